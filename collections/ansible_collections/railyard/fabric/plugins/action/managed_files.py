@@ -40,6 +40,7 @@ class ActionModule(ActionBase):
                 "unwanted": {"type": "list", "elements": "str", "default": []},
                 "role": {"type": "str"},
                 "units": {"type": "list", "elements": "str", "default": []},
+                "reload_systemd": {"type": "bool", "default": False},
             }
         )
         rendered: dict[str, str] = {}

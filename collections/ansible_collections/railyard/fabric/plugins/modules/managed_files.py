@@ -65,6 +65,11 @@ options:
     type: list
     elements: str
     default: []
+  reload_systemd:
+    description: >-
+      Whether systemd reads its configuration again where a file below C(/etc/systemd) was written or removed.
+    type: bool
+    default: false
 """
 
 EXAMPLES = r"""
@@ -79,6 +84,7 @@ EXAMPLES = r"""
         mode: "0755"
     unwanted: "{{ __node_tuning_all_paths }}"
     units: [railyard-cpu-governor.service]
+    reload_systemd: true
   register: __node_tuning_files
 """
 
@@ -118,6 +124,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils import atomic_file
 from ansible_collections.railyard.fabric.plugins.module_utils.state import baseline, managed_files, units
 
 ROOT = "/"
+_SYSTEMD = "/etc/systemd/"
 EXPECTED = (baseline.OriginalsError, managed_files.ManagedFilesError, units.UnitsError)
 
 
@@ -145,9 +152,13 @@ def hold(module: AnsibleModule) -> dict[str, t.Any]:
                 units.systemctl(module, "disable", "--now", "--", unit)
         managed_files.apply(ROOT, plan)
     written = [file.path for file in plan.write]
+    changed_files = written + plan.remove
+    reads_again = asked["reload_systemd"] and any(path.startswith(_SYSTEMD) for path in changed_files)
+    if reads_again and not module.check_mode:
+        units.systemctl(module, "daemon-reload")
     return {
-        "changed": bool(written or plan.remove),
-        "changed_files": written + plan.remove,
+        "changed": bool(changed_files),
+        "changed_files": changed_files,
         "written": written,
         "removed": plan.remove,
         "units": units.show(module, asked["units"]),
@@ -173,6 +184,7 @@ def main() -> None:
             "unwanted": {"type": "list", "elements": "str", "default": []},
             "role": {"type": "str"},
             "units": {"type": "list", "elements": "str", "default": []},
+            "reload_systemd": {"type": "bool", "default": False},
         },
         supports_check_mode=True,
         # The contents of all files would go to the node's journal.

@@ -62,7 +62,7 @@ def file(path, content="a\n", mode="0644"):
 
 
 def hold(node, *files, check_mode=False, **params):
-    unset = {"files": list(files), "unwanted": [], "role": None, "units": []}
+    unset = {"files": list(files), "unwanted": [], "role": None, "units": [], "reload_systemd": False}
     return managed_files.hold(FakeModule({**unset, **params}, node.run, check_mode))
 
 
@@ -205,6 +205,24 @@ def test_a_unit_is_disabled_before_its_file_is_removed(node):
     assert not done["changed"]
 
 
+def test_systemd_is_reloaded_for_its_own_files_before_the_units_are_read(node):
+    show = ["show", "--property=UnitFileState,ActiveState", "--", UNIT]
+    asked = {"units": [UNIT], "reload_systemd": True}
+    drop_in = file("/etc/systemd/system.conf.d/60-x.conf")
+    for files, check_mode, calls in (
+        ([WANTED[0]], False, [show]),
+        ([drop_in], True, [show]),
+        ([drop_in], False, [["daemon-reload"], show]),
+        ([drop_in], False, [show]),
+    ):
+        node.calls.clear()
+        hold(node, *files, check_mode=check_mode, **asked)
+        assert node.calls == calls
+    node.calls.clear()
+    hold(node, unwanted=[drop_in["path"]], reload_systemd=True)
+    assert node.calls == [["daemon-reload"]]
+
+
 def test_a_unit_that_cannot_be_stopped_keeps_its_file(node):
     hold(node, file(UNIT_FILE))
     node.fails = True
@@ -253,5 +271,5 @@ def test_text_that_is_not_utf_8_comes_through(node):
 
 def test_the_documented_options_are_those_of_the_module():
     options = yaml.safe_load(managed_files.DOCUMENTATION)["options"]
-    assert set(options) == {"files", "unwanted", "role", "units"}
+    assert set(options) == {"files", "unwanted", "role", "units", "reload_systemd"}
     assert set(options["files"]["suboptions"]) == {"path", "template", "content", "mode"}
