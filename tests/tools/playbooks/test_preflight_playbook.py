@@ -45,6 +45,16 @@ def inventory(tmp_path):
     return make
 
 
+@pytest.mark.parametrize("factor", ["0", "slow", "nan", "101", "true"])
+def test_a_factor_of_time_limits_that_is_none_is_refused(inventory, factor):
+    done = run(inventory(), "-e", f"railyard_time_factor={factor}")
+    assert done.returncode != 0
+    assert f"railyard_time_factor must be a number from 1 to 100, not '{factor}'" in " ".join(
+        done.stdout.split()
+    )
+    assert run(inventory(), "-e", "railyard_time_factor=2.5").returncode == 0
+
+
 def test_a_sound_inventory_passes_without_a_connection(inventory):
     # 192.0.2.0/24 is for documentation: a connection there would hang or fail.
     folder = inventory()

@@ -23,6 +23,8 @@ display = Display()
 
 # What the plan is made of: it has to come from the inventory, where `railyard plan` reads it too.
 _INVENTORY_ONLY = ("fabric", "node_index", "scalable_unit", "rail_overrides")
+#: By how much the time limits of tasks are longer than usual, and the most that makes sense.
+_TIME_FACTOR, _MOST_TIME_FACTOR = "railyard_time_factor", 100
 # The tag of the play that measures.
 _MEASURES = "validate"
 _TAGS_OF_ANSIBLE = ("all", "always", "never", "tagged", "untagged")
@@ -58,6 +60,19 @@ def check_tags(known: Sequence[str], run: Sequence[str], skipped: Sequence[str])
                 fix = f"{hint}There are: {', '.join(known)}; tags of your own go into railyard_own_tags"
                 problems.append(Problem(option, None, None, f"{tag}: no play has this tag", fix))
     return problems
+
+
+def check_time_factor(value: object) -> list[Problem]:
+    """Refuse a factor of time limits that is none: 0 would mean no limit at all, and a word 0."""
+    try:
+        good = not isinstance(value, bool) and 1 <= float(str(value)) <= _MOST_TIME_FACTOR
+    except ValueError:
+        good = False
+    if good:
+        return []
+    message = f"{_TIME_FACTOR} must be a number from 1 to {_MOST_TIME_FACTOR}, not {value!r}"
+    fix = "leave it out for the usual limits, or set 2 for nodes that are twice as slow as usual"
+    return [Problem(_TIME_FACTOR, None, None, message, fix)]
 
 
 def check_what_the_play_sees(inventory: Inventory, name: str, seen: Mapping[str, Any]) -> list[Problem]:
@@ -110,6 +125,7 @@ class ActionModule(ActionBase):
         if not problems:
             problems = check_what_the_play_sees(inventory, str(seen.get("inventory_hostname", "")), seen)
         problems += load.validate(inventory)
+        problems += check_time_factor(self._templar.template(seen.get(_TIME_FACTOR, 1)))
         given = (seen.get("ansible_run_tags") or (), seen.get("ansible_skip_tags") or ())
         if args["known_tags"]:
             problems += check_tags(args["known_tags"], *given)

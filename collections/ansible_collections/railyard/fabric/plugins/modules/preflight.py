@@ -46,6 +46,8 @@ notes:
     variables that are nearly called as one of Railyard's.
   - Variables C(railyard_pattern), C(railyard_questions) and C(railyard_lease_s) lie over the keys of
     C(fabric_policy) that are called so, for this run alone.
+  - Variable C(railyard_time_factor), by which the time limits of tasks are multiplied, must be a number from
+    1 to 100.
 """
 
 EXAMPLES = r"""
