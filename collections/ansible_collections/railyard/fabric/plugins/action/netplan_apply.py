@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import re
 import time
@@ -30,7 +31,10 @@ MODULE = "railyard.fabric.netplan_stage"
 FRESH_SSH_ARGS = "-o ControlMaster=no -o ControlPath=none"
 # What each further attempt waits for sshd, and for sudo behind it. The first is short, so that a cut-off node
 # is noticed soon; were all as short, a node too busy to answer within it could never prove itself.
+# A site that gives its nodes longer than the default of `rollback_after_s` has slow ones: each attempt then
+# waits longer in the same ratio, since an attempt that is given up costs such a node all of its work so far.
 CONNECT_TIMEOUTS_S = (5, 10, 20)
+_USUAL_ROLLBACK_S = 120
 SUDO_PER_CONNECT_TIMEOUT = 2
 # The undo has its own patience (netplan_transaction) after the deadline; then the node gets time to answer.
 GRACE_S = 40
@@ -49,6 +53,12 @@ _QUOTED_PATH = re.compile(r"['\u2018\"](/[^'\u2019\"]*)['\u2019\"]")
 _ANSIBLES_FOLDERS = "the temporary folders and of the login user's ~/.ansible/tmp"
 
 display = Display()
+
+
+def connect_timeouts_s(rollback_after_s: float) -> list[int]:
+    """Return what each attempt waits, longer where the change has longer than usual to prove itself."""
+    ratio = max(1.0, rollback_after_s / _USUAL_ROLLBACK_S)
+    return [math.ceil(usual_s * ratio) for usual_s in CONNECT_TIMEOUTS_S]
 
 
 def fresh_ssh_args(user_args: str | None, connect_timeout_s: int) -> str:
@@ -175,7 +185,7 @@ class ActionModule(ActionBase):
             return result
         peers = netplan_peers.chosen(args["rails"], committed_in_this_run())
         question = {"node": node, "token": staged["token"], "peers": peers}
-        answer, unreachable = self._await(question, args["rollback_after_s"] + GRACE_S, task_vars)
+        answer, unreachable = self._await(question, args["rollback_after_s"], task_vars)
         result["findings"] = findings + _said_once(answer.get("findings", []), findings)
         result["outcome"] = answer.get("outcome", "unknown")
         if result["outcome"] == "confirmed":
@@ -241,7 +251,7 @@ class ActionModule(ActionBase):
         return answer
 
     def _await(
-        self, question: dict[str, Any], patience_s: float, task_vars: dict[str, Any] | None
+        self, question: dict[str, Any], rollback_after_s: float, task_vars: dict[str, Any] | None
     ) -> tuple[dict[str, Any], str | None]:
         """Ask until the change is confirmed or undone; returns the last answer and ssh's last complaint.
 
@@ -249,14 +259,15 @@ class ActionModule(ActionBase):
         was at work would prove nothing.
         """
         state = "applied"
-        end = time.monotonic() + patience_s
+        timeouts_s = connect_timeouts_s(rollback_after_s)
+        end = time.monotonic() + rollback_after_s + GRACE_S
         problems: list[str] = []
         unreachable: str | None = None
         answer: dict[str, Any] = {}
         failed_attempts = 0
         while time.monotonic() < end:
             try:
-                with self._fresh_connection(failed_attempts):
+                with self._fresh_connection(timeouts_s[min(failed_attempts, len(timeouts_s) - 1)]):
                     answer = self._ask({"state": state, **question}, task_vars)
             except AnsibleConnectionFailure as error:
                 failed_attempts += 1
@@ -275,14 +286,13 @@ class ActionModule(ActionBase):
         return {**answer, "proof_problems": problems}, unreachable
 
     @contextlib.contextmanager
-    def _fresh_connection(self, failed_attempts: int) -> Iterator[None]:
+    def _fresh_connection(self, connect_timeout_s: int) -> Iterator[None]:
         """Make commands inside open an SSH connection of their own, whatever multiplexing is in use."""
         connection = self._connection
         if connection.transport != "ssh":
             display.vv(f"connection {connection.transport} is not multiplexed; used as it is")
             yield
             return
-        connect_timeout_s = CONNECT_TIMEOUTS_S[min(failed_attempts, len(CONNECT_TIMEOUTS_S) - 1)]
         users = {name: connection.get_option(name) for name in ("ssh_args", "timeout")}
         connection.set_option("ssh_args", fresh_ssh_args(users["ssh_args"], connect_timeout_s))
         connection.set_option("timeout", max(users["timeout"], SUDO_PER_CONNECT_TIMEOUT * connect_timeout_s))

@@ -58,7 +58,9 @@ options:
     type: bool
     default: false
   rollback_after_s:
-    description: Seconds within which a change that is not confirmed has been undone; at least 10.
+    description: >-
+      Seconds within which a change that is not confirmed has been undone; at least 10. Above 120, each
+      attempt to connect after the change also waits longer, in the same ratio.
     type: int
     default: 120
   accept_drift:

@@ -94,6 +94,17 @@ def test_busy_node_gets_longer_from_attempt_to_attempt():
     assert action._connection.get_option("timeout") == 10
 
 
+@pytest.mark.parametrize(
+    ("rollback_after_s", "waits_s"),
+    [(10, [5, 10, 20]), (120, [5, 10, 20]), (180, [8, 15, 30]), (720, [30, 60, 120])],
+)
+def test_where_a_change_has_longer_to_prove_itself_each_attempt_has_longer_too(rollback_after_s, waits_s):
+    action = Action(["timed out"] * 2 + [{"outcome": "confirmed"}])
+    action._await(QUESTION, rollback_after_s, {})
+    assert [int(args.split("ConnectTimeout=")[1].split()[0]) for args in action.ssh_args] == waits_s
+    assert action.timeouts_s == [max(10, 2 * wait_s) for wait_s in waits_s]
+
+
 def test_failed_proof_is_followed_until_the_node_has_undone_it():
     answers = [
         {"outcome": "rolling_back", "proof_problems": ["rail0 (ens6): mtu is 1500, planned 9000"]},
