@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import math
 import shlex
 import signal
 import time
@@ -19,8 +20,6 @@ from ansible_collections.railyard.fabric.plugins.module_utils.runner import prog
 from ansible_collections.railyard.fabric.plugins.plugin_utils import plain_text
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present import who_is_slow
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import waiting
-
-_LOOK_S = 45
 
 display = Display()
 
@@ -50,7 +49,7 @@ class ActionModule(ActionBase):
             return {**result, "changed": False, **self._seen(run)}
         try:
             said = waiting.until_done(
-                lambda: self._patiently(run),
+                lambda: self._patiently(run, math.ceil(waiting.look_limit_s(wait["lease_s"]))),
                 time.sleep,
                 time.monotonic,
                 wait["lease_s"],
@@ -69,13 +68,13 @@ class ActionModule(ActionBase):
     def _tell(self, line: str) -> None:
         display.display(plain_text.clean_line(line))
 
-    def _patiently(self, run: str) -> dict[str, Any]:
+    def _patiently(self, run: str, limit_s: int) -> dict[str, Any]:
         """Look, but not for ever: a node may take a connection and hang."""
         try:
-            with _within(_LOOK_S):
+            with _within(limit_s):
                 return self._seen(run)
         except TimeoutError as error:
-            raise waiting.MissedError(f"it did not answer for {_LOOK_S} s") from error
+            raise waiting.MissedError(f"it did not answer for {limit_s} s") from error
         except (AnsibleActionFail, AnsibleConnectionFailure) as error:
             raise waiting.MissedError(str(error)) from error
 

@@ -14,14 +14,21 @@ from typing import Any
 
 #: The runner has said nothing yet when it is looked at first.
 _FIRST_S = 5.0
-#: A look that fails, and the one after it.
-_LATE_S = 60.0
+#: How long one look may take where the lease is the usual one; a site with slow nodes has a longer lease.
+_LOOK_S, _LOOKS_IN_LEASE = 45.0, 4
+#: What a look that fails and the one after it take beyond that.
+_LATE_S = 15.0
 
 Look = Mapping[str, Any]
 
 
 class MissedError(Exception):
     """A look that came to nothing."""
+
+
+def look_limit_s(lease_s: float) -> float:
+    """Return how long a node has to answer one look: a slow one, whose lease is longer, has longer."""
+    return max(_LOOK_S, lease_s / _LOOKS_IN_LEASE)
 
 
 def until_done(
@@ -52,7 +59,7 @@ def until_done(
         MissedError: two looks in a row came to nothing.
     """
     # Not so long that a look which fails and the one after it could come too late for the lease.
-    longest_s = max(lease_s - _LATE_S, lease_s / 3)
+    longest_s = max(lease_s - look_limit_s(lease_s) - _LATE_S, lease_s / 3)
     over = now() + deadline_s
     pause_s, misses, said = _FIRST_S, 0, ""
     warned: Sequence[str] = []

@@ -99,6 +99,5 @@ def test_a_look_that_hangs_is_a_missed_one(monkeypatch: pytest.MonkeyPatch) -> N
     action = object.__new__(ActionModule)
     action._node = "gpu001"
     monkeypatch.setattr(ActionModule, "_low_level_execute_command", execute)
-    monkeypatch.setattr(fabric_watch, "_LOOK_S", 1)
     with pytest.raises(waiting.MissedError, match="did not answer for 1 s"):
-        action._patiently(RUN)
+        action._patiently(RUN, 1)

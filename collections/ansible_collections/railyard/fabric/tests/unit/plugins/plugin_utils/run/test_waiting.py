@@ -46,7 +46,7 @@ def test_the_last_look_comes_when_the_tests_should_be_done() -> None:
     assert told == ["measuring: 1/9 tests, about 2 min left", "measuring: 1/9 tests", "measuring: 9/9 tests"]
 
 
-@pytest.mark.parametrize(("lease_s", "longest_s"), [(24, 8), (90, 30), (600, 540)])
+@pytest.mark.parametrize(("lease_s", "longest_s"), [(24, 8), (90, 30), (180, 120), (600, 435)])
 def test_a_look_that_fails_and_the_one_after_it_are_in_time_for_the_lease(
     lease_s: float, longest_s: float
 ) -> None:
@@ -80,3 +80,8 @@ def test_rounds_pairs_and_new_suspects_are_told() -> None:
         "rail1",
         "measuring: 1/9 tests",
     ]
+
+
+@pytest.mark.parametrize(("lease_s", "limit_s"), [(24, 45), (90, 45), (180, 45), (720, 180)])
+def test_a_site_with_slow_nodes_gives_a_look_more_time(lease_s: float, limit_s: float) -> None:
+    assert waiting.look_limit_s(lease_s) == limit_s
