@@ -23,19 +23,19 @@ def test_how_far_the_nodes_are_is_what_the_first_of_them_says():
     seen |= {"round": 3, "rounds": 7, "met": 2, "meetings": 6}
     told = waiting.progress_line(seen)
     assert looked_at(progress, told) == [
-        "measuring: 2/10 tests, 3 of 7 rounds, 2 of 6 pairs, about 7 min left, m1 ping_rtt"
+        "measuring: 2 of 10 tests done, 3 of 7 rounds, 2 of 6 pairs, about 7 min left, m1 ping_rtt"
     ]
     assert (progress.tests_done, progress.tests_total, progress.current_test) == (2, 10, "m1 ping_rtt")
     over = {"finished_tests": 10, "left_s": 0, "done": True, "current": None, "meetings": 1}
     last = waiting.progress_line({**seen, **over})
-    assert looked_at(progress, last) == ["measuring: 10/10 tests"]
+    assert looked_at(progress, last) == ["measuring: 10 of 10 tests done"]
     assert (progress.tests_done, progress.current_test) == (10, "")
 
 
 def test_a_suspect_so_far_is_told_and_is_no_trouble_of_ansible_s():
     progress = Progress()
     told = who_is_slow.so_far("gpu003", ["rail0", "rail1"])
-    looked_at(progress, "measuring: 2/10 tests")
+    looked_at(progress, "measuring: 2 of 10 tests done")
     assert [(line.style, line.text) for line in progress.feed({"event": "verbose", "stdout": told})] == [
         ("warning", "suspect so far: gpu003 rail0, gpu003 rail1, slow or without numbers with every partner")
     ]
@@ -50,29 +50,63 @@ def test_what_was_said_already_is_not_said_again():
     assert [[line.text for line in lines] for lines in told] == [[], ["3 nodes are busy"]]
 
 
-def test_a_long_silence_is_broken_by_what_is_under_way():
-    progress = Progress()
+def test_a_long_task_is_reported_with_the_time_it_has_taken():
+    progress = Progress(clock=lambda: 100.0)
     assert progress.still() == []
     progress.feed(event("playbook_on_task_start", task="Install the tools", task_action="apt"))
     for host in ("gpu001", "gpu002"):
         progress.feed(event("runner_on_start", host=host))
     progress.feed(event("runner_on_ok", host="gpu001", res={}))
-    assert [line.text for line in progress.still()] == ["still at it: Install the tools, 1 of 2 hosts"]
+    for now_s, text in ((135.4, "35 s"), (189.0, "89 s"), (700.0, "10 min")):
+        progress.clock = lambda now_s=now_s: now_s
+        assert [line.text for line in progress.still()] == [
+            f"still running ({text}): Install the tools, 1 of 2 hosts"
+        ]
     progress.feed(event("runner_on_ok", host="gpu002", res={}))
     assert progress.still() == []
-    progress.clock = lambda: 100.0
-    looked_at(progress, "measuring: 3/40 tests")
-    progress.clock = lambda: 120.4
-    assert [line.text for line in progress.still()] == ["still measuring: 3/40 tests 20 s ago"]
-    looked_at(progress, "measuring: 3/40 tests, about 2 min left, m1 ping_rtt")
-    progress.clock = lambda: 180.0
-    assert [line.text for line in progress.still()] == [
-        "still measuring: 3/40 tests 60 s ago, about 1 min left"
-    ]
-    progress.clock = lambda: 240.0
-    assert "less than a minute left" in progress.still()[0].text
-    looked_at(progress, "measuring: 40/40 tests")
+
+
+def test_each_task_has_its_own_time_and_one_host_is_no_plural():
+    progress = Progress(clock=lambda: 0.0)
+    progress.feed(event("playbook_on_task_start", task="Install the tools", task_action="apt"))
+    progress.clock = lambda: 50.0
+    progress.feed(event("playbook_on_task_start", task="Apply the rails", task_action="netplan_apply"))
+    progress.feed(event("runner_on_start", host="gpu001"))
+    progress.clock = lambda: 70.0
+    assert [line.text for line in progress.still()] == ["still running (20 s): Apply the rails, 1 of 1 host"]
+
+
+def test_nodes_that_measure_are_reported_with_the_age_of_their_last_report_and_the_time_left():
+    progress = Progress(clock=lambda: 100.0)
+
+    def still(now_s: float) -> str:
+        progress.clock = lambda: now_s
+        (line,) = progress.still()
+        return line.text
+
+    looked_at(progress, "measuring: 3 of 40 tests done")
+    assert still(120.4) == (
+        "measuring: 3 of 40 tests done at last report (20 s ago), time left not known yet;"
+        " reports are rare, because each one disturbs the test that is running"
+    )
+    looked_at(progress, "measuring: 7 of 40 tests done, about 3 min left, m1 ping_rtt")
+    assert still(140.4) == "measuring: 7 of 40 tests done at last report (20 s ago), about 3 min left"
+    assert still(230.4) == "measuring: 7 of 40 tests done at last report (2 min ago), about 70 s left"
+    looked_at(progress, "measuring: 30 of 40 tests done, about 40 s left")
+    assert still(240.4) == "measuring: 30 of 40 tests done at last report (10 s ago), about 30 s left"
+    assert still(280.0).endswith("at last report (50 s ago), the next report is due now")
+    looked_at(progress, "measuring: 40 of 40 tests done")
     assert progress.still() == []
+
+
+@pytest.mark.parametrize("left_s", [None, 0, 4, 5, 89, 90, 4000])
+def test_the_time_left_that_is_told_is_read_back(left_s):
+    progress = Progress(clock=lambda: 0.0)
+    seen = {"finished_tests": 2, "total_tests": 10, "left_s": left_s, "done": False, "current": "m1 ping_rtt"}
+    seen |= {"round": 1, "rounds": 1, "met": 0, "meetings": 1}
+    assert looked_at(progress, waiting.progress_line(seen)) == [waiting.progress_line(seen)]
+    assert (progress.tests_done, progress.current_test) == (2, "m1 ping_rtt")
+    assert progress._left_s is None if left_s is None or left_s < 5 else abs(progress._left_s - left_s) <= 30
 
 
 def test_failures_while_measuring_are_left_to_the_judge():

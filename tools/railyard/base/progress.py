@@ -20,9 +20,11 @@ _RUNNER_ACTIONS = ("railyard.fabric.fabric_watch", "fabric_watch")
 _TELLING_ACTIONS = (*_RUNNER_ACTIONS, "railyard.fabric.fabric_srun", "fabric_srun")
 # What it tells, `run/waiting.py`: of the first host, since each has a like share of the rounds.
 _MEASURING = re.compile(
-    r"measuring: ([0-9]{1,10})/([0-9]{1,10}) tests(?:(?:, [0-9]{1,10} of [0-9]{1,10} (?:rounds|pairs)){2})?"
-    r"(?:, about ([0-9]{1,6}) min left)?(?:, (.+))?$"
+    r"measuring: ([0-9]{1,10}) of ([0-9]{1,10}) tests done"
+    r"(?:(?:, [0-9]{1,10} of [0-9]{1,10} (?:rounds|pairs)){2})?"
+    r"(?:, about ([0-9]{1,6}) (min|s) left)?(?:, (.+))?$"
 )
+_WHY_SELDOM = "; reports are rare, because each one disturbs the test that is running"
 _SO_FAR = "suspect so far: "
 # Steps of Ansible itself, many times the same: not worth a line each.
 _QUIET_ACTIONS = tuple(
@@ -31,6 +33,8 @@ _QUIET_ACTIONS = tuple(
     for name in ("include_tasks", "meta", "set_fact", "validate_argument_spec")
 )
 _OUTPUT_LINES_SHOWN = 20
+# Less than this is not worth a number.
+_SOON_S = 5.0
 
 _Data = Mapping[str, Any]
 
@@ -93,8 +97,10 @@ class Progress:
     """What Ansible wrote outside of any task: warnings, and why it did not start."""
     clock: Callable[[], float] = time.monotonic
     _told: set[str] = field(default_factory=set)
+    _task_began_s: float = 0.0
     _looked_s: float = 0.0
-    _left_min: int = 0
+    _left_s: int | None = None
+    _explained: bool = False
 
     def feed(self, event: _Data) -> list[Line]:
         """Take one event and return the lines that it is worth."""
@@ -109,21 +115,29 @@ class Progress:
     def still(self) -> list[Line]:
         """Return what there is to say when nothing has been said for a while."""
         if self.tests_total and self.tests_done < self.tests_total:
-            # A look takes something from what is measured: the next one comes when it should be done.
-            ago_s = self.clock() - self._looked_s
-            left_min = round(self._left_min - ago_s / 60)
-            left = f"about {left_min} min left" if left_min > 0 else "less than a minute left"
-            done = f"{self.tests_done}/{self.tests_total} tests {ago_s:.0f} s ago"
-            return [
-                Line(
-                    "note",
-                    f"still measuring: {done}, {left}" if self._left_min else f"still measuring: {done}",
-                )
-            ]
+            return [Line("note", self._still_measuring())]
         running = sum(state == "running" for state in self.hosts.values())
         if not self.task or not running:
             return []
-        return [Line("note", f"still at it: {self.task}, {running} of {len(self.hosts)} hosts")]
+        elapsed = _duration(self.clock() - self._task_began_s)
+        hosts = "1 host" if len(self.hosts) == 1 else f"{len(self.hosts)} hosts"
+        return [Line("note", f"still running ({elapsed}): {self.task}, {running} of {hosts}")]
+
+    def _still_measuring(self) -> str:
+        # A look takes something from what is measured: the next one comes when it should be done.
+        ago_s = self.clock() - self._looked_s
+        if self._left_s is None:
+            left = "time left not known yet"
+        elif self._left_s - ago_s >= _SOON_S:
+            left = f"about {_duration(self._left_s - ago_s)} left"
+        else:
+            left = "the next report is due now"
+        why = "" if self._explained else _WHY_SELDOM
+        self._explained = True
+        return (
+            f"measuring: {self.tests_done} of {self.tests_total} tests done at last report"
+            f" ({_duration(ago_s)} ago), {left}{why}"
+        )
 
     def failed_hosts(self) -> list[str]:
         """Hosts that failed before measuring began, and that nothing rescued."""
@@ -156,6 +170,7 @@ class Progress:
         yield from self._end_task()
         self.task = clean(str(data.get("name") or data.get("task") or "")).strip()
         self.action = str(data.get("task_action") or "")
+        self._task_began_s = self.clock()
 
     _on_playbook_on_handler_task_start = _on_playbook_on_task_start
 
@@ -195,8 +210,9 @@ class Progress:
         # The judge's lines come from the run folder, later.
         if self.action in _TELLING_ACTIONS and (found := _MEASURING.match(text)):
             self.tests_done, self.tests_total = int(found[1]), int(found[2])
-            self._looked_s, self._left_min = self.clock(), int(found[3] or 0)
-            self.current_test = found[4] or ""
+            self._looked_s = self.clock()
+            self._left_s = int(found[3]) * (60 if found[4] == "min" else 1) if found[3] else None
+            self.current_test = found[5] or ""
             yield Line("note", text)
         elif self.action in _TELLING_ACTIONS and text.startswith(_SO_FAR):
             yield Line("warning", text)
@@ -256,6 +272,11 @@ class Progress:
         yield from self._warnings(failure.host, result)
         if not failure.of_judgement:
             yield Line(kind, _where(data) + "\n" + _indent(failure.message))
+
+
+def _duration(seconds: float) -> str:
+    """Return a duration as a person reads it: seconds up to a minute and a half, then minutes."""
+    return f"{seconds:.0f} s" if seconds < 90 else f"{round(seconds / 60)} min"
 
 
 def message_of(result: _Data) -> str:

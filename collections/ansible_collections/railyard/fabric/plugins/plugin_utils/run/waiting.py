@@ -88,10 +88,10 @@ def until_done(
 
 def progress_line(seen: Look) -> str:
     """Return how far a node is, for a person; `railyard.base.progress` reads its numbers back."""
-    line = f"measuring: {seen['finished_tests']}/{seen['total_tests']} tests"
+    line = f"measuring: {seen['finished_tests']} of {seen['total_tests']} tests done"
     if seen["meetings"] > 1:
         line += f", {seen['round']} of {seen['rounds']} rounds, {seen['met']} of {seen['meetings']} pairs"
     left_s = seen["left_s"]
-    if left_s is not None and left_s >= 90 and not seen["done"]:
-        line += f", about {round(left_s / 60)} min left"
+    if left_s is not None and left_s >= 5 and not seen["done"]:
+        line += f", about {round(left_s / 60)} min left" if left_s >= 90 else f", about {left_s:.0f} s left"
     return f"{line}, {seen['current']}" if seen["current"] else line

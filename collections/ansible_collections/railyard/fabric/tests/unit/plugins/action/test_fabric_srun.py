@@ -84,7 +84,7 @@ def test_how_far_the_slowest_is_and_who_is_suspect_so_far_are_told(measure, monk
     far = {"total_tests": 9, "round": 2, "rounds": 7, "met": 2, "meetings": 6, "suspects": ["rail1"]}
     said = [(name, {**far, "finished_tests": place}) for place, name in enumerate(NODES, 3)]
     measure([(name, agent.PROGRESS, json.dumps(words).encode()) for name, words in said])
-    assert told[0] == "measuring: 3/9 tests, 2 of 7 rounds, 2 of 6 pairs"
+    assert told[0] == "measuring: 3 of 9 tests done, 2 of 7 rounds, 2 of 6 pairs"
     assert [line.partition(",")[0] for line in told[1:]] == [
         f"suspect so far: {name} rail1" for name in NODES
     ]

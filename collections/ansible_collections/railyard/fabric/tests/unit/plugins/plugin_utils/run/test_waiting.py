@@ -43,7 +43,11 @@ def test_the_last_look_comes_when_the_tests_should_be_done() -> None:
     assert end["done"]
     # The lease of 90 s would be lost after a pause of 60 s and two looks.
     assert pauses == [5, 30, 22]
-    assert told == ["measuring: 1/9 tests, about 2 min left", "measuring: 1/9 tests", "measuring: 9/9 tests"]
+    assert told == [
+        "measuring: 1 of 9 tests done, about 2 min left",
+        "measuring: 1 of 9 tests done, about 20 s left",
+        "measuring: 9 of 9 tests done",
+    ]
 
 
 @pytest.mark.parametrize(("lease_s", "longest_s"), [(24, 8), (90, 30), (180, 120), (600, 435)])
@@ -76,9 +80,9 @@ def test_rounds_pairs_and_new_suspects_are_told() -> None:
     looks = (seen(100, **far), seen(100, **far, suspects=["rail1"]), seen(100, **far, suspects=["rail1"]))
     _end, _pauses, told = wait(*looks, seen(0, done=True))
     assert told == [
-        "measuring: 1/9 tests, 3 of 7 rounds, 2 of 6 pairs, about 2 min left",
+        "measuring: 1 of 9 tests done, 3 of 7 rounds, 2 of 6 pairs, about 2 min left",
         "rail1",
-        "measuring: 1/9 tests",
+        "measuring: 1 of 9 tests done",
     ]
 
 
