@@ -114,3 +114,83 @@ def test_what_the_package_imports_is_pinned_for_users_and_no_tool_of_the_checks(
     assert {re.match(r"[A-Za-z0-9-]+", one)[0].lower() for one in project["dependencies"]} <= run
     assert not run & {"molecule", "mypy", "ruff", "ansible-lint", "yamllint", "hypothesis"}
     assert not run & develop
+
+
+@pytest.fixture
+def slow_setup(setup):
+    """A set-up whose pip writes like the real one, waits until that is reported and ends with $PIP_STATUS."""
+    program = setup.folder / "python"
+    slow = """\
+  *"--require-hashes"*)
+    printf 'Collecting a==1\\nWARNING: no such index\\nRequirement already satisfied: b==2\\n'
+    until grep -q "are found" "$SEEN"; do sleep 0.1; done
+    [ "$PIP_STATUS" = 0 ] || { echo "ERROR: no matching distribution" >&2; exit 1; }
+    mkdir -p "$(dirname "$0")/../lib/python3.12/site-packages/a-1.dist-info"
+    printf 'Installing collected packages: a, b\\n'
+    until grep -q "are in place" "$SEEN"; do sleep 0.1; done ;;
+"""
+    program.write_text(PYTHON.replace('case "$1 $2" in\n', f'case "$*" in\n{slow}esac\ncase "$1 $2" in\n'))
+    (setup.folder / RUN).write_text("a==1 \\\n    --hash=sha256:00\nb==2\n")
+    (setup.folder / BUILD).write_text("c==3\n")
+
+    def run(status=0):
+        env = {**os.environ, "RAILYARD_PYTHON": str(program), "LOG": str(setup.folder / "log")}
+        env |= {"RAILYARD_PROGRESS_EVERY_S": "1", "PIP_STATUS": str(status)}
+        return reported(setup.folder, env)
+
+    return run
+
+
+def reported(folder, env, *argv):
+    """Run the set-up; its output is in a file, $SEEN, so that a stand-in can wait for a line of it."""
+    seen = folder / "seen"
+    env = {name: value for name, value in env.items() if name != "RAILYARD_VENV"} | {"SEEN": str(seen)}
+    with seen.open("w") as output:
+        done = subprocess.run(
+            ["tools/setup", *argv], cwd=folder, env=env, check=False, stdout=output, stderr=subprocess.PIPE,
+            text=True, timeout=120,
+        )  # fmt: skip
+    return subprocess.CompletedProcess(done.args, done.returncode, seen.read_text(), done.stderr)
+
+
+def test_while_packages_are_installed_it_reports_how_far_it_is_and_for_how_long(slow_setup):
+    done = slow_setup()
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"setup:   \.venv \(\d+ s so far\): 2 of 3 packages are found", done.stdout)
+    assert re.search(r"setup:   \.venv \(\d+ s so far\): 1 of 3 packages are in place", done.stdout)
+    assert "the 3 packages in" in done.stdout
+    assert "WARNING" not in done.stdout + done.stderr
+
+
+def test_packages_that_cannot_be_installed_end_it_with_pip_s_error(slow_setup):
+    done = slow_setup(status=1)
+    assert done.returncode == 1
+    assert "ERROR: no matching distribution" in done.stderr
+    assert "ready" not in done.stdout
+
+
+def test_how_far_apt_is_comes_from_its_last_line_for_programs(setup):
+    """By apt-get, dpkg-query and sudo of our own, before all others on the PATH."""
+    programs = setup.folder / "programs"
+    programs.mkdir()
+    lines = [
+        "pmstatus:dpkg-exec:0.0000:Running dpkg",
+        "Preparing to unpack",
+        "pmstatus:podman:45.5:Unpacking podman",
+    ]
+    scripts = {
+        "dpkg-query": "exit 1",
+        "sudo": '[ "$1" = -n ] && shift; exec "$@"',
+        "apt-get": "case \"$*\" in *' install '*) ;; *) exit;; esac\n"
+        f"printf '%s\\n' {' '.join(map(repr, lines))}\n"
+        'until grep -q Unpacking "$SEEN"; do sleep 0.1; done',
+    }
+    for name, text in scripts.items():
+        (programs / name).write_text(f"#!/bin/sh\n{text}\n")
+        (programs / name).chmod(0o755)
+    env = {**os.environ, "RAILYARD_PYTHON": str(setup.folder / "python"), "LOG": str(setup.folder / "log")}
+    env |= {"RAILYARD_PROGRESS_EVERY_S": "1", "PATH": f"{programs}:{os.environ['PATH']}"}
+    done = reported(setup.folder, env, "--check")
+    assert done.returncode == 0, done.stderr
+    assert "installing 2 Debian packages: shellcheck netplan.io" in done.stdout
+    assert re.search(r"setup:   apt-get install \(\d+ s so far\): 45 %, Unpacking podman", done.stdout)
