@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import configparser
 import ipaddress
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import yaml
+from ansible.parsing.dataloader import DataLoader
+from ansible.template import Templar, trust_as_template
+from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import policy
 from railyard.base.paths import repo_root
 from railyard.lab import inventory, topology
 
@@ -19,6 +23,68 @@ def containers(lab: topology.Topology) -> topology.Topology:
 
 def test_the_committed_fabric_is_what_the_default_topology_gives(lab: topology.Topology) -> None:
     assert (repo_root() / "inventories/lab/group_vars/all/fabric.yml").read_text() == inventory.content(lab)
+
+
+LIMITS = repo_root() / "inventories/lab/group_vars/all/limits.yml"
+# As they were before the speed was measured, and what they are in a lab whose nodes are 2.4 times slower.
+FABRIC_LIMITS = {
+    "rail_network_rollback_after_s": (180, 432),
+    "rendezvous_timeout_s": (20, 48),
+    "first_rendezvous_timeout_s": (90, 216),
+    "lease_s": (180, 432),
+}
+
+
+@pytest.mark.parametrize("slow", [False, True])
+def test_the_limits_of_a_lab_are_multiples_of_how_slow_its_nodes_are(
+    lab: topology.Topology, slow: bool
+) -> None:
+    found = yaml.safe_load(inventory.content(lab, 2.4 if slow else 1.0) or "")
+    assert found["railyard_time_factor"] == (2.4 if slow else 1)
+    values = {**found, **found["fabric_policy"]}
+    assert {name: values[name] for name in FABRIC_LIMITS} == {
+        name: pair[slow] for name, pair in FABRIC_LIMITS.items()
+    }
+    policy.merge(found["fabric_policy"])
+
+
+def test_a_quick_lab_has_a_policy_of_its_own_only_where_it_is_slow(lab: topology.Topology) -> None:
+    usual = yaml.safe_load(inventory.content(containers(lab)) or "")
+    assert "fabric_policy" not in usual
+    assert usual["rail_network_rollback_after_s"] == 20
+    slow = yaml.safe_load(inventory.content(containers(lab), 3) or "")
+    assert slow["rail_network_rollback_after_s"] == 60
+    waits = ("rendezvous_timeout_s", "first_rendezvous_timeout_s", "lease_s")
+    assert slow["fabric_policy"] == {name: 3 * policy.DEFAULT[name] for name in waits}
+
+
+@pytest.mark.parametrize(
+    ("factor", "limits_s"), [(1, (10, 3, 300, 20, 900, 180)), (2.35, (24, 8, 705, 47, 2115, 423))]
+)
+def test_the_limits_of_ansible_and_the_roles_follow_too(factor: float, limits_s: tuple[int, ...]) -> None:
+    variables = {**yaml.safe_load(LIMITS.read_text()), "railyard_time_factor": factor}
+    values = {
+        name: Templar(loader=DataLoader(), variables=variables).template(trust_as_template(str(text)))
+        for name, text in variables.items()
+    }
+    alive = values.pop("ansible_ssh_args").split("ServerAliveCountMax=")[1]
+    connect, lock, source, reboot, rails = (
+        values[name]
+        for name in (
+            "ansible_ssh_timeout", "apt_packages_lock_timeout_s", "apt_source_timeout_s",
+            "railyard_reboot_timeout_s", "railyard_reboot_rails_timeout_s",
+        )
+    )  # fmt: skip
+    assert (connect, int(alive), lock, source, reboot, rails) == limits_s
+
+
+def test_a_lab_of_the_usual_speed_has_the_limits_of_ansible_cfg() -> None:
+    config = configparser.ConfigParser(interpolation=None)
+    config.read(repo_root() / "ansible.cfg")
+    written = yaml.safe_load(LIMITS.read_text())["ansible_ssh_args"]
+    alive = written[: written.index("{{")] + "3"
+    assert alive == config["ssh_connection"]["ssh_args"]
+    assert config["defaults"]["timeout"] == "10"
 
 
 def test_the_quick_lab_differs_by_its_kind_alone(lab: topology.Topology) -> None:
@@ -54,9 +120,9 @@ def test_only_the_built_in_lab_writes_into_the_inventory(
     monkeypatch.setattr(inventory, "repo_root", lambda: root / "checkout")
     other = replace(lab, name="other")
     assert inventory.write(other)[-1] == root / "other" / "generated.yml"
-    file = inventory.write(lab)[-1]
+    file = inventory.write(lab, 2.5)[-1]
     assert file == root / "checkout" / "inventories" / "lab" / "group_vars" / "gpu_nodes" / "generated.yml"
-    assert file.read_text() == inventory.content(lab)
+    assert file.read_text() == inventory.content(lab, 2.5)
     inventory.remove("lab")
     assert not file.parent.exists()
     inventory.remove("lab")

@@ -6,12 +6,16 @@ the same file in its own folder (`.lab/NAME/generated.yml`).
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
+
+from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import policy
 
 from railyard.base.paths import repo_root
 from railyard.lab import naming, topology
 from railyard.lab.topology import Rail, Topology
 
+_WAIT_KEYS = ("rendezvous_timeout_s", "first_rendezvous_timeout_s", "lease_s")
 _PLURALS = {"container": "containers", "vm": "VMs"}
 # Emulated nodes answer late, and their figures are no authority: short tests, patient deadlines.
 _VM_POLICY = """
@@ -29,9 +33,6 @@ fabric_policy:
   rdma_duration_s: 3
   rdma_margin_s: 1
   rdma_latency_s: 0.5
-  rendezvous_timeout_s: 20
-  first_rendezvous_timeout_s: 90
-  lease_s: 180
 """
 
 
@@ -51,6 +52,20 @@ _ROLLBACK = """
 # {why}
 rail_network_rollback_after_s: {wait_s}
 """
+_WAITS = """\
+  rendezvous_timeout_s: {rendezvous_s}
+  first_rendezvous_timeout_s: {first_rendezvous_s}
+  lease_s: {lease_s}
+"""
+_CONTAINER_POLICY = """
+# The defaults, longer by as much as the nodes are slower than usual.
+fabric_policy:
+"""
+_TIME_FACTOR = """
+# By how much time limits are longer than usual: how slow the nodes were when the lab came up. Playbooks and
+# group_vars/all/limits.yml multiply theirs by it; the limits in this file are longer already.
+railyard_time_factor: {factor:g}
+"""
 _SOON = "Lab nodes answer soon: one that a change cut off need not wait as long as real ones do."
 _LATE = "An emulated node on a busy machine takes minutes over what a real one does in seconds."
 
@@ -62,8 +77,17 @@ def generated_file(lab: str) -> Path:
     return naming.lab_dir(lab) / "generated.yml"
 
 
-def content(wanted: Topology) -> str | None:
-    """Return the group_vars file of a lab; None where its topology does not give each rail a subnet."""
+def content(wanted: Topology, time_factor: float = 1.0) -> str | None:
+    """Return the group_vars file of a lab; None where its topology does not give each rail a subnet.
+
+    Args:
+        wanted: the lab's topology.
+        time_factor: by how much time limits are longer than usual, as `speed.measure` found.
+    """
+
+    def limit_s(usual_s: float) -> int:
+        return math.ceil(round(usual_s * time_factor, 6))
+
     if any(rail.subnet is None for rail in wanted.rails):
         return None
     # A cluster has one transport: what its poorest node can do.
@@ -78,8 +102,15 @@ def content(wanted: Topology) -> str | None:
         frontend=wanted.management.netdev,
     )
     text += "\nrdma_stack_provider: soft_roce\n" if rdma else ""
-    text += _ROLLBACK.format(why=_LATE if late else _SOON, wait_s=180 if late else 20)
-    return text + (_VM_POLICY if late else "")
+    text += _ROLLBACK.format(why=_LATE if late else _SOON, wait_s=limit_s(180 if late else 20))
+    text += _TIME_FACTOR.format(factor=time_factor)
+    meeting_s, first_s, lease_s = (20, 90, 180) if late else [policy.DEFAULT[key] for key in _WAIT_KEYS]
+    waits = _WAITS.format(
+        rendezvous_s=limit_s(meeting_s), first_rendezvous_s=limit_s(first_s), lease_s=limit_s(lease_s)
+    )
+    if late:
+        return text + _VM_POLICY + waits
+    return text + _CONTAINER_POLICY + waits if time_factor > 1 else text
 
 
 def _rail(position: int, rail: Rail, rdma: bool) -> str:
@@ -88,9 +119,9 @@ def _rail(position: int, rail: Rail, rdma: bool) -> str:
     return f"    - {{name: {rail.name}, netdev: {rail.netdev}{hca}, subnet: {rail.subnet}{rate}}}"
 
 
-def write(wanted: Topology) -> list[Path]:
+def write(wanted: Topology, time_factor: float = 1.0) -> list[Path]:
     """Write the generated file of a lab; return what was made, for whoever is to own it."""
-    text = content(wanted)
+    text = content(wanted, time_factor)
     if text is None:
         return []
     file = generated_file(wanted.name)

@@ -19,7 +19,21 @@ from types import FrameType
 
 from railyard.base.paths import repo_root
 from railyard.base.signals import on_stop
-from railyard.lab import apt, bootstrap, faults, host, inventory, keys, naming, network, seed, state
+from railyard.lab import (
+    apt,
+    bootstrap,
+    faults,
+    host,
+    inventory,
+    keys,
+    machine,
+    naming,
+    network,
+    reference,
+    seed,
+    speed,
+    state,
+)
 from railyard.lab.nodes import NodeKind, NodeState
 from railyard.lab.process import LabError, command_lines
 from railyard.lab.topology import Node, Topology
@@ -102,9 +116,12 @@ def _build(lab: Lab, before: There, interrupted: Event, say: Say) -> None:
     found = lab.states()  # healing may have started a node
     state.save(state.State(topology.name, str(topology.source)))
     host.give_to_caller(state.file_of(topology.name), *inventory.write(topology))
+    patience = min(speed.MOST, max(1.0, machine.cpu_slowness()))
     with ThreadPoolExecutor(max_workers=min(8, len(topology.nodes))) as pool:
         jobs = {
-            pool.submit(_bring_up, lab, node, images[node.kind], found.get(node.name), interrupted, say): node
+            pool.submit(
+                _bring_up, lab, node, images[node.kind], found.get(node.name), interrupted, say, patience
+            ): node
             for node in topology.nodes
         }
         try:
@@ -113,10 +130,30 @@ def _build(lab: Lab, before: There, interrupted: Event, say: Say) -> None:
         except BaseException:
             interrupted.set()
             raise
+    _measure_speed(lab, say)
     say(f"lab {topology.name} is up after {time.monotonic() - started:.1f} s")
 
 
-def _bring_up(lab: Lab, node: Node, image: str, found: NodeState | None, interrupted: Event, say: Say) -> str:
+def _measure_speed(lab: Lab, say: Say) -> None:
+    """Measure how slow the nodes are, and write it to the lab's state and into its inventory."""
+    measured = speed.measure(lab.topology.nodes, lab.keys.ssh_argv)
+    say(str(measured))
+    if measured.time_factor >= reference.SLOW:
+        say("this machine is slow, or busy with something else: what follows takes longer than usual")
+    state.save(state.State(lab.name, str(lab.topology.source), speed=measured))
+    files = inventory.write(lab.topology, measured.time_factor)
+    host.give_to_caller(state.file_of(lab.name), *files)
+
+
+def _bring_up(
+    lab: Lab,
+    node: Node,
+    image: str,
+    found: NodeState | None,
+    interrupted: Event,
+    say: Say,
+    patience: float,
+) -> str:
     """Bring one node to where it answers; return what had to be done."""
     done = []
     kind, links = lab.kind(node), lab.network.node_links(node)
@@ -132,7 +169,7 @@ def _bring_up(lab: Lab, node: Node, image: str, found: NodeState | None, interru
         if not kind.carries(node, seed.key_files(node, lab.keys)):
             kind.reseed(node, content, links)
             done.append("given new keys")
-    await_ready(lab, node, interrupted, say)
+    await_ready(lab, node, interrupted, say, patience)
     return "is ready" if not done else f"is ready ({', '.join(done)})"
 
 

@@ -1,4 +1,7 @@
-"""What a lab has to remember: its topology and its faults. All else is looked up where it really is."""
+"""What a lab has to remember: its topology, its faults and its speed.
+
+All else is looked up where it really is.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.atomic_files impor
 
 from railyard.base.errors import BAD_INPUT
 from railyard.base.lock import lock
-from railyard.lab import naming
+from railyard.lab import naming, speed
 from railyard.lab.process import LabError
 
 SCHEMA = 1
@@ -38,6 +41,7 @@ class State:
     topology: str
     faults: list[Fault] = field(default_factory=list)
     torn: bool = False
+    speed: speed.Speed | None = None
 
 
 def file_of(lab: str) -> Path:
@@ -56,11 +60,17 @@ def load(lab: str) -> State | None:
         faults = [Fault(**fault) for fault in data["faults"]]
         if data["schema"] != SCHEMA:
             raise ValueError(f"schema {data['schema']}")
-        return State(str(data["name"]), str(data["topology"]), faults)
+        return State(str(data["name"]), str(data["topology"]), faults, speed=speed.load(data.get("speed")))
     except FileNotFoundError:
         return None
     except (OSError, ValueError, KeyError, TypeError):
         return State(lab, "", torn=True)
+
+
+def time_factor(lab: str) -> float:
+    """Return by how much a lab's time limits are longer than usual; 1 where its speed was not measured."""
+    record = load(lab)
+    return record.speed.time_factor if record is not None and record.speed is not None else 1.0
 
 
 def save(state: State) -> None:
@@ -70,6 +80,7 @@ def save(state: State) -> None:
         "name": state.name,
         "topology": state.topology,
         "faults": [asdict(fault) for fault in state.faults],
+        "speed": speed.save(state.speed) if state.speed else None,
     }
     write_file(str(file_of(state.name)), json.dumps(data, indent=2, sort_keys=True) + "\n", 0o644)
 

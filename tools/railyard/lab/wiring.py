@@ -110,15 +110,30 @@ def rail_link(lab: Lab, node: Node, rail_position: int) -> Link:
     return lab.network.node_links(node)[1 + rail_position]
 
 
-def await_ready(lab: Lab, node: Node, interrupted: Event, say: Callable[[str], None] | None = None) -> None:
+def await_ready(
+    lab: Lab,
+    node: Node,
+    interrupted: Event,
+    say: Callable[[str], None] | None = None,
+    patience: float | None = None,
+) -> None:
     """Wait until the node answers SSH with its own host key, lets us be root, and systemd has come to rest.
+
+    Args:
+        lab: the node's lab.
+        node: the node.
+        interrupted: ends the waiting when it is set.
+        say: takes a line now and then.
+        patience: by how much the deadline is longer than on a machine of the usual speed; None: as measured
+            when the lab came up.
 
     Raises:
         LabError: not within the time that its kind may take, or switched off or stuck meanwhile (with the end
             of its console), or with failed units, which the message names.
     """
     kind, began = lab.kind(node), time.monotonic()
-    deadline, next_word = began + kind.boot_deadline_s, began + _WORD_EVERY_S
+    limit_s = kind.boot_deadline_s * (state.time_factor(lab.name) if patience is None else patience)
+    deadline, next_word = began + limit_s, began + _WORD_EVERY_S
     said = "no answer on port 22"
     dead_end = kind.watch(node.name)
     while time.monotonic() < deadline:
@@ -144,7 +159,7 @@ def await_ready(lab: Lab, node: Node, interrupted: Event, say: Callable[[str], N
         answer = run(
             lab.keys.ssh_argv(node, "sudo", "-n", "systemctl", "is-system-running", "--wait"),
             check=False,
-            timeout_s=kind.boot_deadline_s,
+            timeout_s=limit_s,
         )
         if answer.stdout.strip() == "running":
             return
@@ -156,7 +171,7 @@ def await_ready(lab: Lab, node: Node, interrupted: Event, say: Callable[[str], N
         said = (answer.stdout + answer.stderr).strip() or said
         time.sleep(0.5)  # "System is booting up": logins are not open yet
     raise LabError(
-        f"{node.name} ({node.address}): not ready after {kind.boot_deadline_s:g} s: {said}",
+        f"{node.name} ({node.address}): not ready after {limit_s:.0f} s: {said}",
         kind.last_words(node.name),
     )
 
