@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from railyard.base.lock import lock
-from railyard.lab import faults, keys, state, status, topology, wiring
+from railyard.lab import faults, keys, speed, state, status, topology, wiring
 from railyard.lab.nodes import NodeState
 from railyard.lab.process import CommandError, LabError, run
 from railyard.lab.state import Fault, State
@@ -170,9 +170,18 @@ def test_status_reads_well() -> None:
                 }
             },
             "faults": [{"kind": "slow_rail", "target": "gpuserver1/rail0", "since": "then"}],
+            "speed": speed.save(speed.Speed(1.5, 3.0, 2.5, 6.1, 2)),
         }
     )
-    for part in ("hung", "MTU 1500", "no carrier", "0.1 Gbit/s", "slow_rail gpuserver1/rail0", "way out"):
+    for part in (
+        "hung",
+        "MTU 1500",
+        "no carrier",
+        "0.1 Gbit/s",
+        "slow_rail gpuserver1/rail0",
+        "way out",
+        "2.5 times",
+    ):
         assert part in text
 
 

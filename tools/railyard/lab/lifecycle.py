@@ -13,7 +13,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import AbstractContextManager, contextmanager
-from pathlib import Path
 from threading import Event
 from types import FrameType
 
@@ -29,6 +28,7 @@ from railyard.lab import (
     machine,
     naming,
     network,
+    owners,
     reference,
     seed,
     speed,
@@ -59,6 +59,7 @@ def up(topology: Topology, say: Say) -> Lab:
         _await_orphans(topology.name)
         before = _look(lab.kinds)
         _refuse_foreign(before, topology.name)
+        lab.network.check_overlap()  # before the image, which may take minutes
         with _interruptible() as interrupted:
             try:
                 _build(lab, before, interrupted, say)
@@ -208,11 +209,9 @@ def _thaw_hung(kinds: Mapping[str, NodeKind], there: There) -> None:
 
 def _refuse_foreign(there: There, lab: str) -> None:
     for found in (found for states in there.values() for found in states.values()):
-        if found.checkout and found.checkout != str(repo_root()) and Path(found.checkout).is_dir():
-            raise LabError(
-                f"lab {lab} is run from another checkout, {found.checkout}",
-                f"take it down there (`railyard lab down --name {lab}`), or here with `down --force`",
-            )
+        if owners.is_foreign(found.checkout, repo_root()):
+            refusal = owners.refuse_name(lab, found.checkout)
+            raise LabError(refusal.message, refusal.fix)
 
 
 def _await_orphans(lab: str) -> None:

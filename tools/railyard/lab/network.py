@@ -11,10 +11,11 @@ import os
 import signal
 import time
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from railyard.lab import naming
+from railyard.lab import naming, owners
 from railyard.lab.nodes import Link
 from railyard.lab.process import LabError, command_lines, popen, read_json, run, state_of
 from railyard.lab.topology import WAY_OUT, Node, Topology
@@ -79,7 +80,7 @@ class LabNetwork(Namespace):
 
     def ensure(self, log_dir: Path) -> None:
         """Make namespace, bridges, controller link and way out, or what is missing of them."""
-        self._check_overlap()
+        self.check_overlap()
         _ensure_namespace(self.name)
         self._ensure_bridges()
         self._ensure_controller_link()
@@ -108,24 +109,22 @@ class LabNetwork(Namespace):
             for bridge, rail, netdev, mtu_bytes in wanted
         ]
 
-    def _check_overlap(self) -> None:
+    def check_overlap(self) -> None:
         """Refuse a management network that this host reaches some other way."""
-        own = naming.controller_link(self.topology.name)
+        routes = []
         for route in read_json(["ip", "-j", "-4", "route", "show", "table", "all"]):
-            if route.get("dev") == own:
-                continue
-            try:
-                taken = ipaddress.IPv4Network(route.get("dst", "default"), strict=False)
-            except ValueError:  # "default", and no destination at all
-                continue
-            if taken.overlaps(self.topology.management.subnet):
-                is_lab = str(route.get("dev")).startswith("ry-")
-                raise LabError(
-                    f"lab {self.topology.name}: this host has a route to {taken} by {route.get('dev')}, which"
-                    f" overlaps the lab's management network {self.topology.management.subnet}",
-                    f"give management another subnet in {self.topology.source}, or take the other lab down"
-                    f"{' (two labs need two topology files)' if is_lab else ''}",
-                )
+            with suppress(ValueError):  # "default", and no destination at all
+                network = ipaddress.IPv4Network(route.get("dst", "default"), strict=False)
+                routes.append(owners.Route(network, str(route.get("dev"))))
+        refusal = owners.refuse_network(
+            self.topology.name,
+            self.topology.management.subnet,
+            routes,
+            owners.running_labs(),
+            str(self.topology.source),
+        )
+        if refusal is not None:
+            raise LabError(refusal.message, refusal.fix)
 
     def _ensure_bridges(self) -> None:
         links = self.links()

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from railyard.lab import naming, network, state
+from railyard.base.paths import repo_root
+from railyard.lab import naming, network, owners, speed, state
 from railyard.lab.nodes import NodeState
 from railyard.lab.process import CommandError
 from railyard.lab.topology import Node
@@ -17,13 +19,18 @@ def collect(lab: Lab) -> dict[str, Any]:
     """Return the lab's state as JSON can hold it.
 
     Returns:
-        `{"schema", "name", "up", "topology", "namespace", "management", "way_out", "nodes", "faults"}`;
-        `nodes` is `{NAME: {"kind", "condition", "address", "pid", "ssh", "rails": [...]}}`, and a rail of a
-        node that is off has null where nothing can be known.
+        `{"schema", "name", "up", "topology", "namespace", "management", "way_out", "nodes", "faults",
+        "other_checkout", "speed"}`; `nodes` is `{NAME: {"kind", "condition", "address", "pid", "ssh",
+        "rails": [...]}}`, and a rail of a node that is off has null where nothing can be known.
+        `other_checkout` is the checkout that has a lab of this name up instead of this one, else null;
+        nothing else is reported of that lab.
     """
     states = lab.states()
     record = state.load(lab.name)
-    there = lab.network.exists()
+    other = _other_checkout(lab.name, states)
+    if other:
+        states, record = {}, None
+    there = lab.network.exists() and not other
     nodes = {node.name: _node(lab, node, states.get(node.name)) for node in lab.topology.nodes}
     management = lab.topology.management
     return {
@@ -42,11 +49,23 @@ def collect(lab: Lab) -> dict[str, Any]:
         "nodes": nodes,
         "faults": [asdict(fault) for fault in record.faults] if record else [],
         "state_torn": bool(record and record.torn),
+        "other_checkout": other or None,
+        "speed": speed.save(record.speed) if record and record.speed else None,
     }
+
+
+def _other_checkout(lab: str, states: Mapping[str, NodeState]) -> str:
+    """Return the checkout that has a lab of this name up, "" where it is this one or there is none."""
+    seen = [found.checkout for found in states.values()] + [owners.running_labs().get(lab, "")]
+    return next((checkout for checkout in seen if owners.is_foreign(checkout, repo_root())), "")
 
 
 def text(found: dict[str, Any]) -> str:
     """Return what `collect` found as lines for a person."""
+    if found.get("other_checkout"):
+        refusal = owners.refuse_name(found["name"], found["other_checkout"])
+        here = f"lab {found['name']}: not up from this checkout ({repo_root()})"
+        return f"{here}\n{refusal.message}; {refusal.fix}"
     lines = [f"lab {found['name']}: {'up' if found['up'] else 'not up, or not whole'}"]
     for name, node in found["nodes"].items():
         lines.append(f"  {name}  {node['kind']}  {node['condition']}  {node['address']}")
@@ -62,6 +81,9 @@ def text(found: dict[str, Any]) -> str:
     lines.extend(
         f"  fault: {fault['kind']} {fault['target']}, since {fault['since']}" for fault in found["faults"]
     )
+    measured = speed.load(found.get("speed"))
+    if measured is not None:
+        lines.append(f"  {measured}")
     first = next(iter(found["nodes"].values()))
     lines.append(f"  look around: {shlex.join(first['ssh'])}")
     if found["namespace"] and not found["way_out"]:
