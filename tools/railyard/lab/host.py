@@ -93,8 +93,8 @@ def _bounded(kind: int, wanted: int | None) -> int:
 _INSTANCES, _INSTANCES_EACH = Path("/proc/sys/fs/inotify/max_user_instances"), 8
 
 
-def require_tools(kinds: Iterable[str]) -> None:
-    """Raise LabError with the one command that installs what nodes of these kinds still need."""
+def missing_packages(kinds: Iterable[str]) -> list[str]:
+    """Return the Debian packages that nodes of these kinds still need."""
     search = os.environ.get("PATH", "") + ":/usr/sbin:/sbin"
     needed = dict(NEEDED)
     for kind in kinds:
@@ -102,6 +102,12 @@ def require_tools(kinds: Iterable[str]) -> None:
     missing = sorted({package for tool, package in needed.items() if shutil.which(tool, path=search) is None})
     if not _KEYRING.exists():  # Ubuntu has it as a package
         missing.append("debian-archive-keyring")
+    return missing
+
+
+def require_tools(kinds: Iterable[str]) -> None:
+    """Raise LabError with the one command that installs what nodes of these kinds still need."""
+    missing = missing_packages(kinds)
     if missing:
         raise LabError(
             f"programs are missing that the lab needs (packages {', '.join(missing)})",
