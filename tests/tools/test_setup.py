@@ -21,7 +21,8 @@ PYTHON = """\
 case "$1 $2" in
   "- ") echo "$0" ;;
   "-m venv") mkdir -p "$3/bin"; cp "$0" "$3/bin/python"; echo new >>"$LOG" ;;
-  "-m pip") echo "$*" >>"$LOG" ;;
+  "-m pip") echo "$*" >>"$LOG"; for word; do case $word in /dev/fd/*) cat "$word" >first-pins ;; esac; done ;;
+  "-m railyard.lab.prepare") echo "$*" >>"$LOG" ;;
   -c*) echo 3.12 ;;
 esac
 """
@@ -194,3 +195,25 @@ def test_how_far_apt_is_comes_from_its_last_line_for_programs(setup):
     assert done.returncode == 0, done.stderr
     assert "installing 2 Debian packages: shellcheck netplan.io" in done.stdout
     assert re.search(r"setup:   apt-get install \(\d+ s so far\): 45 %, Unpacking podman", done.stdout)
+
+
+def test_the_image_of_the_lab_is_built_while_pip_installs_the_rest(setup):
+    programs = setup.folder / "programs"
+    programs.mkdir()
+    # Every Debian package is there.
+    for name, line in (("dpkg-query", "echo installed"), ("sudo", 'exec "$@"')):
+        (programs / name).write_text(f"#!/bin/sh\n{line}\n")
+        (programs / name).chmod(0o755)
+    log = setup.folder / "log"
+    env = {**os.environ, "RAILYARD_PYTHON": str(setup.folder / "python"), "LOG": str(log)}
+    env["PATH"] = f"{programs}:{env['PATH']}"
+    env.pop("RAILYARD_VENV", None)
+    argv = ["tools/setup", "--lab", "vm", "topology.yml", "noble"]
+    for is_new in (True, False):
+        log.write_text("")
+        subprocess.run(argv, cwd=setup.folder, env=env, check=True, capture_output=True)
+        assert ("-m railyard.lab.prepare topology.yml noble" in log.read_text().splitlines()) == is_new
+    # PyYAML comes before it, with its hashes and alone.
+    first = (setup.folder / "first-pins").read_text()
+    assert re.findall(r"^(\S+)==", first, re.MULTILINE) == ["PyYAML"]
+    assert "--hash=sha256:" in first

@@ -156,7 +156,7 @@ def test_a_demo_that_succeeds_estimates_twice_and_says_nothing_of_a_busy_machine
     assert status == 0
     assert lines == [
         f"{LOOK} before vm",
-        "setup --lab vm",
+        "setup --lab vm tools/railyard/lab/topology.yml",
         "railyard lab up --topology tools/railyard/lab/topology.yml",
         f"{LOOK} booted vm",
         "railyard site -i inventories/lab --",

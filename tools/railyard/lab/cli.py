@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shlex
 import sys
-import time
 from pathlib import Path
 from typing import Annotated
 
@@ -13,6 +12,7 @@ import typer
 
 from railyard.base.errors import BAD_INPUT, UserError
 from railyard.lab import faults, host, host_settings, lifecycle, status, topology
+from railyard.lab.prepare import report
 from railyard.lab.process import LabError
 from railyard.lab.wiring import kinds_of, open_lab
 
@@ -27,12 +27,6 @@ TopologyOption = Annotated[
 ]
 NameOption = Annotated[str | None, typer.Option("--name", help="The lab's name; default: the topology's.")]
 _INTERRUPTED = 130
-_started = time.monotonic()
-
-
-def _say(message: str) -> None:
-    # stderr: what goes to stdout (`status --json`) is for programs.
-    print(f"lab {time.monotonic() - _started:6.1f} s  {message}", file=sys.stderr, flush=True)
 
 
 def _which(name: str) -> str:
@@ -61,7 +55,7 @@ def up(
 ) -> None:
     """Bring the lab up, or mend the one that is there."""
     wanted = topology.load(topology_file or topology.default_file(), name, suite)
-    lab = lifecycle.up(wanted, _say)
+    lab = lifecycle.up(wanted, report)
     first = wanted.nodes[0]
     look = shlex.join(lab.keys.ssh_argv(first))
     print(f"look around: {look}   take it down: railyard lab down{_which(wanted.name)}")
@@ -81,10 +75,10 @@ def down(
         name = topology.load(topology_file or topology.default_file()).name
     elif not topology.LAB_NAME.fullmatch(name):
         raise LabError(f"{name!r} is no lab's name", f"it matches {topology.LAB_NAME.pattern}", BAD_INPUT)
-    lifecycle.down(name, _say, force=force)
+    lifecycle.down(name, report, force=force)
     if images:
         removed = [image for kind in kinds_of(name).values() for image in kind.remove_unused_images()]
-        _say(f"images removed: {', '.join(removed) or 'none (none there, or in use)'}")
+        report(f"images removed: {', '.join(removed) or 'none (none there, or in use)'}")
 
 
 @app.command(name="status")
@@ -119,7 +113,7 @@ def fault(
     lab = open_lab(name, topology_file)
     made = faults.apply(lab, kind, "/".join(target), rate_gbps)
     again = f"railyard lab heal {made.kind} {made.target}{_which(lab.name)}"
-    _say(f"{made.kind} {made.target} is made; undo it with: {again}")
+    report(f"{made.kind} {made.target} is made; undo it with: {again}")
 
 
 @app.command()
@@ -134,7 +128,7 @@ def heal(
     if everything == bool(kind) or bool(kind) != bool(target):
         raise LabError("heal what?", "give KIND and TARGET, or --all", BAD_INPUT)
     healed = faults.heal(open_lab(name, topology_file), kind, "/".join(target or []) or None)
-    _say(f"healed: {', '.join(f'{each.kind} {each.target}' for each in healed) or 'there was no fault'}")
+    report(f"healed: {', '.join(f'{each.kind} {each.target}' for each in healed) or 'there was no fault'}")
 
 
 @app.command(name="host-settings")
