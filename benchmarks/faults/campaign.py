@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import fcntl
 import json
 import os
 import signal
@@ -30,6 +29,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from ansible_collections.railyard.fabric.plugins.module_utils import owner_lock
 from fault_cases import CASES, Case, exit_status, made, named
 from fault_tables import documentation, is_of, table
 
@@ -75,11 +75,11 @@ class Lab:
         """
         file = ROOT / ".lab" / ".locks" / f"{self.topology.stem}-campaign.lock"
         file.parent.mkdir(parents=True, exist_ok=True)
-        with file.open("w", encoding="utf-8") as handle:
+        with contextlib.ExitStack() as held:
             try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise SystemExit("another campaign works on this lab; wait for it to end") from None
+                held.enter_context(owner_lock.held(file, patience_s=0))
+            except owner_lock.LockedError as error:
+                raise SystemExit(f"another campaign works on this lab; wait for it to end: {error}") from None
             yield
 
     def heal(self) -> None:

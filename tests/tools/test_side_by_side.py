@@ -261,6 +261,16 @@ def test_an_interrupt_ends_the_waiting_for_labs(plan):
     assert (process.returncode, rows(out)) == (130, {"a": "not run"})
 
 
+def test_the_waiting_for_labs_has_an_end(plan, monkeypatch):
+    monkeypatch.setenv("RAILYARD_LABS_PATIENCE_S", "1")
+    with (plan.folder / "lock").open("w") as other:
+        fcntl.flock(other, fcntl.LOCK_EX)
+        process = plan.start("a=1", "--labs", "a", a="true")
+        out, _ = process.communicate(timeout=LONG_S)
+    assert f"gave up after 1 s: {plan.folder}/lock is still locked" in out
+    assert process.returncode != 0
+
+
 def test_every_part_of_the_suite_stands_in_one_stage():
     text = (TOOLS / "test").read_text(encoding="utf-8")
     stages = re.search(r"^stages=\(\n(.*?)^\)$", text, re.M | re.S)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
-from railyard.base.lock import lock
+from ansible_collections.railyard.fabric.plugins.module_utils import owner_lock
 from railyard.lab import faults, keys, speed, state, status, topology, wiring
 from railyard.lab.nodes import NodeState
 from railyard.lab.process import CommandError, LabError, run
@@ -52,7 +52,8 @@ def test_a_save_replaces_the_file_in_one_step(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_a_lab_is_held_by_one_command_at_a_time(root: Path) -> None:
-    with lock(root / ".locks" / "lab.lock", wait=False) as handle:
+    (root / ".locks").mkdir(parents=True)
+    with owner_lock.held(root / ".locks" / "lab.lock", patience_s=0) as handle:
         os.pwrite(handle, b"4711\n", 0)
         with pytest.raises(LabError, match="4711"), state.locked("lab"):
             pass

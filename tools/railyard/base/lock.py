@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import fcntl
 import json
 import os
 import shutil
@@ -12,29 +11,12 @@ from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
+from ansible_collections.railyard.fabric.plugins.module_utils import owner_lock
+
 from railyard.base.errors import UserError
 
 # Two nodes need under 1 MB, a thousand with raw archives some tens; below this a run is likely to lose rows.
 _FREE_BYTES_NEEDED = 64 * 2**20
-
-
-@contextmanager
-def lock(path: Path, *, wait: bool) -> Iterator[int]:
-    """Hold a lock file alone; the kernel lets go when this process ends, however it ends.
-
-    Yields:
-        The descriptor of the file, whose content means nothing to the lock.
-
-    Raises:
-        BlockingIOError: somebody else holds it, and we are not to `wait`.
-    """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-        yield handle
-    finally:
-        os.close(handle)
 
 
 @contextmanager
@@ -52,11 +34,12 @@ def cluster_lock(reports_dir: Path, cluster: str, run: str) -> Iterator[Path]:
     folder = reports_dir / cluster
     with ExitStack() as held:
         try:
-            _write_holder(held.enter_context(lock(folder / ".lock", wait=False)), run)
+            folder.mkdir(parents=True, exist_ok=True)
+            _write_holder(held.enter_context(owner_lock.held(folder / ".lock", patience_s=0)), run)
             _prove_writable(folder)
-        except BlockingIOError:
+        except owner_lock.LockedError as error:
             raise UserError(
-                f"another run on cluster {cluster} is going on: {_holder(folder / '.lock')}",
+                f"another run on cluster {cluster} is going on: {_holder(folder / '.lock', error)}",
                 "wait for it to end, or stop it with Ctrl-C where it runs",
             ) from None
         except OSError as error:
@@ -71,12 +54,13 @@ def _write_holder(handle: int, run: str) -> None:
     os.fsync(handle)
 
 
-def _holder(file: Path) -> str:
+def _holder(file: Path, error: owner_lock.LockedError) -> str:
     try:
         holder = json.loads(file.read_bytes())
-        return f"run {holder['run']}, process {holder['pid']}, since {holder['since']}"
+        run = f"run {holder['run']}, process {holder['pid']}, since {holder['since']}"
     except (OSError, ValueError, KeyError, TypeError):
-        return "by a process that has not written its name yet"
+        return f"{error}, and has not written its run there yet"
+    return run if error.holder in (None, holder["pid"]) else f"{run}; {error}"
 
 
 def _prove_writable(folder: Path) -> None:

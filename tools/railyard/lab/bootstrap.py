@@ -11,12 +11,13 @@ import shlex
 import shutil
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal
 
-from railyard.base.lock import lock
+from ansible_collections.railyard.fabric.plugins.module_utils import owner_lock
+
 from railyard.lab import apt, naming
 from railyard.lab.apt import AptSettings
 from railyard.lab.process import LabError, tied
@@ -44,6 +45,8 @@ COMMON_SETUP = (
     'chroot "$1" update-ca-certificates',
 )
 _LOCK = ".image.lock"
+# Several builds, one behind the other, where the nodes of each are emulated.
+_LOCK_PATIENCE_S = 2 * 3600.0
 # mmdebstrap, told to stop, waits for its children. As process 1 of a namespace it takes them with it, and its
 # mounts are gone before we remove the folder that they are in.
 _OWN_NAMESPACES = (
@@ -173,7 +176,14 @@ def ensure(
 def building() -> Iterator[Path]:
     """Yield an empty folder to build in, while nobody else builds; what a killed build left goes first."""
     workshop = naming.lab_root() / ".image"
-    with lock(naming.lab_root() / _LOCK, wait=True):
+    with ExitStack() as held:
+        try:
+            held.enter_context(_locked(_LOCK_PATIENCE_S))
+        except owner_lock.LockedError as error:
+            raise LabError(
+                f"another image is being built: {error}",
+                "wait until it is ready, or end that process",
+            ) from None
         shutil.rmtree(workshop, ignore_errors=True)
         try:
             # mmdebstrap gives the root to _apt's user for downloads: the way there has to be passable.
@@ -187,8 +197,13 @@ def clean_up() -> None:
     """Remove what a killed build left, unless somebody builds at this moment."""
     workshop = naming.lab_root() / ".image"
     if workshop.exists():
-        with suppress(BlockingIOError), lock(naming.lab_root() / _LOCK, wait=False):
+        with suppress(owner_lock.LockedError), _locked(patience_s=0):
             shutil.rmtree(workshop, ignore_errors=True)
+
+
+def _locked(patience_s: float) -> AbstractContextManager[int]:
+    naming.lab_root().mkdir(parents=True, exist_ok=True)
+    return owner_lock.held(naming.lab_root() / _LOCK, patience_s)
 
 
 def _put(staging: Path, path: str, mode: int, data: bytes) -> None:

@@ -13,10 +13,10 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from ansible_collections.railyard.fabric.plugins.module_utils import owner_lock
 from ansible_collections.railyard.fabric.plugins.module_utils.atomic_files import write_file
 
 from railyard.base.errors import BAD_INPUT
-from railyard.base.lock import lock
 from railyard.lab import naming, speed
 from railyard.lab.process import LabError
 
@@ -95,9 +95,10 @@ def locked(lab: str) -> Iterator[None]:
     path = naming.lab_root() / ".locks" / f"{lab}.lock"
     with ExitStack() as held:
         try:
-            handle = held.enter_context(lock(path, wait=False))
-        except BlockingIOError:
-            holder = path.read_text(errors="replace").strip() or "unknown"
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            handle = held.enter_context(owner_lock.held(path, patience_s=0))
+        except owner_lock.LockedError as error:
+            holder = path.read_text(errors="replace").strip() or error.holder or "unknown"
             raise LabError(
                 f"another `railyard lab` command works on lab {lab} (process {holder})",
                 "wait for it to end, or stop it with Ctrl-C where it runs",

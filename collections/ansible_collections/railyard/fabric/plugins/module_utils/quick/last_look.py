@@ -10,15 +10,13 @@ do not take each other's growth away. A record is as large as the node has count
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import os
 import re
-import time
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from ansible_collections.railyard.fabric.plugins.module_utils import atomic_files
+from ansible_collections.railyard.fabric.plugins.module_utils import atomic_files, owner_lock
 from ansible_collections.railyard.fabric.plugins.module_utils.facts.link_errors import (
     KINDS,
     NOTICE,
@@ -97,24 +95,15 @@ def alone(folder: str, name: str, wait_s: float = _LOCK_WAIT_S) -> Iterator[None
         LookError: another does for longer than `wait_s`, or the folder cannot be written.
     """
     path = os.path.join(folder, name + ".lock")
-    try:
-        os.makedirs(folder, mode=0o755, exist_ok=True)
-        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    except OSError as error:
-        raise LookError(f"{path}: {error.strerror or error}") from error
-    try:
-        deadline = time.monotonic() + wait_s
-        while True:
-            try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except OSError as error:
-                if time.monotonic() >= deadline:
-                    raise LookError(f"another look as {name} is under way") from error
-                time.sleep(0.1)
+    with contextlib.ExitStack() as held:
+        try:
+            os.makedirs(folder, mode=0o755, exist_ok=True)
+            held.enter_context(owner_lock.held(path, wait_s))
+        except owner_lock.LockedError as error:
+            raise LookError(f"another look as {name} is under way: {error}") from error
+        except OSError as error:
+            raise LookError(f"{path}: {error.strerror or error}") from error
         yield
-    finally:
-        os.close(handle)
 
 
 def load(folder: str, name: str) -> Last | None:

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import contextlib
 import datetime
-import fcntl
 import json
 import os
 import sys
@@ -24,7 +23,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.module_utils import atomic_files
+from ansible_collections.railyard.fabric.plugins.module_utils import atomic_files, owner_lock
 from ansible_collections.railyard.fabric.plugins.module_utils.rollback import boot as netplan_boot
 from ansible_collections.railyard.fabric.plugins.module_utils.rollback import restore
 
@@ -49,18 +48,12 @@ def _now() -> str:
 def locked(folder: str, wait_s: float = 2.0) -> Iterator[None]:
     """Hold the node's lock on network changes; BusyError when another keeps it longer than `wait_s`."""
     os.makedirs(folder, mode=0o700, exist_ok=True)
-    with open(os.path.join(folder, "lock"), "w", encoding="ascii") as handle:
-        end = time.monotonic() + wait_s
-        while True:
-            try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except OSError:
-                if time.monotonic() > end:
-                    raise BusyError(
-                        "another network change is being applied or undone on this node"
-                    ) from None
-                time.sleep(0.1)
+    with contextlib.ExitStack() as held:
+        try:
+            held.enter_context(owner_lock.held(os.path.join(folder, "lock"), wait_s))
+        except owner_lock.LockedError as error:
+            said = "another network change is being applied or undone on this node"
+            raise BusyError(f"{said}: {error}") from None
         yield
 
 

@@ -6,18 +6,21 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import os
+import socket
 import time
 from collections.abc import Iterator
 from typing import Any
 
+from ansible_collections.railyard.fabric.plugins.module_utils import owner_lock
 from ansible_collections.railyard.fabric.plugins.module_utils.channel.errors import MeasurementError
 
 FOLDER = "/run/railyard"
 FILE = "lease.json"
 _ALIVE = ".alive"
+# What is done under the lock takes milliseconds, on an emulated node a second.
+_LOCK_PATIENCE_S = 15.0
 
 
 def text_time(seconds: float) -> str:
@@ -161,6 +164,12 @@ class Lease:
     @contextlib.contextmanager
     def _locked(self) -> Iterator[None]:
         os.makedirs(self._folder, mode=0o755, exist_ok=True)
-        with open(os.path.join(self._folder, "lease.lock"), "w", encoding="utf-8") as handle:
-            fcntl.flock(handle, fcntl.LOCK_EX)
+        with contextlib.ExitStack() as held:
+            try:
+                held.enter_context(
+                    owner_lock.held(os.path.join(self._folder, "lease.lock"), _LOCK_PATIENCE_S)
+                )
+            except owner_lock.LockedError as error:
+                fix = f"see what it does (`ps -fp {error.holder or 'PID'}`) and end it; the lock goes with it"
+                raise MeasurementError("lease", str(error), socket.gethostname(), fix) from error
             yield

@@ -5,12 +5,12 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from urllib.parse import quote
 
+from ansible_collections.railyard.fabric.plugins.module_utils import owner_lock
 from ansible_collections.railyard.fabric.plugins.plugin_utils.plain_text import clean_line
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present import history, pages, wording
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run.folder import RunFolder, RunFolderError
@@ -20,6 +20,10 @@ from markupsafe import Markup
 _OURS = b'<meta name="generator" content="Railyard">'
 # The head of our page up to that line is short.
 _HEAD_BYTES = 4096
+#: Beside the page; `.lock` is held for the whole of a run.
+_LOCK = ".lists.lock"
+# The page of hundreds of runs takes some seconds.
+_LOCK_PATIENCE_S = 60.0
 _WIDTH, _HEIGHT, _DOT = 110, 34, 2.5
 
 
@@ -45,15 +49,12 @@ def write(run_dir: Path) -> list[str]:
 
 def _write(folder: Path, page: Callable[[Path], str]) -> list[str]:
     """Replace a folder's page by what it holds now, unless another program wrote it."""
-    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        # Of two runs that end at once, the later list holds both.
-        fcntl.flock(handle, fcntl.LOCK_EX)
+    # Of two runs that end at once, the later list holds both. The folder itself, which others may open, is
+    # not what is locked.
+    with owner_lock.held(folder / _LOCK, _LOCK_PATIENCE_S):
         if not _is_ours(folder / history.PAGE):
             return [f"{folder / history.PAGE} is not Railyard's and was left as it is"]
         RunFolder(folder).write(history.PAGE, page(folder))
-    finally:
-        os.close(handle)
     return []
 
 

@@ -11,7 +11,6 @@ most the last line, and a torn line is dropped and said.
 from __future__ import annotations
 
 import errno
-import fcntl
 import json
 import os
 import re
@@ -19,11 +18,12 @@ import secrets
 import stat
 import tempfile
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from ansible_collections.railyard.fabric.plugins.module_utils import owner_lock
 from ansible_collections.railyard.fabric.plugins.module_utils.runner.short_rows import SHORT_BEGINS, Frames
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import json_lines
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run.json_lines import MOST_LINE_BYTES
@@ -37,6 +37,9 @@ RESULTS, VERDICTS, WORK_ORDER, SECRET = "results.jsonl", "verdicts.jsonl", "work
 #: The second work order, which confirms or clears the suspects of the first; most runs have none.
 CONFIRM_ORDER = "confirm_order.json"
 SCHEMA = 1
+_LOCK = ".lock"
+# Each of many forks holds it for one write that reaches the disk, and a slow disk takes seconds for that.
+_LOCK_PATIENCE_S = 300.0
 REASONS = ("completed", "interrupted")
 #: No honest document comes near; what Python makes of JSON is many times as large.
 MOST_DOCUMENT_BYTES = 256 << 20
@@ -116,9 +119,12 @@ class RunFolder:
         if len(max(lines, key=len)) >= MOST_LINE_BYTES:
             raise RunFolderError(f"{target} takes no row of {MOST_LINE_BYTES >> 20} MiB or more")
         try:
-            handle = os.open(target, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
-            try:
-                fcntl.flock(handle, fcntl.LOCK_EX)
+            with ExitStack() as opened:
+                # Not the file itself: others may read it, and whoever can open a file can hold its lock.
+                opened.enter_context(owner_lock.held(self.path / _LOCK, _LOCK_PATIENCE_S))
+                flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+                handle = os.open(target, flags, 0o644)
+                opened.callback(os.close, handle)
                 size = os.fstat(handle).st_size
                 if size and os.pread(handle, 1, size - 1) != b"\n":
                     data = b"\n" + data  # a torn line stays a line of its own and cannot spoil this one
@@ -129,8 +135,9 @@ class RunFolder:
                     with suppress(OSError):
                         os.ftruncate(handle, size)
                     raise
-            finally:
-                os.close(handle)
+        except owner_lock.LockedError as error:
+            fix = "end that process, or wait for it, and collect again with `railyard resume`"
+            raise RunFolderError(f"{target} cannot be written: {error}; {fix}") from error
         except OSError as error:
             raise _unwritable(target, error) from error
 
