@@ -260,7 +260,7 @@ def test_ctrl_c_before_the_run_is_no_traceback(inventory, tmp_path):
     script.write_text(f"#!/bin/sh\ntouch {begun}\nexec sleep 600\n")
     script.chmod(0o755)
     process = subprocess.Popen(
-        [RAILYARD, "validate", "-i", script, "--reports-dir", tmp_path],
+        [RAILYARD, "validate", "-i", script, "--trust-inventory", "--reports-dir", tmp_path],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

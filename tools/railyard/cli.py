@@ -16,7 +16,7 @@ from typer.core import TyperGroup
 from railyard import reckoning
 from railyard.base import ending, paths
 from railyard.base.errors import UserError
-from railyard.base.verbs import ReportsDir, end, refuse_both, with_fields_of
+from railyard.base.verbs import ReportsDir, end, refuse_both, takes_inventory, with_fields_of
 from railyard.new_inventory.wanted import Wanted
 
 _EXIT_STATUSES = (
@@ -96,6 +96,7 @@ def _root(
 
 
 @app.command()
+@takes_inventory
 def plan(
     inventory: Inventories,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
@@ -127,18 +128,21 @@ app.command(name="new-inventory")(_new_inventory)
 
 
 @app.command(epilog=_EXIT_STATUSES)
+@takes_inventory
 def site(inventory: Inventories, args: AnsibleArgs = None, reports_dir: ReportsDir = None) -> None:
     """Provision the nodes, then measure, judge and report."""
     _operate("site", inventory, args, reports_dir)
 
 
 @app.command(epilog=_EXIT_STATUSES)
+@takes_inventory
 def provision(inventory: Inventories, args: AnsibleArgs = None, reports_dir: ReportsDir = None) -> None:
     """Provision the nodes; measure nothing."""
     _operate("provision", inventory, args, reports_dir)
 
 
 @app.command(epilog=_EXIT_STATUSES)
+@takes_inventory
 def validate(
     inventory: Inventories,
     args: AnsibleArgs = None,
@@ -168,6 +172,7 @@ def validate(
 
 
 @app.command(epilog=_EXIT_STATUSES)
+@takes_inventory
 def sweep(
     inventory: Inventories,
     args: AnsibleArgs = None,
@@ -189,6 +194,7 @@ def sweep(
 
 
 @app.command(epilog=_EXIT_STATUSES)
+@takes_inventory
 def resume(
     run: RunArgument, inventory: Inventories, args: AnsibleArgs = None, reports_dir: ReportsDir = None
 ) -> None:
@@ -197,6 +203,7 @@ def resume(
 
 
 @app.command(epilog=_EXIT_STATUSES)
+@takes_inventory
 def verify(
     inventory: Inventories,
     args: Annotated[
@@ -219,6 +226,7 @@ def verify(
     epilog="Exit status: 0 the text is this tool's (a failure that it reports included); 2 it is not, or "
     "cannot be read; 3 with --strict: it is, and `valid` is false."
 )
+@takes_inventory
 def parse(
     tool: Annotated[str, typer.Argument(metavar="TOOL", autocompletion=_tools)],
     file: Annotated[str, typer.Argument(metavar="FILE", help="The tool's output; - reads standard input.")],
@@ -286,6 +294,7 @@ app.add_typer(_baseline, name="baseline")
 
 
 @_baseline.command(name="save")
+@takes_inventory
 def _save(run: RunArgument, inventory: Inventories, reports_dir: ReportsDir = None) -> None:
     """Judge a run again and, if it ends with 0, keep its figures as baseline.json beside the inventory."""
     from railyard.report import baseline as saving

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from railyard.base import paths
-from railyard.base.verbs import ReportsDir, end, refuse_both, with_fields_of
+from railyard.base.verbs import ReportsDir, end, refuse_both, takes_inventory, with_fields_of
 from railyard.estimate.job import Job
 from railyard.size.fabric import Wanted
 
@@ -110,4 +110,4 @@ def add_to(app: typer.Typer) -> None:
     app.command(
         name="lint-nccl",
         epilog="Exit status: 0 no error; 1 an error; 2 bad input; 3 no error, but a value that is not known.",
-    )(_lint_nccl)
+    )(takes_inventory(_lint_nccl))

@@ -97,7 +97,7 @@ FORMS = {
     "all_below_a_group": hosts(
         "gpu_nodes: {children: {all: }}\nx: {hosts: {gpu1: , gpu2: }}\n", "gpu_nodes",
         "group all stands below group gpu_nodes", "out of the children"),
-    "plugin_of_nobody": hosts("plugin: nosuch\n", "nosuch", "specifies unknown plugin 'nosuch'", "correct"),
+    "plugin_of_nobody": hosts("plugin: nosuch\n", "", "the inventory plugin nosuch", "--trust-inventory"),
     "expression_without_quotes": fabric(
         "pair", "mtu: 9000", "mtu: {{ mtu }}", "mtu:", "missing quotes around a template", "at that line"),
     "key_twice_in_one_line": added(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable
 from pathlib import Path
@@ -18,12 +19,40 @@ ReportsDir = Annotated[
     ),
 ]
 
+TrustInventory = Annotated[
+    bool,
+    typer.Option(
+        "--trust-inventory",
+        help="Let Ansible run the inventory's programs and plugins here, on the controller.",
+    ),
+]
+
 
 def with_fields_of(verb: Callable[..., None], options: type) -> inspect.Signature:
     """Return a verb's signature with a dataclass's fields, each an option, in place of its `**`."""
     *own, _options = inspect.signature(verb, eval_str=True).parameters.values()
     fields = inspect.signature(options, eval_str=True).parameters.values()
     return inspect.Signature([*fields, *own])
+
+
+def takes_inventory(verb: Callable[..., None]) -> Callable[..., None]:
+    """Give a verb that reads an inventory the option by which a person trusts the code in it."""
+
+    @functools.wraps(verb)
+    def with_trust(*, trust_inventory: bool, **options: Any) -> None:
+        if trust_inventory:
+            from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory import trust
+
+            trust.trust()
+        verb(**options)
+
+    own = inspect.signature(verb, eval_str=True)
+    option = inspect.Parameter(
+        "trust_inventory", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=TrustInventory
+    )
+    parameters = [*own.parameters.values(), option]
+    with_trust.__signature__ = own.replace(parameters=parameters)  # type: ignore[attr-defined] # read by typer
+    return with_trust
 
 
 def refuse_both(as_json: bool, svg: str | None) -> None:

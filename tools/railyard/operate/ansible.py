@@ -153,6 +153,8 @@ class AnsibleRun:
 
 def ansible_environment() -> dict[str, str]:
     """Return the variables that make Ansible use this checkout and this interpreter's own Ansible."""
+    from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory import trust
+
     search = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
     return {
         "ANSIBLE_CONFIG": str(paths.repo_root() / "ansible.cfg"),
@@ -163,6 +165,8 @@ def ansible_environment() -> dict[str, str]:
         "ANSIBLE_CALLBACKS_ENABLED": ",".join(
             filter(None, (*_CALLBACKS, os.environ.get("ANSIBLE_CALLBACKS_ENABLED")))
         ),
+        # The inventory is read once more, by Ansible: it may run no more of it than we do.
+        trust.VARIABLE: ",".join(trust.enabled_plugins()),
         "PATH": search,
     }
 

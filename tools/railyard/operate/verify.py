@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.plan import build_plan
-from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.reader import Loader
+from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.reader import Loader, TrustingManager
 
 from railyard.base import paths
 from railyard.base.errors import BAD_INPUT, UserError
@@ -244,13 +244,12 @@ def resolved(sources: Sequence[str]) -> tuple[dict[str, Any], dict[str, Any], bo
         UserError: what is asked for cannot be rendered.
     """
     from ansible.errors import AnsibleError
-    from ansible.inventory.manager import InventoryManager
     from ansible.module_utils.parsing.convert_bool import boolean
     from ansible.template import Templar
     from ansible.vars.manager import VariableManager
 
     loader = Loader()
-    inventory = InventoryManager(loader=loader, sources=[absolute(source) for source in sources])
+    inventory = TrustingManager(loader=loader, sources=[absolute(source) for source in sources])
     manager = VariableManager(loader=loader, inventory=inventory)
     # Of no inventory: what Ansible knows of itself, and the facts of a host that it never asked.
     magic = {*manager.get_vars(include_hostvars=False), "ansible_facts", "ansible_local"}

@@ -25,12 +25,12 @@ from ansible.errors import AnsibleError, AnsibleParserError
 from ansible.inventory.helpers import get_group_vars, sort_groups
 from ansible.inventory.manager import InventoryManager
 from ansible.parsing.dataloader import DataLoader
-from ansible.plugins.loader import init_plugin_loader
+from ansible.plugins.loader import init_plugin_loader, inventory_loader
 from ansible.utils.collection_loader import AnsibleCollectionConfig
 from ansible.utils.vars import combine_vars
 from ansible.vars.plugins import get_vars_from_inventory_sources
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory import files as inventory_files
-from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory import ini, yaml_errors
+from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory import ini, trust, yaml_errors
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.lines import yaml_nodes
 
 # Files that live beside hosts.yml and are no inventory; ansible.cfg tells ansible-playbook the same.
@@ -215,7 +215,15 @@ class Loader(DataLoader):  # type: ignore[misc]
         return super().load_from_file(file_name, *args, **kwargs)
 
 
-class _Manager(InventoryManager):  # type: ignore[misc]
+class TrustingManager(InventoryManager):  # type: ignore[misc]
+    """Reads sources with the plugins alone that `trust` allows, whatever their files name."""
+
+    def _fetch_inventory_plugins(self) -> list[Any]:
+        found = [inventory_loader.get(name) for name in trust.enabled_plugins()]
+        return [plugin for plugin in found if plugin]
+
+
+class _Manager(TrustingManager):
     """Notes what cannot be parsed in place of warning of it (or stopping at the first)."""
 
     def __init__(self, loader: Loader, sources: list[str]) -> None:
@@ -241,7 +249,7 @@ class _Manager(InventoryManager):  # type: ignore[misc]
         if _NO_INVENTORY.match(os.path.basename(source)) and source not in self._given:
             return True
         said = io.StringIO()
-        if not os.path.isdir(source) and self.passed_over(source):
+        if not os.path.isdir(source) and (trust.program_refusal(source) or self.passed_over(source)):
             self.unparsed.append((source, ""))
             return False
         try:
@@ -259,6 +267,8 @@ class _Manager(InventoryManager):  # type: ignore[misc]
     def passed_over(self, source: str) -> Failure | None:
         """Return what is wrong with the groups of a source, of which Ansible at best warns."""
         name, data = inventory_files.shown(source), self._loaded.get(source)
+        if refused := trust.program_refusal(source) or trust.plugin_refusal(source, data):
+            return (name, *refused)
         named_yaml = source.endswith((".yml", ".yaml", ".json"))
         if source in self._loaded and (named_yaml or isinstance(data, Mapping)):
             wrong = yaml_errors.inventory_error(data)

@@ -10,7 +10,7 @@ import textwrap
 
 import pytest
 from ansible.parsing.vault import VaultLib, VaultSecret
-from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory import load, plan, yaml_errors
+from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory import load, plan, trust, yaml_errors
 
 FABRIC = """\
 fabric:
@@ -348,7 +348,8 @@ def test_an_encrypted_value_inside_the_fabric_is_refused_unopened(folder):
     assert "encrypted" in problem.message
 
 
-def test_a_program_as_inventory_may_know_passwords(folder):
+def test_a_program_as_inventory_may_know_passwords(folder, monkeypatch):
+    monkeypatch.setenv(trust.VARIABLE, ",".join(trust.ALL))
     script = folder / "dynamic"
     script.write_text(
         '#!/bin/sh\necho \'{"gpu_nodes": {"hosts": ["gpu3"]}, '
