@@ -100,7 +100,7 @@ def test_a_run_is_followed_to_its_end(tmp_path, inventory, monkeypatch):
     assert progress.stats["changed"] == {"gpu1": 1}
     failed = [line.text for line in lines if line.style == "failed" and "Fail for good" in line.text]
     # A message of two lines is two lines, not one with \n in it.
-    assert failed == ["gpu2: Fail for good\n  first line\n  second line"]
+    assert failed == ["gpu2: Fail for good\n  | first line\n  | second line"]
     assert [line.text for line in lines if line.style == "play"] == ["First play"]
     assert "Change something: changed 1, ok 1" in [line.text for line in lines if line.style == "task"]
     assert sorted(line.text.split("\n")[0] for line in lines if line.style == "ignored") == [

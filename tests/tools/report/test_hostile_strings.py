@@ -34,12 +34,14 @@ PAYLOADS = (
     f'"><img src=x onerror={MARK}()>',
     f"]]></system-out><testcase name='{MARK}'/>&{MARK};",
     f"\u202e\u2066{MARK}\u061c\u200f\x1b[2J\x00\x07\x85\u2028\ufffe\ud800",
+    f"\x1b]0;x\x07\x9b2J{MARK}\u200b\u200d\u00ad\ufeff\ufe0f\u3164\ue000\U000e0041\U000e01ef\x7f\u2029",
     f"\n\n# {MARK}\n\n- {MARK}\n\n| {MARK} | x |\n|---|---|\n```\n",
     f"[{MARK}](javascript:{MARK}) ![{MARK}](x) <{MARK}@x.y> _{MARK}_ ~~{MARK}~~ {{{{7*7}}}} {{% if x %}}",
     f"https://{MARK}.example/ 1. {MARK} \\",
 )
 _FORBIDDEN = re.compile(
-    r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]"
+    r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2066-\u2069\u3164\ud800-\uf8ff"
+    r"\ufe0f\ufeff\ufffe\uffff\U000e0000-\U000e0fff]"
 )
 _VOID = {"meta", "br"}
 

@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 
 import typer
 
-from railyard.base import paths
+from railyard.base import output, paths
 from railyard.base.errors import BAD_INPUT, UserError
 
 INTERRUPTED = 3
@@ -27,6 +27,7 @@ _click_errors: Any = sys.modules[typer.BadParameter.__module__]
 def run(app: typer.Typer) -> NoReturn:
     """Run a command and end the process with its exit status; what a user can put right is no traceback."""
     _take_any_locale()
+    output.guard()
     # Read by Ansible's own code when it is loaded into this process.
     os.environ["ANSIBLE_CONFIG"] = str(paths.repo_root() / "ansible.cfg")
     try:

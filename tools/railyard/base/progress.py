@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.plugin_utils.plain_text import clean
+from ansible_collections.railyard.fabric.plugins.plugin_utils.plain_text import clean, clean_line, quoted
 
 # Their own failure is how a playbook ends unhappily; what they have to say is said from the run folder.
 _JUDGE_ACTIONS = ("railyard.fabric.fabric_judge", "fabric_judge")
@@ -109,7 +109,7 @@ class Progress:
         handler = getattr(self, "_on_" + str(event.get("event", "")), None)
         lines: list[Line] = list(handler(event, data) or ()) if handler else []
         if self.verbosity and event.get("stdout") and event.get("event") != "verbose":
-            return [Line("raw", clean(str(event["stdout"])))]
+            return [Line("raw", quoted(str(event["stdout"]).strip("\r\n")))]
         return lines
 
     def still(self) -> list[Line]:
@@ -163,12 +163,12 @@ class Progress:
     def _on_playbook_on_play_start(self, _event: _Data, data: _Data) -> Iterator[Line]:
         yield from self._end_task()
         self._told.clear()
-        self.play = clean(str(data.get("name") or data.get("play") or "")).strip()
+        self.play = clean_line(str(data.get("name") or data.get("play") or "")).strip()
         yield Line("play", self.play)
 
     def _on_playbook_on_task_start(self, _event: _Data, data: _Data) -> Iterator[Line]:
         yield from self._end_task()
-        self.task = clean(str(data.get("name") or data.get("task") or "")).strip()
+        self.task = clean_line(str(data.get("name") or data.get("task") or "")).strip()
         self.action = str(data.get("task_action") or "")
         self._task_began_s = self.clock()
 
@@ -195,13 +195,13 @@ class Progress:
 
     def _on_runner_item_on_failed(self, _event: _Data, data: _Data) -> Iterator[Line]:
         result = _result(data)
-        item = clean(str(result.get("_ansible_item_label", result.get("item", ""))))
-        yield Line("failed", _where(data) + f" [{item}]\n" + _indent(message_of(result)))
+        item = clean_line(str(result.get("_ansible_item_label", result.get("item", ""))))
+        yield Line("failed", _where(data) + f" [{item}]\n" + quoted(message_of(result)))
 
     def _on_runner_on_file_diff(self, event: _Data, _data: _Data) -> Iterator[Line]:
         text = clean(str(event.get("stdout") or "")).strip("\n")
         if text:
-            yield Line("diff", text)
+            yield Line("diff", quoted(text))
 
     _on_runner_on_diff = _on_runner_on_file_diff
 
@@ -217,10 +217,10 @@ class Progress:
         elif self.action in _TELLING_ACTIONS and text.startswith(_SO_FAR):
             yield Line("warning", text)
         elif text and self.action in _CONFIRM_ACTIONS:
-            yield Line("note", text)
+            yield Line("note", _quoted_below(text))
         elif text and text != self.said and self.action not in (*_QUIET_ACTIONS, *_JUDGE_ACTIONS):
             self.messages.append(text)
-            yield Line("warning", text)
+            yield Line("warning", _quoted_below(text))
 
     _on_warning = _on_system_warning = _on_deprecated = _on_error = _on_verbose
 
@@ -254,13 +254,13 @@ class Progress:
             # The same on a thousand hosts is said once, with the first of them.
             if text and text not in self._told:
                 self._told.add(text)
-                yield Line("warning", text if host in text else f"{host}: {text}")
+                yield Line("warning", _quoted_below(text if host in text else f"{host}: {text}"))
 
     def _failure(self, kind: str, data: _Data) -> Iterator[Line]:
         result = _result(data)
         failure = Failure(
             host=_host(data),
-            task=clean(str(data.get("task") or self.task)),
+            task=clean_line(str(data.get("task") or self.task)),
             action=str(data.get("task_action") or ""),
             message=message_of(result),
             kind=kind,
@@ -271,7 +271,7 @@ class Progress:
         self.failures.append(failure)
         yield from self._warnings(failure.host, result)
         if not failure.of_judgement:
-            yield Line(kind, _where(data) + "\n" + _indent(failure.message))
+            yield Line(kind, _where(data) + "\n" + quoted(failure.message))
 
 
 def _duration(seconds: float) -> str:
@@ -282,7 +282,7 @@ def _duration(seconds: float) -> str:
 def message_of(result: _Data) -> str:
     """What a failed result says, as lines: its message, then the end of what the program wrote."""
     if result.get("censored"):
-        return str(result["censored"])
+        return _text(result["censored"])
     parts = [_text(result.get("msg")) or _text(result.get("reason"))]
     for key in ("stderr", "module_stderr", "stdout", "module_stdout"):
         text = _text(result.get(key))
@@ -302,15 +302,17 @@ def _text(value: Any) -> str:
 
 
 def _where(data: _Data) -> str:
-    return clean(f"{_host(data)}: {data.get('task') or 'task'}")
+    return clean_line(f"{_host(data)}: {data.get('task') or 'task'}")
 
 
-def _indent(text: str) -> str:
-    return "\n".join("  " + line for line in text.splitlines())
+def _quoted_below(text: str) -> str:
+    """Return a text whose first line stands in a line of ours, the others behind a bar."""
+    first, newline, rest = text.partition("\n")
+    return first + newline + (quoted(rest) if rest else "")
 
 
 def _host(data: _Data) -> str:
-    return clean(str(data.get("host") or "?"))
+    return clean_line(str(data.get("host") or "?"))
 
 
 def _result(data: _Data) -> _Data:

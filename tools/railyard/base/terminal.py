@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import os
-import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from ansible_collections.railyard.fabric.plugins.plugin_utils.plain_text import clean, fold_names
+from ansible_collections.railyard.fabric.plugins.plugin_utils.plain_text import clean, clean_line, fold_names
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present import comparison_text, model, wording
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present.pages import exit_meaning
 from rich.console import Console
 from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
+
+from railyard.base import output
 
 _STYLES = {
     "pass": "green",
@@ -25,20 +25,6 @@ _STYLES = {
 }
 _PROBLEMS_SHOWN = 12
 _REASONS_SHOWN = 6
-
-
-class _PatientConsole(Console):
-    """A console whose reader may go away (`| head`): what a run does and means does not hang on that."""
-
-    def on_broken_pipe(self) -> None:
-        """Say the rest to nobody, where rich would end the process."""
-        self.quiet = True
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
-def console() -> Console:
-    """Return a console that never breaks our lines into pieces and never guesses at numbers to colour."""
-    return _PatientConsole(highlight=False, soft_wrap=True)
 
 
 def summary(report: model.Report, out: Console, status: int | None = None) -> None:
@@ -54,7 +40,7 @@ def summary(report: model.Report, out: Console, status: int | None = None) -> No
     if report.who_is_slow:
         out.print(Text("\nWho is slow", style="bold"))
     for told in report.who_is_slow[:_PROBLEMS_SHOWN]:
-        out.print(Text(f"  {told}"))
+        out.print(Text(f"  {clean_line(told)}"))
     if (more := len(report.who_is_slow) - _PROBLEMS_SHOWN) > 0:
         out.print(f"  … and {more} more; see the report.")
     for problem in report.problems[:_PROBLEMS_SHOWN]:
@@ -74,7 +60,7 @@ def summary(report: model.Report, out: Console, status: int | None = None) -> No
     if left_out > 0:
         out.print(f"\n… and {left_out} more causes; the report has them all.")
     for note in report.notes:
-        out.print(Text(f"\n{note}", style="yellow"))
+        out.print(Text(f"\n{clean_line(note)}", style="yellow"))
     table = comparison_text.lines(report.compared, fold_names)
     if table:
         out.print()
@@ -105,7 +91,7 @@ def report_place(run_dir: Path, out: Console, notes: Iterable[str] = ()) -> None
         notes: what could not be written beside it.
     """
     for note in notes:
-        out.print(Text(clean(note), style="yellow"))
+        out.print(Text(clean_line(note), style="yellow"))
     out.print(Text(clean(f"Report: {run_dir / 'index.html'}")))
 
 
@@ -151,7 +137,7 @@ def _rails(report: model.Report, width: int) -> Table:
 
 
 #: To be asked how wide a table would be where nothing is narrow.
-_WIDE = Console(width=10_000, soft_wrap=True)
+_WIDE = output.console(width=10_000)
 
 
 def _cells(row: model.RailRow, form: Callable[[str, str, str], tuple[str, str]]) -> list[Text]:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from railyard.base import paths, terminal
+from railyard.base import output, paths, terminal
 from railyard.base.errors import BAD_INPUT, UserError
 from railyard.base.lock import cluster_lock
 from railyard.base.progress import Progress
@@ -70,7 +70,7 @@ def operate(
     from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder as run_folder
 
     run = run_folder.new_run_id() if again is None else _existing(again, reports_dir, inventory.cluster)
-    out = terminal.console()
+    out = output.console()
     takes = ""
     begins = verb not in ("provision", "resume")
     if begins:
@@ -79,7 +79,7 @@ def operate(
         # Ansible's preflight holds it against railyard_allow_long, wherever that is set.
         inventory.policy = rules.of_run(inventory.policy, policy or {})
         takes = cost.of(inventory).text()
-        out.print(takes, highlight=False)
+        out.print(takes)
     with cluster_lock(reports_dir, inventory.cluster, run) as folder, Interrupts() as interrupts:
         variables = [f"railyard_run={run}", f"railyard_reports_dir={reports_dir.absolute()}"]
         variables += [f"{name}={value}" for name, value in (policy or {}).items()]
@@ -230,7 +230,7 @@ def judged(
         notes = [] if there else documents.write_report(run_dir, report)
     except (run_folder.RunFolderError, verdict.JudgeError, policy.PolicyError) as error:
         # Cut off before it knew what to ask, or the disk is full: whatever it is, it is not proven.
-        out.print(f"The run cannot be judged: {error}", style="red", markup=False)
+        out.print(f"The run cannot be judged: {error}", style="red")
         return INCOMPLETE
     terminal.report_place(run_dir, out, notes)
     return report.exit_status
@@ -248,11 +248,11 @@ def _provisioning_status(outcome: Outcome, out: Console) -> int:
     failed, unreachable = progress.failed_hosts(), progress.unreachable_hosts()
     before = [each for each in progress.failures if each.host in failed and each.kind == "failed"]
     for failure in [*before[:12], *progress.failures_while_measuring()[:12]]:
-        out.print(f"✗ {failure.host} failed in task: {failure.task}", style="red", markup=False)
+        out.print(f"✗ {failure.host} failed in task: {failure.task}", style="red")
     if unreachable:
         from ansible_collections.railyard.fabric.plugins.plugin_utils.plain_text import fold_names
 
-        out.print(f"! did not answer: {fold_names(unreachable)}", style="magenta", markup=False)
+        out.print(f"! did not answer: {fold_names(unreachable)}", style="magenta")
     if failed:
         return FAILED
     if unreachable or progress.failures_while_measuring():

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from rich.live import Live
     from rich.progress import Progress as Bar
 
+from railyard.base import output
 from railyard.base.progress import Line, Progress
 
 _STYLES = {
@@ -26,6 +27,8 @@ _STYLES = {
     "diff": "",
     "raw": "",
 }
+# A warning may be a node's, or of a node: without a mark it could look like a line of ours.
+_PREFIXES = {"play": "▸ ", "task": "  ", "note": "  ", "warning": "! "}
 _STATE_SYMBOLS = {
     "running": "…",
     "ok": "✓",
@@ -45,7 +48,7 @@ class Display:
 
     def __init__(self, progress: Progress, console: Console | None = None):
         self.progress = progress
-        self.console = console or Console(highlight=False, soft_wrap=True)
+        self.console = console or output.console()
         self._live: Live | None = None
         self._bar: Bar | None = None
         self._began = time.monotonic()
@@ -70,8 +73,7 @@ class Display:
         for line in lines:
             if self._live and line.style in ("task", "note"):
                 continue
-            prefix = {"play": "▸ ", "task": "  ", "note": "  "}.get(line.style, "")
-            # Text, not markup: square brackets in a message are a node's words, not ours.
+            prefix = _PREFIXES.get(line.style, "")
             self.console.print(Text(prefix + line.text, style=_STYLES.get(line.style, "")))
 
     def _block(self) -> Group:

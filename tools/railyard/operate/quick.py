@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.module_utils.quick.found import PREFIX
-from ansible_collections.railyard.fabric.plugins.plugin_utils.plain_text import clean_line
+from ansible_collections.railyard.fabric.plugins.plugin_utils.plain_text import clean_line, quoted
 from rich.console import Console
 
-from railyard.base import paths, terminal
+from railyard.base import output, paths
 from railyard.base.errors import BAD_INPUT
 from railyard.base.progress import Line, Progress
 from railyard.base.signals import Interrupts
@@ -71,7 +71,7 @@ def quick(sources: Sequence[str], argv: Sequence[str], loopback: bool = False) -
     if arguments.only_lists:
         return list_only(playbook, sources, arguments)
     passwords = ansible_args.ask_passwords(arguments)
-    out = terminal.console()
+    out = output.console()
     looks = Looks(verbosity=arguments.verbosity)
     ours = ["-e", "quick_check_loopback=true"] if loopback else []
     with Interrupts() as interrupts, Display(looks, out) as display:
@@ -92,7 +92,9 @@ def conclude(nodes: Sequence[str], outcome: Outcome, looks: Looks, out: Console)
     refused = not looks.started or any(failure.of_preflight for failure in looks.failures)
     if refused and not outcome.interrupted:
         said = [failure.message for failure in looks.failures] or looks.messages
-        print("\n".join(["Ansible refused to begin; no node was touched.", *said]), file=sys.stderr)
+        print(
+            "\n".join(["Ansible refused to begin; no node was touched.", *map(quoted, said)]), file=sys.stderr
+        )
         return BAD_INPUT
     why = {failure.host: failure.message for failure in looks.failures}
     counts = dict.fromkeys((OK, FAILED, INCOMPLETE), 0)
@@ -101,7 +103,7 @@ def conclude(nodes: Sequence[str], outcome: Outcome, looks: Looks, out: Console)
         status, line = looks.told.get(node, (INCOMPLETE, f"{PREFIX}{node}: UNKNOWN: {silence}"))
         counts[status] += 1
         if status != OK:
-            out.print(clean_line(line).removeprefix(PREFIX), style=_STYLES[status], markup=False)
+            out.print(clean_line(line).removeprefix(PREFIX), style=_STYLES[status])
     out.print(
         f"Quick look at {len(nodes)} node{'s' if len(nodes) > 1 else ''}: {counts[OK]} good, "
         f"{counts[FAILED]} wrong, {counts[INCOMPLETE]} not known."

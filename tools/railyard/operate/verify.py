@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.plan import build_plan
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.reader import Loader, TrustingManager
+from ansible_collections.railyard.fabric.plugins.plugin_utils.plain_text import fold_names, quoted
 
 from railyard.base import paths
 from railyard.base.errors import BAD_INPUT, UserError
@@ -103,10 +104,10 @@ class _Counter:
         if call.excinfo is not None and call.excinfo.typename == "UnreachableError":
             self.unreachable.add(item.callspec.params["node"].name)  # type: ignore[attr-defined]
             # Its own words are all there is to see; a traceback through our reader would bury them.
-            report.longrepr = f"{call.excinfo.value}"
+            report.longrepr = quoted(f"{call.excinfo.value}")
         elif call.excinfo is not None and call.excinfo.typename == "UnknownError":
             self.unknown.append(str(call.excinfo.value))
-            report.longrepr = f"{call.excinfo.value}"
+            report.longrepr = quoted(f"{call.excinfo.value}")
         elif report.failed:
             self.failed += 1
         elif report.when == "call":
@@ -204,7 +205,7 @@ def _read_by_ansible(
     if outcome.interrupted:
         raise KeyboardInterrupt
     if not states.told:
-        raise UserError("Ansible did not get to any node: " + "\n".join(states.messages))
+        raise UserError("\n".join(["Ansible did not get to any node:", *map(quoted, states.messages)]))
     return states.told
 
 
@@ -215,8 +216,6 @@ def _conclude(status: int, counter: _Counter) -> int:
     told += [f"{len(counter.unknown)} not known"] if counter.unknown else []
     told += [f"{counter.skipped} not asked"] if counter.skipped else []
     if counter.unreachable:
-        from ansible_collections.railyard.fabric.plugins.plugin_utils.plain_text import fold_names
-
         told.append(f"could not be read: {fold_names(sorted(counter.unreachable))}")
     print(f"End state: {', '.join(told)}.")
     if counter.failed:

@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from railyard.base import paths
+from railyard.base import output, paths
 from railyard.base.errors import BAD_INPUT, numbered
 
 # Ansible reads its configuration when it is imported; without ours it would take other files for inventories.
@@ -60,7 +60,7 @@ def run(inventory: list[str], as_json: bool, limit: str | None = None, svg: str 
     if as_json:
         # Indented it takes six times as long, and of a thousand nodes nobody reads it.
         indent = 2 if len(plan["nodes"]) <= _READABLE_NODES else None
-        text = json.dumps(plan, indent=indent, ensure_ascii=False) + "\n"
+        text = json.dumps(plan, indent=indent) + "\n"
         # Unbuffered, Python does not notice that a single write was cut short.
         for start in range(0, len(text), _PIECE):
             sys.stdout.write(text[start : start + _PIECE])
@@ -100,7 +100,7 @@ def print_problems(problems: Sequence[load.Problem]) -> None:
 
 def _console() -> Console:
     # The width of a pipe is unknown: there, no cell may be cut.
-    return Console(width=None if sys.stdout.isatty() else 200)
+    return output.console(width=None if sys.stdout.isatty() else 200, outlives_reader=False)
 
 
 def _cost_table(ways: Mapping[str, cost.Cost]) -> Table:
@@ -123,7 +123,7 @@ def _print_table(plan: dict[str, Any]) -> None:
     rows = sum(len(node["rails"]) for node in nodes.values())
     console.print(_rail_table(nodes) if rows > _ROWS_MAX else _node_table(nodes))
     if rows > _ROWS_MAX:
-        console.print("First and last node of each rail; all of them: --json", highlight=False)
+        console.print("First and last node of each rail; all of them: --json")
     if any(_beside(node) for node in nodes.values()):
         console.print(_network_table(nodes, ends_only=rows > _ROWS_MAX))
 

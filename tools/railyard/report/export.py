@@ -17,6 +17,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder 
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import json_lines
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run.folder import RunFolder
 
+from railyard.base import output as standard
 from railyard.base.errors import UserError
 
 FORMATS = JSONL, CSV, PARQUET = "jsonl", "csv", "parquet"
@@ -58,7 +59,7 @@ def run(folder: Path, form: str, output: Path | None, *, verdicts: bool = False)
     rows = iter(rejudge.judge_folder(folder).verdicts) if verdicts else _rows(folder, dropped)
     if output is None:
         sys.stdout.flush()
-        _write(rows, form, sys.stdout.buffer)
+        _write(rows, form, standard.binary())
     else:
         count = _to_file(rows, form, output)
         what = "verdicts" if verdicts else "rows"

@@ -12,7 +12,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.present.documents 
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import archive_limits
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder as run_folder
 
-from railyard.base import signals, terminal
+from railyard.base import output, signals, terminal
 from railyard.base.confined import TooExpensiveError, confined
 from railyard.base.errors import UserError
 from railyard.bundle import files
@@ -48,7 +48,7 @@ def _of_bundle(bundle: Path, place: Path) -> int:
         with confined(*archive_limits.judge_cost(bundle.stat().st_size)):
             folder = files.unpack(bundle, place)
             read = model.read(folder, rejudge.judge_folder(folder))
-            terminal.summary(read, terminal.console())
+            terminal.summary(read, output.console())
             return read.exit_status
     except TooExpensiveError as error:
         raise UserError(
@@ -70,7 +70,7 @@ def _again(run: str, reports_dir: Path, *, documents: bool) -> int:
     folder = find(run, reports_dir)
     judged = rejudge.judge_folder(folder)
     rejudge.write(folder, judged)
-    out, read = terminal.console(), model.read(folder, judged)
+    out, read = output.console(), model.read(folder, judged)
     terminal.summary(read, out)
     if documents:
         notes = write_report(folder, read)

@@ -32,6 +32,7 @@ from ansible.vars.plugins import get_vars_from_inventory_sources
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory import files as inventory_files
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory import ini, trust, yaml_errors
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.lines import yaml_nodes
+from ansible_collections.railyard.fabric.plugins.plugin_utils.plain_text import clean
 
 # Files that live beside hosts.yml and are no inventory; ansible.cfg tells ansible-playbook the same.
 _NO_INVENTORY = re.compile(r"^(expected|topology\.ya?ml)$")
@@ -242,7 +243,7 @@ class _Manager(TrustingManager):
             if not self.unparsed:
                 raise
         if not self.unparsed:
-            sys.stderr.write(said.getvalue())
+            sys.stderr.write(clean(said.getvalue()))
 
     def parse_source(self, source: str, cache: bool = False) -> bool:
         """Parse one source, a file in a folder included."""
@@ -261,7 +262,7 @@ class _Manager(TrustingManager):
         if not os.path.isdir(source) and (not parsed or self.passed_over(source)):
             self.unparsed.append((source, said.getvalue()))
         elif said.getvalue():
-            sys.stderr.write(said.getvalue())
+            sys.stderr.write(clean(said.getvalue()))
         return parsed
 
     def passed_over(self, source: str) -> Failure | None:
