@@ -304,6 +304,7 @@ class Runner:
         arguments: tuple[str, ...] = (),
         own: Mapping[str, Any] | None = None,
         classes: Path | None = None,
+        before: Path | None = None,
     ) -> None:
         self.node = node
         self.folder = folder / node
@@ -313,7 +314,12 @@ class Runner:
         self.log = open(self.folder / "runner.log", "wb")  # noqa: SIM115 - open as long as the process
         self.process = subprocess.Popen(
             rails.inside(node, *(_instead_of_sysfs(classes) if classes else ()), *program),
-            env={**environment(), **({"PATH": path} if path else {})},
+            env={
+                **environment(),
+                **({"PATH": path} if path else {}),
+                # A folder whose sitecustomize.py is run first.
+                **({"PYTHONPATH": f"{before}:{environment()['PYTHONPATH']}"} if before else {}),
+            },
             stdout=self.log,
             stderr=self.log,
             cwd=self.folder,

@@ -20,6 +20,7 @@ ErrorClass = Literal[
     "tool_missing",
     "tool_too_old",
     "port_taken",
+    "unknown_connection",
     "tool_failed",
     "tool_garbage",
     "clock_lost",
@@ -53,6 +54,8 @@ ErrorClass = Literal[
 ]
 #: The tool ran, and lost the clock by which it reckons: worth another try.
 CLOCK_LOST: Literal["clock_lost"] = "clock_lost"
+#: Somebody else than the partner connected to a test's tool: worth another try, and no fault of the rail.
+UNKNOWN_CONNECTION: Literal["unknown_connection"] = "unknown_connection"
 # `failed` means that the test was run and did not give a result; everything else kept it from being run.
 FAILED_CLASSES: frozenset[ErrorClass] = frozenset(
     {

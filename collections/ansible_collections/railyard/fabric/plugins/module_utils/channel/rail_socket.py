@@ -25,6 +25,8 @@ _SO_RCVBUFFORCE = 33
 _RECEIVE_BUFFER_BYTES = 8 << 20
 _LISTEN = "0A"
 _ESTABLISHED = "01"
+# An IPv4 address as an IPv6 socket shows it.
+_MAPPED = b"\0" * 10 + b"\xff\xff"
 
 
 class Place(NamedTuple):
@@ -218,6 +220,17 @@ def is_connected(address: str, port: int) -> bool:
     )
 
 
+def callers(address: str, port: int) -> set[tuple[str, int]]:
+    """Return who has, or just had, a TCP connection to a port of this host: address and port of each."""
+    found = set()
+    for row in _tcp_rows(address):
+        if row.state != _LISTEN and row.local_port == port and _covers(row.local, address):
+            raw = row.remote[12:] if row.remote.startswith(_MAPPED) else row.remote
+            caller = socket.inet_ntop(socket.AF_INET if len(raw) == 4 else socket.AF_INET6, raw)
+            found.add((caller, row.remote_port))
+    return found
+
+
 def parse_tcp_table(text: str) -> Iterator[SocketRow]:
     """Yield the rows of /proc/net/tcp or tcp6; lines that are none are passed over."""
     for line in text.splitlines()[1:]:
@@ -239,8 +252,7 @@ def _endpoint(word: str) -> tuple[bytes, int]:
 
 def _covers(local: bytes, address: str) -> bool:
     packed = socket.inet_pton(family_of(address), address)
-    mapped = b"\0" * 10 + b"\xff\xff" + packed
-    return not any(local) or local in (packed, mapped)
+    return not any(local) or local in (packed, _MAPPED + packed)
 
 
 def _tcp_rows(address: str) -> Iterator[SocketRow]:

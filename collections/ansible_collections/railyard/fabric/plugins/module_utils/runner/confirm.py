@@ -14,7 +14,11 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.module_utils.channel.errors import CLOCK_LOST, ErrorClass
+from ansible_collections.railyard.fabric.plugins.module_utils.channel.errors import (
+    CLOCK_LOST,
+    UNKNOWN_CONNECTION,
+    ErrorClass,
+)
 from ansible_collections.railyard.fabric.plugins.module_utils.facts import link_errors
 from ansible_collections.railyard.fabric.plugins.module_utils.measure import like, proof
 from ansible_collections.railyard.fabric.plugins.module_utils.measure.base import (
@@ -38,7 +42,7 @@ AROUND_S = 2.0
 
 #: Errors that another attempt may not meet.
 PASSING: frozenset[ErrorClass] = frozenset(
-    {"tool_failed", "tool_garbage", "deadline", "peer_failed", "peer_deaf", CLOCK_LOST}
+    {"tool_failed", "tool_garbage", "deadline", "peer_failed", "peer_deaf", CLOCK_LOST, UNKNOWN_CONNECTION}
 )
 
 #: Between which multiples of the claim the counters' rate lies: more nearly than the judge asks, whose window

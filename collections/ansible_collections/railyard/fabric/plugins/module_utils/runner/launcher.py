@@ -18,6 +18,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 
+from ansible_collections.railyard.fabric.plugins.module_utils.channel import peer_filter
 from ansible_collections.railyard.fabric.plugins.module_utils.channel.errors import MeasurementError
 from ansible_collections.railyard.fabric.plugins.module_utils.channel.rendezvous import Cancelled
 
@@ -75,6 +76,10 @@ class Launched:
                 ended(min(left, _SLICE_S))
         return self.poll()
 
+    def hear_only(self, peer: str) -> bool:
+        """Let the tool, which listens, hear one address alone; tell whether it does."""
+        raise NotImplementedError
+
     def end(self) -> None:
         """Stop the tool and everything that it started; returns when it is gone."""
         raise NotImplementedError
@@ -104,7 +109,8 @@ class Launcher:
             limit_s: seconds after which it is ended.
             output: the file that its standard output and error are added to.
             capabilities: those of root's that it needs; with none it is not root, with None it has all.
-            only_peer: the one address that may speak to it, where the launcher can see to that.
+            only_peer: the one address that may speak to it, where the launcher can see to that at the start;
+                once it listens, `hear_only` can.
             stdin: what it reads from; `--pipe` hands it on to a unit.
 
         Raises:
@@ -115,6 +121,10 @@ class Launcher:
 
 class SystemdLaunched(Launched):
     """A transient unit, with the `systemd-run` that waits for it."""
+
+    def hear_only(self, _peer: str) -> bool:
+        """Leave it to the unit, which was started so."""
+        return True
 
     def end(self) -> None:
         """Stop the unit: systemd ends its whole control group."""
@@ -193,7 +203,11 @@ class SystemdLauncher(Launcher):
 
 
 class DirectLaunched(Launched):
-    """A process group of its own."""
+    """A process group, and session, of its own."""
+
+    def hear_only(self, peer: str) -> bool:
+        """Filter the sockets that its processes have by now."""
+        return peer_filter.confine(self._process.pid, peer)
 
     def end(self) -> None:
         """End the group: ask, and after a moment do not ask."""

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+import threading
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -22,6 +23,8 @@ from ansible_collections.railyard.fabric.plugins.module_utils.runner.record impo
 from ansible_collections.railyard.fabric.plugins.module_utils.runner.session import Session
 
 _POLL_S = 0.02
+# Where a server hears everybody; on a node whose kernel filters nothing is looked at while it measures.
+_WATCH_S = 0.05
 
 
 class RailToolSession(ToolSession):
@@ -48,6 +51,8 @@ class RailToolSession(ToolSession):
         self.policy = run_context.policy
         self.version = run_context.version_of(test)
         self.peer_failed = False
+        # Why a test of which one end failed says nothing of the rail.
+        self.intruded: MeasurementError | None = None
         self.moment = Moment("", time.monotonic())
         # Of a group: meets the others before the first command that `run` is given, and lets it go.
         self.together: Callable[[Callable[[], None]], None] | None = None
@@ -57,6 +62,8 @@ class RailToolSession(ToolSession):
         self._end = end_of(test, run_context.node)
         self._raw = run_context.record.raw_path(test)
         self._server: launcher.Launched | None = None
+        self._callers_before: set[tuple[str, int]] = set()
+        self._callers: set[tuple[str, int]] = set()
         self._begun = 0.0
         self._offset = 0
 
@@ -116,6 +123,9 @@ class RailToolSession(ToolSession):
         """
         if rail_socket.is_listening(self.own.address, self.port):
             raise rail_socket.port_taken(self.own, self.port)
+        # The kernel keeps dead connections for a minute, an earlier partner's too.
+        self._callers_before = rail_socket.callers(self.own.address, self.port)
+        self._callers = set()
         self._begun = time.monotonic()
         self._offset = size_of(self._raw)
         self._server = self._launch(argv, limit_s, self.peer_address)
@@ -132,11 +142,42 @@ class RailToolSession(ToolSession):
             if time.monotonic() > deadline:
                 raise self._server_failed(argv[0], f"it did not listen within {within_s:.0f} s")
             time.sleep(_POLL_S)
+        if not self._server.hear_only(self.peer_address):
+            self.note(
+                "# others than the partner can connect: the kernel did not let the socket be filtered\n"
+            )
+            threading.Thread(target=self._watch_callers, args=(self._server,), daemon=True).start()
+        # Who came before the filter keeps the tool from its partner.
+        if (intruded := self.unknown_connection()) is not None:
+            raise intruded
+
+    def unknown_connection(self) -> MeasurementError | None:
+        """Return what to report where somebody but the partner is, or was, connected to the server."""
+        self._callers |= rail_socket.callers(self.own.address, self.port)
+        others = {caller for caller, _port in self._callers - self._callers_before} - {self.peer_address}
+        if not others:
+            return None
+        return MeasurementError(
+            "unknown_connection",
+            f"{named_first(sorted(others))} connected to the test's server on {self.own.address} port "
+            f"{self.port} ({self.own.host}), whose partner is {self.peer_address}",
+            self.own.host,
+            "find what connects there (a port scanner, a monitor) and keep it from the rails' networks while "
+            "they are measured",
+        )
+
+    def _watch_callers(self, server: launcher.Launched) -> None:
+        """Keep who connects to a server that hears everybody: it may be gone when the test has failed."""
+        while self._server is server:
+            self._callers |= rail_socket.callers(self.own.address, self.port)
+            time.sleep(_WATCH_S)
 
     def served(self, patience_s: float) -> Finished:
         """Give the server so long to end by itself, then end it."""
         if self._server is None:
             raise RuntimeError("served() before serve()")
+        if self.peer_failed:
+            self.intruded = self.unknown_connection()
         self.exit_status = self._server.wait(patience_s, self.run_context.stop)
         self.release()
         zero = self.moment.monotonic
@@ -213,6 +254,12 @@ class RailToolSession(ToolSession):
             self.own.host,
             "run it by hand there: {}".format(" ".join(self.argvs[-1])),
         )
+
+
+def named_first(addresses: list[str]) -> str:
+    """Return the first of some addresses, and how many more there are."""
+    more = len(addresses) - 1
+    return addresses[0] + (f" and {more} more" if more else "")
 
 
 def not_started(name: str, host: str, error: OSError) -> MeasurementError:

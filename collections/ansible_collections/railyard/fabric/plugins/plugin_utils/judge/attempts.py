@@ -42,7 +42,7 @@ Row = Mapping[str, Any]
 REPEATED = frozenset(
     {"lost_packets", "probes_missed", "below_floor", "too_slow", "above_ceiling", "unproven", "ends_disagree",
      "windows_apart", "window_short", "samples_sparse", "part_unmeasured", "tool_failed", "tool_garbage",
-     "clock_lost", "deadline", "peer_failed", "peer_deaf"}
+     "clock_lost", "deadline", "peer_failed", "peer_deaf", "unknown_connection"}
 )  # fmt: skip
 #: Of an attempt whose rows are so, nobody knows what it found.
 _SPOILT = ("row_garbled", "duplicate_row", "one_ended", "no_row")

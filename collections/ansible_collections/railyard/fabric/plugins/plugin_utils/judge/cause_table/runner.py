@@ -50,6 +50,10 @@ TABLE = (
     Cause("port_taken", "the test's TCP port is taken on the node",
           "Find who listens (`ss -ltnp`), or move fabric_policy.base_port.",
           "a tool that another run or a person left", "ss -ltnp"),
+    Cause("unknown_connection", "somebody else than the partner connected to the test's tool",
+          "Find what connects to the ports from fabric_policy.base_port upward (a port scanner, a monitor, "
+          "another user), keep it from the rails' networks, and validate again.",
+          "a scanner or a monitor in the rail's network", "ss -tn 'sport >= :18600'"),
     Cause("tool_failed", "the tool ended with an error", LOOK_AT_RAW,
           "the tool's own message says", RAW),
     Cause("tool_garbage", "the tool's output could not be understood", LOOK_AT_RAW,

@@ -90,6 +90,7 @@ def test_a_links_own_bound_comes_before_its_rails() -> None:
         row(**error("deadline")),
         row(**error("tool_failed"), other_end=None),
         other(**error("clock_lost")),
+        row(**error("unknown_connection")),
         row(check="ping_rtt", metrics={"loss_percent": 0.3}),
         row(check="path_mtu", metrics={"sent": 10, "received": 9}),
         # Both above the floor, and they do not say the same.

@@ -119,7 +119,7 @@ def test_a_server_that_reads_the_start_late_still_knows_when_it_was(
     reading = runner_step.Reading({})
     step: Any = SimpleNamespace(
         channel=caller,
-        play=SimpleNamespace(own=own, port=1, moment=None, peer_failed=False),
+        play=SimpleNamespace(own=own, port=1, moment=None, peer_failed=False, intruded=None),
         tool=SimpleNamespace(
             open=lambda _play: None,
             close=lambda _play: reading,

@@ -17,6 +17,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from ansible_collections.railyard.fabric.plugins.module_utils.channel import rail_socket
 from ansible_collections.railyard.fabric.plugins.module_utils.channel.errors import MeasurementError
 from ansible_collections.railyard.fabric.plugins.module_utils.channel.rail_socket import Place
 from ansible_collections.railyard.fabric.plugins.module_utils.channel.rendezvous import Cancelled
@@ -154,7 +155,7 @@ class Listening(units.SystemdLauncher):
     def start(self, unit: str, argv: Any, limit_s: float, output: str, *rest: Any, **named: Any) -> Any:
         self.argv_of_unit = self.argv(unit, argv, limit_s, *rest, **named)
         self.server = socket.create_server(("127.0.0.1", int(argv[list(argv).index("-p") + 1])))
-        return SimpleNamespace(poll=lambda: None)
+        return SimpleNamespace(poll=lambda: None, hear_only=lambda _peer: True)
 
 
 POLICY = {
@@ -199,6 +200,49 @@ def test_a_tools_server_speaks_with_the_peer_alone_and_is_root_only_where_it_mus
     assert {"ProtectSystem=strict", "ProtectHome=yes", "PrivateTmp=yes"} <= set(own)
     assert (program[:3] == ["setpriv", "--reuid", "65533"]) is own_user
     assert program[program.index("--") + 1 if own_user else 0] == tool.name
+
+
+@pytest.mark.parametrize("moment", ["before", "while it starts", "after"])
+def test_a_connection_of_somebody_else_is_named_and_an_old_one_is_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str
+) -> None:
+    """Who connects while the server starts, or is there when a test has failed, may be why it failed."""
+    known: set[tuple[str, int]] = set()
+    monkeypatch.setattr(rail_socket, "callers", lambda _address, _port: set(known))
+    listens = iter([False, True])
+    monkeypatch.setattr(rail_socket, "is_listening", lambda _address, _port: next(listens))
+
+    def hear_only(_peer: str) -> bool:
+        known.update([("10.0.1.1", 40001), *([("10.0.1.77", 40000)] if moment == "while it starts" else [])])
+        return False
+
+    server = SimpleNamespace(poll=lambda: None, hear_only=hear_only, wait=lambda *_all: 1, end=lambda: None)
+    raw = tmp_path / "raw"
+    context: Any = SimpleNamespace(
+        node="gpu002", order={"run": "x"}, policy=POLICY, stop=threading.Event(),
+        launcher=SimpleNamespace(start=lambda *_all: server), rails={"rail0": {"mtu": 9000}},
+        version_of=lambda _test: "1", waits=SimpleNamespace(listening_s=60),
+        record=SimpleNamespace(raw_path=lambda _test: str(raw)),
+    )  # fmt: skip
+    session: Any = SimpleNamespace(
+        place=Place("gpu002", "rail0", "lo", "10.0.1.2"), peer_address="10.0.1.1", peer="gpu001"
+    )
+    test = {"id": "m1", "check": "tcp_bandwidth", "tool": "iperf3", "node": "gpu001", "rail": "rail0"}
+    play = RailToolSession(context, session, None, test, 18600, "")  # type: ignore[arg-type]
+    if moment == "before":
+        known.add(("10.0.1.77", 40000))
+    if moment == "while it starts":
+        with pytest.raises(MeasurementError, match=r"10\.0\.1\.77 connected to the test's server") as raised:
+            play.serve(["iperf3", "-s"], 5.0)
+        assert (raised.value.error_class, raised.value.status) == ("unknown_connection", "unmeasured")
+        return
+    play.serve(["iperf3", "-s"], 5.0)
+    assert "others than the partner can connect" in raw.read_text()
+    if moment == "after":
+        known.add(("10.0.1.77", 40000))
+    play.peer_failed = True
+    play.served(1.0)
+    assert (play.intruded is not None) == (moment == "after")
 
 
 def test_ping_has_of_root_what_it_needs_and_no_more() -> None:
