@@ -84,7 +84,7 @@ _size.__signature__ = with_fields_of(_size, Wanted)  # type: ignore[attr-defined
 def _lint_nccl(
     file: Annotated[
         str,
-        typer.Argument(metavar="FILE", help="nccl.conf, an env file, a shell's or sbatch's script; or -."),
+        typer.Argument(metavar="FILE", help="nccl.conf, an env file, a script, a Dockerfile, YAML; or -."),
     ],
     inventory: Annotated[
         list[str] | None,
@@ -109,5 +109,5 @@ def add_to(app: typer.Typer) -> None:
     app.command(name="size", epilog=f"Exit status: 0 reckoned; {_NOTHING_MEASURED}")(_size)
     app.command(
         name="lint-nccl",
-        epilog="Exit status: 0 no error; 1 an error; 2 bad input; 3 no error, but a value that is not known.",
+        epilog="Exit status: 0 no error; 1 an error; 2 bad input; 3 no error, but something is not known.",
     )(takes_inventory(_lint_nccl))

@@ -8,6 +8,7 @@ import sys
 from typing import Any
 
 import pytest
+from ansible_collections.railyard.fabric.plugins.plugin_utils.nccl import catalogue
 from railyard import cli
 from railyard.base import paths
 
@@ -54,6 +55,13 @@ def test_a_finding_is_a_line_and_its_remedy(lint: Any) -> None:
         ("{}\n", 2),
         ("NCCL_DEBUG=WARN\0\n", 2),
         ("x" * (1 << 20) + "=\n", 2),
+        ('os.environ["NCCL_DEBUG"] = "INFO"\n', 3),  # Python: mentioned, and not read
+        ("#!/bin/bash\npython x.py NCCL_DEBUG=INFO\n", 3),
+        ("#!/bin/bash\necho hello\n", 0),
+        ("apiVersion: v1\nx: NCCL_DEBUG=INFO\n", 3),
+        ("apiVersion: v1\nx: y\n", 2),
+        ("apiVersion: v1\n\tx: y\n", 2),
+        ("FROM a\nENV NCCL_DEBUG=INF\n", 1),
     ],
 )
 def test_exit_statuses(lint: Any, text: str, status: int) -> None:
@@ -63,9 +71,22 @@ def test_exit_statuses(lint: Any, text: str, status: int) -> None:
 def test_bad_input_says_what_to_do(lint: Any) -> None:
     assert "no version of NCCL" in lint("", "--nccl", "new")[2]
     assert "x.yml" in lint("a: 1\n", name="x.yml")[2]
+    assert "x.yml:2: it is not YAML" in lint("a:\n\tb: 1\n", name="x.yml")[2]
+    assert "larger than 1 MiB" in lint("x" * (1 << 20) + "=")[2]
+    assert "binary" in lint("NCCL_DEBUG=WARN\0")[2]
     status, out, err = lint("NCCL_DEBUG=WARN\n", "-i", "/no/such/inventory")
     assert (status, out) == (2, "")
     assert "/no/such/inventory" in err
+
+
+def test_what_is_not_read_has_its_line_and_its_reason(lint: Any) -> None:
+    status, out, _ = lint("#!/bin/bash\n\npython x.py NCCL_DEBUG=INFO\n", name="x.sh")
+    assert status == 3
+    assert out.splitlines() == [
+        "x.sh:3: unknown: NCCL_DEBUG: NCCL_DEBUG is given to python, and whether that sets it is not known",
+        "    fix: lint what the program really gets: srun -N1 env | railyard lint-nccl -",
+        f"0 settings for NCCL {catalogue.NEWEST}: 1 unknown",
+    ]
 
 
 def test_json(lint: Any) -> None:

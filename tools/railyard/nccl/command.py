@@ -10,7 +10,13 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.plugin_utils.nccl import catalogue, env_file, fabric, lint
+from ansible_collections.railyard.fabric.plugins.plugin_utils.nccl import (
+    catalogue,
+    env_file,
+    fabric,
+    lint,
+    settings,
+)
 from ansible_collections.railyard.fabric.plugins.plugin_utils.nccl.findings import ERROR, SEVERITIES, UNKNOWN
 from ansible_collections.railyard.fabric.plugins.plugin_utils.plain_text import clean_all, clean_line
 
@@ -19,6 +25,7 @@ from railyard.base.errors import BAD_INPUT, UserError
 FINE, FOUND, NOT_KNOWN = 0, 1, 3
 # No list of settings is longer; what is, is another file.
 _LARGEST_BYTES = 1 << 20
+_FIX = "give an env file, nccl.conf, a script, a Dockerfile, or YAML"
 
 
 def run(file: str, inventory: Sequence[str], nccl: str, as_json: bool) -> int:
@@ -31,17 +38,19 @@ def run(file: str, inventory: Sequence[str], nccl: str, as_json: bool) -> int:
         as_json: print one JSON object (docs/nccl.md) in place of lines.
 
     Returns:
-        0 without an error, 1 with one, 2 where the inventory has problems, 3 where a value is not known.
+        0 without an error, 1 with one, 2 where the inventory has problems, 3 where something is not known.
 
     Raises:
         UserError: the file is none that holds settings, or nccl is no version.
     """
     version = _version(nccl)
     text = _text(file)
-    found = env_file.read(text, file)
+    try:
+        found = env_file.read(text, file)
+    except settings.UnreadableError as error:
+        raise UserError(f"{_named(file)}:{error.line}: {error.why}", f"correct it, or {_FIX}") from error
     if found.empty and text.strip():
-        fix = "give an env file, nccl.conf, or a script; their lines are NAME=VALUE, or export NAME=VALUE"
-        raise UserError(f"{_named(file)} holds no setting", fix)
+        raise UserError(f"{_named(file)} holds no setting", _FIX)
     nodes: list[fabric.Node] = []
     if inventory:
         from railyard.plan import view
@@ -94,8 +103,10 @@ def _text(file: str) -> str:
         raise UserError(
             f"{file} cannot be read: {error.strerror}", "name a file of settings, or -"
         ) from error
-    if len(data) > _LARGEST_BYTES or b"\0" in data:
-        raise UserError(f"{_named(file)} is no text of settings", "give an env file, nccl.conf, or a script")
+    if len(data) > _LARGEST_BYTES:
+        raise UserError(f"{_named(file)} is larger than {_LARGEST_BYTES >> 20} MiB", _FIX)
+    if b"\0" in data:
+        raise UserError(f"{_named(file)} is a binary file", _FIX)
     return data.decode("utf-8", errors="replace")
 
 
@@ -103,13 +114,16 @@ def _lines(result: Mapping[str, Any]) -> list[str]:
     lines = []
     for one in result["findings"]:
         where = f"{_named(result['file'])}:{one['line']}"
-        what = f" {one['variable']}={one['value']}:" if one["variable"] else ""
+        value = "" if one["code"] == "not_read" else f"={one['value']}"
+        what = f" {one['variable']}{value}:" if one["variable"] else ""
         lines.append(clean_line(f"{where}: {one['severity']}:{what} {one['why']}"))
         lines.append(clean_line(f"    fix: {one['fix']}{_read_by(one)}"))
     counts = ", ".join(_count(number, severity) for severity, number in result["counts"].items() if number)
     count = len(result["settings"])
     nodes = "" if result["nodes"] is None else f", against the rails of {_count(result['nodes'], 'node')}"
-    lines.append(f"{_count(count, 'setting')} for NCCL {result['nccl']}{nodes}: {counts or 'nothing to say'}")
+    lines.append(
+        f"{_count(count, 'setting')} for NCCL {result['nccl']}{nodes}: {counts or 'nothing to report'}"
+    )
     return lines
 
 

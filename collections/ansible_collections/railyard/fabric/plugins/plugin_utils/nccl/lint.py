@@ -5,14 +5,17 @@
 
 from __future__ import annotations
 
+import functools
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from ansible_collections.railyard.fabric.plugins.plugin_utils.nccl import (
     catalogue,
     env_file,
+    environments,
     fabric,
     names,
+    other_names,
     pairs,
 )
 from ansible_collections.railyard.fabric.plugins.plugin_utils.nccl.catalogue import Variable
@@ -48,18 +51,65 @@ def lint(found: Settings, nodes: Sequence[fabric.Node] = (), nccl: str = catalog
         nodes: the fabric that they are for; none where that is not told.
         nccl: the version that reads them.
     """
-    said = list(_of_form(found))
+    version = catalogue.release(nccl)
+    reported = list(_of_form(found)) + list(_not_read(found))
+    if found.form in (env_file.CONF, env_file.ENV):
+        reported += _of_settings(found.settings, found.counting(), version, nodes)
     for setting in found.settings:
-        said += _of_one(setting, catalogue.release(nccl), nodes)
-    counting = {name: one for name, one in found.counting().items() if one.value}
-    said += pairs.check(counting)
-    if nodes:
-        said += fabric.check(counting, nodes)
-    told = {(one.line, one.variable) for one in said if one.severity != NOTE and one.code not in _GENERAL}
-    said = [one for one in said if one.code not in _GENERAL or (one.line, one.variable) not in told]
+        if not setting.exported:
+            reported += _not_exported(setting, found.form)
+    for environment in found.environments:
+        reported += environments.check(environment, lambda variant: _of_variant(variant, version, nodes))
+    for file in found.files:
+        reported += lint(file, nodes, nccl)
     return sorted(
-        said, key=lambda one: (one.line or 0, one.variable, SEVERITIES.index(one.severity), one.code)
+        environments.distinct([one for one in reported if not _is_own(one, found.own)]),
+        key=lambda one: (one.line or 0, one.variable, SEVERITIES.index(one.severity), one.code),
     )
+
+
+def _is_own(one: Finding, own: frozenset[str]) -> bool:
+    """Tell whether a finding is about a variable that the file has for a use of its own."""
+    name = one.variable
+    return name in own and catalogue.find(name) is None and _misspelt(name) is None
+
+
+def _of_variant(
+    variant: Mapping[str, Setting], nccl: tuple[int, ...], nodes: Sequence[fabric.Node]
+) -> list[Finding]:
+    return _of_settings(list(variant.values()), variant, nccl, nodes)
+
+
+def _of_settings(
+    settings: Iterable[Setting],
+    counting: Mapping[str, Setting],
+    nccl: tuple[int, ...],
+    nodes: Sequence[fabric.Node],
+) -> list[Finding]:
+    """Return what there is to report of settings, each by itself and those that count together."""
+    found: list[Finding] = []
+    for setting in settings:
+        found += _of_one(setting, nccl, nodes)
+    known = {name: one for name, one in counting.items() if one.value}
+    found += pairs.check(known)
+    if nodes:
+        found += fabric.check(known, nodes)
+    told = {(one.line, one.variable) for one in found if one.severity != NOTE and one.code not in _GENERAL}
+    return [one for one in found if one.code not in _GENERAL or (one.line, one.variable) not in told]
+
+
+def _not_read(found: Settings) -> Iterator[Finding]:
+    for one in found.unread:
+        fix = "lint what the program really gets: srun -N1 env | railyard lint-nccl -"
+        yield Finding(one.line, one.name, "", NOTE if one.harmless else UNKNOWN, "not_read", one.why, fix)
+
+
+def _not_exported(setting: Setting, form: str) -> Iterator[Finding]:
+    row = catalogue.find(setting.name)
+    if row is not None and row.use in ("system", "debugging", "ucx"):
+        why = "it is not exported, and no program sees it"
+        word = "ENV" if form == env_file.DOCKER else "export"
+        yield about(setting, WARNING, "not_exported", why, f"write {word} {setting.name}={setting.text}")
 
 
 def _of_form(found: Settings) -> Iterator[Finding]:
@@ -71,7 +121,7 @@ def _of_form(found: Settings) -> Iterator[Finding]:
     for line in found.lost:
         why = "the line is no NAME=VALUE, and is passed over without a word"
         yield Finding(line, "", "", ERROR, "form", why, "write NAME=VALUE, or # before a comment")
-    if found.form == env_file.SHELL:
+    if found.form not in (env_file.CONF, env_file.ENV):
         return
     first: dict[str, Setting] = {}
     for setting in found.settings:
@@ -94,13 +144,8 @@ def _of_one(setting: Setting, nccl: tuple[int, ...], nodes: Sequence[fabric.Node
             "set it in the script, and pass its name alone",
         )
     row = catalogue.find(setting.name)
-    if not setting.exported:
-        if row is not None and row.use in ("system", "debugging", "ucx"):
-            why = "the script does not export it, and no program sees it"
-            yield about(setting, WARNING, "not_exported", why, f"write export {setting.name}={setting.text}")
-        return
     if row is None:
-        if setting.name.lower().startswith("nccl_"):
+        if setting.name.lower().startswith("nccl_") and other_names.reader_of(setting.name) is None:
             yield _unknown(setting)
         return
     if row.use == "other":
@@ -110,7 +155,7 @@ def _of_one(setting: Setting, nccl: tuple[int, ...], nodes: Sequence[fabric.Node
     if row.until and catalogue.release(row.until) <= nccl:
         return
     if setting.value is None:
-        why = "its value is made when the script runs, and cannot be told from the file"
+        why = "the file alone does not tell its value"
         yield about(
             setting, UNKNOWN, "not_told", why, "lint the environment of a job: env | railyard lint-nccl -"
         )
@@ -127,12 +172,17 @@ def _of_one(setting: Setting, nccl: tuple[int, ...], nodes: Sequence[fabric.Node
         yield from rule(setting, setting.value, nccl, nodes)
 
 
+# A file may have a name many times, and each look takes a millisecond.
+_near = functools.lru_cache(maxsize=4096)(catalogue.near)
+_misspelt = functools.lru_cache(maxsize=4096)(catalogue.misspelt)
+
+
 def _unknown(setting: Setting) -> Finding:
     why = catalogue.describe_unknown(setting.name)
-    if meant := catalogue.misspelt(setting.name):
+    if meant := _misspelt(setting.name):
         return about(setting, ERROR, "unknown", why, f"write {meant}")
     # It may be a newer release's: nothing here says that it is wrong.
-    near = catalogue.near(setting.name)
+    near = _near(setting.name)
     fix = f"did you mean {near}? If not, " if near else ""
     fix += "look it up in the documentation of the NCCL or the plugin that is to read it"
     return about(setting, UNKNOWN, "unknown", f"{why}; a newer NCCL may", fix)

@@ -70,6 +70,12 @@ def test_an_environment_as_env_prints_it():
     assert not found.empty
 
 
+def test_what_a_launcher_repeats_in_an_environment_sets_nothing():
+    text = "SLURM_EXPORT_ENV=ALL,NCCL_DEBUG=INFO\nNCCL_DEBUG=WARN\n"
+    assert env_file.read(text, "-").unread == []
+    assert [one.name for one in env_file.read("X=-x NCCL_DEBUG=INFO\n", "-").unread] == ["NCCL_DEBUG"]
+
+
 def test_a_text_of_another_kind_is_empty():
     assert env_file.read('{"NCCL_DEBUG": "WARN"}', "x.json").empty
 
@@ -85,7 +91,7 @@ def test_a_text_of_another_kind_is_empty():
         ("NCCL_DEBUG=INFO python x.py", [("NCCL_DEBUG", "INFO")]),
         ("export NCCL_DEBUG", []),
         ("# export NCCL_DEBUG=INFO", []),
-        ("echo a#b NCCL_DEBUG=INFO", [("NCCL_DEBUG", "INFO")]),
+        ("mpirun -x A=a#b -x NCCL_DEBUG=INFO x", [("NCCL_DEBUG", "INFO")]),
         ("H=mlx5_0\nexport NCCL_IB_HCA==$H,${H}_x", [("NCCL_IB_HCA", "=mlx5_0,mlx5_0_x")]),
         ('export NCCL_IB_TC="${NCCL_IB_TC:-106}"', [("NCCL_IB_TC", "106")]),
         ("export NCCL_IB_HCA=${NCCL_IB_HCA:-}", [("NCCL_IB_HCA", "")]),
@@ -100,7 +106,7 @@ def test_a_text_of_another_kind_is_empty():
         ("setenv NCCL_DEBUG INFO", [("NCCL_DEBUG", "INFO")]),
         ("docker run -e NCCL_A=1 --env=NCCL_B=2", [("NCCL_A", "1"), ("NCCL_B", "2")]),
         ('bash -c "export NCCL_A=1; python x"', [("NCCL_A", "1")]),
-        ("cat > /etc/nccl.conf <<EOF\nNCCL_A=it's\nNCCL_B=1\nEOF", [("NCCL_A", "its"), ("NCCL_B", "1")]),
+        ("cat > /etc/nccl.conf <<EOF\nNCCL_A=it's\nNCCL_B=1\nEOF", [("NCCL_A", "it's"), ("NCCL_B", "1")]),
         ("export NCCL_A=1\nunset NCCL_A", []),
         ("unset NCCL_A\nexport NCCL_A=1", [("NCCL_A", "1")]),
         ("export NCCL_A=a\\ b", [("NCCL_A", "a b")]),
@@ -122,9 +128,9 @@ def test_scripts(text, expected):
         ("if x; then NCCL_A=1; fi", [False]),
         ("export NCCL_A=1", [True]),
         ("NCCL_A=1\nexport NCCL_A", [True]),
-        ("NCCL_A=1\nmpirun -x NCCL_A x", [True]),
+        ("NCCL_A=1\nmpirun -x NCCL_A x", [False]),  # mpirun takes it from its own environment
         ("set -a\nNCCL_A=1", [True]),
-        ("cat >x <<'EOF'\nNCCL_A=1\nEOF\nNCCL_B=1", [True, False]),
+        ("cat >x.env <<'EOF'\nNCCL_A=1\nEOF\nNCCL_B=1", [True, False]),
         ("cat <<<x\nNCCL_A=1\nx", [False]),
         ("bash <<-END\n\texport NCCL_A=1\n\tEND\n", [True]),
     ],
@@ -134,7 +140,7 @@ def test_what_programs_see_of_a_script(text, seen):
 
 
 def test_a_here_document_is_counted_in_the_lines_below_it():
-    assert settings("cat <<EOF\na\nNCCL_A=1\nEOF\nexport NCCL_B=1\n", "x.sh") == [
+    assert settings("cat >x.env <<EOF\na\nNCCL_A=1\nEOF\nexport NCCL_B=1\n", "x.sh") == [
         (3, "NCCL_A", "1"),
         (5, "NCCL_B", "1"),
     ]
@@ -146,7 +152,7 @@ def test_lines_of_a_script_are_counted_over_continued_ones():
 
 def test_slurms_list_is_read_as_it_was_meant_and_marked():
     found = env_file.read(
-        "#SBATCH --export=ALL,NCCL_IB_HCA=a,b,NCCL_DEBUG=INFO\nsrun --export=NCCL_A=1 x", "x"
+        "#SBATCH --export=ALL,NCCL_IB_HCA=a,b,NCCL_DEBUG=INFO\nsrun --export=ALL,NCCL_A=1 x", "x"
     ).settings
     assert [(one.line, one.name, one.value, one.listed) for one in found] == [
         (1, "NCCL_IB_HCA", "a,b", True),

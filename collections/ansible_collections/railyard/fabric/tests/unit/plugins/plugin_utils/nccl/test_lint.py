@@ -199,6 +199,9 @@ def test_a_value_that_the_script_makes_is_not_known():
 def test_slurms_list_ends_at_a_comma():
     text = "#SBATCH --export=ALL,NCCL_IB_HCA==mlx5_0,mlx5_1"
     assert said(text) == [(1, "warning", "comma")]
+    # Slurm takes quotes inside the list into account.
+    text = """srun --export="ALL,NCCL_IB_HCA='=mlx5_0,mlx5_1'" x"""
+    assert said(text, name="x.sh") == []
 
 
 ROCE, IB, TCP = node(), node("infiniband", address=False), node("tcp")

@@ -1,0 +1,75 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Test that hostile text takes bounded time and memory, and ends in findings, never in a crash."""
+
+from __future__ import annotations
+
+import time
+from contextlib import suppress
+
+import pytest
+from ansible_collections.railyard.fabric.plugins.plugin_utils.nccl import env_file
+from ansible_collections.railyard.fabric.plugins.plugin_utils.nccl.lint import lint
+from ansible_collections.railyard.fabric.plugins.plugin_utils.nccl.settings import UnreadableError
+
+_LARGEST = 1 << 20
+# About five times what the slowest takes on two cores.
+_MOST_S = 30
+
+TEXTS = {
+    "exports": "".join(f"export NCCL_X{n}={n}\n" for n in range(60_000)),
+    "export and run": "".join(f"export NCCL_IB_TC={n}\nmpirun x\n" for n in range(30_000)),
+    "branches": "".join(f"if a; then export NCCL_A{n}_=1; fi\n" for n in range(30_000)),
+    "nested branches": "if a; then\n" * 3000 + "export NCCL_DEBUG=INFO\n" + "fi\n" * 3000,
+    "open branches": "if a; then " * 50_000 + "export NCCL_DEBUG=INFO",
+    "open substitutions": "NCCL_X=$(" * 100_000,
+    "open expansions": "${NCCL_X:-" * 100_000,
+    "open quote": "export NCCL_DEBUG='" + "a\n" * 500_000,
+    "doubling": "A=NCCL_X=1aaaaaaaaaaaaaaaa\n" + "A=$A$A\n" * 60_000,
+    "here-documents": "cat <<EOF > x.env\nNCCL_A=1\nEOF\n" * 25_000,
+    "calls": "".join(f"f{n}() {{ f{n + 1}; f{n + 1}; export NCCL_A=1; }}\n" for n in range(2000)) + "f0\n",
+    "recursion": "f() { export NCCL_A=1; f; f; }\nf\n",
+    "loops": "for a in 1 2 3 4 5 6 7 8; do " * 12 + "export NCCL_A=$a;" + " done" * 12,
+    "list": "a && " * 200_000 + "export NCCL_A=1",
+    "pipeline": "a | " * 200_000 + "NCCL_A=1 b",
+    "words": "mpirun " + "-x NCCL_DEBUG=INFO " * 50_000,
+    "array": "A=(" + "NCCL_A=1 " * 100_000 + ")\nmpirun ${A[@]}\n",
+    "cases": "case $a in " + "".join(f"{n}) export NCCL_A={n};; " for n in range(30_000)) + "esac; srun x",
+    "eval": "eval 'export NCCL_DEBUG=INFO'\n" * 30_000,
+    "control characters": "NCCL_A=1\n" + "".join(chr(n % 0x2FFF + 1) for n in range(0, 4_000_000, 13)),
+}
+
+
+@pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS)
+def test_scripts(text):
+    start = time.monotonic()
+    found = env_file.read(f"#!/bin/bash\n{text[: _LARGEST - 20]}", "x.sh")
+    assert lint(found)
+    assert time.monotonic() - start < _MOST_S
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("FROM a\n" + "ENV NCCL_A=1 \\\n" * 60_000, "Dockerfile"),
+        ("FROM a\n" + "ENV NCCL_A=1\nRUN x\n" * 40_000, "Dockerfile"),
+        ("FROM a\nRUN <<EOF\n" + "NCCL_A=1 x\n" * 80_000, "Dockerfile"),
+        ("env:\n" + "- {name: NCCL_A, value: '1'}\n" * 33_000, "x.yaml"),
+        ("".join(f"- env:\n  - name: NCCL_A\n    value: '{n}'\n" for n in range(22_000)), "x.yaml"),
+        ("- command: [bash, -c, 'NCCL_A=1 x']\n" * 27_000, "x.yaml"),
+        ("a0: &a0 ['NCCL_A=1']\n" + "".join(f"a{n}: &a{n} [{f'*a{n - 1},' * 9}]\n" for n in range(1, 40)),
+         "x.yaml"),
+    ],
+    ids=["continued", "instructions", "here-document", "list", "containers", "commands", "anchors"],
+)  # fmt: skip
+def test_other_forms(text, name):
+    start = time.monotonic()
+    with suppress(UnreadableError):
+        assert lint(env_file.read(text[:_LARGEST], name))
+    assert time.monotonic() - start < _MOST_S
+
+
+def test_what_is_cut_off_is_reported():
+    found = env_file.read("".join(f"if a; then export NCCL_A{n}_=1; fi\n" for n in range(30_000)), "x.sh")
+    assert any("too many steps" in one.why and not one.harmless for one in found.unread)
