@@ -89,6 +89,23 @@ def test_what_is_not_read_has_its_line_and_its_reason(lint: Any) -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (
+            "NCCL_IB_GID_INDEX=3",
+            ("ClusterMAX: 3", "NCCL 2.21 and newer finds the GID itself", "keep it where"),
+        ),
+        ("NCCL_IB_QPS_PER_CONNECTION=2", ("ClusterMAX: 2", "several tiers", "keep it where")),
+    ],
+)
+def test_what_audits_ask_for_is_explained(lint: Any, text: str, words: tuple[str, ...]) -> None:
+    status, out, _ = lint(f"{text}\n")
+    assert status == 0
+    assert ": note: " in out
+    assert [one for one in words if one not in out] == []
+
+
 def test_json(lint: Any) -> None:
     status, out, _ = lint("NCCL_IB_GID_INDEX=3\n", "--json", "--nccl", "2.20.5")
     result = json.loads(out)

@@ -38,6 +38,8 @@ _GENERAL = ("default", "debugging", "internal")
 _WHOLE = re.compile(r"(?!(mlx[45]|hfi1)$).*\d$")
 # mlx5_1 and mlx5_10 are both names; mlx5_0 begins no other.
 _BEGINS_ANOTHER = re.compile(r".*[1-9]\d*$")
+# NVIDIA documents them for experiments; when they are right, their own rule says.
+_EXPLAINED = ("NCCL_IB_QPS_PER_CONNECTION",)
 # 4.096 us, doubled so often: what a packet waits for its answer.
 _TIMEOUT_UNIT_S = 4.096e-6
 _TIMEOUT_LATE, _RETRIES = 20, 7
@@ -220,7 +222,7 @@ def _of_version(setting: Setting, row: Variable, nccl: tuple[int, ...]) -> Itera
 def _of_use(setting: Setting, row: Variable) -> Iterator[Finding]:
     if setting.value == row.default:
         yield about(setting, NOTE, "default", "it is what NCCL does without it", "take it out")
-    elif row.use == "debugging" and not row.deprecated:
+    elif row.use == "debugging" and not row.deprecated and setting.name not in _EXPLAINED:
         why = f"NVIDIA documents it for debugging and experiments, not to be kept: {row.why}"
         yield about(
             setting, WARNING, "debugging", why, "take it out, unless a measurement of yours shows the gain"
@@ -266,20 +268,44 @@ def _gid_index(
 ) -> Iterator[Finding]:
     if value == "-1":
         return
-    moves = "the index moves when addresses come and go, and differs from port to port"
+    table = "each port has a GID table of its own, whose indices move when addresses come and go"
+    check = "compare the tables of all nodes and ports (`show_gids`, or `railyard collect`)"
     if nodes and all(node.transport == "infiniband" for node in nodes):
-        why = "a GID index is RoCE's, and these rails are InfiniBand"
-        yield about(setting, WARNING, "gid_index", why, "take it out")
+        why = "it chooses among the GIDs of RoCE, and these rails are InfiniBand, where NCCL needs none"
+        yield about(setting, WARNING, "gid_index", why, "set it on RoCE nodes only")
     elif nccl >= _GID_BY_ITSELF:
-        why = f"NCCL 2.21 and newer finds the GID of RoCE v2 itself, and on InfiniBand needs none; {moves}"
-        fix = (
-            "take it out; for RoCE v1 alone set NCCL_IB_ROCE_VERSION_NUM=1, to choose a network "
-            "NCCL_IB_ADDR_RANGE"
+        why = (
+            f"it is right where index {value} is the RoCE v2 address of every rail, as some sites and audits "
+            f"(ClusterMAX: 3) ask for; {table}, and NCCL 2.21 and newer finds the GID itself"
         )
-        yield about(setting, WARNING, "gid_index", why, fix)
+        fix = (
+            f"keep it where your site asks for it, and {check}; otherwise leave it to NCCL, and use "
+            "NCCL_IB_ROCE_VERSION_NUM or NCCL_IB_ADDR_RANGE to choose"
+        )
+        yield about(setting, NOTE, "gid_index", why, fix)
     else:
-        why = f"{moves}; NCCL before 2.21 needs it for RoCE v2"
-        yield about(setting, NOTE, "gid_index", why, "make sure of it on every node and port, or update NCCL")
+        why = f"NCCL before 2.21 needs it for RoCE v2; {table}"
+        yield about(setting, NOTE, "gid_index", why, check)
+
+
+def _queue_pairs(
+    setting: Setting, value: str, _nccl: object, nodes: Sequence[fabric.Node]
+) -> Iterator[Finding]:
+    if catalogue.number(value)[0] == 1:
+        return
+    if nodes and all(node.transport == "infiniband" for node in nodes):
+        why = (
+            "more queue pairs spread data over the paths that switches choose by hashing (ECMP, on RoCE); "
+            "InfiniBand goes by the destination's LID or adaptive routing, so that no gain is expected"
+        )
+    else:
+        why = (
+            "more queue pairs spread data over the equal paths of a fabric with several tiers of switches, "
+            "which choose by hashing (ECMP); with one tier there is one path. Audits (ClusterMAX: 2) ask "
+            "for it"
+        )
+    fix = "keep it where your site asks for it, or all_reduce_perf gains by it: compare 1, 2 and 4"
+    yield about(setting, NOTE, "queue_pairs", why, fix)
 
 
 def _no_rdma(setting: Setting, value: str, _nccl: object, nodes: Sequence[fabric.Node]) -> Iterator[Finding]:
@@ -354,6 +380,7 @@ _RULES: dict[str, tuple[_Rule, ...]] = {
     "NCCL_OOB_NET_IFNAME": (_hcas,),
     "NCCL_SOCKET_IFNAME": (_netdevs,),
     "NCCL_IB_GID_INDEX": (_gid_index,),
+    "NCCL_IB_QPS_PER_CONNECTION": (_queue_pairs,),
     "NCCL_IB_DISABLE": (_no_rdma,),
     "NCCL_NET": (_no_rdma, _other_net),
     "NCCL_P2P_DISABLE": (_switched_off,),
