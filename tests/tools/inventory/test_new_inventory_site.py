@@ -51,8 +51,11 @@ def play(folder: Path, tmp_path: Path) -> dict[str, object]:
     for role in (role for role in ROLES if role not in NOT_OF_THE_SITE):
         own = REPO / "roles" / role
         entry = "preflight" if (own / "tasks/preflight.yml").exists() else "none"
-        if entry == "preflight":
-            tasks.append({"ansible.builtin.import_role": {"name": role, "tasks_from": "preflight.yml"}})
+        tasks.extend(
+            {"ansible.builtin.import_role": {"name": role, "tasks_from": file}}
+            for file in ("preflight.yml", "report.yml")
+            if (own / "tasks" / file).exists()
+        )
         options = yaml.safe_load((own / "meta/argument_specs.yml").read_text())["argument_specs"]["main"]
         given = {
             name: f"{{{{ {name} }}}}" for name in yaml.safe_load((own / "defaults/main.yml").read_text())

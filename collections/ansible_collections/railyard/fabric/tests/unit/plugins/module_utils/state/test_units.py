@@ -20,7 +20,7 @@ UnitFileState=enabled
 ActiveState=inactive
 UnitFileState=
 """
-NAMES = ["iperf3.service", "ssh.service", "none.service"]
+NAMES = ("iperf3.service", "ssh.service", "none.service")
 
 
 def show(text, names=NAMES, code=0):
@@ -30,7 +30,7 @@ def show(text, names=NAMES, code=0):
         calls.append(argv)
         return code, text, "Failed to connect to bus"
 
-    return units.show(FakeModule({}, run), names), calls
+    return units.show(FakeModule({}, run), list(names)), calls
 
 
 def test_one_request_shows_each_unit():

@@ -42,8 +42,8 @@ def test_it_is_known_by_its_name_or_its_beginning(name, text):
         ("env NCCL_A=\"one two\" NCCL_B='$x' NCCL_C=a\\ b",
          [(2, "NCCL_A", "one two"), (2, "NCCL_B", "$x"), (2, "NCCL_C", "a b")]),
         # What a shell would take apart.
-        ("ENV NCCL_A=^lo;docker NCCL_B=(x)&|<> NCCL_C=a#b", [(2, "NCCL_A", "^lo;docker"),
-                                                         (2, "NCCL_B", "(x)&|<>"), (2, "NCCL_C", "a#b")]),
+        ("ENV NCCL_A=^lo;docker NCCL_B=(x)&|<> NCCL_C=a#b",
+         [(2, "NCCL_A", "^lo;docker"), (2, "NCCL_B", "(x)&|<>"), (2, "NCCL_C", "a#b")]),
         ("ARG V=1\nENV NCCL_A=$V NCCL_B=${V}x NCCL_C=${W:-7}",
          [(3, "NCCL_A", "1"), (3, "NCCL_B", "1x"), (3, "NCCL_C", "7")]),
         ("ARG V\nENV NCCL_A=$V", [(3, "NCCL_A", None)]),
