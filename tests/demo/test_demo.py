@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -41,9 +40,8 @@ def demos():
     outcomes = []
     try:
         for _ in range(2):
-            began = time.monotonic()
             done = run("make", "demo", "LAB=container")
-            outcomes.append((done.returncode, done.stdout, time.monotonic() - began))
+            outcomes.append((done.returncode, done.stdout))
             print(done.stdout)
     finally:
         down = run(str(RAILYARD), "lab", "down")
@@ -53,16 +51,11 @@ def demos():
 
 def test_both_demos_end_with_0(demos) -> None:
     _, outcomes, _ = demos
-    assert [status for status, _, _ in outcomes] == [0, 0]
-
-
-def test_the_second_demo_is_quicker(demos) -> None:
-    _, ((_, _, first_s), (_, _, second_s)), _ = demos
-    assert second_s < first_s
+    assert [status for status, _ in outcomes] == [0, 0]
 
 
 def test_the_second_demo_changes_nothing(demos) -> None:
-    _, (_, (_, output, _)), _ = demos
+    _, (_, (_, output)), _ = demos
     recap = [line for line in output.splitlines() if " changed=" in line]
     assert len(recap) >= 2, output
     assert all(" changed=0 " in line for line in recap), recap
@@ -78,7 +71,7 @@ def test_every_rail_is_measured_and_proven_in_both_directions(demos) -> None:
 
 
 def test_the_output_tells_a_stranger_what_he_needs(demos) -> None:
-    _, ((_, output, _), _), _ = demos
+    _, ((_, output), _), _ = demos
     assert "TCP only, RDMA not asked" in output
     assert "index.html" in output
     assert "make demo-down" in output
