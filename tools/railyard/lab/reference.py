@@ -53,15 +53,16 @@ class Phase:
 #: Source: the greatest of several runs with Python 3.11 while nothing else ran.
 BLOCKS_PER_S = 2000.0
 
-_EMULATED = "emulated demo of commit 9a31e386 on the reference machine, 26 November 2026: 512 s"
+_EMULATED = "benchmarks/demo: emulated demo of commit 80a17f47 on the reference machine: 320 s"
+_OLDER = "emulated demo of commit 9a31e386 on the reference machine, 26 November 2026"
 _CONTAINERS = "demo on containers of commit 9a31e386 on the reference machine, 26 November 2026: 129 s"
-#: `fixed_s` comes from a second machine, also quiet and with two cores, on which the emulated demo of this
-#: commit took 1,181 s: boot 71 s (3.1 times as long), provisioning 400 s, measuring 420 s. With 3.1 the table
-#: gives 1,188 s.
+#: `fixed_s` follows a second machine, also quiet and with two cores. The emulated demo of commit 9a31e386 took
+#: 1,181 s there (boot 71 s, provisioning 400 s, measuring 420 s) and 512 s on the reference machine (23, 220
+#: and 171 s). The newer commit was not run there.
 
 NODES = {
-    "vm": NodeSpeed(0.4, 1.2, "estimate from the duration of Ansible's shortest tasks in the same demo"),
-    "container": NodeSpeed(0.03, 0.4, "lab of containers on the reference machine"),
+    "vm": NodeSpeed(0.31, 0.9, _EMULATED),
+    "container": NodeSpeed(0.03, 0.4, "estimate"),
 }
 #: From this factor on a machine counts as slow: a likely cause of a lab's failure.
 SLOW = 2.0
@@ -71,12 +72,12 @@ PROVISION, MEASURE = "provision", "measure"
 #: The phases of a demo in their order, by the kind of its nodes.
 DEMO = {
     "vm": {
-        PACKAGES: Phase("Debian packages", 22, 10, _EMULATED),
+        PACKAGES: Phase("Debian packages", 20, 10, _OLDER),
         ENVIRONMENT: Phase("virtual environment", 18, 8, _CONTAINERS),
-        IMAGE: Phase("image of the nodes", 70, 10, _EMULATED),
-        BOOT: Phase("boot", 23, 0, _EMULATED),
-        PROVISION: Phase("provisioning", 220, 130, _EMULATED),
-        MEASURE: Phase("measuring", 171, 50, _EMULATED),
+        IMAGE: Phase("image of the nodes", 37, 10, _EMULATED),
+        BOOT: Phase("boot", 26, 0, _EMULATED),
+        PROVISION: Phase("provisioning", 115, 68, _EMULATED),
+        MEASURE: Phase("measuring", 141, 45, _EMULATED),
     },
     "container": {
         PACKAGES: Phase("Debian packages", 9, 5, _CONTAINERS),
