@@ -56,9 +56,9 @@ BLOCKS_PER_S = 2000.0
 _EMULATED = "benchmarks/demo: emulated demo of commit 80a17f47 on the reference machine: 320 s"
 _OLDER = "emulated demo of commit 9a31e386 on the reference machine, 26 November 2026"
 _CONTAINERS = "demo on containers of commit 9a31e386 on the reference machine, 26 November 2026: 129 s"
-#: `fixed_s` follows a second machine, also quiet and with two cores. The emulated demo of commit 9a31e386 took
-#: 1,181 s there (boot 71 s, provisioning 400 s, measuring 420 s) and 512 s on the reference machine (23, 220
-#: and 171 s). The newer commit was not run there.
+#: `fixed_s` follows a second machine, also quiet and with two cores. The emulated demo of commit 9a31e386
+#: took 1,181 s there (boot 71 s, provisioning 400 s, measuring 420 s) and 512 s on the reference machine
+#: (23, 220 and 171 s). The newer commit was not run there.
 
 NODES = {
     "vm": NodeSpeed(0.31, 0.9, _EMULATED),
