@@ -21,6 +21,8 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.nccl.shell_record 
 from ansible_collections.railyard.fabric.plugins.plugin_utils.nccl.shell_values import Variables
 
 _INSTRUCTION = re.compile(r"\s*([A-Za-z]+)(?:\s+|\Z)")
+# Docker refuses one ONBUILD in another.
+_ON_BUILD = re.compile(rf"(?!\s*ONBUILD\b){_INSTRUCTION.pattern}", re.IGNORECASE)
 _HEREDOC = re.compile(r"<<-?(['\"]?)(\w+)\1")
 _ESCAPE = re.compile(r"\A#\s*escape\s*=\s*(\S)", re.IGNORECASE)
 # To Docker these are text, outside of quotes too.
@@ -117,10 +119,8 @@ class _Stage:
             target = one.text.split()[-1]
             for start, text in one.heredocs:
                 self._record.write(target, list(enumerate(text.split("\n"), start)), self._scope.path)
-        elif one.name == "ONBUILD":
-            name = _INSTRUCTION.match(one.text)
-            if name:
-                self.take(_Instruction(one.line, name[1].upper(), one.text[name.end() :], one.heredocs))
+        elif one.name == "ONBUILD" and (name := _ON_BUILD.match(one.text)):
+            self.take(_Instruction(one.line, name[1].upper(), one.text[name.end() :], one.heredocs))
         elif one.name != "LABEL":
             self._record.report_unread_text(
                 one.text, one.line, f"{{name}} stands in {one.name}, which is not read"

@@ -55,13 +55,15 @@ def test_scripts(text):
         ("FROM a\n" + "ENV NCCL_A=1 \\\n" * 60_000, "Dockerfile"),
         ("FROM a\n" + "ENV NCCL_A=1\nRUN x\n" * 40_000, "Dockerfile"),
         ("FROM a\nRUN <<EOF\n" + "NCCL_A=1 x\n" * 80_000, "Dockerfile"),
+        ("FROM a\n" + "ONBUILD " * 120_000 + "ENV NCCL_A=1\n", "Dockerfile"),
         ("env:\n" + "- {name: NCCL_A, value: '1'}\n" * 33_000, "x.yaml"),
         ("".join(f"- env:\n  - name: NCCL_A\n    value: '{n}'\n" for n in range(22_000)), "x.yaml"),
         ("- command: [bash, -c, 'NCCL_A=1 x']\n" * 27_000, "x.yaml"),
         ("a0: &a0 ['NCCL_A=1']\n" + "".join(f"a{n}: &a{n} [{f'*a{n - 1},' * 9}]\n" for n in range(1, 40)),
          "x.yaml"),
     ],
-    ids=["continued", "instructions", "here-document", "list", "containers", "commands", "anchors"],
+    ids=["continued", "instructions", "here-document", "instruction in itself", "list", "containers",
+         "commands", "anchors"],
 )  # fmt: skip
 def test_other_forms(text, name):
     start = time.monotonic()
