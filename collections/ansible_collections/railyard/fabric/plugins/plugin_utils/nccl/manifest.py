@@ -37,7 +37,10 @@ _RUNS = re.compile(
 )
 _COMMAND = re.compile(r"(?:source|\.|export|mpirun|mpiexec|srun|bash|sh|env|exec)\s")
 _TEMPLATE = re.compile(r"\$?\{\{.*?\}\}", re.DOTALL)
-_REFERENCE = re.compile(r"\$\(\w+\)")
+# What Kubernetes, and what Compose, envsubst or CloudFormation puts in.
+_REFERENCE = re.compile(r"\$\(\w+\)|\$\{[^}]*\}|\$\w+")
+# An item of a list of names and values, in a text that another program reads.
+_NAMES_ONE = re.compile(r"\bname:[ \t]*[\"']?((?:NCCL|OFI_NCCL)_[A-Z0-9_]+)\b")
 _DEEPEST = 100
 
 
@@ -139,7 +142,7 @@ class _Reader:
         if command:
             self._run_words([word for one in command for word in one.value], inner)
         for key, value in rest:
-            self.walk(value, key, inner)
+            self._walk_value(key, value, inner)
 
     def _listed(self, node: SequenceNode, scope: Variables, alone: bool = False) -> None:
         """Read a list of names and values, as Kubernetes and Compose have it."""
@@ -147,12 +150,15 @@ class _Reader:
         for one in node.value:
             pair = _pair(one)
             text = one.value if isinstance(one, ScalarNode) else ""
-            if pair:
+            if pair and pair[1] is None and IS_OURS.match(pair[0]):
+                why = "{name} stands in a list without a value that is read here"
+                self._record.report_unread_text(f"{pair[0]}=", _line(one), why)
+            elif pair:
                 self._put(pair[0], pair[1], scope)
             elif isinstance(one, ScalarNode) and "=" in text:
                 name, _equals, value = text.partition("=")
                 self._set(name.strip(), value, one, scope)
-            else:
+            elif not IS_OURS.match(text):  # a name alone passes on what the caller has
                 self.walk(one, "", scope)
         if alone:
             self._record.record_program(scope)
@@ -162,7 +168,14 @@ class _Reader:
             if isinstance(key, ScalarNode) and isinstance(value, ScalarNode):
                 self._put(str(key.value), value, scope)
             else:
-                self.walk(value, str(key.value), scope)
+                self._walk_value(str(key.value), value, scope)
+
+    def _walk_value(self, key: str, value: Node, scope: Variables) -> None:
+        """Read what stands under a key that sets nothing itself, as far as that is known."""
+        if IS_OURS.match(key):
+            why = "{name} is a key here, and what stands under it is not read"
+            self._record.report_unread_text(f"{key}=", _line(value), why)
+        self.walk(value, key, scope)
 
     def _put(self, name: str, value: Node | None, scope: Variables) -> None:
         if isinstance(value, ScalarNode) and value.tag.endswith(":null"):
@@ -230,6 +243,12 @@ class _Reader:
         if "NCCL" not in text and "nccl" not in text:
             return
         first = _line(node)
+        if IS_OURS.match(text) and node.tag[:1] != "!":  # as a reference of CloudFormation
+            text = f"{text}="
+        for found in _NAMES_ONE.finditer(text):
+            why = f"{{name}} stands in the text of {key}, which is not read"
+            line = first + text.count("\n", 0, found.start())
+            self._record.report_unread_text(f"{found[1]}=", line, why)
         if re.search(r"\.(?:conf|env|sh|bash|sbatch|slurm|ya?ml)\Z|Dockerfile\Z|\Aenvironment\Z", key):
             lines = [(first + number, line) for number, line in enumerate(text.split("\n"))]
             self.files.append(self._record.read_text(key, lines))

@@ -19,6 +19,34 @@ def unread(text):
 
 
 @pytest.mark.parametrize(
+    "text",
+    [
+        "environment:\n  NCCL_A: ${A:-1}\n",
+        "environment:\n- NCCL_A=$A\n",
+        "env:\n- {name: NCCL_A, value: '${A}'}\n",
+        "env:\n- {name: NCCL_A, value: !Sub '${A}'}\n",
+    ],
+)
+def test_a_value_that_another_program_puts_in_is_not_known(text):
+    assert [(name, value) for _line, name, value in settings(text)] == [("NCCL_A", None)]
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("a:\n- {key: NCCL_A, val: 1}\n", 2),
+        ("a: {NCCL_A: {value: 1}}\n", 1),
+        ("a:\n- [NCCL_A, 1]\n", 2),
+        ("env:\n- {key: NCCL_A, val: 1}\n", 2),
+        ("env: {NCCL_A: [1]}\n", 1),
+        ("a: |\n  - op: add\n    value:\n      name: NCCL_A\n      value: 1\n", 4),
+    ],
+)
+def test_a_name_of_nccl_in_a_form_that_is_not_read_is_unknown(text, line):
+    assert unread(f"{text}---\nenv: {{NCCL_B: 1}}\n") == [(line, "NCCL_A")]
+
+
+@pytest.mark.parametrize(
     ("text", "expected"),
     [
         ("env:\n- name: NCCL_A\n  value: '1'\n- {name: NCCL_B, value: \"2\"}\n",
