@@ -28,10 +28,10 @@ _FAMILIES = {
     **dict.fromkeys(
         ("env", "sudo", "nohup", "time", "timeout", "nice", "ionice", "numactl", "taskset"), _BARE
     ),
-    **dict.fromkeys(("stdbuf", "setsid", "nsys", "ncu", "xargs", "parallel", "enroot", "catchsegv"), _BARE),
+    **dict.fromkeys(("stdbuf", "setsid", "nsys", "ncu", "xargs", "enroot", "catchsegv"), _BARE),
     **dict.fromkeys(("bash", "sh", "zsh", "dash", "ksh", "su"), _SHELL),
     **dict.fromkeys(("torchrun", "deepspeed", "accelerate", "horovodrun", "composer"), _JOB),
-    **dict.fromkeys(("ssh", "pdsh", "clush", "parallel-ssh", "pssh", "watch"), _REMOTE),
+    **dict.fromkeys(("ssh", "pdsh", "clush", "parallel-ssh", "pssh", "watch", "parallel"), _REMOTE),
 }
 #: These start the programs of a job, whose environment counts then.
 _STARTS_JOBS = (_MPI, _SLURM, _JOB)

@@ -328,6 +328,8 @@ class Script:
 
     def _turn(self, body: Node, scope: Variables) -> None:
         """Read a turn of a loop, before which others may have been."""
+        if any(text_of(one) == "shift" for one in find_nodes(body, "command_name")):
+            scope.forget_arguments()
         for assigned in find_nodes(body, "variable_assignment"):
             target = assigned.child_by_field_name("name")
             name = text_of(target).partition("[")[0] if target is not None else ""

@@ -117,7 +117,10 @@ class Assignments:
         if keyword == "export" and "n" in options:
             exported = False
         local = keyword in ("local", "declare", "typeset") and "g" not in options
-        for one in node.children[1:]:
+        children = node.children
+        for before, one, behind in zip(children, children[1:], [*children[2:], None], strict=False):
+            if _is_part(one, before, behind):
+                continue
             if one.type == "variable_assignment":
                 target = one.child_by_field_name("name")
                 name = text_of(target).partition("[")[0] if target is not None else ""
@@ -140,7 +143,17 @@ class Assignments:
     def _declare_word(self, node: Node, exported: bool | None, keyword: str, scope: Variables) -> None:
         """Read a word that the shell makes NAME=VALUE of."""
         line = self._script.line(node)
-        for _when, text in self._words.of(node, scope):
+        texts = self._words.of(node, scope)
+        before = node.prev_sibling
+        if before is not None and before.type == "variable_name" and before.end_byte == node.start_byte:
+            texts = [(when, text_of(before) + text) for when, text in texts]
+        behind = node.next_sibling
+        if behind is not None and behind.type == "number" and behind.start_byte == node.end_byte:
+            # In $A=$1 it takes the 1 for a word of its own.
+            options = scope.get(text_of(behind))
+            value = HOLE if len(options) > 1 or options[0].text is None else options[0].text
+            texts = [(when, text.removesuffix("$") + value) for when, text in texts]
+        for _when, text in texts:
             for part in split_fields(text):
                 assigned = ASSIGNED.fullmatch(part)
                 if assigned and (exported or IS_OURS.match(assigned[1])):
@@ -152,6 +165,9 @@ class Assignments:
                     self._record.report_unread(line, why, harmless="nccl" not in raw.lower())
                 elif part.isidentifier():
                     self.mark(part, exported, False, scope)
+                elif "NCCL" in part:
+                    why = f"{keyword} is given {part[:60]}, which is not read here"
+                    self._record.report_unread(line, why)
 
     def unset(self, node: Node, scope: Variables) -> None:
         """Read unset."""
@@ -159,3 +175,13 @@ class Assignments:
             for name in split_fields(self._words.of(one, scope)[0][1]):
                 if name[:1] != "-":
                     self.put(name, [Option(None, line=self._script.line(node))], scope)
+
+
+def _is_part(node: Node, before: Node, behind: Node | None) -> bool:
+    """Tell whether tree-sitter made two nodes of a word, of which the other one is read with this one.
+
+    It ends NCCL_$A=1 behind the name, and $A=$1 before the number.
+    """
+    if node.type == "variable_name":
+        return behind is not None and behind.start_byte == node.end_byte
+    return node.type == "number" and before.end_byte == node.start_byte

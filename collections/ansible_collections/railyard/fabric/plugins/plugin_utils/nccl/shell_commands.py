@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from ansible_collections.railyard.fabric.plugins.plugin_utils.nccl import launchers
 from ansible_collections.railyard.fabric.plugins.plugin_utils.nccl.launchers import Field
-from ansible_collections.railyard.fabric.plugins.plugin_utils.nccl.settings import ALWAYS, HOLE, When
+from ansible_collections.railyard.fabric.plugins.plugin_utils.nccl.settings import ALWAYS, HOLE, IS_OURS, When
 from ansible_collections.railyard.fabric.plugins.plugin_utils.nccl.shell_output import (
     HARMLESS,
     SHOWN,
@@ -23,6 +23,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.nccl.shell_output 
 )
 from ansible_collections.railyard.fabric.plugins.plugin_utils.nccl.shell_tree import named_children, text_of
 from ansible_collections.railyard.fabric.plugins.plugin_utils.nccl.shell_values import (
+    ITEM,
     Option,
     Variables,
     combine_conditions,
@@ -48,6 +49,9 @@ class Commands:
         prefix = named_children(node, "variable_assignment")
         for one in named_children(node, "herestring_redirect", "file_redirect"):
             self._words.of(one, scope)
+        for one in named_children(node, "subshell"):  # setenv("NAME", "value") of Lua
+            why = "{name} stands in parentheses behind a command, which is no shell"
+            self._record.report_unread_text(text_of(one), self._script.line(one), why)
         words = [one for one in node.children if one.is_named and one.type in _WORDS]
         if not words:
             for one in prefix:
@@ -195,6 +199,11 @@ class Commands:
         if name in ("read", "mapfile", "readarray"):
             for one in launchers.names_in(words[1:]):
                 scope.put(one, [Option(HOLE, scope.is_exported(one), line=words[0].line, raw=f"${one}")])
+        if name == "printf" and len(words) > 2 and words[1].text == "-v":
+            one = words[2].text
+            option = Option(HOLE, scope.is_exported(one), line=words[0].line, raw=f"${one}")
+            self._assignments.put(one, [option], scope)
+            return
         if name in ("echo", "printf") and (out.file is not None or out.program):
             self._outputs.send([(words[0].line, line) for line in printed(words)], scope, out)
 
@@ -327,7 +336,26 @@ class Commands:
                 word.line, why, harmless="nccl" not in f"{word.text}{word.raw}".lower()
             )
 
+    def _shift(self, words: list[Field], scope: Variables) -> None:
+        count = words[1].text if len(words) > 1 else "1"
+        arguments = scope.get("@")[-1].text
+        if len(scope.get("@")) > 1 or not count.isdigit() or (arguments and arguments[0] != ITEM):
+            scope.forget_arguments()
+        elif arguments:
+            before = arguments[1:].split(ITEM)
+            self._record.step(len(before) // 8)
+            behind = before[int(count) :]
+            for place in range(len(before)):
+                text = behind[place] if place < len(behind) else ""
+                scope.put(str(place + 1), [Option(text, line=words[0].line)])
+            for name in ("@", "*"):
+                scope.put(name, [Option("".join(ITEM + one for one in behind), line=words[0].line)])
+
     def _set(self, words: list[Field], scope: Variables) -> None:
+        for word in words[1:]:
+            if IS_OURS.match(word.text):
+                why = "{name} is given to set, which sets a variable in other shells than those of sh"
+                self._record.report_unread_text(f"{word.text}=", word.line, why)
         for place, word in enumerate(words[1:], 1):
             if re.fullmatch(r"[-+][a-zA-Z]*a[a-zA-Z]*", word.text):
                 scope.exports_all = word.text[0] == "-"
@@ -360,6 +388,7 @@ _BUILTINS: dict[str, Callable[[Commands, list[Field], Variables], None]] = {
     "source": Commands._source,
     ".": Commands._source,
     "set": Commands._set,
+    "shift": Commands._shift,
     "setenv": Commands._setenv,
     "unsetenv": Commands._unset_words,
 }

@@ -22,15 +22,15 @@ if TYPE_CHECKING:
 #: They start no program that uses NCCL, and set nothing for one.
 HARMLESS = frozenset(
     (
-        "[", ":", "alias", "apt", "apt-get", "awk", "basename", "break", "cat", "cd", "chmod", "chown",
+        "[", ":", "apt", "apt-get", "awk", "basename", "break", "cat", "cd", "chmod", "chown",
         "clear", "cmake", "continue", "cp", "curl", "cut", "date", "df", "dirname", "dmesg", "dpkg",
-        "echo", "egrep", "expr", "false", "fgrep", "find", "free", "getopt", "git", "grep", "gzip",
+        "echo", "egrep", "expr", "false", "fgrep", "free", "getopt", "git", "grep", "gzip",
         "head", "help", "hostname", "ibstat", "ibv_devinfo", "id", "install", "ip", "jq", "kill",
         "ldconfig", "let", "ln", "ls", "lscpu", "lsmod", "lspci", "make", "mapfile", "mkdir", "mktemp",
         "module", "mv", "nl", "nproc", "numfmt", "nvidia-smi", "pip", "pip3", "popd", "printenv", "printf",
         "pushd", "pwd", "read", "readarray", "readlink", "realpath", "rm", "rmdir", "scontrol", "sed",
         "seq", "set", "shift", "shopt", "sinfo", "sleep", "sort", "spack", "squeue", "stat", "tail", "tar",
-        "tee", "test", "touch", "tr", "trap", "true", "type", "ulimit", "umask", "unalias", "uname",
+        "tee", "test", "touch", "tr", "true", "type", "ulimit", "umask", "unalias", "uname",
         "uniq", "wait", "wc", "wget", "which", "whoami", "yum",
     )
 )  # fmt: skip

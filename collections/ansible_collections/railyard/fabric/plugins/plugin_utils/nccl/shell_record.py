@@ -189,7 +189,7 @@ class Record:
         for (target, _path), lines in self._written.items():
             found.files.append(self.read_text(target.rpartition(HOLE)[2], lines))
         for name, (line, set_name) in self._pending.items():
-            why = f"{set_name} stands in the text of {name}, and nothing in this file uses it"
+            why = f"{set_name} stands in the text of {name}, and no use of it is read in this file"
             self.report_unread(line, why, set_name)
         found.environments = list(self._environments.values())
         found.settings = sorted(self._settings(found.files), key=lambda one: one.line)

@@ -190,10 +190,13 @@ class Words:
             for one in find_nodes(node, "command_substitution"):
                 self._run(one, scope)
             for one in find_nodes(node, "variable_name"):
-                self._used(text_of(one))
+                # What stands in another's text is not known here, so that it stays to be reported.
+                if IS_OURS.match(text_of(one)):
+                    self._used(text_of(one))
             return _HOLE
         name, index, operator = found[1].decode(), found[2], (found[3] or b"").decode()
-        self._used(name)
+        if index in (None, b"[@]", b"[*]") or IS_OURS.match(name):
+            self._used(name)
         options = scope.get(name)
         if index is not None:
             return _items(options) if index in (b"[@]", b"[*]") else _HOLE

@@ -153,6 +153,12 @@ class Variables:
             options = [Option(HOLE, exported, line=last.line, raw=last.raw, at=last.at)]
         self._found[name] = tuple(options)
 
+    def forget_arguments(self) -> None:
+        """Let the arguments of the function that is read be unknown."""
+        for name in self._found:
+            if name.isdigit() or name in ("@", "*"):
+                self._found[name] = (Option(HOLE, line=self._found[name][-1].line, raw=f"${name}"),)
+
     def has_news(self) -> bool:
         """Tell whether something was exported since what programs see was kept last."""
         return any(

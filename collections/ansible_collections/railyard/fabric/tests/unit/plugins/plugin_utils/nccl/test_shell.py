@@ -337,5 +337,41 @@ def test_without_the_parser_nothing_counts_as_read(monkeypatch):
     assert reported("export NCCL_DEBUG=WARN") == [(1, "unknown", "not_read")]
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("for n in A B; do export NCCL_$n=1; done; srun x", {"NCCL_A": "1", "NCCL_B": "1"}),
+        ("n=A; declare -x NCCL_${n}_B=1; srun x", {"NCCL_A_B": "1"}),
+        ("f() { local k=$1; shift; export $k=$1; }; f NCCL_A 1; srun x", {"NCCL_A": "1"}),
+        ("f() { shift 2; export NCCL_A=$1; }; f 1 2 3; srun x", {"NCCL_A": "3"}),
+        ("parallel 'NCCL_A=1 ./x {}' ::: 1 2", {"NCCL_A": "1"}),
+        ("parallel env NCCL_A=1 ./x {} ::: 1 2", {"NCCL_A": "1"}),
+        ("find . -exec env NCCL_A=1 ./x {} \\;", {"NCCL_A": "1"}),
+    ],
+)
+def test_names_that_the_script_puts_together_and_arguments_that_it_shifts(text, expected):
+    assert only(text) == expected
+    assert unread(text) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "trap 'export NCCL_A=1' USR1; srun x",
+        "alias go='NCCL_A=1 ./x'; go",
+        "export NCCL_{A,B}_C=1; srun x",
+        'declare -A e=([NCCL_A]=1); for k in "${!e[@]}"; do export "$k=${e[$k]}"; done; srun x',
+        'setenv("NCCL_A", "1")',
+        "set -gx NCCL_A 1",
+    ],
+)
+def test_what_may_set_something_in_a_form_that_is_not_read_is_unknown(text):
+    assert [severity for _line, severity, code in reported(text) if code == "not_read"] == ["unknown"]
+
+
+def test_a_value_that_printf_writes_is_not_known():
+    assert only("printf -v NCCL_A %s 1; export NCCL_A; srun x") == {"NCCL_A": None}
+
+
 def test_windows_line_ends():
     assert only("export NCCL_A=1\r\nsrun x\r\n") == {"NCCL_A": "1"}
