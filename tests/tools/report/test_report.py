@@ -14,6 +14,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import rejud
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present import model, pages
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present.documents import write_report
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present.grouping import group
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder as run_folder
 from railyard.base import terminal
 from railyard.operate import commands
 from railyard.report import rebuild
@@ -207,6 +208,35 @@ def test_a_run_without_an_end_is_told_as_incomplete(tmp_path):
     root = Xml.parse(folder / "junit.xml").getroot()
     assert root.get("errors") == "1"
     assert "no end record" in root.find(".//testsuite[@name='run']/testcase/error").get("message")
+
+
+FORGED = "\n✓ all nodes are good"
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        lambda manifest, _plan: manifest["end"].update(reason=f"the disk is full{FORGED}", outcome="error"),
+        lambda _manifest, plan: [
+            rail.update(netdev=f"{rail['netdev']}{FORGED}")
+            for node in plan["nodes"].values()
+            for rail in node["rails"]
+        ],
+    ],
+    ids=["reason of the end", "netdev"],
+)
+def test_no_text_of_a_run_begins_a_line_of_the_terminal(good, found):
+    files = [good / run_folder.MANIFEST, good / run_folder.PLAN]
+    contents = [json.loads(file.read_text("utf-8")) for file in files]
+    found(*contents)
+    for file, content in zip(files, contents, strict=True):
+        file.write_text(json.dumps(content), encoding="utf-8")
+    text = io.StringIO()
+    terminal.summary(
+        model.read(good, rejudge.judge_folder(good)),
+        Console(file=text, highlight=False, soft_wrap=True, width=200),
+    )
+    assert not [line for line in text.getvalue().splitlines() if line.startswith(FORGED.strip())]
 
 
 @pytest.mark.parametrize("end", ["completed", ["completed"], 1])

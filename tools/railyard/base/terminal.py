@@ -49,8 +49,8 @@ def summary(report: model.Report, out: Console, status: int | None = None) -> No
         out.print(
             Text.assemble(
                 (f"{shown.symbol} {shown.word}", _STYLES[shown.name]),
-                (f"  {problem.places_text}", "bold"),
-                (f"  ({problem.checks_text})", "dim"),
+                (f"  {clean_line(problem.places_text)}", "bold"),
+                (f"  ({clean_line(problem.checks_text)})", "dim"),
             )
         )
         out.print(Text(_indented(problem.cause)))
@@ -66,17 +66,17 @@ def summary(report: model.Report, out: Console, status: int | None = None) -> No
         out.print()
     for line in table:
         # The heading and the sentence, which is not indented, stand out from the numbers.
-        out.print(Text(line, style="" if line.startswith(" ") else "bold"))
+        out.print(Text(clean_line(line), style="" if line.startswith(" ") else "bold"))
     out.print()
     shown = wording.outcome(report.verdict)
-    out.print(Text(f"{shown.symbol} {report.headline}", style=_STYLES[shown.name]))
+    out.print(Text(f"{shown.symbol} {clean_line(report.headline)}", style=_STYLES[shown.name]))
     counts = ", ".join(
         f"{report.counts[name]} {each.word}" for name, each in wording.OUTCOMES.items() if report.counts[name]
     )
     status = report.exit_status if status is None else status
     out.print(Text(f"{counts}. Exit status {status}: {exit_meaning(status)}", style="dim"))
     for why, count in report.recorded[:_REASONS_SHOWN]:
-        out.print(Text(f"  {count} recorded: {why}", style="dim"))
+        out.print(Text(f"  {count} recorded: {clean_line(why)}", style="dim"))
     if status != report.exit_status:
         told = f"What was measured would be exit status {report.exit_status}; something beside it went wrong."
         out.print(Text(told, style="yellow"))
@@ -127,10 +127,10 @@ def _rails(report: model.Report, width: int) -> Table:
         table = Table(box=None, pad_edge=False, header_style="dim")
         table.add_column("node", overflow="fold")
         for rail in report.rails:
-            table.add_column(Text(rail), overflow="fold")
+            table.add_column(Text(clean_line(rail)), overflow="fold")
         for row in report.rows:
             label = row.label + (f" ({len(row.nodes)} nodes)" if len(row.nodes) > 1 else "")
-            table.add_row(Text(label), *_cells(row, form))
+            table.add_row(Text(clean_line(label)), *_cells(row, form))
         if Measurement.get(_WIDE, _WIDE.options, table).maximum <= width:
             break
     return table
