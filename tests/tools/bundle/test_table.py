@@ -179,6 +179,7 @@ ADDRESS, ADDRESS6 = '"address":"192.168.1.7/24"', '"address":"fd12:3456:0:1::7/6
         ("1.168.192.IN-ADDR.ARPA", "0.0.10.IN-ADDR.ARPA"),
         ("ip-192-168-1-7.ec2", "ip-10-0-0-7.ec2"),
         ("dhcp_192_168_1_7_x", "dhcp_10_0_0_7_x"),
+        ("IP 192.168.1.7.4791 > 192.168.1.7.22: UDP", "IP 10.0.0.7.4791 > 10.0.0.7.22: UDP"),
         ("c0a80107", "0a000007"),
         ("0xC0A80107", "0x0A000007"),
         ("0701A8C0:1F90", "0700000A:1F90"),
@@ -209,7 +210,7 @@ def test_a_known_address_is_replaced_in_each_of_its_forms(form, stands):
     ["7.1.168.192.in-addr.arpa", "192-168-1-7", "192_168_1_7", "c0a80107", "0701A8C0", "0701a8c0",
      "563412FD010000000000000007000000", "0000000000000000FFFF00000701A8C0", "fd12:3456:0:1:0:0:0:7",
      "fd12-3456-0-1--7", "b83f-d24a-0001", "b83fd2-4a0001", "b8:3f:d2:4a:0:1", "192%2E168%2E1%2E7",
-     "b8%3a3f%3ad2%3a4a%3a00%3a01"],
+     "192.168.1.7.22", "b8%3a3f%3ad2%3a4a%3a00%3a01"],
 )  # fmt: skip
 def test_the_last_look_finds_a_known_address_in_each_of_its_forms(text):
     made = table(ADDRESS, ADDRESS6, MAC, "b8:3f:d2:10:00:01")
@@ -267,6 +268,13 @@ def test_a_known_name_is_replaced_in_each_of_its_forms(form):
     assert "acme" not in after.lower()
     assert "node1" in after.lower()
     assert table(nodes=["acme-gpu-b07"]).left(form)
+
+
+@pytest.mark.parametrize("form", ["acme-gpu-b07", "acme_gpu_b07", r"acme\x2dgpu\x2db07"])
+def test_a_node_with_a_domain_is_replaced_in_each_form_without_it(form):
+    known = {"nodes": ["acme-gpu-b07.moon.acme.example"]}
+    assert "acme" not in swapped(form, **known)[0].lower()
+    assert table(**known).left(form)
 
 
 def test_a_form_of_a_name_that_is_a_word_of_the_documents_stays():

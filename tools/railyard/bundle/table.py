@@ -80,7 +80,8 @@ class Table:
                 self.name(kind, short)
                 return
             self._seen.add(short)
-            self._aliases |= {short: word} if short not in self._common and len(short) > 2 else {}
+            if len(short) > 2:
+                self._aliases |= dict.fromkeys({short, *naming.variants(short)} - self._common, word)
         self._kinds.setdefault(kind, {})[word] = ""
         others = {json.dumps(word)[1:-1]}
         if kind in (*naming.SITE, "domain"):
@@ -131,8 +132,12 @@ class Table:
             one: self._words[word] for one, word in self._aliases.items() if one not in self._words
         }
         self._words |= {one: f"{kind}[" for one, kind in self._stems.items()}
-        spelled = (one for value, _other in self._replaced() for one in tokens.spellings(value))
-        self._spelled = re.compile(rf"(?<![0-9a-f.])(?:{tokens.any_of(spelled)})(?![0-9a-f]|\.[0-9])", re.I)
+        values = [value for value, _other in self._replaced()]
+        spelled = tokens.any_of(one for value in values for one in tokens.spellings(value))
+        dotted = tokens.any_of(str(one) for one in values if isinstance(one, ipaddress.IPv4Address))
+        self._spelled = re.compile(
+            rf"(?<![0-9a-f.])(?:(?:{spelled})(?![0-9a-f]|\.[0-9])|(?:{dotted}){tokens.PORT})", re.I
+        )
 
     def replace(self, text: str) -> str:
         """Return a text with stand-ins."""

@@ -19,6 +19,8 @@ BEGIN = r"(?:(?<![0-9A-Za-z])|(?<=\\[bfnrt])|(?<=[0-9]m))"
 _QUAD = r"\d{1,3}(?:\.\d{1,3}){3}"
 _PAIR = "[0-9a-f]{2}"
 _OCTET = r"\d{1,3}"
+#: As tcpdump writes a port behind an address.
+PORT = r"\.\d{1,5}(?!\.?[0-9])"
 _FORMS = {
     # Before `quad`, of which it has one at its beginning.
     "arpa": r"(?<![0-9a-z.])(?:(?:\d{1,3}\.){1,4}in-addr|(?:[0-9a-f]\.){1,32}ip6)\.arpa(?![0-9a-z])",
@@ -28,13 +30,14 @@ _FORMS = {
     "dots": rf"{BEGIN}[0-9a-f]{{4}}\.[0-9a-f]{{4}}\.[0-9a-f]{{4}}(?:\.[0-9a-f]{{4}})?(?![0-9a-z])",
     "halves": r"(?<![0-9a-z-])(?:[0-9a-f]{4}(?:-[0-9a-f]{4}){2}|[0-9a-f]{6}-[0-9a-f]{6})(?![0-9a-z-])",
     "parted": rf"(?<![0-9a-f]){_OCTET}(?:(?:-{_OCTET}){{3}}|(?:_{_OCTET}){{3}})(?![0-9a-f]|[._-][0-9])",
+    "ported": rf"(?<![0-9.]){_QUAD}{PORT}",
     "quad": rf"(?<![0-9.]){_QUAD}(?:/\d{{1,3}})?(?!\.?[0-9])",
     "bare": r"(?<![0-9a-f])(?:0x)?(?:[0-9a-f]{32}|[0-9a-f]{16}|[0-9a-f]{12})(?![0-9a-z])",
     # An IPv4 address; without a letter or `0x` it may be any number.
     "octets": r"(?<![0-9a-f])(?:0x[0-9a-f]{8}|(?=[0-9]{0,7}[a-f])[0-9a-f]{8})(?![0-9a-z])",
 }
 #: Forms in which only what is known already is an address: they may be anything else.
-KNOWN_ONLY = ("halves", "parted", "octets")
+KNOWN_ONLY = ("halves", "parted", "ported", "octets")
 #: What may be an address of some kind; the name of a group is its form. The look ahead is for speed.
 FIND = "(?=[0-9a-f]{0,6}[:._-]|(?:0x)?[0-9a-f]{8})(?:%s)" % "|".join(  # noqa: UP031 - braces mean themselves
     f"(?P<{name}>{pattern})" for name, pattern in _FORMS.items()
@@ -55,6 +58,9 @@ def read(form: str, text: str) -> Token | None:
     if form == "quad":
         address, slash, length = text.partition("/")
         return _ip(address, lambda value: f"{value}{slash}{length}")
+    if form == "ported":
+        address, _dot, port = text.rpartition(".")
+        return _ip(address, lambda value: f"{value}.{port}")
     if form == "arpa":
         return _arpa(text)
     if form == "literal":
