@@ -112,11 +112,13 @@ class Script:
         source = text.replace("\r\n", "\n").encode("utf-8", errors="replace")
         self.root = parse(source)
         self.record, self.depth = record, depth
-        self.words = Words(source, self.subshell, record.mark_used, record.branch)
+        self.words = Words(source, self._substitution, record.mark_used, record.branch)
         self._source, self._first_line = source, first_line
         self._level = 0
         #: How many calls of its functions are under way.
         self.calls = 0
+        #: In how many command substitutions it is read: what is printed there is a word.
+        self.substitutions = 0
         self.assignments = Assignments(self)
         self.outputs = Outputs(self)
 
@@ -174,7 +176,8 @@ class Script:
             if scope.ended:
                 if SETS_ONE.search(text_of(node)):
                     why = "the script or the function has ended before: this is never run"
-                    self.record.report_unread(self.line(node), why, harmless=True)
+                    # Where the syntax is not understood, the end may be a function's.
+                    self.record.report_unread(self.line(node), why, harmless=not self.root.has_error)
                     return
                 continue
             self.statement(node, scope)
@@ -246,6 +249,13 @@ class Script:
         self.statements(node.children, inner)
         self.assignments.seen(inner)
         scope.take_over(inner)
+
+    def _substitution(self, node: Node, scope: Variables) -> None:
+        self.substitutions += 1
+        try:
+            self.subshell(node, scope)
+        finally:
+            self.substitutions -= 1
 
     def _arms(self, bodies: Sequence[Callable[[Variables], None]], scope: Variables, none: bool) -> None:
         """Read the arms of a branch, `none` of which may be taken, and merge what they leave behind."""

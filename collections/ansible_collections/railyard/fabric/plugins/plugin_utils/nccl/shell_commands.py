@@ -204,7 +204,7 @@ class Commands:
             option = Option(HOLE, scope.is_exported(one), line=words[0].line, raw=f"${one}")
             self._assignments.put(one, [option], scope)
             return
-        if name in ("echo", "printf") and (out.file is not None or out.program):
+        if name in ("echo", "printf"):
             self._outputs.send([(words[0].line, line) for line in printed(words)], scope, out)
 
     def redirected(self, node: Node, scope: Variables, program: tuple[Field, ...] | None = None) -> None:

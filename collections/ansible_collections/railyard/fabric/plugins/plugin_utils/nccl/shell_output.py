@@ -76,6 +76,10 @@ class Outputs:
                 file = ""
         if lines and file is not None:
             self._record.write(file, lines, scope.path)
+        elif lines and self._script.substitutions:
+            text = "\n".join(line for _number, line in lines)
+            why = "{name} stands in what a command substitution prints, which is not read"
+            self._record.report_unread_text(text, lines[0][0], why)
 
     def heredoc(self, node: Node, words: list[Field], scope: Variables, out: Out) -> None:
         """Read a here-document by what the command does with it."""

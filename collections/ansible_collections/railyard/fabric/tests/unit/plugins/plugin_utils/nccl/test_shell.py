@@ -363,6 +363,12 @@ def test_names_that_the_script_puts_together_and_arguments_that_it_shifts(text, 
         'declare -A e=([NCCL_A]=1); for k in "${!e[@]}"; do export "$k=${e[$k]}"; done; srun x',
         'setenv("NCCL_A", "1")',
         "set -gx NCCL_A 1",
+        'c=$(cat <<EOF\nexport NCCL_A=1\n./x\nEOF\n)\nsrun bash -c "$c"',
+        "c=`cat <<'EOF'\nexport NCCL_A=1\nEOF\n`\nsrun bash -c \"$c\"",
+        'c=$(echo NCCL_A=1 ./x); eval "$c"',
+        "o=$(printf '%s ' -x NCCL_A=1); mpirun $o ./x",
+        "f() { echo NCCL_A=1; }; env $(f) ./x",
+        "f() { x; }}\nexit 0\nexport NCCL_A=1",
     ],
 )
 def test_what_may_set_something_in_a_form_that_is_not_read_is_unknown(text):
