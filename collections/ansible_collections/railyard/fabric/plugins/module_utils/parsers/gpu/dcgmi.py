@@ -16,6 +16,8 @@ _CUT = re.compile(r'"DCGM (?:GPU )?Diagnostic"|"Overall Health"|"test_categories
 _TROUBLE = re.compile(
     r"unable to connect to host engine|Error: |host engine is not running|not supported", re.I
 )
+# A line that begins with Error alone may be any program's.
+_NAMES_DCGM = re.compile(r"dcgm|connect to host engine", re.I)
 _DISCOVERY = re.compile(r"^\| GPU ID +\| Device Information", re.M)
 # Of the versions one writes "Pass" and another "PASS".
 _GOOD = ("pass", "skip", "healthy")
@@ -213,7 +215,7 @@ def parse(text: str) -> dict[str, Any]:
     )
     if found.cut is not None and _CUT.search(found.cut):
         problem = problem or error("truncated", "the JSON ends in the middle")
-    elif not outputs and said and "dcgm" in text.lower():
+    elif not outputs and said and _NAMES_DCGM.search(text):
         problem = error("tool_error", said)
     if not outputs and problem is None and _DISCOVERY.search(text):
         problem = error("no_data", "a list of devices says nothing of their health")

@@ -156,6 +156,17 @@ def test_dcgmi_links_that_are_cut(text, kind):
     assert failed("dcgmi", text) == kind
 
 
+def test_dcgmi_without_its_host_engine_is_a_failure_without_the_command_line_too():
+    # As DCGM 3 and 4 print it, on one line each.
+    text = (
+        "Error: unable to establish a connection to the specified host: localhost\n"
+        "Error: Unable to connect to host engine. Host engine connection invalid/disconnected.\n"
+    )
+    found = registry.parse("dcgmi", text)
+    assert not found["valid"]
+    assert found["error"]["class"] == "tool_error"
+
+
 def test_dcgmi_failure_is_not_read_out_of_a_table_or_a_legend():
     config = "+------+\n| DCGM |\n| Compute Mode | Not Supported |\n+------+\n"
     for text in (config, "dcgm\n" + LINKS[LINKS.index("Key:") :]):
