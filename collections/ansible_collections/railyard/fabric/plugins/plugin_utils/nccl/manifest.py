@@ -39,8 +39,6 @@ _COMMAND = re.compile(r"(?:source|\.|export|mpirun|mpiexec|srun|bash|sh|env|exec
 _TEMPLATE = re.compile(r"\$?\{\{.*?\}\}", re.DOTALL)
 # What Kubernetes, and what Compose, envsubst or CloudFormation puts in.
 _REFERENCE = re.compile(r"\$\(\w+\)|\$\{[^}]*\}|\$\w+")
-# An item of a list of names and values, in a text that another program reads.
-_NAMES_ONE = re.compile(r"\bname:[ \t]*[\"']?((?:NCCL|OFI_NCCL)_[A-Z0-9_]+)\b")
 _DEEPEST = 100
 
 
@@ -245,10 +243,6 @@ class _Reader:
         first = _line(node)
         if IS_OURS.match(text) and node.tag[:1] != "!":  # as a reference of CloudFormation
             text = f"{text}="
-        for found in _NAMES_ONE.finditer(text):
-            why = f"{{name}} stands in the text of {key}, which is not read"
-            line = first + text.count("\n", 0, found.start())
-            self._record.report_unread_text(f"{found[1]}=", line, why)
         if re.search(r"\.(?:conf|env|sh|bash|sbatch|slurm|ya?ml)\Z|Dockerfile\Z|\Aenvironment\Z", key):
             lines = [(first + number, line) for number, line in enumerate(text.split("\n"))]
             self.files.append(self._record.read_text(key, lines))

@@ -15,8 +15,12 @@ CONF, ENV, SHELL, DOCKER, YAML = "nccl.conf", "env file", "script", "Dockerfile"
 HOLE = "\ue000"
 #: Names that this linter has a catalogue of.
 IS_OURS = re.compile(r"(?:NCCL|UCX|OFI_NCCL|FI|RDMAV)_[A-Za-z0-9_]*\Z")
+_NAME = r"(?:OFI_)?NCCL_[A-Z0-9_]+"
 #: Text that sets such a name, in any notation: NAME=, "NAME": and name: NAME.
-SETS_ONE = re.compile(r"(?<![\w${])((?:NCCL|OFI_NCCL)_[A-Z0-9_]+)(?=[\"']?\]?[ \t]*[=:]|[\"']?,[ \t]*[\"'])")
+SETS_ONE = re.compile(
+    r"(?<![\w${])(?:(?<=name: )|(?<=name: [\"'])"
+    rf"|(?={_NAME}(?:[\"']?\]?[ \t]*[=:]|[\"']?,[ \t]*[\"'])))({_NAME})"
+)
 _READS = re.compile(r"(?:(\w+)=[\"'\\]*)?\$\{?((?:NCCL|nccl)_\w+)(?!\w)(?!:?[-=+])")
 # More combinations of branches than these are not checked together.
 _MOST_VARIANTS = 256
