@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory import reader
 from railyard.plan import view
 from support.inventories.sound import SOUND
 from support.inventories.told import said_of, write
@@ -175,3 +176,13 @@ def test_names_in_what_is_said_cannot_write_to_the_terminal(tmp_path):
     done = railyard("plan", "-i", folder)
     assert done.returncode == 0
     assert "\x1b[2J" not in done.stdout
+
+
+def test_a_folder_that_leads_elsewhere_is_not_listed_file_by_file(tmp_path):
+    """A link to the root of the file system has thousands of files that Ansible could not read to an end."""
+    (tmp_path / "hosts.yml").write_text("gpu_nodes: {hosts: {a: {}}}\n")
+    (tmp_path / "group_vars" / "all").mkdir(parents=True)
+    for number in range(30):
+        os.mkfifo(tmp_path / "group_vars" / "all" / f"{number}.yml")
+    found = reader.open_sources([str(tmp_path)], None).failures
+    assert len(found) == 20

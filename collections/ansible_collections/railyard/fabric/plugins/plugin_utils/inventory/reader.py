@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 import io
+import itertools
 import os
 import re
 import sys
@@ -36,6 +37,9 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.plain_text import 
 
 # Files that live beside hosts.yml and are no inventory; ansible.cfg tells ansible-playbook the same.
 _NO_INVENTORY = re.compile(r"^(expected|topology\.ya?ml)$")
+
+# A folder that is a link to somewhere else may have thousands of files that cannot be read to an end.
+_MOST_ENDLESS = 20
 
 Failure = tuple[str, str, str]  # file, what is wrong, fix
 
@@ -306,9 +310,8 @@ def open_sources(sources: Sequence[str], limit: str | None) -> Opened:
     if not sources:
         failures = [("-i", "no inventory is named", "name one, as -i inventories/lab")]
     fix = "put a plain file with the text there, or remove it"
-    failures += [
-        (inventory_files.shown(path), wrong, fix) for path, wrong in inventory_files.endless(sources)
-    ]
+    endless = itertools.islice(inventory_files.endless(sources), _MOST_ENDLESS)
+    failures += [(inventory_files.shown(path), wrong, fix) for path, wrong in endless]
     if failures:
         return Opened(failures)
     _find_plugins_as_ansible_does()
