@@ -207,28 +207,28 @@ class _Reader:
         return True
 
     def _slurm(self, word: Field) -> bool:
-        text = word.text.partition("=")[2]
-        if "=" not in word.text:
-            following = self._next()
-            if following is None:
-                return True
-            word, text = following, following.text
+        place, text = self._value_of(word)
+        if place is None:
+            return True
         everything, given = slurm_list(text)
         self._found.cleared = not everything
         for name, value, quoted in given:
-            self._found.given.append(Given(name, value, word, listed=not quoted))
+            self._found.given.append(Given(name, value, place, listed=not quoted))
         return True
 
     def _list(self, word: Field) -> bool:
-        text = word.text.partition("=")[2]
-        if "=" not in word.text:
-            following = self._next()
-            if following is None:
-                return True
-            word, text = following, following.text
-        for name, value, _quoted in slurm_list(text.replace(", ", ","))[1]:
-            self._found.given.append(Given(name, value, word))
+        place, text = self._value_of(word)
+        if place is not None:
+            for name, value, _quoted in slurm_list(text.replace(", ", ","))[1]:
+                self._found.given.append(Given(name, value, place))
         return True
+
+    def _value_of(self, option: Field) -> tuple[Field | None, str]:
+        """Return where the value of `--option=VALUE` or `--option VALUE` stands, and the value."""
+        if "=" in option.text:
+            return option, option.text.partition("=")[2]
+        following = self._next()
+        return following, "" if following is None else following.text
 
     def _remote(self) -> None:
         """Read what another machine's shell is given: all words behind the host, as one line."""
