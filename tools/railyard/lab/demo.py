@@ -97,7 +97,7 @@ def estimate(kind: str, phases: list[str], slowness: float, load: machine.Load, 
         f"  The processor needs {slowness:.1f} times as long as the reference machine's ({load}).",
     ]
     if kind == "vm":
-        lines.append("  This is without KVM. Where KVM starts a guest, it takes less.")
+        lines.append("  This estimate is without KVM.")
     lines += _busy_lines(load)
     if kind == "vm" and whole_s > _LONG_S:
         quick_s = duration_s("container", quick, slowness)

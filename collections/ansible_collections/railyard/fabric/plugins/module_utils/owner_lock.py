@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Lock files that only their owner can hold, and that nobody waits for without end.
+"""Lock files that only their owner can hold; waiting for one has a time limit.
 
 Whoever can open a file for reading can hold its `flock`. So the file that is locked has mode 0600 and no
 other purpose: reports, which others may read, are never locked themselves.

@@ -220,7 +220,7 @@ class Loader(DataLoader):  # type: ignore[misc]
         return super().load_from_file(file_name, *args, **kwargs)
 
 
-class TrustingManager(InventoryManager):  # type: ignore[misc]
+class TrustingManager(InventoryManager):  # type: ignore[misc] # Ansible has no types
     """Reads sources with the plugins alone that `trust` allows, whatever their files name."""
 
     def _fetch_inventory_plugins(self) -> list[Any]:

@@ -56,7 +56,7 @@ class _Matrix:
             return
         # Before 0.5 what was not copied is 0.00.
         row = [None if cell == _NOTHING else to_float(cell) or None for cell in cells[1:]]
-        pairs = zip(cells[1:], row)  # noqa: B905 - 3.9
+        pairs = zip(cells[1:], row)  # noqa: B905 - nodes may have Python 3.9
         is_whole = len(row) == self.columns and all(
             seen is not None or cell == _NOTHING or to_float(cell) == 0 for cell, seen in pairs
         )
