@@ -1,6 +1,6 @@
 """Time and weigh what is reckoned of an inventory before a node is touched, on generated inventories.
 
-    python benchmarks/plan/measure.py [--nodes 1000 4096 10000] [--rails 8] [--repeat 3]
+    python benchmarks/plan/measure.py [--nodes 1000 4096 10000] [--rails 8] [--unit 32] [--repeat 3]
 
 Every step in a fresh process; the best of the repeats. A line for each size in results.jsonl, with the
 machine. CPU seconds say more than wall seconds on a machine that others use. No node is touched.
@@ -105,6 +105,19 @@ def write_inventory(folder: Path, nodes: int, rails: int) -> None:
     (folder / "hosts.yml").write_text("\n".join(lines) + "\n")
 
 
+def write_units(folder: Path, nodes: int, rails: int, unit: int) -> dict[str, float]:
+    """Write an inventory of scalable units by `railyard new-inventory`; return what that took.
+
+    Each rail has a leaf and a subnet in each unit, and each node a route to the other units.
+    """
+    railyard = str(Path(sys.executable).parent / "railyard")
+    argv = [railyard, "new-inventory", str(folder), "--nodes", f"gpu[00001-{nodes:05d}]"]
+    argv += ["--rails", str(rails), "--transport", "roce", "--nodes-per-unit", str(unit)]
+    argv += ["--supernet", "10.0.0.0/8", "--netdev", "ens{rail}f0", "--leaf", "leaf-{unit}-{rail}"]
+    argv += ["--rate-gbps", "400", "--ansible-host", "172.16.0.1"]
+    return measured(argv)[0]
+
+
 def measured(argv: list[str]) -> tuple[dict[str, float], str]:
     """Return `wall_s`, `cpu_s` and `peak_mib` of a process and those that it starts, and its output.
 
@@ -132,11 +145,15 @@ def best(runs: list[dict[str, Any]]) -> dict[str, Any]:
     return {key: min(run[key] for run in runs) for key in runs[0]}
 
 
-def measure(nodes: int, rails: int, repeat: int) -> dict[str, Any]:
+def measure(nodes: int, rails: int, repeat: int, unit: int | None) -> dict[str, Any]:
     """Return the line of one size."""
     with tempfile.TemporaryDirectory() as place:
         inventory = Path(place) / f"bench{nodes}"
-        write_inventory(inventory, nodes, rails)
+        made = {}
+        if unit is None:
+            write_inventory(inventory, nodes, rails)
+        else:
+            made = {"unit": unit, "new_inventory": write_units(inventory, nodes, rails, unit)}
         words = [sys.executable, "-c"], [str(ROOT / "tools"), str(inventory), place]
         playbook = [str(Path(sys.executable).parent / "ansible-playbook"), "-i", str(inventory)]
         playbook += [str(ROOT / "playbooks" / "preflight.yml")]
@@ -153,6 +170,7 @@ def measure(nodes: int, rails: int, repeat: int) -> dict[str, Any]:
         "at": datetime.now(UTC).isoformat(timespec="seconds"),
         "nodes": nodes,
         "rails": rails,
+        **made,
         "plan": best(plans),
         "preflight_playbook": preflight,
         "steps": best(steps),
@@ -173,10 +191,11 @@ def main() -> None:
     )
     parser.add_argument("--nodes", type=int, nargs="+", default=[1000, 4096, 10000])
     parser.add_argument("--rails", type=int, default=8)
+    parser.add_argument("--unit", type=int, help="nodes in a scalable unit; left out: none")
     parser.add_argument("--repeat", type=int, default=3, help="the best of so many is kept")
     options = parser.parse_args()
     for nodes in options.nodes:
-        line = json.dumps(measure(nodes, options.rails, options.repeat))
+        line = json.dumps(measure(nodes, options.rails, options.repeat, options.unit))
         print(line, flush=True)
         with (HERE / "results.jsonl").open("a", encoding="utf-8") as stream:
             stream.write(f"{line}\n")

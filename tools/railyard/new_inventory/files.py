@@ -121,12 +121,13 @@ def _hosts(contents: Contents) -> str:
     else:
         lines.append("# The number that ends a name numbers the node's addresses.")
     lines.append(f"{GROUP}:")
-    units = dict.fromkeys(node.scalable_unit for node in contents.nodes)
+    units: dict[str | None, list[NewNode]] = {}
+    for node in contents.nodes:
+        units.setdefault(node.scalable_unit, []).append(node)
     if None in units:
         return "\n".join([*lines, "  hosts:", *_host_lines(contents.nodes, 4)]) + "\n"
     lines.append("  children:")
-    for unit in units:
-        members = [node for node in contents.nodes if node.scalable_unit == unit]
+    for unit, members in units.items():
         lines += [f"    {unit}:", "      vars:", f"        scalable_unit: {unit}", "      hosts:"]
         lines += _host_lines(members, 8)
     return "\n".join(lines) + "\n"

@@ -95,7 +95,7 @@ def compare(folder: RunFolder, inventory: Inventory) -> None:
     made, manifest = folder.plan(), folder.manifest()
     if provenance.FINGERPRINT not in made:
         return  # of a version that did not keep it
-    nodes = {node.name: plan.plan_of(node) for node in inventory.nodes}
+    nodes = plan.plans_of(inventory.nodes)
     # A run's own variables, such as a sweep's, are no change of the inventory.
     own = {key: manifest["policy"].get(key, policy.DEFAULT[key]) for key in policy.OF_RUN}
     # As JSON has it, which is how the run's are.

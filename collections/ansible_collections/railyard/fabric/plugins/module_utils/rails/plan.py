@@ -13,7 +13,7 @@ It trusts that preflight has looked at keys and types; what it cannot compute it
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Union, cast
 
 from ansible_collections.railyard.fabric.plugins.module_utils.documents import Rail
@@ -27,7 +27,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.rails.addresses im
     node_number,
     usable_range,
 )
-from ansible_collections.railyard.fabric.plugins.module_utils.rails.routes import routes_of
+from ansible_collections.railyard.fabric.plugins.module_utils.rails.routes import UnitNetworks, routes_of
 
 # What other parts of Railyard know under this module's name.
 __all__ = [
@@ -61,7 +61,8 @@ def rail_specs(fabric: Mapping[str, Any]) -> list[dict[str, Any]]:
 
     Returns:
         Per rail `name`, `netdev`, `mac`, `pci`, `hca`, `vlan`, `rate_gbps`, `leaf`, `leaves`, `mtu` (bytes),
-        `subnets` and `subnets6` (unit as text → subnet; key None stands for all units), `gateway`, `gateway6`
+        `subnets` and `subnets6` (unit as text → subnet; key None stands for all units), `units` and `units6`
+        (the same as `UnitNetworks`, from which routes are made), `gateway`, `gateway6`
         (`first`, `last`, `none`, an address or None), `routes` (networks behind the gateway), `table` (number
         of the rail's routing table), `ipoib_mode`, `link_local`, `accept_ra`, `bond` and `variable`, the path
         under which the inventory says so.
@@ -79,6 +80,8 @@ def rail_specs(fabric: Mapping[str, Any]) -> list[dict[str, Any]]:
         spec["table"] = (ROUTE_TABLE_BASE if base is None else int(base)) + index
         spec["link_local"] = ["ipv6"] if link_local is None else list(link_local)
         spec["accept_ra"] = bool(fabric.get("accept_ra"))
+        for family in ("", "6"):
+            spec["units" + family] = UnitNetworks(spec["subnets" + family])
     return specs
 
 
@@ -215,7 +218,7 @@ def plan_rail(
         rail["gateway" + family] = _gateway(spec, family, subnet, rail["address" + family])
     if rail["address"] is not None or rail["address6"] is not None:
         rail["table"], rail["ipoib_mode"] = spec["table"], spec["ipoib_mode"]
-    rail["routes"] = routes_of(spec, scalable_unit, rail)
+    rail["routes"] = routes_of(spec, rail)
     return cast("Rail", rail)
 
 
@@ -324,8 +327,17 @@ def plan_node(
     node_index: int | None = None,
     scalable_unit: Unit = None,
     rail_overrides: Mapping[str, Any] | None = None,
+    specs: Sequence[Mapping[str, Any]] | None = None,
 ) -> list[Rail]:
     """Plan all rails of one node: a function of `fabric` and the node's own variables, of nothing else.
+
+    Args:
+        fabric: what the inventory says of the fabric.
+        name: the node's name.
+        node_index: its index, where the inventory gives one.
+        scalable_unit: its unit, where there are units.
+        rail_overrides: what is different for this node, by rail.
+        specs: `rail_specs(fabric)`, where it is known already: it grows with the number of units.
 
     Returns:
         One dict per rail, in the order of the fabric, each with all of `RAIL_KEYS` (see `plan_rail`).
@@ -335,7 +347,7 @@ def plan_node(
     """
     overrides = rail_overrides or {}
     number = node_number(name, node_index)
-    specs = rail_specs(fabric)
+    specs = rail_specs(fabric) if specs is None else specs
     strangers = sorted(set(overrides) - {spec["name"] for spec in specs}, key=str)
     if strangers:
         raise PlanError(

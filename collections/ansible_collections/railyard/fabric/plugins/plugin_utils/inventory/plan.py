@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.module_utils.rails import networks, plan
@@ -32,11 +32,20 @@ def build_plan(inventory: Inventory) -> dict[str, Any]:
         "transport": _common(node.fabric.get("transport") for node in nodes),
         "node_class": _common(_setting(node, "node_class") for node in nodes),
         "cabling": _common(_setting(node, "cabling") for node in nodes),
-        "nodes": {node.name: plan_of(node) for node in nodes},
+        "nodes": plans_of(nodes),
     }
 
 
-def plan_of(node: Node) -> dict[str, Any]:
+def plans_of(nodes: Sequence[Node]) -> dict[str, dict[str, Any]]:
+    """Plan nodes, by name; what they share of a fabric is prepared once."""
+    specs: dict[int, Sequence[Mapping[str, Any]]] = {}
+    for node in nodes:
+        if id(node.fabric) not in specs:
+            specs[id(node.fabric)] = plan.rail_specs(node.fabric)
+    return {node.name: _plan_of(node, specs[id(node.fabric)]) for node in nodes}
+
+
+def _plan_of(node: Node, specs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Plan one node; unknown values are None, addresses are in CIDR form."""
     frontend = node.fabric.get("frontend") or {}
     return {
@@ -53,7 +62,7 @@ def plan_of(node: Node) -> dict[str, Any]:
             "manage": bool(frontend.get("manage")),
         },
         "rails": plan.plan_node(
-            node.fabric, node.name, node.node_index, node.scalable_unit, node.rail_overrides
+            node.fabric, node.name, node.node_index, node.scalable_unit, node.rail_overrides, specs
         ),
         "rail_overrides": node.rail_overrides or {},
         "networks": networks.plan_networks(node.fabric, node.name, node.node_index, node.network_addresses),

@@ -8,6 +8,9 @@ from __future__ import annotations
 
 import pytest
 from ansible_collections.railyard.fabric.plugins.module_utils.rails import networks, plan
+from hypothesis import given
+from hypothesis import strategies as st
+from netaddr import IPSet
 
 UNITS = {"su1": "10.1.0.0/24", "su2": "10.1.1.0/24", 3: "10.1.2.0/24"}
 
@@ -25,12 +28,40 @@ def planned(fabric, unit=None, name="gpu5", **keys):
     [
         ("su1", [("10.1.1.0/24", "10.1.0.1"), ("10.1.2.0/24", "10.1.0.1")]),
         ("su2", [("10.1.0.0/24", "10.1.1.1"), ("10.1.2.0/24", "10.1.1.1")]),
-        ("3", [("10.1.0.0/24", "10.1.2.1"), ("10.1.1.0/24", "10.1.2.1")]),
+        ("3", [("10.1.0.0/23", "10.1.2.1")]),
     ],
 )
 def test_the_other_units_are_behind_the_own_leaf(unit, routes):
     rail = planned(fabric_of(subnets=UNITS, gateway="first"), unit)
     assert rail["routes"] == [{"to": to, "via": via} for to, via in routes]
+
+
+@pytest.mark.parametrize("place", range(32))
+def test_units_beside_each_other_take_few_routes(place):
+    # One route for each half, quarter, ... of 32 subnets that does not hold the own one.
+    units = {f"su{number}": f"10.1.{number}.0/24" for number in range(32)}
+    routes = planned(fabric_of(subnets=units, gateway="first"), f"su{place}")["routes"]
+    assert sorted(int(route["to"].split("/")[1]) for route in routes) == [20, 21, 22, 23, 24]
+    assert {route["via"] for route in routes} == {f"10.1.{place}.1"}
+
+
+SUBNETS = st.lists(st.integers(0, 63), min_size=1, max_size=40, unique=True)
+
+
+@given(SUBNETS, st.data(), st.sampled_from([4, 6]))
+def test_routes_lead_to_the_other_units_and_nowhere_else(numbers, data, version):
+    text = "10.1.{}.0/24" if version == 4 else "fd00:0:0:{:x}::/64"
+    key = "subnets" if version == 4 else "subnets6"
+    units = {f"su{number}": text.format(number) for number in numbers}
+    own = data.draw(st.sampled_from(numbers))
+    routes = planned(fabric_of(**{key: units}, gateway="last"), f"su{own}")["routes"]
+    reached = IPSet(route["to"] for route in routes)
+    assert reached == IPSet(subnet for unit, subnet in units.items() if unit != f"su{own}")
+
+
+def test_units_that_share_a_subnet_need_no_route_to_it():
+    units = {"su1": "10.1.0.0/24", "su2": "10.1.0.0/24"}
+    assert planned(fabric_of(subnets=units), "su1")["routes"] == []
 
 
 def test_routes_are_sorted_by_number_ipv4_first_and_named_once():
