@@ -20,7 +20,9 @@ description:
   - Whatever was set is read back; a value that does not read back as it was set is a failure, whatever the
     tool said.
   - Where the node has no way to set something that is asked, or something else stands in the way, it fails
-    before anything is changed, and names all of it.
+    before anything is changed, and names all of it. A file that is there and cannot be opened, as Secure Boot
+    has it with debugfs, is no way.
+  - Where a port refuses a value all the same, the values that all ports had before are set again.
   - Keeps what was done, and a program that does it again, in O(folder). To start that when a device comes is
     the business of the udev rules that a role writes.
 author:

@@ -37,15 +37,16 @@ def look(
     for port in ports:
         settings = roce_qos.wanted(declared, port.driver)
         try:
-            found = roce_qos_node.read(node, port, settings, declared.priority)
+            found, refused = roce_qos_node.read(node, port, settings, declared.priority)
         except QosError as error:
             problems.append(f"{port.rail}: {error}")
             continue
         missing = roce_qos.without_way(settings, found)
         if missing:
+            why = "; ".join(dict.fromkeys(refused[name] for name in missing if name in refused))
             problems.append(
-                f"{port.rail} ({port.netdev}, {port.driver}): no way to set {', '.join(missing)}. "
-                f"Fix: {roce_qos.remedy(missing)}"
+                f"{port.rail} ({port.netdev}, {port.driver}): no way to set {', '.join(missing)}"
+                f"{f' ({why})' if why else ''}. Fix: {roce_qos.remedy(missing)}"
             )
         todo = roce_qos.differences(settings, found)
         waits = sorted(name for name in roce_qos.AT_LOAD if name in todo)
@@ -58,13 +59,34 @@ def look(
     return work
 
 
-def apply(node: roce_qos_node.Node, one: Work, declared: roce_qos.Declared, run: Run) -> Work:
-    """Set what differs and read it back; raise QosError where a value is not what was set."""
+def apply(node: roce_qos_node.Node, work: list[Work], declared: roce_qos.Declared, run: Run) -> list[Work]:
+    """Set what differs at all ports and read it back.
+
+    Raises:
+        QosError: A value is not what was set. What was changed before, at all ports, has its old values again
+            then, as far as the error does not say otherwise.
+    """
+    done: list[Work] = []
+    begun: list[Work] = []
+    try:
+        for one in work:
+            if one.todo:
+                begun.append(one)
+            done.append(_apply_port(node, one, declared, run) if one.todo else one)
+    except (QosError, OSError) as error:
+        lost = [text for one in reversed(begun) for text in _restore(node, one, declared, run)]
+        if lost:
+            raise QosError(f"{error}. Not all could be set back as it was: {'; '.join(lost)}") from error
+        raise QosError(f"{error}. What was changed before is set back as it was") from error
+    return done
+
+
+def _apply_port(node: roce_qos_node.Node, one: Work, declared: roce_qos.Declared, run: Run) -> Work:
     for action in roce_qos_node.actions(node, one.port, one.todo, one.found, declared.priority):
         problem = do(action, run)
         if problem:
             raise QosError(f"{one.port.rail} ({one.port.netdev}): {problem}")
-    found = roce_qos_node.read(node, one.port, one.settings, declared.priority)
+    found, _refused = roce_qos_node.read(node, one.port, one.settings, declared.priority)
     held = {name: value for name, value in one.settings.items() if not (one.waits and name in PORT_SETTINGS)}
     lost = roce_qos.without_way(held, found)
     wrong = [f"{name} is not there any more" for name in lost] + [
@@ -79,6 +101,23 @@ def apply(node: roce_qos_node.Node, one: Work, declared: roce_qos.Declared, run:
             "firmware's own DCBX (mlxconfig LLDP_NB_DCBX)"
         )
     return one._replace(found=found)
+
+
+def _restore(node: roce_qos_node.Node, one: Work, declared: roce_qos.Declared, run: Run) -> list[str]:
+    """Give a port the values that it had before; return what has another value now."""
+    place = f"{one.port.rail} ({one.port.netdev})"
+    try:
+        for action in roce_qos_node.restoring_actions(node, one.port, one.todo, one.found, declared.priority):
+            do(action, run)  # what failed shows when it is read
+        now, _refused = roce_qos_node.read(node, one.port, one.settings, declared.priority)
+    except (QosError, OSError) as error:
+        return [f"{place}: {error}"]
+    return [
+        f"{place}: {name} was {roce_qos.shown(one.found[name])}"
+        f" and is {roce_qos.shown(now[name]) if name in now else 'not shown any more'}"
+        for name in one.todo
+        if now.get(name) != one.found[name]
+    ]
 
 
 def do(action: dict[str, Any], run: Run) -> str | None:
@@ -194,7 +233,7 @@ def hold(
     todo = [one for one in work if one.todo]
     diff = make_diff(work)
     if not check_mode:
-        work = [apply(node, one, declared, run) if one.todo else one for one in work]
+        work = apply(node, work, declared, run)
     files = differing(kept_files(node, work, declared, params["folder"]))
     if not check_mode:
         store(files)

@@ -15,6 +15,7 @@ What the three tools of `qos/tools.py` cannot do is a file of the kernel's:
 from __future__ import annotations
 
 import contextlib
+import errno
 import glob
 import os
 import re
@@ -24,7 +25,11 @@ from typing import Any, NamedTuple, Optional
 from ansible_collections.railyard.fabric.plugins.module_utils.qos import replay, tools
 from ansible_collections.railyard.fabric.plugins.module_utils.qos import settings as roce_qos
 from ansible_collections.railyard.fabric.plugins.module_utils.qos.settings import QosError, Settings
-from ansible_collections.railyard.fabric.plugins.module_utils.qos.tools import Action, Run
+from ansible_collections.railyard.fabric.plugins.module_utils.qos.tools import (
+    LARGEST_VALUE_BYTES,
+    Action,
+    Run,
+)
 from ansible_collections.railyard.fabric.plugins.module_utils.rails import resolve
 
 _GLOBAL_CLASS = re.compile(r"^Global tclass=([0-9]{1,3})\s*$", re.M)
@@ -58,6 +63,13 @@ class Port(NamedTuple):
     port: int
     driver: str
     pci: str
+
+
+class Found(NamedTuple):
+    """What a port has now: `settings`, and of those that it does not show, why, as far as that is known."""
+
+    settings: Settings
+    refused: dict[str, str]
 
 
 class Node(NamedTuple):
@@ -129,7 +141,7 @@ def _cm_folder(node: Node, port: Port) -> str:
 
 
 def _files(node: Node, port: Port, priority: int) -> dict[str, list[str]]:
-    """Return the file of each setting; of several the first that is there counts."""
+    """Return the files that may hold each setting, see `_way`."""
 
     def at(*parts: str) -> str:
         return os.path.join(node.sys_root, *parts)
@@ -148,6 +160,30 @@ def _files(node: Node, port: Port, priority: int) -> dict[str, list[str]]:
     }
 
 
+def _way(paths: Sequence[str]) -> tuple[str | None, str]:
+    """Return the first of these files that can be read and written, else None and why none can.
+
+    That a file is there says little: under Secure Boot's lockdown the kernel refuses to open the files of
+    debugfs that others than root may not read, for root as well (torvalds/linux fs/debugfs/file.c,
+    `debugfs_locked_down`), and a driver may refuse to answer. It is opened for writing without a change.
+    """
+    why = ""
+    for path in paths:
+        try:
+            with open(path, "rb") as handle:
+                handle.read(LARGEST_VALUE_BYTES)
+            os.close(os.open(path, os.O_WRONLY | os.O_CLOEXEC))
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        except OSError as error:
+            why = why or f"{path}: {error.strerror}"
+            if "/kernel/debug/" in path and error.errno in (errno.EPERM, errno.EACCES):
+                why += ", as under Secure Boot (see /sys/kernel/security/lockdown)"
+            continue
+        return path, ""
+    return None, why
+
+
 def _value(name: str, text: str) -> Any:
     if name == "traffic_class":
         found = _GLOBAL_CLASS.search(text)
@@ -157,8 +193,8 @@ def _value(name: str, text: str) -> Any:
     return number == 1 if name.startswith("ecn_") and number is not None else number
 
 
-def read(node: Node, port: Port, settings: Settings, priority: int) -> Settings:
-    """Return what the port has now of these settings; one that the node cannot show is left out.
+def read(node: Node, port: Port, settings: Settings, priority: int) -> Found:
+    """Return what the port has now of these settings; one that has no way to be read and set is left out.
 
     Args:
         node: The node.
@@ -170,6 +206,7 @@ def read(node: Node, port: Port, settings: Settings, priority: int) -> Settings:
         QosError: A tool did not answer.
     """
     found: Settings = {}
+    refused: dict[str, str] = {}
     if "pfc" in settings:
         if node.tool is None:
             raise QosError(
@@ -189,10 +226,12 @@ def read(node: Node, port: Port, settings: Settings, priority: int) -> Settings:
     files = _files(node, port, priority)
     with replay.folder_made(_cm_folder(node, port)):
         for name in [name for name in _BY_FILE if name in settings]:
-            path = next((path for path in files[name] if os.path.exists(path)), None)
+            path, why = _way(files[name])
             if path is not None:
                 found[name] = _value(name, _text(path))
-    return found
+            elif why:
+                refused[name] = why
+    return Found(found, refused)
 
 
 def actions(node: Node, port: Port, settings: Settings, found: Settings, priority: int) -> list[Action]:
@@ -207,13 +246,28 @@ def actions(node: Node, port: Port, settings: Settings, found: Settings, priorit
         todo += node.tool.actions(port.netdev, settings, found, node.sys_root)
     files = _files(node, port, priority)
     for name in [name for name in _BY_FILE if name in settings]:
-        path = next((path for path in files[name] if os.path.exists(path)), files[name][0])
+        path = _way(files[name])[0] or files[name][0]
         action = tools.write(path, str(int(settings[name])))
         if name == "connection_manager_tos":
             action["folder"] = _cm_folder(node, port)
         # Its file comes with the RDMA device, after the netdev.
         todo.append({**action, "device": True} if port.device else action)
     return todo
+
+
+def restoring_actions(
+    node: Node, port: Port, changed: Settings, before: Settings, priority: int
+) -> list[Action]:
+    """Return what gives these settings the values that they had before, in the order of `actions`.
+
+    A traffic class that was not set cannot be unset again, and is left out.
+    """
+    old = {name: before[name] for name in changed if before.get(name) is not None}
+    todo = [] if node.tool is None else node.tool.restoring_actions(port.netdev, old, before, node.sys_root)
+    of_the_tool = ("dcbx", "trust", "dscp_to_priority", "pfc", "buffer_of_priority", "buffers_bytes")
+    others = {name: value for name, value in old.items() if name not in of_the_tool}
+    # Global pause comes back after PFC went: a port has one or the other.
+    return [*todo, *actions(node._replace(tool=None), port, others, before, priority)]
 
 
 def foreign_options(root: str, own_file: str, declared: roce_qos.Declared) -> list[str]:
@@ -250,6 +304,6 @@ def _text(path: str) -> str:
     """Return a file's text without white space around it, empty when it cannot be read."""
     try:
         with open(path, encoding="ascii", errors="replace") as handle:
-            return handle.read().strip()
+            return handle.read(LARGEST_VALUE_BYTES).strip()
     except OSError:
         return ""

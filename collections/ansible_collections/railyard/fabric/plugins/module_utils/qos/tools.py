@@ -25,6 +25,8 @@ from ansible_collections.railyard.fabric.plugins.module_utils.qos.settings impor
 )
 
 Action = dict[str, Any]
+# Values of single settings are short; a table is a line for each entry.
+LARGEST_VALUE_BYTES = 1 << 16
 # ethtool's exit status where nothing was to be changed (do_spause in its ethtool.c).
 _ETHTOOL_UNCHANGED = 78
 _PAUSE = re.compile(r"^(RX|TX):\s*(on|off)\s*$", re.M)
@@ -107,7 +109,7 @@ class MlnxQos:
         base = ("mlnx_qos", "-i", netdev)
         todo = []
         if "dcbx" in settings:
-            todo.append(command(*base, "--dcbx", "os"))
+            todo.append(command(*base, "--dcbx", "fw" if settings["dcbx"] == "firmware" else "os"))
         if "trust" in settings:
             todo.append(command(*base, "--trust", settings["trust"]))
         pairs = [f"set,{dscp},{one}" for dscp, one in settings.get("dscp_to_priority", {}).items()]
@@ -121,6 +123,11 @@ class MlnxQos:
         if "buffers_bytes" in settings:
             todo.append(command(*base, "--buffer_size", _list(settings["buffers_bytes"])))
         return todo
+
+    def restoring_actions(self, netdev: str, old: Settings, before: Settings, sys_root: str) -> list[Action]:
+        """Return what sets the values of before again; firmware gets DCBX back at the end."""
+        todo = self.actions(netdev, old, before, sys_root)
+        return [*todo[1:], todo[0]] if "dcbx" in old else todo
 
 
 class Dcb:
@@ -189,6 +196,23 @@ class Dcb:
         words = [*(["prio-buffer", *places] if places else []), *(["buffer-size", *sizes] if sizes else [])]
         return [*todo, change("buffer", "set", *words)] if words else todo
 
+    def restoring_actions(self, netdev: str, old: Settings, before: Settings, sys_root: str) -> list[Action]:
+        """Return what sets the values of before again; without entries of DSCP the port trusts PCP."""
+        todo = []
+        if "trust" in old or "dscp_to_priority" in old:
+            todo.append(command("dcb", "app", "flush", "dev", netdev, "dscp-prio"))
+            pairs = [f"{dscp}:{one}" for dscp, one in before.get("dscp_to_priority", {}).items()]
+            if pairs:
+                todo.append(command("dcb", "app", "add", "dev", netdev, "dscp-prio", *pairs))
+        rest: Settings = {
+            name: old[name] for name in ("pfc", "buffer_of_priority", "buffers_bytes") if name in old
+        }
+        todo += self.actions(netdev, rest, before, sys_root)
+        if "dcbx" in old:
+            flags = sorted(before.get("dcbx_flags", []))
+            todo.append(command("dcb", "dcbx", "set", "dev", netdev, *flags))
+        return todo
+
 
 class Sysfs:
     """The files below /sys/class/net/NETDEV/qos of the vendor's driver; they have no PFC."""
@@ -235,6 +259,10 @@ class Sysfs:
                 todo.append(write(self._at(sys_root, netdev, file), _list(settings[name]) + ","))
         return todo
 
+    def restoring_actions(self, netdev: str, old: Settings, before: Settings, sys_root: str) -> list[Action]:
+        """Return what sets the values of before again."""
+        return self.actions(netdev, old, before, sys_root)
+
 
 # In this order: mlnx_qos knows what the vendor's driver does not tell netlink, dcb is on every node of today.
 TOOLS = (MlnxQos(), Dcb(), Sysfs())
@@ -265,6 +293,6 @@ def _text(path: str) -> str:
     """Return a file's text without white space around it, empty when it cannot be read."""
     try:
         with open(path, encoding="ascii", errors="replace") as handle:
-            return handle.read().strip()
+            return handle.read(LARGEST_VALUE_BYTES).strip()
     except OSError:
         return ""

@@ -5,7 +5,10 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
+import re
 
 import pytest
 from ansible_collections.railyard.fabric.plugins.module_utils.qos import settings
@@ -96,6 +99,73 @@ def test_a_tool_that_reports_success_and_changes_nothing_is_caught(tmp_path, too
         node.hold()
     assert "pfc was set to 0 0 0 1 0 0 0 0 and reads 0 0 0 0 0 0 0 0" in str(caught.value)
     assert "trust was set to dscp and reads pcp" in str(caught.value)
+    assert not (tmp_path / "var").exists()
+
+
+def refuse_to_open(monkeypatch, pattern):
+    """Have the kernel refuse files as it does under lockdown: they are there, and cannot be opened."""
+
+    def refuse(path):
+        if re.search(pattern, str(path)):
+            raise PermissionError(errno.EPERM, os.strerror(errno.EPERM), str(path))
+
+    real_open, real_os_open = open, os.open
+    monkeypatch.setattr("builtins.open", lambda path, *a, **k: (refuse(path), real_open(path, *a, **k))[1])
+    monkeypatch.setattr(os, "open", lambda path, *a, **k: (refuse(path), real_os_open(path, *a, **k))[1])
+
+
+@pytest.mark.parametrize("check_mode", [True, False])
+def test_files_that_secure_boot_closes_are_no_way_and_nothing_is_changed(tmp_path, monkeypatch, check_mode):
+    node = QosNode(tmp_path, TOOLS[1])
+    for number in range(2):
+        for name in ("np_cnp_dscp", "np_cnp_prio"):
+            node.tree.write(f"sys/kernel/debug/mlx5/0000:1{number}:00.0/cc_params/{name}", 0)
+    refuse_to_open(monkeypatch, "cc_params/")
+    with pytest.raises(QosError) as caught:
+        node.hold(check_mode, not_asked=["ecn", "traffic_class", "connection_manager_tos"])
+    text = str(caught.value)
+    assert "rail0 (ens1, mlx5_core): no way to set cnp_dscp, cnp_priority (" in text
+    assert "rail1 (ens2, mlx5_core): no way to set cnp_dscp, cnp_priority (" in text
+    assert "0000:11:00.0/cc_params/np_cnp_dscp: Operation not permitted, as under Secure Boot" in text
+    assert "roce_qos_not_asked: [cnp]" in text
+    assert node.calls() == []
+    assert node.port("ens1")["pfc"] == [0] * 8
+
+
+def test_another_file_serves_where_the_first_cannot_be_opened(tmp_path):
+    node = QosNode(tmp_path, TOOLS[1]).vendor()
+    for number, netdev in enumerate(("ens1", "ens2")):
+        file = tmp_path / f"sys/class/net/{netdev}/ecn/roce_np/cnp_dscp"
+        file.unlink()
+        file.mkdir()  # is there, and can be neither read nor written
+        node.tree.write(f"sys/kernel/debug/mlx5/0000:1{number}:00.0/cc_params/np_cnp_dscp", 0)
+    assert node.hold()["ports"][1]["settings"]["cnp_dscp"] == 48
+    assert node.text("kernel/debug/mlx5/0000:11:00.0/cc_params/np_cnp_dscp") == "48"
+
+
+@pytest.mark.parametrize("tools", TOOLS)
+@pytest.mark.parametrize("trusted", [{}, {str(dscp): dscp >> 3 for dscp in range(64)}])
+def test_all_ports_are_as_they_were_where_one_refuses_in_the_middle(tmp_path, tools, trusted):
+    node = QosNode(tmp_path, tools).vendor()
+    node.run(["ethtool", "-a", "ens1"])  # the recorder fills in what a port has by default
+    node.run(["ethtool", "-a", "ens2"])
+    node.state = json.loads((node.bin / "state.json").read_text())
+    for port in node.state["ports"].values():
+        port["dscp"], port["pfc"] = dict(trusted), [0, 0, 0, 0, 0, 1, 0, 0]
+        port["pause"] = {**port["pause"], "rx": True, "tx": True}
+    node.keep()
+    before = node.port("ens1"), node.port("ens2")
+    cnp = tmp_path / "sys/class/net/ens2/ecn/roce_np/cnp_802p_prio"
+    cnp.unlink()
+    cnp.symlink_to("/dev/full")  # can be opened; what is written is refused
+    with pytest.raises(QosError, match=r"rail1 \(ens2\).*No space left") as caught:
+        node.hold(not_asked=["traffic_class"])
+    assert "What was changed before is set back as it was" in str(caught.value)
+    for was, now in zip(before, (node.port("ens1"), node.port("ens2")), strict=True):
+        for name in ("pfc", "dscp", "pause", "dcbx", "places", "buffers"):
+            assert now[name] == was[name], name
+    assert node.text("class/net/ens1/ecn/roce_np/cnp_dscp") == "0"
+    assert node.text("class/net/ens2/ecn/roce_np/enable/3") == "0"
     assert not (tmp_path / "var").exists()
 
 
