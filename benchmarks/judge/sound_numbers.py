@@ -54,7 +54,7 @@ class Numbers:
             }  # fmt: skip
             said = {"latency_is": "one_way", "message_bytes": 64}
             if check == "rdma_latency":
-                said |= {"qps": 1}
+                said |= {"qps": 4}
             window = [0.1, 2.15]
             server = {key: value for key, value in said.items() if key != "latency_is"}
             size = (int(count * 1.05) * 130, int(count * 1.05))
@@ -104,7 +104,7 @@ class Numbers:
         moved_bytes = int(iterations * size * 4.1 / counted_s * RDMA_FRAMES)
         moved = moved_bytes, moved_bytes // 4174
         back = moved if both else (moved[1] // 16 * 66, moved[1] // 16)
-        said = {"iterations": iterations, "qps": 1, "message_bytes": size}
+        said = {"iterations": iterations, "qps": 4, "message_bytes": size}
         said |= {"bandwidth_is": "sum_of_both"} if both else {}
         return (
             {"client": numbers, "server": dict(numbers)}, moved, back, [1.1021, 3.1021],

@@ -93,7 +93,7 @@ def lab_of(folder: Path) -> Cluster:
         topology["nodes"][NODE] |= {"cpus": 2, "memory_mib": 1024}
         topology["image"]["packages"] = [*BASE_PACKAGES, "dkms", "linux-headers-amd64"]
         topology["image"]["boot_loader"] = True
-        # The tests install packages by hand, which the cut lists of an image with cached packages do not have.
+        # The tests install packages by hand, which an image with cached packages has cut out of apt's lists.
         topology["image"].pop("cached_packages", None)
     with edited(made.fabric_file) as variables:
         variables["fabric"] |= {"transport": "tcp", "cabling": "switched"}

@@ -46,7 +46,7 @@ line = "-" * 87
 print(line)
 print("                    RDMA_Write BW Test")
 print(" Dual-port       : OFF\t\tDevice         : rxe0")
-print(" Number of qps   : 1\t\tTransport type : IB")
+print(" Number of qps   : 4\t\tTransport type : IB")
 print(" Connection type : RC\t\tUsing SRQ      : OFF")
 print(" CQ Moderation   : 1")
 print(" Mtu             : 4096[B]")

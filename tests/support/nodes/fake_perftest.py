@@ -38,6 +38,8 @@ def options() -> argparse.Namespace:
     parser.add_argument("-n", dest="iterations", type=int)
     parser.add_argument("-F", dest="no_frequency", action="store_true")
     parser.add_argument("--source_ip")
+    parser.add_argument("--tclass", type=int)
+    parser.add_argument("--sl", type=int)
     parser.add_argument("peer", nargs="?")
     return parser.parse_args()
 

@@ -78,7 +78,7 @@ def fields(check: str, hca: str, end: str, driver_class: str) -> dict[str, Any]:
         "gid_index": 1,
         "gid_type": "RoCE v2",
         "active_mtu_bytes": 4096,
-        "qps": 1,
+        "qps": 1 if latency else 4,
         "message_bytes": 64 if latency else 65536,
         "numa_node": 0 if hardware else None,
         "pinned": hardware and check != "rdma_bandwidth_unpinned",

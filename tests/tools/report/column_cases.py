@@ -145,7 +145,8 @@ def not_of_one_mind() -> Iterator[tuple[str, Case]]:
         yield f"{times} times as much sent", ("tcp", RATE, sent, nothing, word)
     for key, new in (
         ("gid_type", "RoCE v1"), ("active_mtu_bytes", 2048), ("qps", 2), ("message_bytes", 4096),
-        ("bandwidth_is", "sum_of_both"), ("tool_version", "6.17"),
+        ("bandwidth_is", "sum_of_both"), ("tool_version", "6.17"), ("traffic_class", 106),
+        ("service_level", 1),
     ):  # fmt: skip
         yield f"other {key}", ("roce", RATE, put(SERVER, key, new), nothing, REFUSED)
     yield "no version", ("roce", RATE, put(BOTH, "tool_version", None), nothing, REFUSED)

@@ -74,7 +74,9 @@ def test_the_file_tells_the_run(tmp_path):
 def test_a_run_says_that_it_is_not_complete_from_its_first_moment(tmp_path, monkeypatch):
     """As one that is killed leaves it."""
     monkeypatch.setattr(fabric_open.plan, "build_plan", lambda _inventory: {"nodes": {}})
-    inventory = SimpleNamespace(cluster="lab", policy={}, selected=(), nodes=(), sources=())
+    inventory = SimpleNamespace(
+        cluster="lab", policy={}, selected=(), nodes=(), sources=(), selected_nodes=list
+    )
     folder = fabric_open._new(str(tmp_path), None, inventory)
     found = parse((folder.path / prometheus.FILE).read_text(encoding="utf-8"))
     assert found["railyard_run_complete"] == {frozenset({("cluster", "lab")}): 0}

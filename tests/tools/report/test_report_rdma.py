@@ -178,10 +178,10 @@ def test_each_end_tells_what_it_ran_over(rdma):
         for title in ("RDMA write bandwidth", "One-way RDMA write latency")
     )
     for place, hca in (("gpuserver1, rail1", "rxe1:1"), ("gpuserver2, rail0", "rxe0:1")):
-        row = f"| {place} | {hca} | 1 (RoCE v2) | 4096 bytes | 1 | {{}} | not pinned; no NUMA node is known |"
+        row = f"| {place} | {hca} | 1 (RoCE v2) | 4096 bytes | {{}} | not pinned; no NUMA node is known |"
         # Each end is told once, in however many tests of a table it was.
-        assert bandwidth.count(row.format("65536 bytes")) == 1
-        assert latency.count(row.format("64 bytes")) == 1
+        assert bandwidth.count(row.format("4 | 65536 bytes")) == 1
+        assert latency.count(row.format("1 | 64 bytes")) == 1
     text = page_of(rdma).text
     for column in ("HCA", "GID index (type)", "Active MTU", "QPs", "Message size", "NUMA"):
         assert column in text

@@ -187,15 +187,15 @@ def test_a_list_that_cannot_be_written_stops_no_report(lab, monkeypatch):
 def test_a_changed_policy_is_marked(lab):
     path = lab / IDS[1] / "manifest.json"
     manifest = json.loads(path.read_text(encoding="utf-8"))
-    manifest["policy"] |= {"rdma_qps": 4}
+    manifest["policy"] |= {"rdma_qps": 2}
     path.write_text(json.dumps(manifest), encoding="utf-8")
     run_lists.write(lab / IDS[2])
     assert [run.changed for run in history.of_cluster(lab).runs] == [
-        ("rdma_qps 4 → 1",),
-        ("rdma_qps 1 → 4",),
+        ("rdma_qps 2 → 4",),
+        ("rdma_qps 4 → 2",),
         (),
     ]
-    assert "* policy: rdma_qps 1 → 4" in page_of(lab).text
+    assert "* policy: rdma_qps 4 → 2" in page_of(lab).text
 
 
 def test_many_runs_are_read_up_to_a_number(lab):

@@ -15,7 +15,7 @@ from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 from ansible_collections.railyard.fabric.plugins.module_utils.runner import main
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import policy
-from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory import plan
+from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory import plan, qos_notes
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.load import Inventory
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present import prometheus
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import (
@@ -99,7 +99,8 @@ def compare(folder: RunFolder, inventory: Inventory) -> None:
     # A run's own variables, such as a sweep's, are no change of the inventory.
     own = {key: manifest["policy"].get(key, policy.DEFAULT[key]) for key in policy.OF_RUN}
     # As JSON has it, which is how the run's are.
-    now = json.loads(json.dumps(action_base.plain([nodes, {**policy.merge(inventory.policy), **own}])))
+    rules = qos_notes.with_traffic_class(policy.merge(inventory.policy), inventory)
+    now = json.loads(json.dumps(action_base.plain([nodes, {**rules, **own}])))
     changed = provenance.changes(made, manifest["policy"], *now)
     if changed != manifest.get(provenance.CHANGED, []):
         folder.update_manifest(**{provenance.CHANGED: changed})

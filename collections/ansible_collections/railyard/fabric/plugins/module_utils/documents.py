@@ -62,7 +62,14 @@ class _GroupedLine(TypedDict, total=False):
     subject: str | None
 
 
-class AskedLine(_GroupedLine):
+class _ClassedLine(_GroupedLine, total=False):
+    """Class of an RDMA test's packets, where it is not the port's default."""
+
+    traffic_class: int
+    service_level: int
+
+
+class AskedLine(_ClassedLine):
     """One test that a run asks for: a line of asked.jsonl."""
 
     schema: int

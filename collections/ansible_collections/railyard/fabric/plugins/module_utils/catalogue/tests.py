@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple, Optional
 
 #: Metric kinds: what a sane value of the metric looks like. `positive` > 0, `count` whole and >= 0,
 #: `positive_count` whole and > 0, `share` within 0 and 100, `nonnegative` >= 0. All are finite numbers, never
@@ -217,6 +218,8 @@ TOOL_VERSIONS: Mapping[str, tuple[list[str], re.Pattern[str]]] = {
 
 #: From the memory of one node's GPU into that of another's.
 GPU_MEMORY = "rdma_gpu_bandwidth"
+#: Without the traffic class and the service level that the other RDMA tests have.
+DEFAULT_CLASS = "rdma_bandwidth_default_class"
 # In the order in which they are asked, those that a switch has asked last: the cheap ones that explain a
 # failure of the dear ones come first.
 TESTS: tuple[Check, ...] = (
@@ -267,6 +270,12 @@ TESTS: tuple[Check, ...] = (
         "RDMA write bandwidth without NUMA pinning",
         "ib_write_bw",
         wanted="numa_unpinned",
+    ),
+    _rdma_bandwidth(
+        DEFAULT_CLASS,
+        "RDMA write bandwidth in the port's default class",
+        "ib_write_bw",
+        wanted="rdma_default_class",
     ),
     _rdma_bandwidth(
         GPU_MEMORY, "RDMA write bandwidth of GPU memory", "ib_write_bw", wanted="gpudirect_perftest_folder"
@@ -352,5 +361,40 @@ NODE_TESTS: tuple[Check, ...] = (
 )
 #: perftest's programs that `fabric_policy.rdma_tests` may list.
 RDMA_TESTS = tuple(one.tool for one in TESTS if one.rdma and one.asked == "alone" and not one.wanted)
+
+
+class TestClass(NamedTuple):
+    """The class of a test's packets: traffic class (RoCE) and service level; None is the port's default."""
+
+    traffic_class: Optional[int]  # noqa: UP045 - Python 3.9 on nodes evaluates it
+    service_level: Optional[int]  # noqa: UP045 - as above
+
+    def as_fields(self) -> dict[str, int]:
+        """Return what a planned test says of it: only what is not the default."""
+        return {name: value for name, value in self._asdict().items() if value is not None}
+
+    def text(self) -> str:
+        """Return it as an addition to a sentence; empty for the port's default class."""
+        parts = []
+        if self.traffic_class is not None:
+            parts.append(f", in traffic class {self.traffic_class} (DSCP {self.traffic_class >> 2})")
+        if self.service_level is not None:
+            parts.append(f", in service level {self.service_level}")
+        return "".join(parts)
+
+
+def class_of(check: str, policy: Mapping[str, object]) -> TestClass:
+    """Return the class that a check's packets have by a run's policy; one of an earlier version knew none."""
+    if check == DEFAULT_CLASS or not _RDMA.get(check):
+        return TestClass(None, None)
+    traffic_class, service_level = policy.get("rdma_traffic_class"), policy.get("rdma_service_level")
+    return TestClass(
+        traffic_class if isinstance(traffic_class, int) else None,
+        # 0 is the default of perftest and of InfiniBand.
+        service_level if isinstance(service_level, int) and service_level > 0 else None,
+    )
+
+
+_RDMA = {one.name: one.rdma for one in TESTS}
 #: Transports that RDMA is asked of.
 RDMA_TRANSPORTS = ("roce", "infiniband")

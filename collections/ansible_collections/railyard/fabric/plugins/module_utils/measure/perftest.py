@@ -12,6 +12,7 @@ import shutil
 from collections.abc import Mapping
 from typing import Any
 
+from ansible_collections.railyard.fabric.plugins.module_utils.catalogue.tests import class_of
 from ansible_collections.railyard.fabric.plugins.module_utils.channel.errors import (
     CLOCK_LOST,
     MeasurementError,
@@ -42,6 +43,7 @@ class Perftest(Tool):
     Args:
         name: `ib_write_bw` and its kin.
         pinned: whether the policy may pin it to the port's NUMA node.
+        check: the check that it measures, where the program has several of different classes.
     """
 
     package = "perftest"
@@ -50,8 +52,9 @@ class Perftest(Tool):
     # Which of root's a card's driver asks for is the vendor's matter.
     capabilities = None
 
-    def __init__(self, name: str, pinned: bool = True) -> None:
+    def __init__(self, name: str, pinned: bool = True, check: str = "rdma_bandwidth") -> None:
         self.name = name
+        self._check = check
         self._may_pin = pinned
 
     def command(self, play: ToolSession, options: list[str], server: bool) -> list[str]:
@@ -65,8 +68,26 @@ class Perftest(Tool):
         argv = [*self.pin(play, port.numa_node), program, "-d", port.device, "-i", str(port.port)]
         if port.gid_index is not None:
             argv += ["-x", str(port.gid_index)]
-        argv += ["-p", str(play.port), *options, "-F", *_source_option(play)]
+        argv += [
+            "-p",
+            str(play.port),
+            *options,
+            *self.class_options(play.policy),
+            "-F",
+            *_source_option(play),
+        ]
         return argv if server else [*argv, play.peer_address]
+
+    def class_options(self, policy: Mapping[str, Any]) -> list[str]:
+        """Return the options that put the test's packets into their class.
+
+        `--tclass` goes into the GRH, which RoCE always has; `--sl` into the address vector
+        (linux-rdma/perftest src/perftest_parameters.c). Without `-R` there is no rdma_cm, to
+        which `--tos` belongs.
+        """
+        traffic_class, service_level = class_of(self._check, policy)
+        words = [] if traffic_class is None else [f"--tclass={traffic_class}"]
+        return words if service_level is None else [*words, f"--sl={service_level}"]
 
     def pin(self, play: ToolSession, numa_node: int | None) -> list[str]:
         """Return the words that keep the program and its memory on the port's NUMA node."""
@@ -85,6 +106,7 @@ class Perftest(Tool):
             "gid_type": port.gid_type,
             "active_mtu_bytes": output.get("mtu_bytes"),
             "qps": output.get("qps"),
+            **class_of(self._check, play.policy)._asdict(),
             "numa_node": port.numa_node,
             "pinned": argv[0] == "numactl",
         }

@@ -39,8 +39,10 @@ _HALF_DIGIT_MPPS = 0.5e-6
 class Bandwidth(Perftest):
     """Bandwidth from client to server; read fetches it the other way, `bi` sends both ways."""
 
-    def __init__(self, name: str, bi: bool = False, pinned: bool = True) -> None:
-        super().__init__(name, pinned)
+    def __init__(
+        self, name: str, bi: bool = False, pinned: bool = True, check: str = "rdma_bandwidth"
+    ) -> None:
+        super().__init__(name, pinned, check)
         self._bi = bi
         self._read = name.startswith("ib_read")
 

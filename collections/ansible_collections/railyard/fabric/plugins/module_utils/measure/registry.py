@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from ansible_collections.railyard.fabric.plugins.module_utils.catalogue.tests import DEFAULT_CLASS
 from ansible_collections.railyard.fabric.plugins.module_utils.measure import (
     fio,
     likwid,
@@ -38,6 +39,7 @@ TOOL_OF_CHECK: dict[str, Callable[[], Tool]] = {
     "rdma_read_bandwidth": lambda: Bandwidth("ib_read_bw"),
     "rdma_send_bandwidth": lambda: Bandwidth("ib_send_bw"),
     "rdma_bandwidth_unpinned": lambda: Bandwidth("ib_write_bw", pinned=False),
+    DEFAULT_CLASS: lambda: Bandwidth("ib_write_bw", check=DEFAULT_CLASS),
     "rdma_gpu_bandwidth": GpuBandwidth,
     "rdma_bandwidth_bi": lambda: Bandwidth("ib_write_bw", bi=True),
     "rdma_bandwidth_concurrent": lambda: Bandwidth("ib_write_bw"),

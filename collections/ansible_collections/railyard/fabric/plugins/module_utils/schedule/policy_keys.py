@@ -63,7 +63,25 @@ KEYS: Mapping[str, Key] = {
     "rdma_latency_s": Key(2, "length of each RDMA latency test", "number", 0.2, 10),
     # The most is perftest's own largest message.
     "rdma_message_bytes": Key(65536, "message of RDMA bandwidth tests", "whole", 1, 8388608),
-    "rdma_qps": Key(1, "queue pairs of such a test", "whole", 1, 64),
+    # What ngc_multinode_perf, whose floor it is, gives a device (ngc_rdma_test.sh, default_qps).
+    "rdma_qps": Key(4, "queue pairs of such a test", "whole", 1, 64),
+    "rdma_traffic_class": Key(
+        None,
+        "traffic class of RDMA tests over Ethernet (DSCP times 4, plus the two bits of ECN). `null`: that of "
+        "role roce_qos where the inventory asks for it (106 with its defaults), else the port's default",
+        "own",
+        0,
+        255,
+    ),
+    "rdma_service_level": Key(
+        0, "service level of RDMA tests, on InfiniBand that of the subnet manager's QoS", "whole", 0, 15
+    ),
+    "rdma_default_class": Key(
+        False,
+        "measure `ib_write_bw` without traffic class and service level as well, to see whether the classes "
+        "differ",
+        "switch",
+    ),
     "numa_pinning": Key(
         True, "RDMA tools and their memory on the NIC's NUMA node (in the row's `argv`)", "switch"
     ),

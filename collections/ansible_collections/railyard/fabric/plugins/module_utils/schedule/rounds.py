@@ -16,7 +16,11 @@ import hashlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from ansible_collections.railyard.fabric.plugins.module_utils.catalogue.tests import RDMA_TRANSPORTS, TESTS
+from ansible_collections.railyard.fabric.plugins.module_utils.catalogue.tests import (
+    RDMA_TRANSPORTS,
+    TESTS,
+    class_of,
+)
 from ansible_collections.railyard.fabric.plugins.module_utils.documents import AskedLine, Direction, Rail
 from ansible_collections.railyard.fabric.plugins.module_utils.rails import plan
 
@@ -202,6 +206,7 @@ class Share:
         }
         self._questions = {rdma: questions(order["policy"], rdma) for rdma in (False, True)}
         self._order = order
+        self._policy: Mapping[str, Any] = order["policy"]
         self._first_id = int(order.get("first_id", 0))
         # A policy of before there was a choice had none.
         self._one_by_one = order["policy"].get("questions") == ONE_BY_ONE
@@ -227,10 +232,10 @@ class Share:
             asked = every if rail in full else least
             for node, peer in ways:
                 for check, tool in asked.alone:
-                    yield _test(number, check, tool, node, peer, rail, meeting.round, None)
+                    yield _test(self._policy, number, check, tool, node, peer, rail, meeting.round, None)
                     number += 1
             for check, tool in asked.bi:
-                yield _test(number, check, tool, *ways[0], rail, meeting.round, None, "bi")
+                yield _test(self._policy, number, check, tool, *ways[0], rail, meeting.round, None, "bi")
                 number += 1
         if len(rails) < 2:
             return
@@ -243,7 +248,7 @@ class Share:
                 for rail in rails:
                     if check == _PATH and rail in full:
                         continue  # it was asked alone
-                    yield _test(number, check, tool, node, peer, rail, meeting.round, group)
+                    yield _test(self._policy, number, check, tool, node, peer, rail, meeting.round, group)
                     number += 1
 
 
@@ -314,6 +319,7 @@ def node_rails(order: Mapping[str, Any], entry: Mapping[str, Any]) -> list[Rail]
 
 
 def _test(
+    policy: Mapping[str, Any],
     number: int,
     check: str,
     tool: str,
@@ -335,6 +341,7 @@ def _test(
         "direction": direction,
         "round": round_number,
         "group": group,
+        **class_of(check, policy).as_fields(),  # type: ignore[typeddict-item]
     }
 
 

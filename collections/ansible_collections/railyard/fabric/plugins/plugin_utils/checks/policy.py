@@ -130,6 +130,10 @@ def merge(user: object) -> dict[str, Any]:
         elif key == "collective_python":
             problems += _paths_problems(key, [value], 1)
             merged[key] = value
+        elif key == "rdma_traffic_class":
+            problem = None if value is None else _number_problem(key, value, whole=True)
+            problems += [problem] if problem else []
+            merged[key] = value if problem or value is None else int(value)
         elif KEYS[key].kind == "path":
             problems += _folder_problems(key, value) if value != "" else []
             merged[key] = value
@@ -196,10 +200,14 @@ def _folder_problems(key: str, value: Any) -> list[str]:
 
 
 def _unasked_problems(merged: Mapping[str, Any]) -> list[str]:
-    """GPU memory is measured beside host memory, by the same program."""
-    if not merged["gpudirect_perftest_folder"] or "ib_write_bw" in merged["rdma_tests"]:
+    """Some tests are measured beside that of host memory, by the same program."""
+    if "ib_write_bw" in merged["rdma_tests"]:
         return []
-    return ["fabric_policy.gpudirect_perftest_folder goes with ib_write_bw, which rdma_tests lacks"]
+    return [
+        f"fabric_policy.{key} goes with ib_write_bw, which rdma_tests lacks"
+        for key in ("gpudirect_perftest_folder", "rdma_default_class")
+        if merged[key]
+    ]
 
 
 def _window_problems(merged: Mapping[str, Any]) -> list[str]:
@@ -213,11 +221,11 @@ def _window_problems(merged: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def _number_problem(key: str, value: object) -> str | None:
+def _number_problem(key: str, value: object, whole: bool = False) -> str | None:
     _default, _meaning, kind, least, most, _to_node = KEYS[key]
     if not is_number(value):
         return f"fabric_policy.{key} must be a number, not {value!r}"
-    if kind == "whole" and int(value) != value:
+    if (whole or kind == "whole") and int(value) != value:
         return f"fabric_policy.{key} must be a whole number, not {value!r}"
     if not least <= value <= most:
         return f"fabric_policy.{key} must be within {least:g} and {most:g}, not {value!r}"

@@ -27,6 +27,8 @@ CONDITIONS = (
     "tool",
     "message_bytes",
     "qps",
+    "traffic_class",
+    "service_level",
     "streams",
     "mtu_bytes",
     "active_mtu_bytes",

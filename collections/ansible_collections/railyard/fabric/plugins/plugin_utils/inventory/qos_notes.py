@@ -12,10 +12,40 @@ from collections.abc import Mapping
 from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.module_utils.qos import settings
+from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.model import Inventory
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.values import literal
 
 VARIABLES = ("rdma_stack_provider", "roce_qos_dscp", "roce_qos_enabled", "roce_qos_not_asked")
 _INBOX = ("ecn", "traffic_class")
+
+
+def traffic_class(inventory: Inventory) -> int | None:
+    """Return the traffic class of RoCE that role roce_qos gives the nodes of a run.
+
+    Returns:
+        None where no node has QoS, where nodes differ, or where the inventory gives an expression, which is
+        read by the role alone: `fabric_policy.rdma_traffic_class` declares it then.
+    """
+    found = set()
+    for node in inventory.selected_nodes():
+        if isinstance(node.fabric, Mapping) and _is_wanted(node.fabric, node.qos):
+            dscp = node.qos.get("roce_qos_dscp", 26)
+            # Of another type it is an expression, or wrong, which the role reports.
+            known = isinstance(dscp, int) and not isinstance(dscp, bool) and 0 <= dscp < settings.DSCP_VALUES
+            found.add(settings.traffic_class(dscp) if known else None)
+    return found.pop() if len(found) == 1 else None
+
+
+def with_traffic_class(rules: dict[str, Any], inventory: Inventory) -> dict[str, Any]:
+    """Return a merged policy in which the traffic class is that of role roce_qos, unless it declares one."""
+    key = "rdma_traffic_class"
+    return {**rules, key: traffic_class(inventory)} if rules[key] is None else rules
+
+
+def _is_wanted(fabric: Mapping[str, Any], said: Mapping[str, Any]) -> bool:
+    wanted = {"transport": "roce", "node_class": "hardware", "cabling": "switched"}
+    asked = all(fabric.get(key, value) == value for key, value in wanted.items())
+    return asked and said.get("roce_qos_enabled", True) is True
 
 
 def plan(fabric: Mapping[str, Any], said: Mapping[str, Any]) -> dict[str, Any]:
@@ -25,12 +55,10 @@ def plan(fabric: Mapping[str, Any], said: Mapping[str, Any]) -> dict[str, Any]:
         fabric: a sound one.
         said: those of `VARIABLES` that the inventory sets.
     """
-    wanted = {"transport": "roce", "node_class": "hardware", "cabling": "switched"}
-    asked = all(fabric.get(key, value) == value for key, value in wanted.items())
     names = _INBOX if said.get("rdma_stack_provider", "inbox") == "inbox" else ()
     names = said.get("roce_qos_not_asked", names)
     dscp = said.get("roce_qos_dscp", 26)
     known = isinstance(names, (list, tuple)) and isinstance(dscp, int) and not any(literal(dict(said)))
-    if not asked or not known or said.get("roce_qos_enabled", True) is not True:
+    if not known or not _is_wanted(fabric, said):
         names, dscp = (), 0
     return {"reason": "", "not_asked": list(names), "traffic_class": settings.traffic_class(dscp)}

@@ -16,7 +16,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from ansible_collections.railyard.fabric.plugins.module_utils.catalogue.tests import GPU_MEMORY
+from ansible_collections.railyard.fabric.plugins.module_utils.catalogue.tests import (
+    DEFAULT_CLASS,
+    GPU_MEMORY,
+    class_of,
+)
 from ansible_collections.railyard.fabric.plugins.module_utils.rails.bind import Bound
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import figures
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue import (
@@ -288,6 +292,7 @@ def _bandwidth(check: str, able: Sequence[Capability], shares: Sequence[float], 
         packet = able[0].packet
         around = packet.link_bytes - packet.payload_bytes
         bounds.basis += ", both ways" if ways > 1 else ""
+        bounds.basis += class_of(check, on.policy).text()
         fits = f"with packets of {packet.payload_bytes} bytes of payload and {around} around them"
         of_gpu = check == GPU_MEMORY
         least = _GPU_FLOOR_SHARE if of_gpu else RDMA_FLOOR_SHARE
@@ -354,6 +359,8 @@ def _no_rdma_floor(check: str, able: Capability, on: Conditions) -> str | None:
     if check in BI:
         # imbue's 300 without and 720 with GPUDirect of 2 x 400: a dead direction would pass the lower one
         return "the authorities for both ways at once differ by more than one direction's rate"
+    if check == DEFAULT_CLASS:
+        return "it shows whether the port's default class carries as much as the class of the other tests"
     if check == "rdma_bandwidth_unpinned":
         return "it shows what pinning to the NIC's NUMA node gains"
     if check == GPU_MEMORY and (on.gpu_gbps is None or on.gpu_gbps < able.nominal_gbps):

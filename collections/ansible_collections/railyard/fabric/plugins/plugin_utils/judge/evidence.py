@@ -64,7 +64,9 @@ Problem = tuple[str, str]
 _ECHOES = ("peer_failed", "rendezvous_timeout", "management_timeout")
 _SAME_AS_ASKED = ("check", "tool", "node", "peer", "rail", "direction")
 #: What both ends of RDMA must say alike: a test of two different things is none.
-ALIKE = ("gid_type", "active_mtu_bytes", "qps", "message_bytes", "bandwidth_is")
+ALIKE = (
+    "gid_type", "active_mtu_bytes", "qps", "message_bytes", "bandwidth_is", "traffic_class", "service_level",
+)  # fmt: skip
 #: From this exit status on a program was ended by a signal, as a shell says it. What these print is a result
 #: all the same; all others' was taken with a status of 0 alone, or of a server that was not waited for.
 _KILLED, _WHATEVER_STATUS = 128, ("ping", "sockperf", "udp_probe")

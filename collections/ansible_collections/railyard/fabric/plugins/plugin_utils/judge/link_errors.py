@@ -246,8 +246,9 @@ def _read_one(seen: _Seen, last: dict[str, int], name: str, span: object, row: R
     grown = max(after - before, 0)
     if grown:
         check = CHECKS.get(str(row.get("check")))
-        is_rdma = check is not None and check.rdma
-        broken = kind == LOSS and lossless.is_broken(name, seen.promise, row["link_errors"], is_rdma)
+        # Without a traffic class RDMA's packets are in the port's default class, which may drop.
+        in_class = check is not None and check.rdma and is_whole(row.get("traffic_class"))
+        broken = kind == LOSS and lossless.is_broken(name, seen.promise, row["link_errors"], in_class)
         seen.grew(name, grown, peer, row, broken)
 
 

@@ -43,14 +43,14 @@ def promise(netdev: Mapping[str, Any] | None) -> Promise:
     return Promise(frozenset(match.group(1) for match in paused if match), _GLOBAL in names)
 
 
-def is_broken(name: str, made: Promise, names: Iterable[str], rdma: bool) -> bool:
+def is_broken(name: str, made: Promise, names: Iterable[str], in_class: bool) -> bool:
     """Tell whether the growth of a counter in a test breaks the promise.
 
     Args:
         name: the counter.
         made: the port's promise.
         names: all counters that were read around the test.
-        rdma: the test was one of RDMA, whose traffic is in the priorities with PFC.
+        in_class: the test was one of RDMA, with a traffic class of its own: that of the priorities with PFC.
     """
     if name == STORM:
         return True
@@ -61,7 +61,7 @@ def is_broken(name: str, made: Promise, names: Iterable[str], rdma: bool) -> boo
         return False
     # It counts the priorities without PFC as well: it is asked where there is no counter for each.
     by_priority = any(_DROPS.match(one) for one in names)
-    return made.everything or (bool(made.priorities) and rdma and not by_priority)
+    return made.everything or (bool(made.priorities) and in_class and not by_priority)
 
 
 def basis(made: Promise, names: Iterable[str]) -> str:

@@ -16,6 +16,7 @@ from itertools import pairwise
 from types import MappingProxyType
 from typing import Any, TypeGuard
 
+from ansible_collections.railyard.fabric.plugins.module_utils.catalogue.tests import TestClass, class_of
 from ansible_collections.railyard.fabric.plugins.module_utils.measure import perftest_lat
 from ansible_collections.railyard.fabric.plugins.module_utils.measure.base import (
     ENDS_TOLERANCE,
@@ -227,13 +228,14 @@ def _is_kind(value: object, kind: str) -> TypeGuard[float]:
 def as_asked(check: str, client: bool, policy: Mapping[str, Any]) -> Mapping[str, object]:
     """Return what a row has to say of how its test was run."""
     keys = "iperf3_streams" if check in TCP_BANDWIDTH else "", "rdma_qps" if is_rdma_bandwidth(check) else ""
-    return _as_asked(check, client, *(policy[key] if key else None for key in (*keys, CHECKS[check].message)))
+    numbers = (policy[key] if key else None for key in (*keys, CHECKS[check].message))
+    return _as_asked(check, client, *numbers, class_of(check, policy))
 
 
 # The policy's numbers are a run's, and all its rows are asked the same.
 @functools.lru_cache(maxsize=1 << 8, typed=True)
 def _as_asked(
-    check: str, client: bool, streams: object, qps: object, message_bytes: object
+    check: str, client: bool, streams: object, qps: object, message_bytes: object, test_class: TestClass
 ) -> Mapping[str, object]:
     wanted: dict[str, object] = {}
     if check in TCP_BANDWIDTH:
@@ -247,6 +249,7 @@ def _as_asked(
         wanted["message_bytes"] = message_bytes
     if CHECKS[check].rdma:
         wanted["bandwidth_is"] = "sum_of_both" if check in BI else None
+        wanted.update(test_class._asdict())
     if check == "rdma_bandwidth_unpinned":
         wanted["pinned"] = False
     return MappingProxyType(wanted)

@@ -16,7 +16,7 @@ from ansible import __version__ as ansible_core_version
 from ansible.errors import AnsibleActionFail
 from ansible_collections.railyard.fabric.plugins.plugin_utils import plain_text
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import policy
-from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory import load, plan
+from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory import load, plan, qos_notes
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.load import Inventory
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder as run_folder
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import provenance
@@ -43,7 +43,7 @@ def opening(inventory: Inventory, baseline: str | None = None) -> tuple[dict[str
     Raises:
         PolicyError: the inventory's policy is not one.
     """
-    rules = policy.merge(inventory.policy)
+    rules = qos_notes.with_traffic_class(policy.merge(inventory.policy), inventory)
     whole: dict[str, Any] = plain(plan.build_plan(inventory))
     whole["nodes"] = {name: node for name, node in whole["nodes"].items() if name in inventory.selected}
     whole |= {provenance.BASELINE: baseline} if baseline else {}

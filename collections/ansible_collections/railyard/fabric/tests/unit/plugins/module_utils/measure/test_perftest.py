@@ -14,6 +14,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.measure import (
     perftest,
     perftest_bw,
     perftest_lat,
+    registry,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils.measure.base import (
     Finished,
@@ -67,6 +68,38 @@ def test_command_lines_of_both_ends_agree_and_name_the_rails_port() -> None:
     assert tool.command(play, tool.options(RDMA_POLICY), server=False) == [*whole, "10.0.1.2"]
     assert "-b" in Bandwidth("ib_write_bw", bi=True).options(RDMA_POLICY)
     assert Latency("ib_read_lat").options(RDMA_POLICY, 700) == ["-s", "64", "-n", "700"]
+
+
+@pytest.mark.parametrize(
+    ("declared", "options", "fields"),
+    [
+        ({}, [], (None, None)),
+        ({"rdma_traffic_class": 106}, ["--tclass=106"], (106, None)),
+        # 0 is a class of its own, and not the lack of one.
+        ({"rdma_traffic_class": 0}, ["--tclass=0"], (0, None)),
+        ({"rdma_service_level": 5}, ["--sl=5"], (None, 5)),
+        ({"rdma_service_level": 0}, [], (None, None)),
+    ],
+)
+def test_the_class_is_passed_to_both_ends_and_stands_in_the_row(declared, options, fields) -> None:
+    for tool in (Bandwidth("ib_write_bw"), Bandwidth("ib_write_bw", bi=True), Latency("ib_send_lat")):
+        play = PerftestSession()
+        play.policy |= declared
+        argv = tool.command(play, [], server=True)
+        assert [word for word in argv if word.startswith(("--tclass", "--sl"))] == options
+        assert tool.command(play, [], server=False) == [*argv, "10.0.1.2"]
+        row = tool.port_fields(play, {}, argv)
+        assert (row["traffic_class"], row["service_level"]) == fields
+
+
+def test_the_test_of_the_default_class_has_none() -> None:
+    play = PerftestSession()
+    play.policy |= {"rdma_traffic_class": 106, "rdma_service_level": 5}
+    tool = registry.TOOL_OF_CHECK["rdma_bandwidth_default_class"]()
+    assert isinstance(tool, Bandwidth)
+    argv = tool.command(play, [], server=True)
+    assert not [word for word in argv if word.startswith(("--tclass", "--sl"))]
+    assert tool.port_fields(play, {}, argv)["traffic_class"] is None
 
 
 @pytest.mark.parametrize(

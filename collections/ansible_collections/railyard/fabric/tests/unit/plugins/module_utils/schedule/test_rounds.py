@@ -44,6 +44,19 @@ def order(nodes: int, rails: int = 2, **changes: Any) -> dict[str, Any]:
     return {**common, **changes}
 
 
+def test_a_planned_test_of_rdma_has_its_class() -> None:
+    declared = {"rdma_traffic_class": 106, "rdma_service_level": 3, "rdma_default_class": True}
+    tests = list(rounds.asked_tests(order(2, transport="roce", policy=declared)))
+    rdma = [test for test in tests if test["check"].startswith("rdma")]
+    default = [test for test in rdma if test["check"] == "rdma_bandwidth_default_class"]
+    assert len(default) == 4, "on each rail, each way"
+    classed = [test for test in tests if "traffic_class" in test]
+    assert classed == [test for test in rdma if test not in default]
+    assert {(test["traffic_class"], test["service_level"]) for test in classed} == {(106, 3)}
+    tests = list(rounds.asked_tests(order(2, transport="roce")))
+    assert not [test for test in tests if {"traffic_class", "service_level"} & set(test)]
+
+
 def test_two_nodes_are_one_round_in_the_order_of_the_contract() -> None:
     tests = list(rounds.asked_tests(order(2)))
     assert [test["id"] for test in tests] == [f"m{number:05d}" for number in range(24)]

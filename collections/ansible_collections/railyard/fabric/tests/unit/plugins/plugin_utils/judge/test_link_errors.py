@@ -255,7 +255,11 @@ def test_a_counter_that_vanished_between_two_tests_says_nothing_any_more(run: Fa
 
 
 def on_card(
-    counters: dict[str, list[int]], qos: Any = None, check: str = "rdma_bandwidth", node: str = NODES[0]
+    counters: dict[str, list[int]],
+    qos: Any = None,
+    check: str = "rdma_bandwidth",
+    node: str = NODES[0],
+    traffic_class: int | None = 106,
 ) -> dict[str, Any]:
     """Return the verdict of a card's rail whose port has these counters of QoS, and grew so in one test."""
     run = CARD.copy()
@@ -264,6 +268,7 @@ def on_card(
             netdev["qos_counters"] = qos
     row = row_of(run, check) if node == NODES[0] else row_of(run, check, "server")
     row["link_errors"] |= counters
+    row["traffic_class"] = traffic_class if check.startswith("rdma") else None
     return link_errors(run, node)
 
 
@@ -320,6 +325,12 @@ def test_what_a_port_promises_not_to_drop_is_read_from_the_port(
         assert one["observed"]["errors"] == 0
         for name, (before, after) in counters.items():
             assert (f"{name} grew by {after - before}" in one["basis"]) == (after > before)
+
+
+def test_rdma_in_the_default_class_may_be_dropped_beside_a_lossless_priority() -> None:
+    drops = {"ethtool.rx_discards_phy": [0, 1]}
+    assert on_card(drops, PFC3)["cause_class"] == "lossless_drops"
+    assert on_card(drops, PFC3, traffic_class=None)["outcome"] == "pass"
 
 
 def test_drops_between_the_tests_are_others() -> None:

@@ -13,6 +13,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import poli
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import row_numbers
 
 POLICY = policy.merge({"rdma_duration_s": 4, "rdma_margin_s": 1, "rdma_message_bytes": 65536})
+RDMA = dict.fromkeys(("bandwidth_is", "traffic_class", "service_level"))
 # 1000 messages of 64 KiB in 2 s: 524,288,000 bit in 2 s.
 ITERATIONS, GBPS = 1000, 0.262144
 
@@ -36,6 +37,27 @@ def test_a_bandwidth_follows_from_its_iterations(gbps: float, good: bool) -> Non
     # Below: 2 s may have been 5 s, and 10 % less of that: 2 / 5 x 0.9 = 36 %.
     problem = next(row_numbers.unlike_iterations(row(metrics={"bandwidth_gbps": gbps}), POLICY), None)
     assert (problem is None) is good
+
+
+@pytest.mark.parametrize(
+    ("declared", "said", "good"),
+    [
+        (None, {}, True),
+        (None, {"traffic_class": 106}, False),
+        (106, {"traffic_class": 106}, True),
+        (106, {"traffic_class": 98}, False),
+        (106, {"traffic_class": "106"}, False),
+        (106, {}, False),
+        # 0 and False are equal in Python.
+        (0, {"traffic_class": False}, False),
+    ],
+)
+@pytest.mark.parametrize("client", [True, False])
+def test_a_row_has_to_say_the_planned_class(declared, said, good, client) -> None:
+    rules = {**POLICY, "rdma_traffic_class": declared}
+    wanted = row_numbers.as_asked("rdma_latency", client, rules)
+    assert wanted["traffic_class"] == declared
+    assert row_numbers.same(said.get("traffic_class"), wanted["traffic_class"]) is good
 
 
 @pytest.mark.parametrize("iterations", [None, 0, -5, True, 1000.0, "1000"])
@@ -185,7 +207,7 @@ def test_a_bandwidth_of_rdma_is_possible_with_its_iterations_alone() -> None:
     one |= {"qps": POLICY["rdma_qps"], "message_bytes": 65536}
     assert list(row_numbers.impossible(one, POLICY)) == []
     assert list(row_numbers.impossible({**one, "iterations": None}, POLICY)) == ["iterations is None"]
-    assert list(row_numbers.impossible({**one, "qps": 2}, POLICY)) == ["qps is 2, asked was 1"]
+    assert list(row_numbers.impossible({**one, "qps": 2}, POLICY)) == ["qps is 2, asked was 4"]
 
 
 @pytest.mark.parametrize(
@@ -202,7 +224,7 @@ def test_perftest_lasts_as_long_as_was_asked_and_measures_half_of_its_window_at_
     window: list[float], too_long: bool, too_short: bool
 ) -> None:
     metrics = {"bandwidth_gbps": GBPS, "message_rate_mpps": 0.0005}
-    one = row(started="2026-11-21T10:15:20Z", window_s=window, metrics=metrics, qps=1, message_bytes=65536)
+    one = row(started="2026-11-21T10:15:20Z", window_s=window, metrics=metrics, qps=4, message_bytes=65536)
     lasted_s = window[1] - window[0]
     said = [f"it lasted {lasted_s:g} s, asked was 4 s in all"]
     assert list(row_numbers.impossible(one, POLICY)) == (said if too_long else [])
@@ -215,15 +237,15 @@ def test_perftest_lasts_as_long_as_was_asked_and_measures_half_of_its_window_at_
     [
         ("path_mtu", {}, {}),
         ("tcp_bandwidth", {"streams": 3}, {"streams": 3}),
-        # What a latency is of, only its client knows.
+        # What a latency is of, only its client knows. RDMA's class is the port's default here.
         ("tcp_latency", {"latency_is": "one_way", "message_bytes": 64}, {"message_bytes": 64}),
-        ("rdma_read_latency", {"latency_is": "round_trip", "message_bytes": 64, "bandwidth_is": None},
-         {"message_bytes": 64, "bandwidth_is": None}),
+        ("rdma_read_latency", {"latency_is": "round_trip", "message_bytes": 64, **RDMA},
+         {"message_bytes": 64, **RDMA}),
         *((check, said, said) for check, said in (
-            ("rdma_bandwidth", {"qps": 2, "message_bytes": 65536, "bandwidth_is": None}),
-            ("rdma_bandwidth_bi", {"qps": 2, "message_bytes": 65536, "bandwidth_is": "sum_of_both"}),
+            ("rdma_bandwidth", {"qps": 2, "message_bytes": 65536, **RDMA}),
+            ("rdma_bandwidth_bi", {"qps": 2, "message_bytes": 65536, **RDMA, "bandwidth_is": "sum_of_both"}),
             ("rdma_bandwidth_unpinned",
-             {"qps": 2, "message_bytes": 65536, "bandwidth_is": None, "pinned": False}),
+             {"qps": 2, "message_bytes": 65536, **RDMA, "pinned": False}),
         )),
     ],
 )  # fmt: skip
