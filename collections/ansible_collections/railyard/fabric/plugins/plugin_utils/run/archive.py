@@ -134,10 +134,12 @@ def _opened(path: Path, limits: Size, advice: str = "") -> Iterator[_Content]:
         handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:
         raise ArchiveError(f"{path}: it cannot be read: {error.strerror}", advice) from error
+    # Before Python opens it: a folder in its place would raise.
+    if not stat.S_ISREG(os.fstat(handle).st_mode):
+        os.close(handle)
+        raise ArchiveError(f"{path}: it is no regular file", advice)
     with os.fdopen(handle, "rb") as packed:
         size_bytes = os.fstat(handle).st_size
-        if not stat.S_ISREG(os.fstat(handle).st_mode):
-            raise ArchiveError(f"{path}: it is no regular file", advice)
         if size_bytes > limits.packed_bytes:
             problem = f"{path}: it has {size_bytes} bytes, and {limits.packed_bytes} are the most"
             raise ArchiveError(problem, advice)
