@@ -26,11 +26,18 @@ class Watch:
         test: the test.
         group_rails: the rails that are at work together with it.
         rdma: the test is one of RDMA, which the port's own counters must show.
+        sys_root: where sysfs is.
     """
 
     def __init__(
-        self, run_context: RunContext, test: Mapping[str, Any], group_rails: tuple[str, ...], rdma: bool
+        self,
+        run_context: RunContext,
+        test: Mapping[str, Any],
+        group_rails: tuple[str, ...],
+        rdma: bool,
+        sys_root: str = "/sys",
     ) -> None:
+        self._sys_root = sys_root
         self._run_context = run_context
         self._rail = str(test["rail"])
         self._rdma = rdma
@@ -40,7 +47,7 @@ class Watch:
             if name == self._rail or name not in group_rails
         }
         self._hcas = {name: run_context.rails[name]["hca"] for name in self._netdevs}
-        self._drivers = {name: _driver(str(hca)) for name, hca in self._hcas.items() if hca}
+        self._drivers = {name: _driver(str(hca), sys_root) for name, hca in self._hcas.items() if hca}
         if self._rail in run_context.counts_late:
             self._let_settle()
         self._errors_before = self._errors_after = self._read_errors()
@@ -95,7 +102,7 @@ class Watch:
         """Return the bytes that the test's counters show now (sent, received), for the sampler."""
         names = self.driver.bytes
         if names == proof.NETDEV_BYTES:
-            seen = counters.read(self._netdevs[self._rail])
+            seen = counters.read(self._netdevs[self._rail], f"{self._sys_root}/class/net")
         else:
             seen = self._read_port(self._rail)
         sent, received = (seen.get(name) for name in names)
@@ -135,21 +142,22 @@ class Watch:
                 seen, since = now, time.monotonic()
 
     def _read(self) -> dict[str, counters.Snapshot]:
-        seen = counters.read_all(self._netdevs)
+        seen = counters.read_all(self._netdevs, f"{self._sys_root}/class/net")
         for rail in self._drivers:
             seen[rail].update(self._read_port(rail))
         return seen
 
     def _read_port(self, rail: str) -> counters.Snapshot:
         driver = self._drivers[rail]
-        return counters.read_port(str(self._hcas[rail]), driver.port_folder, driver.port_files)
+        root = f"{self._sys_root}/class/infiniband"
+        return counters.read_port(str(self._hcas[rail]), driver.port_folder, driver.port_files, root)
 
     def _read_errors(self) -> dict[str, int]:
-        return link_errors.read(self._netdevs[self._rail], self._hcas[self._rail])
+        return link_errors.read(self._netdevs[self._rail], self._hcas[self._rail], self._sys_root)
 
 
-def _driver(hca: str) -> proof.Driver:
+def _driver(hca: str, sys_root: str) -> proof.Driver:
     """Return how a port counts: Soft-RoCE by counters that only it has, everything else as cards do."""
     soft = proof.SOFT_ROCE
-    seen = counters.read_port(hca, soft.port_folder, soft.port_files)
+    seen = counters.read_port(hca, soft.port_folder, soft.port_files, f"{sys_root}/class/infiniband")
     return proof.HARDWARE if None in seen.values() else soft
