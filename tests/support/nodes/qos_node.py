@@ -36,6 +36,18 @@ DEFAULTS: dict[str, Any] = {
 }
 
 
+def setting_calls(lines: list[str]) -> list[str]:
+    """Return those of the recorder's calls that set something."""
+    reading = {"mlnx_qos": 3, "ethtool": 3}
+    return [
+        line
+        for line in lines
+        if " show " not in line
+        and not line.startswith("ethtool -a ")
+        and len(line.split()) > reading.get(line.split()[0], 0)
+    ]
+
+
 class QosNode:
     """Two ports of a driver, with the tools named."""
 
@@ -84,14 +96,7 @@ class QosNode:
         log = self.bin / "calls.log"
         lines = log.read_text().splitlines() if log.exists() else []
         log.write_text("")
-        reading = {"mlnx_qos": 3, "ethtool": 3}
-        return [
-            line
-            for line in lines
-            if " show " not in line
-            and not line.startswith("ethtool -a ")
-            and len(line.split()) > reading.get(line.split()[0], 0)
-        ]
+        return setting_calls(lines)
 
     def text(self, path: str) -> str:
         return (self.root / "sys" / path).read_text().strip()

@@ -356,6 +356,8 @@ def in_sequence(rows: list[dict[str, Any]]) -> None:
     stand: dict[tuple[str, str, str], int] = {}
     for row in rows:
         for name, (before, after) in (row["counters"] or {}).items():
+            if before is None or after is None:
+                continue  # a counter that could not be read
             key = (row["host"], row["rail"], name)
             begin = stand.get(key, before)
             stand[key] = begin + after - before
