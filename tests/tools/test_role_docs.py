@@ -1,7 +1,9 @@
+import re
 import textwrap
 
 import pytest
 import role_docs
+from railyard.base import paths
 
 SPEC = """
 argument_specs:
@@ -119,3 +121,14 @@ def test_variable_without_the_prefix_of_its_role(demo_role, capsys):
 
 def test_no_role_at_all_is_no_success(tmp_path):
     assert role_docs.main(["--roles", str(tmp_path), "--check"]) == 1
+
+
+def test_what_was_run_on_which_distribution_has_one_place() -> None:
+    """docs/support.md says it; a README that says it too contradicts it sooner or later."""
+    names = re.compile(r"\b(?:Debian|Ubuntu)\b[^.]*?\bhas(?: not|n't) been (?:run|tried|tested)\b", re.S)
+    found = {
+        str(file.relative_to(paths.repo_root())): match.group(0)
+        for file in sorted((paths.repo_root() / "roles").glob("*/README.md"))
+        if (match := names.search(file.read_text(encoding="utf-8")))
+    }
+    assert found == {}, "say it in docs/support.md, and link there"
