@@ -3,13 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Which provider of the RDMA stack a node's cards can have. Pure: cards and node in, choice and refusals out.
 
-What a provider serves is data, with its source:
-- DOCA-OFED: ConnectX-5 and newer, BlueField in NIC mode (HPE's SDR page of doca-ofed). MLNX_OFED 24.10
-  was the last release of its own; what is newer comes as DOCA-OFED only. "DOCA 2.9.0 (and its LTS branch) is
-  the final software version to support ConnectX-4", and has no ConnectX-8 (docs.nvidia.com, DOCA 2.9.4,
-  "Changes and New Features"; its "General Support" has firmware of ConnectX-4 and ConnectX-4 Lx).
-- MLNX_OFED dropped ConnectX-3, ConnectX-3 Pro and Connect-IB in 5.1 (release notes of 5.3 and 4.9): 4.9
-  is their last.
+Which release serves which generation is data, with its sources, in `releases`. What else decides:
 - 4.9 builds on kernels up to 5.4 (release notes of 4.9-2.2.6.0), on Debian to 10 and Ubuntu to 20.04,
   whose own Python is older than what Railyard needs on a node.
 - Since DOCA 3.2 the kernel part is DKMS only, which NVIDIA cannot sign (general support of DOCA 3.2.1).
@@ -21,12 +15,9 @@ import re
 import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils.apt import vendor_repository
+from ansible_collections.railyard.fabric.plugins.module_utils.rdma import releases
 from ansible_collections.railyard.fabric.plugins.module_utils.rdma.hardware import Card
 
-_OLD = ("ConnectX-3", "ConnectX-3 Pro", "Connect-IB")
-_BETWEEN = ("ConnectX-4", "ConnectX-4 Lx")
-_AFTER_LTS = ("ConnectX-8",)
-_DOCA_LTS = (2, 9)
 _LEGACY_KERNEL = (5, 4)
 _NODE_PYTHON = (3, 9)
 _CURRENT = "doca"
@@ -97,6 +88,8 @@ def choose(
         if unknown
         else []
     )
+    if provider == "doca":
+        findings += _find_unlisted(version, cards)
     if provider in ("doca", "mlnx_ofed"):
         refusals += vendor_repository.refuse(node.system, uris, suites, "rdma_stack_source")
         refusals += _refuse_unsigned(node)
@@ -108,17 +101,17 @@ def best(cards: t.Sequence[Card], node: Node, version: str = "") -> str:
     """Name the provider that serves all cards; where there is none, or no card, the kernel's own."""
     if not cards:
         return "inbox"
-    if _named(cards, _OLD):
-        return "mlnx_ofed" if not _named_not(cards, _OLD) and _can_legacy(node) else "inbox"
-    return "inbox" if _named(cards, _BETWEEN) and not _is_lts(version) else _CURRENT
+    if _oldest(cards):
+        return "mlnx_ofed" if len(_oldest(cards)) == len(cards) and _can_legacy(node) else "inbox"
+    return "inbox" if _ended(version, cards) or _too_new(version, cards) else _CURRENT
 
 
 def _refuse_doca(version: str, cards: t.Sequence[Card], node: Node) -> list[str]:
-    """Say which cards DOCA-OFED does not serve."""
+    """Say which cards this release of DOCA-OFED does not serve."""
     if not cards:
         return ["no card of NVIDIA Networking is on the PCI bus. Fix: use provider inbox, or look for it"]
-    old, between = _named(cards, _OLD), _named(cards, _BETWEEN)
     refusals = []
+    old = _oldest(cards)
     if old:
         instead = (
             "mlnx_ofed 4.9, which this kernel and Python allow, or inbox (mlx4 and rdma-core)"
@@ -130,19 +123,36 @@ def _refuse_doca(version: str, cards: t.Sequence[Card], node: Node) -> list[str]
             "Python is "
             "too old here"
         )
-        refusals.append(f"DOCA-OFED has no driver for {old}. Fix: use provider {instead}")
-    if between and not _is_lts(version):
+        refusals.append(f"DOCA-OFED has no driver for {_named(old)}. Fix: use provider {instead}")
+    for last, ended in _by_release(_ended(version, cards), "doca_last"):
         refusals.append(
-            f"support of {between} ends with DOCA 2.9 LTS. Fix: name a rdma_stack_version 2.9, or use "
-            "provider inbox"
+            f"support of {_named(ended)} ends with DOCA {last}. Fix: name a rdma_stack_version {last}, or "
+            "use provider inbox"
         )
-    young = _named(cards, _AFTER_LTS)
-    if young and _is_lts(version):
+    for _absent, young in _by_release(_too_new(version, cards), "doca_absent_until"):
+        first = releases.served_by(young[0].generation).doca_listed_from
+        newer = f"a rdma_stack_version {releases.name_release(first)} or newer" if first else "a newer one"
         refusals.append(
-            f"DOCA 2.9 LTS has no driver for {young}. Fix: name a newer rdma_stack_version, or use provider "
-            "inbox"
+            f"DOCA {version} has no driver for {_named(young)}. Fix: name {newer}, or use provider inbox"
         )
     return refusals
+
+
+def _find_unlisted(version: str, cards: t.Sequence[Card]) -> list[str]:
+    """Say which cards no list of the vendor's that is known here gives to this release of DOCA-OFED."""
+    release = _doca_release(version)
+    unlisted = []
+    for card in cards:
+        served = releases.served_by(card.generation)
+        after, first = served.doca_absent_until, served.doca_listed_from
+        if release and after and release > after and (first is None or release < first):
+            unlisted.append(card)
+    if not unlisted:
+        return []
+    return [
+        f"it is not known here whether DOCA {version} serves {_named(unlisted)}: no list of adapter cards "
+        'that was read says so. Look it up in "General Support" of that release before you install it'
+    ]
 
 
 def _refuse_mlnx_ofed(version: str, cards: t.Sequence[Card], node: Node) -> list[str]:
@@ -151,11 +161,18 @@ def _refuse_mlnx_ofed(version: str, cards: t.Sequence[Card], node: Node) -> list
     if release is None:
         return [f"the version of MLNX_OFED {version!r} is none. Fix: name one, such as 4.9-7.1.0.0"]
     refusals = []
-    old = _named(cards, _OLD)
+    old = _oldest(cards)
     legacy = release < (5, 1)
     if old and not legacy:
         refusals.append(
-            f"MLNX_OFED {version} has no driver for {old}: dropped in 5.1. Fix: use 4.9, or provider inbox"
+            f"MLNX_OFED {version} has no driver for {_named(old)}: dropped in 5.1. Fix: use 4.9, or provider "
+            "inbox"
+        )
+    young = [card for card in cards if card not in old and not releases.served_by(card.generation).mlnx_ofed]
+    if young:
+        refusals.append(
+            f"MLNX_OFED has no driver for {_named(young)}: BlueField-2 and ConnectX-7 are its last. Fix: use "
+            "provider doca, or inbox"
         )
     if legacy and _kernel(node.kernel) > _LEGACY_KERNEL:
         refusals.append(
@@ -168,10 +185,10 @@ def _refuse_mlnx_ofed(version: str, cards: t.Sequence[Card], node: Node) -> list
             "install a newer "
             "Python beside it and name it in ansible_python_interpreter"
         )
-    current = _named_not(cards, _OLD)
+    current = [card for card in cards if card not in old and card not in young]
     if legacy and current:
         refusals.append(
-            f"MLNX_OFED {version} is for the oldest cards, and the node has {current}. Fix: use inbox"
+            f"MLNX_OFED {version} is for the oldest cards, and the node has {_named(current)}. Fix: use inbox"
         )
     return refusals
 
@@ -203,18 +220,43 @@ def _refuse_unsigned(node: Node) -> list[str]:
     ]
 
 
-def _named(cards: t.Sequence[Card], generations: t.Container[str]) -> str:
-    """Name the cards of these generations with their addresses; empty when there is none."""
-    return ", ".join(f"{card.generation} ({card.pci})" for card in cards if card.generation in generations)
+def _oldest(cards: t.Sequence[Card]) -> list[Card]:
+    """Return the cards that only MLNX_OFED 4.9 serves, of all that the vendor has."""
+    return [card for card in cards if releases.served_by(card.generation).mlnx_ofed_legacy]
 
 
-def _named_not(cards: t.Sequence[Card], generations: t.Container[str]) -> str:
-    """Name the cards of other generations."""
-    return ", ".join(
-        f"{card.generation or card.pci_id} ({card.pci})"
+def _ended(version: str, cards: t.Sequence[Card]) -> list[Card]:
+    """Return the cards that an earlier release of DOCA-OFED was the last for."""
+    release = _doca_release(version)
+    found = []
+    for card in cards:
+        served = releases.served_by(card.generation)
+        if served.doca_last and not served.mlnx_ofed_legacy and (not release or release > served.doca_last):
+            found.append(card)
+    return found
+
+
+def _too_new(version: str, cards: t.Sequence[Card]) -> list[Card]:
+    """Return the cards that the list of this release of DOCA-OFED, or of a later one, does not have."""
+    release = _doca_release(version)
+    return [
+        card
         for card in cards
-        if card.generation not in generations
-    )
+        if release and release <= (releases.served_by(card.generation).doca_absent_until or (0, 0))
+    ]
+
+
+def _by_release(cards: t.Sequence[Card], field: str) -> list[tuple[str, list[Card]]]:
+    """Return the cards by the release in a field of their row."""
+    groups: dict[releases.Release, list[Card]] = {}
+    for card in cards:
+        groups.setdefault(getattr(releases.served_by(card.generation), field), []).append(card)
+    return [(releases.name_release(release), group) for release, group in sorted(groups.items())]
+
+
+def _named(cards: t.Sequence[Card]) -> str:
+    """Name cards with their addresses."""
+    return ", ".join(f"{card.generation or card.pci_id} ({card.pci})" for card in cards)
 
 
 def _can_legacy(node: Node) -> bool:
@@ -228,10 +270,10 @@ def _kernel(release: str) -> tuple[int, int]:
     return (int(match.group(1)), int(match.group(2))) if match else (9999, 0)
 
 
-def _is_lts(version: str) -> bool:
-    """Tell whether a version of DOCA-OFED is of the branch that ends support of the older cards."""
+def _doca_release(version: str) -> releases.Release | None:
+    """Return major and minor of a version of DOCA-OFED; None where none is named."""
     match = re.match(r"(\d+)\.(\d+)\.", version)
-    return match is not None and (int(match.group(1)), int(match.group(2))) == _DOCA_LTS
+    return (int(match.group(1)), int(match.group(2))) if match else None
 
 
 def _release(version: str) -> tuple[int, int] | None:

@@ -9,7 +9,7 @@ import pytest
 from ansible_collections.railyard.fabric.plugins.module_utils.apt.vendor_repository import Node as System
 from ansible_collections.railyard.fabric.plugins.module_utils.kernel import headers as kernel_headers
 from ansible_collections.railyard.fabric.plugins.module_utils.parsers.node.apt_get import Package
-from ansible_collections.railyard.fabric.plugins.module_utils.rdma import driver, hardware
+from ansible_collections.railyard.fabric.plugins.module_utils.rdma import driver, hardware, releases
 from ansible_collections.railyard.fabric.plugins.module_utils.rdma.hardware import Card
 from ansible_collections.railyard.fabric.plugins.module_utils.rdma.provider import Node, best, choose
 from support.nodes.files import write
@@ -223,7 +223,8 @@ def test_firmware_is_compared_by_generation():
 
 
 @pytest.mark.parametrize(
-    "generation", ["ConnectX-5", "ConnectX-6 Dx", "ConnectX-7", "ConnectX-8", "BlueField-3"]
+    "generation",
+    ["ConnectX-4 Lx", "ConnectX-5", "ConnectX-6 Dx", "ConnectX-7", "ConnectX-8", "ConnectX-9", "BlueField-3"],
 )
 def test_current_cards_get_doca(generation):
     assert choose("auto", "", [card(generation)], NODE) == ("doca", [], [])
@@ -252,7 +253,7 @@ def test_an_old_python_rules_out_the_legacy_release():
 def test_mixed_cards_and_those_between_get_the_kernels_own():
     mixed = [card("ConnectX-3"), card("ConnectX-6", "0000:81:00.0")]
     assert best(mixed, LEGACY) == "inbox"
-    assert best([card("ConnectX-4 Lx")], NODE) == "inbox"
+    assert best([card("ConnectX-4")], NODE) == "inbox"
     assert best([], NODE) == "inbox"
     assert "no card" in choose("doca", "", [], NODE).refusals[0]
 
@@ -263,17 +264,56 @@ def test_mixed_cards_and_those_between_get_the_kernels_own():
         ("2.9.5-0.1.8", "ConnectX-4", None),
         ("2.9.0-1", "ConnectX-4 Lx", None),
         ("2.9.5-0.1.8", "ConnectX-7", None),
-        ("3.2.0-046000", "ConnectX-4", "ends with DOCA 2.9 LTS"),
-        ("2.10.0-1", "ConnectX-4 Lx", "rdma_stack_version 2.9"),
-        ("", "ConnectX-4", "ends with DOCA 2.9 LTS"),
-        ("2.9.5-0.1.8", "ConnectX-8", "DOCA 2.9 LTS has no driver for ConnectX-8"),
+        ("3.2.0-046000", "ConnectX-4", "ends with DOCA 2.9"),
+        ("2.10.0-1", "ConnectX-4", "rdma_stack_version 2.9"),
+        ("", "ConnectX-4", "ends with DOCA 2.9"),
+        ("2.8.0-1", "ConnectX-4", None),
+        # "General Support" of DOCA 2.10.0, 3.0.0 and 3.1.0 has it, with firmware 14.32.
+        ("2.10.0-1", "ConnectX-4 Lx", None),
+        ("3.1.0-091000", "ConnectX-4 Lx", None),
+        (
+            "2.9.5-0.1.8",
+            "ConnectX-8",
+            "DOCA 2.9.5-0.1.8 has no driver for ConnectX-8 (0000:17:00.0). Fix: name a "
+            "rdma_stack_version 2.10 or newer",
+        ),
         ("3.2.0-046000", "ConnectX-8", None),
+        # No list up to 3.1 has them.
+        ("2.9.5-0.1.8", "ConnectX-9", "DOCA 2.9.5-0.1.8 has no driver for ConnectX-9"),
+        ("3.1.0-091000", "ConnectX-9", "rdma_stack_version 3.3 or newer"),
+        ("2.9.5-0.1.8", "BlueField-4", "DOCA 2.9.5-0.1.8 has no driver for BlueField-4"),
+        ("3.3.0-1", "ConnectX-9", None),
     ],
 )
 def test_a_release_of_doca_must_fit(version, generation, said):
     refusals = choose("doca", version, [card(generation)], NODE).refusals
     assert bool(refusals) == bool(said)
     assert (said or "") in " ".join(refusals)
+
+
+@pytest.mark.parametrize(
+    ("version", "generation", "is_found"),
+    [
+        ("3.2.0-046000", "ConnectX-9", True),
+        ("3.3.0-1", "ConnectX-9", False),
+        ("3.3.0-1", "BlueField-4", True),
+        ("3.2.0-046000", "ConnectX-8", False),
+    ],
+)
+def test_a_card_that_no_known_list_has_is_reported(version, generation, is_found):
+    choice = choose("doca", version, [card(generation)], NODE)
+    assert choice.refusals == []
+    assert [f"serves {generation} (0000:17:00.0)" in text for text in choice.findings] == [True] * is_found
+
+
+def test_auto_takes_no_release_that_lacks_a_driver_for_a_card():
+    newer = [card("ConnectX-7"), card("ConnectX-9", "0000:81:00.0")]
+    assert choose("auto", "2.9.5-0.1.8", newer, NODE).provider == "inbox"
+    assert choose("auto", "3.3.0-1", newer, NODE).provider == "doca"
+
+
+def test_each_row_of_the_releases_is_a_generation_of_the_table_of_cards():
+    assert set(releases.SERVED) <= set(hardware.GENERATIONS.values())
 
 
 def test_the_lts_is_what_auto_takes_for_cards_that_end_with_it():
@@ -289,6 +329,10 @@ def test_the_lts_is_what_auto_takes_for_cards_that_end_with_it():
         ("24.10-3.2.5.0", "ConnectX-3", NODE, "dropped in 5.1"),
         ("4.9-7.1.0.0", "ConnectX-3", NODE, "builds on kernels up to 5.4"),
         ("4.9-7.1.0.0", "ConnectX-6", LEGACY, "the node has ConnectX-6"),
+        # "BlueField-2 and ConnectX-7 are the last generation", DOCA's "General Support".
+        ("24.10-3.2.5.0", "ConnectX-8", NODE, "MLNX_OFED has no driver for ConnectX-8"),
+        ("24.10-3.2.5.0", "BlueField-3", NODE, "MLNX_OFED has no driver for BlueField-3"),
+        ("4.9-7.1.0.0", "ConnectX-9", LEGACY, "MLNX_OFED has no driver for ConnectX-9"),
     ],
 )
 def test_a_release_of_mlnx_ofed_must_fit(version, generation, node, said):
