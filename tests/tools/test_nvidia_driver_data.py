@@ -39,6 +39,20 @@ def layout(distribution, source):
     return merged
 
 
+@pytest.mark.parametrize("distribution", DISTRIBUTIONS)
+def test_switches_behind_a_bridge_need_nvlsm_and_the_tool_that_finds_their_ports(distribution):
+    facts = facts_of(distribution, nvswitch=True)
+    gpu = {
+        "pci": "0000:8f:00.0",
+        "pci_id": "10de:2901",
+        "generation": "Blackwell",
+        "switches_behind_bridge": True,
+    }
+    choice = choose({**facts, "gpus": [gpu]}, {}, layout(distribution, "vendor"))
+    assert choice["refusals"] == []
+    assert choice["other_packages"] == ["nvlsm", "infiniband-diags"]
+
+
 def test_there_is_data_for_these_distributions_and_no_other():
     assert sorted(path.stem for path in VARS.glob("*_*.yml")) == DISTRIBUTIONS
 

@@ -160,6 +160,11 @@ gpu_info:
       description: Whether there are NVSwitches that need the Fabric Manager.
       type: bool
       sample: false
+    umad:
+      description: >-
+        Whether ib_umad is loaded, through which the Fabric Manager reaches NVSwitches behind a bridge.
+      type: bool
+      sample: false
     driver:
       description: The kernel module.
       type: dict

@@ -122,6 +122,12 @@ _LATER: Sequence[tuple[int, int, int]] = ((0x3180, 0x3340, 575),)
 # runs.
 _BEHIND_BRIDGE = frozenset((0x2901, 0x2909, 0x3182))
 
+# What reaches those switches: the Fabric Manager and NVLSM send management datagrams through
+# /dev/infiniband/umad* of the bridge's InfiniBand devices. On an HGX B200 the precheck of
+# nvidia-fabricmanager-start.sh failed until ib_umad was loaded, which nothing loads by itself:
+# github.com/spectrocloud/CanvOS/pull/700 (2026-07-20).
+BRIDGE_MODULES = ("ib_umad",)
+
 # The last branch whose installation guide still offers the proprietary modules; that of 620 has the open ones
 # only: driver-installation-guide/610, /615 and /620, kernel-modules.html.
 LAST_PROPRIETARY_BRANCH = 615

@@ -189,6 +189,8 @@ def collect(reader: Reader, run: tools.Run, root: str = "/") -> dict[str, Any]:
         "nvswitches": [one["pci"] for one in functions if one["class"] == _BRIDGE_OTHER_CLASS],
         "nvswitch": any(one["class"] == _BRIDGE_OTHER_CLASS for one in functions)
         or any(gpu["switches_behind_bridge"] for gpu in gpus),
+        # ib_umad makes this class when it is loaded, or built in: drivers/infiniband/core/user_mad.c.
+        "umad": os.path.isdir(reader.sys("class", "infiniband_mad")),
         "driver": {
             "installed": there,
             "loaded": now["version"],

@@ -12,7 +12,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.module_utils.gpu.catalogue import NO_PATH, OPEN
+from ansible_collections.railyard.fabric.plugins.module_utils.gpu.catalogue import (
+    BRIDGE_MODULES,
+    NO_PATH,
+    OPEN,
+)
 from ansible_collections.railyard.fabric.plugins.plugin_utils.gpu.driver import gpudirect, packages
 from ansible_collections.railyard.fabric.plugins.plugin_utils.gpu.driver.branch import (
     branch_of,
@@ -36,7 +40,8 @@ def choose(facts: Mapping[str, Any], asked: Mapping[str, Any], layout: Mapping[s
         `refusals` and `findings` (`code` and `text` each), `generations`, `branch`, `flavour`,
         `driver_packages`, `same_version_packages` (those that must have exactly the driver's version),
         `other_packages`, `headers` (the distribution's usual ones), `prebuilt` (nothing is built on the
-        node), `uris` (of the vendor's repository), `gpudirect` (`path` and `why`), `fabric_manager`, `imex`.
+        node), `uris` (of the vendor's repository), `gpudirect` (`path` and `why`), `fabric_manager`,
+        `switch_modules` (kernel modules beside NVIDIA's that the Fabric Manager needs), `imex`.
         With a refusal there are no packages.
     """
     work = Work(facts, asked, layout)
@@ -51,6 +56,7 @@ def choose(facts: Mapping[str, Any], asked: Mapping[str, Any], layout: Mapping[s
         "uris": packages.uris(work),
         "gpudirect": {"path": NO_PATH, "why": "no driver is chosen"},
         "fabric_manager": False,
+        "switch_modules": [],
         "imex": bool(asked.get("imex")),
     }
     generations = generations_of(work)
@@ -70,6 +76,7 @@ def choose(facts: Mapping[str, Any], asked: Mapping[str, Any], layout: Mapping[s
                     chosen["other_packages"] += packages.beside(
                         work, "subnet_manager", "subnet manager", branch
                     )
+                    chosen["switch_modules"] = list(BRIDGE_MODULES)
             if chosen["imex"]:
                 chosen["same_version_packages"] += packages.beside(work, "imex", "IMEX", branch)
             if asked.get("gds"):

@@ -75,6 +75,12 @@ def test_nvswitches(node, device, kind, switches, gpus):
     assert (facts["nvswitch"], facts["nvswitches"], len(facts["gpus"])) == (True, switches, gpus)
 
 
+def test_the_class_of_ib_umad_tells_that_it_is_there(node):
+    assert node.facts()["umad"] is False
+    (node.root / "sys/class/infiniband_mad").mkdir(parents=True)
+    assert node.facts()["umad"] is True
+
+
 def test_an_unknown_device_has_no_generation_and_is_there(node):
     node.function("0000:01:00.0", 0x3021)
     facts = node.facts()

@@ -55,11 +55,11 @@ def node(*names, kernel="6.1.0-28-amd64", nvswitch=False):
             "pci": f"0000:{index:02x}:00.0",
             "pci_id": f"10de:{DEVICES[name][0]:04x}",
             "generation": DEVICES[name][1],
-            "switches_behind_bridge": name == "B200",
+            "switches_behind_bridge": name in ("B200", "B300"),
         }
         for index, name in enumerate(names)
     ]
-    return {"kernel": kernel, "gpus": gpus, "nvswitch": nvswitch or "B200" in names}
+    return {"kernel": kernel, "gpus": gpus, "nvswitch": nvswitch or bool({"B200", "B300"} & set(names))}
 
 
 def codes(choice):
@@ -185,6 +185,22 @@ def test_hgx_b200_gets_the_subnet_manager_of_its_switches_too():
     choice = choose(node("B200"), {"branch": 580}, VENDOR)
     assert choice["same_version_packages"] == ["fabricmanager-580"]
     assert choice["other_packages"] == ["nvlsm"]
+
+
+@pytest.mark.parametrize(
+    ("gpu", "asked", "nvswitch", "modules"),
+    [
+        ("B200", {}, False, ["ib_umad"]),
+        ("B300", {}, False, ["ib_umad"]),
+        # Its switches are PCI functions of the node, which NVIDIA's own module drives.
+        ("H100", {}, True, []),
+        ("B200", {"fabric_manager": False}, False, []),
+        ("V100", {}, False, []),
+    ],
+)
+def test_switches_behind_a_bridge_are_reached_through_ib_umad(gpu, asked, nvswitch, modules):
+    """The precheck of the Fabric Manager fails without it: spectrocloud/CanvOS pull request 700."""
+    assert choose(node(gpu, nvswitch=nvswitch), {"branch": 580, **asked}, VENDOR)["switch_modules"] == modules
 
 
 def test_fabric_manager_that_is_off_beside_a_switch_is_said_and_one_that_is_not_offered_is_refused():
