@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Stands in for modprobe and nvidia-smi, by the name that it is called with; keeps a log of its calls.
+"""Stands in for modprobe, nvidia-smi and nvidia-persistenced, by its name; keeps a log of its calls.
 
 The kernel's files that it changes lie on file systems of the test's own, mounted over the node's.
 """
@@ -7,6 +7,7 @@ The kernel's files that it changes lie on file systems of the test's own, mounte
 import json
 import pathlib
 import shutil
+import signal
 import subprocess
 import sys
 
@@ -60,7 +61,7 @@ def query(fields):
         "pci.bus_id": PCI,
         "uuid": "GPU-0a1b2c3d-0000-1111-2222-333344445555",
         "name": "Tesla V100-SXM2-16GB",
-        "persistence_mode": "Enabled",
+        "persistence_mode": "Enabled" if (STATE / "persistence").exists() else "Disabled",
         "power.limit": f"{gpu['power']:.2f} W",
         "power.default_limit": "300.00 W",
         "power.max_limit": "300.00 W",
@@ -86,8 +87,23 @@ def change(option, value):
     print("All done.")
 
 
+def persist(arguments):
+    """Keep persistence mode on, or not, as long as this runs."""
+    mode = STATE / "persistence"
+    if "--no-persistence-mode" not in arguments:
+        mode.touch()
+    signal.signal(signal.SIGTERM, lambda _number, _frame: sys.exit(0))
+    pathlib.Path("/run/nvidia-persistenced/socket").touch()
+    try:
+        signal.pause()
+    finally:
+        mode.unlink(missing_ok=True)
+
+
 def main():
     name, arguments = pathlib.Path(sys.argv[0]).name, sys.argv[1:]
+    if name == "nvidia-persistenced":
+        persist(arguments)
     if not arguments[0].startswith("--query"):
         with (STATE / "log").open("a") as log:
             log.write(f"{name} {' '.join(arguments)}\n")

@@ -203,6 +203,12 @@ gpu_info:
         Services of the driver that systemd knows, whether each is C(active), and if it starts C(at_boot).
       type: dict
       sample: {"nvidia-persistenced": {"active": true, "at_boot": true}}
+    persistence_exec_start:
+      description: >-
+        The command of the persistence daemon's packaged unit without C(--no-persistence-mode), where the unit
+        has that option; null elsewhere.
+      type: str
+      sample: /usr/bin/nvidia-persistenced --user nvidia-persistenced --verbose
     nouveau:
       description: Whether Nouveau is loaded.
       type: bool

@@ -171,6 +171,7 @@ def collect(reader: Reader, run: tools.Run, root: str = "/") -> dict[str, Any]:
     reader.warnings += [f"{one['path']}: modinfo tells no version" for one in there if one["version"] is None]
     nouveau = modules.nouveau_is_loaded(reader)
     why = modules.pending(now, there, kernel, nouveau)
+    units = services.ask(run)
     rows = _ask_nvidia_smi(run, reader.warnings) if now["version"] is not None else {}
     for gpu in gpus:
         row = rows.get(gpu["pci"], {})
@@ -199,7 +200,8 @@ def collect(reader: Reader, run: tools.Run, root: str = "/") -> dict[str, Any]:
             "pending_why": why,
             "stack": modules.stack(reader),
         },
-        "services": services.read(run),
+        "services": services.read(units),
+        "persistence_exec_start": services.persistence_exec_start(units, root),
         "nouveau": nouveau,
         "secure_boot": secure_boot(reader),
         **packages.read(root, run, reader.warnings),

@@ -5,6 +5,10 @@
 
 from __future__ import annotations
 
+import os
+import re
+from collections.abc import Mapping
+
 from ansible_collections.railyard.fabric.plugins.module_utils.facts.tools import Run
 
 # In the order in which they are stopped: DCGM asks the others.
@@ -13,17 +17,59 @@ SERVICES = ("nvidia-dcgm", "nvidia-imex", "nvidia-fabricmanager", "nvidia-persis
 _AT_BOOT = ("enabled", "enabled-runtime", "static", "alias", "indirect", "generated")
 
 
-def read(run: Run) -> dict[str, dict[str, bool]]:
-    """Return those that systemd knows: name to `active` and `at_boot`. One question for all of them."""
+# What the distribution's unit of the daemon may switch off: Ubuntu's starts `nvidia-persistenced --user
+# nvidia-persistenced --no-persistence-mode --verbose` (canonical/nvidia-graphics-drivers,
+# debian/templates/nvidia-compute-utils-flavour.nvidia-persistenced.service.in; `systemctl status` of Ubuntu
+# nodes in many public reports). Debian's unit has no such option.
+_PERSISTENCE, _NO_PERSISTENCE = "nvidia-persistenced", "--no-persistence-mode"
+_EXEC_START = re.compile(r"^ExecStart=[ \t]*(\S.*?)[ \t]*$", re.M)
+_CONTINUED = re.compile(r"[ \t]*\\\n[ \t]*")
+
+
+def ask(run: Run) -> dict[str, dict[str, str]]:
+    """Return what systemd says of those that it knows, by name. One question for all of them."""
     units = [f"{name}.service" for name in SERVICES]
-    said = run(["systemctl", "show", "--property=Id,LoadState,ActiveState,UnitFileState", *units]) or ""
+    argv = ["systemctl", "show", "--property=Id,LoadState,ActiveState,UnitFileState,FragmentPath", *units]
     found = {}
-    for block in said.split("\n\n"):
+    for block in (run(argv) or "").split("\n\n"):
         told = dict(line.partition("=")[::2] for line in block.splitlines() if "=" in line)
         if told.get("LoadState") == "loaded":
-            found[told["Id"][: -len(".service")]] = {
-                "active": told.get("ActiveState") in ("active", "activating", "reloading"),
-                "at_boot": told.get("UnitFileState") in _AT_BOOT,
-            }
+            found[told["Id"][: -len(".service")]] = told
     # In the order above, whatever systemd's was.
     return {name: found[name] for name in SERVICES if name in found}
+
+
+def read(asked: Mapping[str, Mapping[str, str]]) -> dict[str, dict[str, bool]]:
+    """Return name to `active` and `at_boot` of what `ask` returned."""
+    return {
+        name: {
+            "active": told.get("ActiveState") in ("active", "activating", "reloading"),
+            "at_boot": told.get("UnitFileState") in _AT_BOOT,
+        }
+        for name, told in asked.items()
+    }
+
+
+def persistence_exec_start(asked: Mapping[str, Mapping[str, str]], root: str) -> str | None:
+    """Return the persistence daemon's command without the option that keeps the mode off.
+
+    Of the unit as it was packaged, whatever drop-ins change: else our own drop-in would be wanted only as
+    long as it is not there.
+
+    Args:
+        asked: What `ask` returned.
+        root: Where the node's files are.
+
+    Returns:
+        None where the unit has no such option, or cannot be read.
+    """
+    path = asked.get(_PERSISTENCE, {}).get("FragmentPath", "")
+    try:
+        with open(os.path.join(root, path.lstrip("/")), encoding="utf-8", errors="replace") as unit:
+            commands = _EXEC_START.findall(_CONTINUED.sub(" ", unit.read()))
+    except (OSError, ValueError):
+        return None
+    words = commands[-1].split() if commands else []
+    if _NO_PERSISTENCE not in words:
+        return None
+    return " ".join(word for word in words if word != _NO_PERSISTENCE)

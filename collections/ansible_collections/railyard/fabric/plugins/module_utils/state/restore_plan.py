@@ -24,6 +24,7 @@ OWN_FILES = (
     "etc/apt/sources.list.d/railyard-*",
     "etc/modprobe.d/railyard-*",
     "etc/modules-load.d/railyard-nvidia.conf",
+    "etc/systemd/system/nvidia-persistenced.service.d/60-railyard-persistence.conf",
 )
 #: What a role takes back itself, by the file that tells that there is something.
 BY_ROLES = (

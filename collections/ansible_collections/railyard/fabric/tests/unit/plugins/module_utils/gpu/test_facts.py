@@ -305,6 +305,58 @@ def test_services_that_systemd_knows(node):
     }
 
 
+# As `systemctl cat` prints it on Ubuntu 22.04 nodes in public reports; the last is Debian 12's, of package
+# nvidia-persistenced.
+UBUNTU_UNIT = """\
+[Unit]
+Description=NVIDIA Persistence Daemon
+Wants=syslog.target
+StopWhenUnneeded=true
+Before=systemd-backlight@backlight:nvidia_0.service
+
+[Service]
+Type=forking
+ExecStart=/usr/bin/nvidia-persistenced --user nvidia-persistenced --no-persistence-mode --verbose
+ExecStopPost=/bin/rm -rf /var/run/nvidia-persistenced
+"""
+CONTINUED_UNIT = (
+    "[Service]\nExecStart=/usr/bin/nvidia-persistenced \\\n    --no-persistence-mode \\\n    --verbose\n"
+)
+DEBIAN_UNIT = "[Service]\nType=forking\nExecStart=/usr/bin/nvidia-persistenced --user nvpd\n"
+
+
+@pytest.mark.parametrize(
+    ("unit", "command"),
+    [
+        (UBUNTU_UNIT, "/usr/bin/nvidia-persistenced --user nvidia-persistenced --verbose"),
+        (CONTINUED_UNIT, "/usr/bin/nvidia-persistenced --verbose"),
+        (DEBIAN_UNIT, None),
+        ("# ExecStart=/usr/bin/nvidia-persistenced --no-persistence-mode\n[Service]\n", None),
+        ("", None),
+        (None, None),
+    ],
+)
+def test_a_packaged_unit_that_keeps_the_mode_off_is_known_by_its_option(node, unit, command):
+    path = "/lib/systemd/system/nvidia-persistenced.service"
+    node.answers["systemctl"] = (
+        "Id=nvidia-persistenced.service\nLoadState=loaded\nActiveState=active\nUnitFileState=static\n"
+        f"FragmentPath={path if unit is not None else ''}\n"
+    )
+    if unit is not None:
+        node.write(path[1:], unit)
+    # A drop-in is not looked at: with ours in its place the unit still needs it.
+    dropped = "etc/systemd/system/nvidia-persistenced.service.d/60-railyard-persistence.conf"
+    node.write(dropped, "[Service]\nExecStart=\nExecStart=/usr/bin/nvidia-persistenced\n")
+    assert node.facts()["persistence_exec_start"] == command
+
+
+def test_a_unit_that_cannot_be_read_needs_nothing(node):
+    node.answers["systemctl"] = (
+        "Id=nvidia-persistenced.service\nLoadState=loaded\nFragmentPath=/gone.service\n"
+    )
+    assert node.facts()["persistence_exec_start"] is None
+
+
 def test_where_systemd_does_not_answer_there_are_no_services(node):
     node.answers["systemctl"] = (
         "System has not been booted with systemd as init system (PID 1). Can't operate."
