@@ -209,6 +209,13 @@ gpu_info:
         has that option; null elsewhere.
       type: str
       sample: /usr/bin/nvidia-persistenced --user nvidia-persistenced --verbose
+    peermem:
+      description: >-
+        Whether nvidia-peermem is C(wanted) (loaded, or at boot), and the kernels for which it is C(unfit),
+        built for another RDMA stack than the vendor's that is there; C(kernel), C(module) and C(version) of
+        DKMS, C(why).
+      type: dict
+      sample: {"wanted": false, "unfit": []}
     nouveau:
       description: Whether Nouveau is loaded.
       type: bool

@@ -171,6 +171,22 @@ waiting:
   type: list
   elements: dict
   sample: []
+restart:
+  description: >-
+    What stands in the way of a restart of the vendor's unit: V(refusals) (storage in use, modules that are
+    not known here), V(busy) (what jobs and daemons use), the modules to V(unload) before it, and those of
+    them to V(reload) after it.
+  returned: success
+  type: dict
+  sample: {"refusals": [], "busy": [], "unload": [nvidia_peermem], "reload": [nvidia_peermem]}
+peermem:
+  description: >-
+    Whether nvidia-peermem is V(wanted) (loaded, or at boot), and the kernels for which it is V(unfit), built
+    for another RDMA stack than the vendor's that is there: V(kernel), V(module) and V(version) of DKMS,
+    V(why).
+  returned: success
+  type: dict
+  sample: {"wanted": false, "unfit": []}
 kernel:
   description: The running kernel.
   returned: success
@@ -225,9 +241,15 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.railyard.fabric.plugins.module_utils.apt import vendor_repository
 from ansible_collections.railyard.fabric.plugins.module_utils.facts import host
 from ansible_collections.railyard.fabric.plugins.module_utils.facts.sysfs import Reader
-from ansible_collections.railyard.fabric.plugins.module_utils.kernel import headers, next_boot
+from ansible_collections.railyard.fabric.plugins.module_utils.kernel import headers, next_boot, peermem
 from ansible_collections.railyard.fabric.plugins.module_utils.parsers.node import apt_get
-from ansible_collections.railyard.fabric.plugins.module_utils.rdma import driver, firmware, hardware, provider
+from ansible_collections.railyard.fabric.plugins.module_utils.rdma import (
+    driver,
+    firmware,
+    hardware,
+    holders,
+    provider,
+)
 from ansible_collections.railyard.fabric.plugins.module_utils.state import pending
 
 WAITS_ROOT = "/"
@@ -296,6 +318,8 @@ def look(module: AnsibleModule) -> dict[str, t.Any]:
         "findings": choice.findings + driver.firmware_differs(cards, wanted),
         "firmware_plan": planned,
         "firmware_waits": firmware.waits(planned, p["allow_firmware_update"]),
+        "restart": holders.plan(holders.read(reader))._asdict(),
+        "peermem": peermem.facts(reader, root, lambda argv: run_quietly(module, argv)),
         "kernel": kernel,
         "next_kernel": boots_next,
         "has_headers": node.has_headers,

@@ -21,7 +21,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.gpu.catalogue impo
     generation_of,
     switches_behind_bridge,
 )
-from ansible_collections.railyard.fabric.plugins.module_utils.kernel import headers, next_boot
+from ansible_collections.railyard.fabric.plugins.module_utils.kernel import headers, next_boot, peermem
 from ansible_collections.railyard.fabric.plugins.module_utils.parsers.common import NotThisTool
 from ansible_collections.railyard.fabric.plugins.module_utils.parsers.gpu import nvidia_smi_query
 
@@ -202,6 +202,7 @@ def collect(reader: Reader, run: tools.Run, root: str = "/") -> dict[str, Any]:
         },
         "services": services.read(units),
         "persistence_exec_start": services.persistence_exec_start(units, root),
+        "peermem": peermem.facts(reader, root, run),
         "nouveau": nouveau,
         "secure_boot": secure_boot(reader),
         **packages.read(root, run, reader.warnings),
