@@ -11,7 +11,7 @@ DOWNSTREAM, ROOT_PORT, ENDPOINT = 6, 4, 0
 SOURCE_VALIDATION, REQUEST_REDIRECT = 1, 4
 
 
-def config(port_type=ENDPOINT, read_request_bytes=512, acs=None, length=4096):
+def config(port_type=ENDPOINT, read_request_bytes=512, acs=None, length=4096, relaxed=True):
     """A space with power management at 0x40, PCI Express at 0x60, error reporting at 0x100, ACS at 0x148."""
     space = bytearray(length)
     space[0x34] = 0x40
@@ -19,6 +19,7 @@ def config(port_type=ENDPOINT, read_request_bytes=512, acs=None, length=4096):
     space[0x60:0x62] = bytes((0x10, 0x00))
     struct.pack_into("<H", space, 0x62, port_type << 4 | 2)
     struct.pack_into("<H", space, 0x68, (read_request_bytes // 128).bit_length() - 1 << 12 | 0x20)
+    space[0x68] |= 0x10 if relaxed else 0
     if length > 0x100:
         struct.pack_into("<I", space, 0x100, (0x148 if acs is not None else 0) << 20 | 1 << 16 | 0x0001)
     if acs is not None:
@@ -30,7 +31,16 @@ def config(port_type=ENDPOINT, read_request_bytes=512, acs=None, length=4096):
 def node(tmp_path):
     """A port behind a switch: root port, the switch's upstream and downstream port, the card; and a GPU."""
 
-    def make(acs=0, read_request_bytes=512, iommu="identity", vendor="0x10de", above=DOWNSTREAM):
+    def make(
+        acs=0,
+        read_request_bytes=512,
+        iommu="identity",
+        vendor="0x10de",
+        above=DOWNSTREAM,
+        rdma=False,
+        relaxed=True,
+        others=(),
+    ):
         upper = tmp_path / "sys/devices/pci0000:3a/0000:3a:00.0"
         downstream = upper / "0000:3b:00.0/0000:3c:04.0"
         for rail, netdev in (("0", "ens6"), ("1", "ens7")):
@@ -38,16 +48,20 @@ def node(tmp_path):
             (card / "iommu_group").mkdir(parents=True)
             (card / "iommu_group/type").write_text(f"{iommu}\n")
             (card / "config").write_bytes(
-                config(read_request_bytes=read_request_bytes if rail == "0" else 512)
+                config(read_request_bytes=read_request_bytes if rail == "0" or rdma else 512, relaxed=relaxed)
             )
+            if rdma:
+                (card / "infiniband" / f"mlx5_{rail}").mkdir(parents=True)
             (tmp_path / "sys/class/net" / netdev).mkdir(parents=True)
             (tmp_path / "sys/class/net" / netdev / "device").symlink_to(card)
         (upper / "config").write_bytes(config(ROOT_PORT, acs=REQUEST_REDIRECT))
         (downstream / "config").write_bytes(config(above, acs=acs))
-        gpu = tmp_path / "sys/bus/pci/devices/0000:3e:00.0"
-        gpu.mkdir(parents=True)
-        (gpu / "class").write_text("0x030200\n")
-        (gpu / "vendor").write_text(f"{vendor}\n")
+        for place, (maker, device, kind) in enumerate([(vendor, "0x2330", "0x030200"), *others]):
+            function = tmp_path / f"sys/bus/pci/devices/0000:3e:00.{place}"
+            function.mkdir(parents=True)
+            (function / "class").write_text(f"{kind}\n")
+            (function / "vendor").write_text(f"{maker}\n")
+            (function / "device").write_text(f"{device}\n")
         return str(tmp_path)
 
     return make
@@ -59,13 +73,13 @@ PORTS = {"ens6": "rail0", "ens7": "rail1"}
 @pytest.mark.parametrize(
     ("space", "way"),
     [
-        (config(ENDPOINT, 4096), (ENDPOINT, 4096, False)),
-        (config(DOWNSTREAM, 128, acs=SOURCE_VALIDATION), (DOWNSTREAM, 128, False)),
-        (config(DOWNSTREAM, 512, acs=SOURCE_VALIDATION | 0x10), (DOWNSTREAM, 512, True)),
-        (config(length=256), (ENDPOINT, 512, None)),
-        (config()[:64], (None, None, None)),
-        (b"", (None, None, None)),
-        (bytes(4096), (None, None, None)),
+        (config(ENDPOINT, 4096), (ENDPOINT, 4096, False, True)),
+        (config(DOWNSTREAM, 128, acs=SOURCE_VALIDATION), (DOWNSTREAM, 128, False, True)),
+        (config(DOWNSTREAM, 512, acs=SOURCE_VALIDATION | 0x10), (DOWNSTREAM, 512, True, True)),
+        (config(length=256, relaxed=False), (ENDPOINT, 512, None, False)),
+        (config()[:64], (None, None, None, None)),
+        (b"", (None, None, None, None)),
+        (bytes(4096), (None, None, None, None)),
     ],
 )
 def test_a_configuration_space_is_read(space, way):
@@ -105,6 +119,41 @@ def test_reads_that_are_small_or_differ_are_found(node, size_bytes, word):
     [told] = pcie.findings(node(read_request_bytes=size_bytes), PORTS)
     assert word in told
     assert f"rail0 {size_bytes}, rail1 512" in told
+
+
+def test_reads_of_a_card_with_rdma_are_to_be_as_large_as_they_can(node):
+    [told] = pcie.findings(node(rdma=True), PORTS)
+    assert "is 512 on rail0, rail1; guides for such cards ask for 4096" in told
+    # Bits 12 to 14 of Device Control, of which 5 is 4096 bytes; the others stay.
+    assert "setpci -s 0000:3d:00.0 CAP_EXP+8.w=5000:7000" in told
+
+
+def test_a_card_with_rdma_that_reads_4096_bytes_has_no_findings(node):
+    assert pcie.findings(node(rdma=True, read_request_bytes=4096), PORTS) == []
+
+
+def test_relaxed_ordering_that_is_forbidden_is_found_of_cards_with_rdma(node):
+    [told] = pcie.findings(node(rdma=True, read_request_bytes=4096, relaxed=False), PORTS)
+    assert "relaxed ordering is forbidden to rail0 (0000:3d:00.0), rail1 (0000:3d:00.1)" in told
+    assert "CAP_EXP+8.w=0010:0010" in told
+
+
+def test_a_virtual_machines_port_has_what_its_host_gives_it(node):
+    assert pcie.findings(node(relaxed=False), PORTS) == []
+
+
+def test_only_the_redirects_are_to_be_cleared(node):
+    [told] = pcie.findings(node(acs=REQUEST_REDIRECT | SOURCE_VALIDATION), {"ens6": "rail0"})
+    assert "pci=disable_acs_redir=0000:3c:04.0" in told
+    # PCI_ACS_RR, _CR and _UF; source validation, which keeps functions apart, is not among them.
+    assert told.endswith("ECAP_ACS+0x6.w=0000:001c")
+
+
+def test_connectx_8s_switch_has_values_of_its_own(node):
+    """kernel-boot/rdma_topo: `xx110x1` towards the DMA function, which has two of the redirects set."""
+    [told] = pcie.findings(node(acs=0x19, others=[("0x15b3", "0x2100", "0x080100")]), {"ens6": "rail0"})
+    assert "rdma_topo check" in told
+    assert "disable_acs_redir" not in told
 
 
 def test_a_software_port_has_no_way(tmp_path):
