@@ -260,6 +260,7 @@ FAULTS = {
         "rail_overrides.rail9", "gpu1", "rail9", "no such rail",
     ),
     "override_unknown_key": overridden("rail0", "mtu", 1500, "unknown key"),
+    "override_netdev_none": overridden("rail0", "netdev", "none", "reserved word"),
     "override_no_mapping": (
         pair(SOUND, {"rail_overrides": {"rail0": "ens9"}}),
         "rail_overrides.rail0", "gpu1", "rail0", "not a mapping",

@@ -131,6 +131,12 @@ VALUES = {
         rail="rail1"),
     "netdev_with_a_path": fabric(
         "pair", "netdev: ens2", "netdev: /dev/ens2", "/dev", "no interface name", "ens6", rail="rail1"),
+    "netdev_none": fabric(
+        "pair", "netdev: ens2", "netdev: none", "none", "'none' is a reserved word", "`ip link`",
+        rail="rail1"),
+    "netdev_null_in_quotes": fabric(
+        "pair", "netdev: ens2", "netdev: 'Null'", "Null", "null without quotes", "`ip link`",
+        rail="rail1"),
     "netdev_of_16": fabric(
         "pair", "netdev: ens2", "netdev: enp129s0f0np0v10", "v10", "has 16 characters", "ens6", rail="rail1"),
     "netdev_is_lo": fabric(

@@ -33,6 +33,8 @@ _NETDEV_CHARS_MAX = 15  # IFNAMSIZ is 16 with its closing zero
 _NETDEV = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 # `lo` carries no rail; the kernel keeps the other two for the sysctls of all interfaces.
 _NETDEVS_RESERVED = ("lo", "all", "default")
+# Linux takes these for names; who writes one of them means that there is none, as in `gateway: none`.
+_WORDS_FOR_NOTHING = ("nil", "none", "null", "undefined")
 _HOST = re.compile(r"(?=.{1,253}$)[A-Za-z0-9_]([A-Za-z0-9_.-]*[A-Za-z0-9_.])?")
 # Of networks that overlap one of these, some address can be no node's: this-host, loopback, link-local,
 # multicast and reserved ones.
@@ -188,6 +190,11 @@ def netdev(value: Any) -> str | None:
         return f"{show(value)} has {len(value)} characters, an interface name at most {_NETDEV_CHARS_MAX}"
     if value in _NETDEVS_RESERVED:
         return f"{show(value)} is no port that could be patched"
+    if value.lower() in _WORDS_FOR_NOTHING:
+        return (
+            f"{show(value)} is a reserved word and no interface's name; null without quotes takes a name "
+            "away, where mac, pci or hca says which port it is"
+        )
     return None
 
 
