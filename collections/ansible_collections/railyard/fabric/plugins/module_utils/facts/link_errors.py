@@ -98,9 +98,15 @@ KINDS: dict[str, str] = {
         LOSS,
     ),
     # Congestion control at work: told, never judged. drivers/infiniband/hw/mlx5/counters.c has the CNPs. And
-    # packets that were not sent, which a packet above the MTU is as well.
+    # packets that were not sent, which a packet above the MTU is as well. InfiniBand's port_xmit_wait counts
+    # ticks without credit to send, port_xmit_discards packets that waited too long for it, or found the port
+    # down (Documentation/ABI/stable/sysfs-class-infiniband): of the fabric beyond the port, mostly. What FEC
+    # corrects is there on each link of 50 Gbit/s a lane and more; no published figure bounds it.
     **dict.fromkeys(
         (
+            "hca.port_xmit_discards",
+            "hca.port_xmit_wait",
+            "ethtool.rx_corrected_bits_phy",
             "ethtool.tx_errors_phy",
             "ethtool.tx_pause_storm_warning_events",
             "hw.np_cnp_sent",
@@ -111,6 +117,12 @@ KINDS: dict[str, str] = {
         NOTICE,
     ),
 }
+
+#: Packets that came before an earlier one. On one path that is a loss; where the fabric spreads a
+#: connection's packets over several (adaptive routing) it is no fault: cards place them "instead of being
+#: dropped, in order to avoid retransmission" (DOCA and MLNX_OFED documentation, "Out-of-Order (OOO) Data
+#: Placement"). A receiver that cannot asks again, which the sender counts: packet_seq_err, sq_num_oos.
+OUT_OF_ORDER = frozenset(("hw.out_of_sequence", "hw.out_of_seq_request", "hw.rq_num_oos"))
 
 #: A counter of InfiniBand's PortCounters stops at its greatest value (IBTA volume 1, 16.1.3.5).
 _GREATEST = {
@@ -168,6 +180,11 @@ def read(netdev: str, hca: str | None, sys_root: str = "/sys") -> Values:
         if name in KINDS:
             values[name] = value
     return values
+
+
+def kind_of(name: str, adaptive_routing: bool = False) -> str | None:
+    """Return what a counter tells of a fabric; None for one that this version does not know."""
+    return NOTICE if adaptive_routing and name in OUT_OF_ORDER else KINDS.get(name)
 
 
 def stands_still(name: str, value: int) -> bool:

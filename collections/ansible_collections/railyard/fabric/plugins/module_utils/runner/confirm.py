@@ -99,7 +99,7 @@ def suspicious(row: Row, bounds: Bounds, policy: Mapping[str, Any]) -> bool:
     if any(one.get("proof") != proof.PROVEN for one in said):
         return True
     metrics = row["metrics"]
-    if _sent_again(row):
+    if _sent_again(row, policy.get("adaptive_routing") is True):
         return True
     if _lost(metrics) or _lost(other.get("metrics") or {}):
         return True
@@ -175,13 +175,15 @@ def _lost(metrics: Mapping[str, Any]) -> bool:
     return bool(metrics.get("loss_percent")) or metrics.get("received", 0) < metrics.get("sent", 0)
 
 
-def _sent_again(row: Row) -> bool:
+def _sent_again(row: Row, adaptive_routing: bool) -> bool:
     """Tell whether a card sent packets again; software does so whenever its processor is late."""
     if proof.SOFT_ROCE.packets[0] in (row.get("counters") or {}):
         return False
     spans = row.get("link_errors") or {}
     return any(
-        link_errors.KINDS.get(name) == link_errors.TRANSPORT and None not in span and span[1] > span[0]
+        link_errors.kind_of(name, adaptive_routing) == link_errors.TRANSPORT
+        and None not in span
+        and span[1] > span[0]
         for name, span in spans.items()
     )
 

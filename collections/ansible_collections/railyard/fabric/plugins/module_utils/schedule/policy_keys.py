@@ -128,6 +128,12 @@ KEYS: Mapping[str, Key] = {
         0,
         2,
     ),
+    "adaptive_routing": Key(
+        False,
+        "whether the fabric sends packets of one connection by several paths (InfiniBand's adaptive routing, "
+        "Spectrum-X): those that arrive out of order are then reported and not judged",
+        "switch",
+    ),
     "baseline_tolerance": Key(
         0,
         "how far a number may lie from the saved baseline's and pass: 0.1 is a tenth; 0 takes the noise "

@@ -8,7 +8,8 @@ may not grow at all, between the tests neither: so what a test without a row met
 a legal rate: they weigh when they come again, or many at once. Transport ones (packets sent again) are looked
 at within the tests, weigh when a test's next attempt has them too, and on hardware alone: software RDMA sends
 again whenever its processor is late. Drops for want of buffers weigh within the tests, and where the node's
-own port promises that there are none (`lossless`). What congestion control did is told and never judged.
+own port promises that there are none (`lossless`). What congestion control did is told and never judged, nor
+are packets that come out of order where the policy says that the fabric has adaptive routing.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.facts.link_errors 
     SYMBOL,
     SYMBOLS_AT_ONCE,
     TRANSPORT,
+    kind_of,
     stands_still,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils.rails.bind import Bound
@@ -51,6 +53,7 @@ class _Seen:
 
     Attributes:
         promise: what the rail's port says of its losses.
+        adaptive_routing: whether packets may come out of order.
         growth: counter -> growth, of those that may not grow.
         losses: the same of drops and pause storms that break the promise.
         told: the same of what is no fault by itself.
@@ -64,6 +67,7 @@ class _Seen:
     """
 
     promise: lossless.Promise
+    adaptive_routing: bool = False
     growth: dict[str, int] = field(default_factory=dict)
     losses: dict[str, int] = field(default_factory=dict)
     told: dict[str, int] = field(default_factory=dict)
@@ -76,7 +80,7 @@ class _Seen:
     doubt: str | None = None
 
     def grew(self, name: str, by: int, peer: str, row: Row, broken: bool) -> None:
-        kind = KINDS[name]
+        kind = kind_of(name, self.adaptive_routing)
         self.spans[name] += 1
         if kind == TRANSPORT:
             self.sent_again.setdefault(str(row.get("id")), set()).add(row_numbers.attempt_of(row))
@@ -103,6 +107,7 @@ def judge(
     bound: Bound,
     confirm: int = 0,
     lost: str | None = None,
+    adaptive_routing: bool = False,
 ) -> Answer:
     """Answer a `link_errors` line.
 
@@ -114,6 +119,7 @@ def judge(
         bound: the rail, bound to the node's facts.
         confirm: how often a test that looks bad is measured again.
         lost: rows of the node that are known to be missing: what grew in them is not known.
+        adaptive_routing: whether the fabric spreads a connection's packets over several paths.
 
     Returns:
         pass with zero growth; fail where a counter of the cable grew, symbol errors came twice or many at
@@ -128,7 +134,7 @@ def judge(
             end = "client" if test["node"] == node else "server"
             if row.get("run") == run and row.get("host") == node and row.get("end") == end:
                 found.append((str(test["peer"] if end == "client" else test["node"]), row))
-    seen = _read(found, bound)
+    seen = _read(found, bound, adaptive_routing)
     where = f"{node} {rail} ({(bound.netdev or {}).get('netdev')})"
     peers = named(list(seen.peers), _NAMED)
     grown = {**seen.growth, **seen.losses}
@@ -180,8 +186,8 @@ def judge(
     return answer
 
 
-def _read(found: Sequence[tuple[str, Row]], bound: Bound) -> _Seen:
-    seen = _Seen(lossless.promise(bound.netdev))
+def _read(found: Sequence[tuple[str, Row]], bound: Bound, adaptive_routing: bool) -> _Seen:
+    seen = _Seen(lossless.promise(bound.netdev), adaptive_routing)
     last: dict[str, int] = {}
     still: object = None
     numbered = all(is_whole(row.get("sequence")) for _peer, row in found)
@@ -218,7 +224,7 @@ def _stands(span: object) -> bool:
 
 def _read_one(seen: _Seen, last: dict[str, int], name: str, span: object, row: Row, peer: str) -> None:
     identity = str(row.get("id"))
-    kind = KINDS.get(name)
+    kind = kind_of(name, seen.adaptive_routing)
     if kind is None:
         seen.doubt = f"{identity}: {name} is no counter that this version knows"
         return

@@ -85,7 +85,14 @@ class OneNode:
                 return nothing
             mine, bound = self._tests_of.get((node, rail), []), self._fleet.bound[node][rail]
             return link_errors.judge(
-                asked, self._run, mine, self._rows, bound, self._between.confirm, self._lost.get(node)
+                asked,
+                self._run,
+                mine,
+                self._rows,
+                bound,
+                self._between.confirm,
+                self._lost.get(node),
+                self._between.policy.get("adaptive_routing") is True,
             )
         if check.source == "cabling":
             return self._chart.judge(asked, self._rows)

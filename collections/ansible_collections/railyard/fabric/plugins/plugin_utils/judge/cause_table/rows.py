@@ -48,7 +48,10 @@ TABLE = (
           "Soft-RoCE or a virtual netdev under the rail's name", "rdma link"),
     Cause("link_errors", "error counters of the link grew",
           "Look at the cable and transceivers between the two ends that are named, reseat or replace them; "
-          "`ethtool -S NETDEV` and the port's counters in /sys/class/infiniband show whether it goes on.",
+          "`ethtool -S NETDEV` and the port's counters in /sys/class/infiniband show whether it goes on; "
+          "`mlxlink -d DEVICE -m -c` (NVIDIA's MFT) shows the optics' power and the bit error rate before "
+          "and after FEC, which Railyard does not read. Where only out_of_sequence grew and the fabric has "
+          "adaptive routing, set fabric_policy.adaptive_routing.",
           "cable or transceiver: dirty, bent or loose", "ethtool -m NETDEV"),
     Cause("lossless_drops", "packets were dropped for want of buffers on a rail that is to be lossless",
           "Compare trust, PFC priority, buffers and DSCP of both ends and of the switch ports between (role "

@@ -151,6 +151,22 @@ def test_what_is_good_or_would_be_the_same_is_not(one: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize(
+    ("name", "is_suspect"),
+    [
+        ("hw.out_of_sequence", False),
+        ("hw.rq_num_oos", False),
+        # A receiver that asked for them again: the fabric's packets were not placed, or were lost.
+        ("hw.packet_seq_err", True),
+        ("hw.local_ack_timeout_err", True),
+    ],
+)
+def test_packets_out_of_order_are_no_fault_where_the_fabric_has_adaptive_routing(name, is_suspect):
+    one = row(link_errors={name: [4, 5]})
+    assert bool(confirm.suspects([one], BOUNDS, {**POLICY, "adaptive_routing": True})) is is_suspect
+    assert bool(confirm.suspects([one], BOUNDS, {**POLICY, "adaptive_routing": False})) is True
+
+
+@pytest.mark.parametrize(
     ("tool", "policy", "theirs_gbps", "bad"),
     [
         ("ib_write_bw", {}, 9.5, False),

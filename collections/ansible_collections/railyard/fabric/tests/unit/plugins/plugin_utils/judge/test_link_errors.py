@@ -103,6 +103,32 @@ def test_what_is_sent_again_fails_on_a_card_and_is_recorded_of_software() -> Non
     assert link_errors(unknown)["outcome"] == "fail"
 
 
+@pytest.mark.parametrize(
+    ("name", "outcome"),
+    [("hw.out_of_sequence", "pass"), ("hw.packet_seq_err", "fail"), ("netdev.rx_crc_errors", "fail")],
+)
+def test_packets_out_of_order_are_reported_where_the_policy_has_adaptive_routing(
+    name: str, outcome: str
+) -> None:
+    run = CARD.copy()
+    run.policy["adaptive_routing"] = True
+    row_of(run, "rdma_bandwidth")["link_errors"][name] = [7, 9]
+    one = link_errors(run)
+    assert one["outcome"] == outcome
+    assert f"{name} grew by" in (one["cause"] or one["basis"])
+
+
+@pytest.mark.parametrize(
+    "name", ["hca.port_xmit_discards", "hca.port_xmit_wait", "ethtool.rx_corrected_bits_phy"]
+)
+def test_waits_discards_and_bits_that_were_corrected_are_reported(name: str) -> None:
+    run = CARD.copy()
+    row_of(run, "rdma_bandwidth")["link_errors"][name] = [7, 90]
+    one = link_errors(run)
+    assert (one["outcome"], one["observed"]["errors"]) == ("pass", 0)
+    assert f"{name} grew by 83" in one["basis"]
+
+
 def test_a_physical_error_is_not_hidden_by_what_software_sends_again() -> None:
     run = SOFT.copy()
     row_of(run, "rdma_bandwidth")["link_errors"] = {
