@@ -288,10 +288,12 @@ UNITS = """\
       vars:
         rdma_stack_provider: "{{ provider }}"
         rdma_stack_enabled: true
+        __rdma_stack_found: {files: "{{ there }}"}
         __rdma_stack_ports: ["0x0002c9030002fb06", "0x0002c9030002fb07"]
         shown:
           unit: "{{ __rdma_stack_subnet_manager.unit }}"
           masked: "{{ __rdma_stack_subnet_manager.masked }}"
+          others: "{{ __rdma_stack_subnet_manager_others }}"
           instances: "{{ __rdma_stack_subnet_manager_instances }}"
           files: "{{ __rdma_stack_subnet_manager.files | map(attribute='path') | map('basename') }}"
           first: "{{ lookup('ansible.builtin.template', template) }}"
@@ -302,6 +304,7 @@ HEAD = "# Managed by Railyard (role rdma_stack): change the inventory, not this 
 OWN_UNIT = {
     "unit": "opensm.service",
     "masked": None,
+    "others": [],
     "instances": [f"opensm@{port}.service" for port in PORTS],
     "files": ["60-railyard-opensm.conf"],
     "first": HEAD
@@ -311,6 +314,7 @@ OWN_UNIT = {
 VENDORS_UNIT = {
     "unit": "railyard-opensm.target",
     "masked": "opensmd.service",
+    "others": ["opensmd.service"],
     "instances": [f"railyard-opensm@{port}.service" for port in PORTS],
     "files": ["railyard-opensm.target", "railyard-opensm@.service"],
     "first": HEAD + "# The vendor's own unit serves one port. These are the rails', one opensm each.\n"
@@ -325,6 +329,15 @@ PROVIDERS = {
     "mlnx_ofed": ("mlnx_ofed", {}, VENDORS_UNIT),
     "auto_inbox": ("auto", {"provider": "inbox"}, OWN_UNIT),
     "auto_doca": ("auto", {"provider": "doca"}, VENDORS_UNIT),
+    # What the other provider left is stopped: two on one port end each other.
+    "from_inbox": ("doca", {}, {**VENDORS_UNIT, "others": ["opensmd.service", "opensm.service"]}),
+    "to_inbox": ("inbox", {}, {**OWN_UNIT, "others": ["railyard-opensm.target"]}),
+}
+
+
+LEFT = {
+    "from_inbox": "/etc/systemd/system/opensm.service.d/60-railyard-opensm.conf",
+    "to_inbox": "/etc/systemd/system/railyard-opensm.target",
 }
 
 
@@ -335,6 +348,7 @@ def test_the_subnet_managers_unit_is_the_providers(tmp_path: Path) -> None:
             "expected": unit,
             "fabric": {"transport": "infiniband"},
             "__rdma_stack_driver": driver,
+            "there": [{"path": LEFT[name]}] if name in LEFT else [],
         }
         for name, (provider, driver, unit) in PROVIDERS.items()
     }
