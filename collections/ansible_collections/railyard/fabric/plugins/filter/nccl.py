@@ -14,6 +14,22 @@ from ansible_collections.railyard.fabric.plugins.module_utils.rules import rdma
 from ansible_collections.railyard.fabric.plugins.plugin_utils.nccl import port_tables, site
 
 
+def nccl_hcas(rails: Sequence[Mapping[str, Any]], facts: Mapping[str, Any]) -> list[str]:
+    """Return the rails' HCA ports, as the node calls them, none where one is not known; see nccl_hcas.yml."""
+    names = list(bind.port_names(rails, facts).values())
+    return [] if None in names else [str(name) for name in names]
+
+
+def nccl_hcas_unknown(rails: Sequence[Mapping[str, Any]], facts: Mapping[str, Any]) -> list[str]:
+    """Return why rails have no HCA port whose name is known; see nccl_hcas_unknown.yml."""
+    names, bound = bind.port_names(rails, facts), bind.bind(rails, facts)
+    return [
+        f"{name}: {rdma.why_none(one.rail, one, bind.ports(facts))}"
+        for name, one in bound.items()
+        if names[name] is None
+    ]
+
+
 def nccl_gid_index(rails: Sequence[Mapping[str, Any]], facts: Mapping[str, Any]) -> int | str:
     """Return the one index of the rails' GIDs, empty where none is known; see nccl_gid_index.yml."""
     indices = {
@@ -46,6 +62,8 @@ class FilterModule:
         return {
             "nccl_refused": site.refused,
             "nccl_reasons": site.reasons,
+            "nccl_hcas": nccl_hcas,
+            "nccl_hcas_unknown": nccl_hcas_unknown,
             "nccl_gid_index": nccl_gid_index,
             "nccl_pkey_index": nccl_pkey_index,
         }

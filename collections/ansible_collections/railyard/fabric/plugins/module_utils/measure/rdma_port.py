@@ -48,17 +48,22 @@ def find(place: Place, hca: str | None, reader: Reader | None = None) -> RdmaPor
             place.host,
             f"run the role rdma_stack and look at: rdma link (a port with netdev {place.netdev})"
             if place.netdev
-            else "name the rail's hca in the inventory, run the role rdma_stack and look at: rdma link",
+            else "name the rail's pci in the inventory, run the role rdma_stack and look at: rdma link",
         )
     device, _colon, port = hca.partition(":")
-    seen = rdma_port.read_port(reader or Reader(), device, int(port)) if port.isdecimal() else None
+    reader = reader or Reader()
+    seen = rdma_port.read_port(reader, device, int(port)) if port.isdecimal() else None
     if seen is None:
         on = f" on {place.netdev}" if place.netdev else ""
+        called = _called(place, reader)
         raise MeasurementError(
             "hca_missing",
-            f"{place.host} has no RDMA port {hca} now, which is to carry {place.rail}{on}",
+            f"{place.host} has no RDMA port {hca} now, which is to carry {place.rail}{on}"
+            + (f": the port of {place.netdev} is called {called} now" if called else ""),
             place.host,
-            "look at: rdma link; dmesg | grep -i -e mlx -e rxe; the role rdma_stack makes it again",
+            "measure again: the device was renamed after this run had read the node's facts"
+            if called
+            else "look at: rdma link; dmesg | grep -i -e mlx -e rxe; the role rdma_stack makes it again",
         )
     numa_node = seen.get("numa_node")
     if seen["link_layer"] == "InfiniBand":
@@ -82,3 +87,11 @@ def find(place: Place, hca: str | None, reader: Reader | None = None) -> RdmaPor
             f"grep . /sys/class/infiniband/{device}/ports/{port}/gids/*",
         )
     return RdmaPort(device, int(port), choice.index, choice.type, numa_node)
+
+
+def _called(place: Place, reader: Reader) -> str | None:
+    """Return the name that the rail's port has now, found by its netdev; None where that has none, or two."""
+    found = [
+        row["hca"] for row in rdma_port.read_hcas(reader) if place.netdev and row["netdev"] == place.netdev
+    ]
+    return str(found[0]) if len(found) == 1 else None

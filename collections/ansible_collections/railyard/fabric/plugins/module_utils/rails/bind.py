@@ -37,15 +37,18 @@ class Bound:
     Attributes:
         rail: the plan's rail.
         netdev: the facts' netdev that carries the rail's address, or None.
-        hca: the facts' HCA port: the one that the inventory names, else the only one whose netdev is the
-            rail's; or None.
+        hca: the facts' HCA port: the one that the inventory names, else the only one of the rail's netdev or,
+            without a netdev, of its PCI address; or None.
         findings: disagreements, most grave first.
+        renamed: where no port has the name that the inventory gives, the rail's port by netdev, MAC or PCI
+            address: what that port is called now.
     """
 
     rail: Mapping[str, Any]
     netdev: Mapping[str, Any] | None = None
     hca: Mapping[str, Any] | None = None
     findings: list[Finding] = field(default_factory=list)
+    renamed: Mapping[str, Any] | None = None
 
 
 class Selected(NamedTuple):
@@ -68,7 +71,7 @@ def select(
     Args:
         rail: the plan's rail; the first of `netdev`, `mac`, `pci` and `hca` that it has tells.
         devices: the node's netdevs: `netdev`, `mac` (and `permanent_mac`), `pci`, `kind`.
-        hca_netdev: the netdev of the rail's HCA port, None where that has none.
+        hca_netdev: the netdev of the rail's HCA port (see `named_port`), None where that has none.
     """
     if rail.get("netdev"):
         return Selected("netdev", [one for one in devices if one["netdev"] == rail["netdev"]])
@@ -77,9 +80,10 @@ def select(
         found = [one for one in devices if _has_mac(one, rail["mac"]) and not _stacked(one)]
         return Selected("mac", found)
     if rail.get("pci"):
-        found = [one for one in devices if _same_pci(one.get("pci"), rail["pci"])]
-        if len(found) > 1 and rail.get("hca"):
-            # Two ports of one card share the bus address; the HCA's port tells them apart.
+        found = [one for one in devices if same_pci(one.get("pci"), rail["pci"])]
+        if len(found) > 1 and (rail.get("hca") or hca_netdev is not None):
+            # Two ports of one card share the bus address, and so do a port, its representors and its IPoIB
+            # partitions; the HCA's port tells them apart.
             found = [one for one in found if one["netdev"] == hca_netdev]
         return Selected("pci", found)
     if rail.get("hca"):
@@ -124,6 +128,19 @@ def hcas(rails: Sequence[Mapping[str, Any]], facts: Mapping[str, Any]) -> dict[s
     return {name: str(one.hca["hca"]) for name, one in bind(rails, facts).items() if one.hca is not None}
 
 
+def port_names(rails: Sequence[Mapping[str, Any]], facts: Mapping[str, Any]) -> dict[str, str | None]:
+    """Return rail name -> HCA port by the name that the node has for it now; what a job's settings name.
+
+    Where the node shows no port of the rail's, as before its driver is loaded, the name is the one that the
+    inventory gives, or None.
+    """
+    names = {}
+    for name, one in bind(rails, facts).items():
+        port = one.hca or one.renamed
+        names[name] = str(port["hca"]) if port is not None else one.rail.get("hca")
+    return names
+
+
 def port_guids(rails: Sequence[Mapping[str, Any]], facts: Mapping[str, Any]) -> dict[str, str]:
     """Return rail name -> GUID of its InfiniBand port, for the rails whose port the facts show with one."""
     return {
@@ -149,21 +166,38 @@ def ports(facts: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     return [port for port in _rows(facts.get("hcas")) if isinstance(port.get("hca"), str)]
 
 
+def named_port(rail: Mapping[str, Any], of_node: Sequence[Mapping[str, Any]]) -> Mapping[str, Any] | None:
+    """Return the HCA port that a rail's own keys name: by `hca`, else the only one at its PCI address.
+
+    Args:
+        rail: the plan's rail.
+        of_node: the node's HCA ports: `hca`, `netdev`, `pci`.
+    """
+    if rail.get("hca") is not None:
+        return next((port for port in of_node if port.get("hca") == rail["hca"]), None)
+    at_pci = ports_at(rail, of_node)
+    return at_pci[0] if len(at_pci) == 1 else None
+
+
+def ports_at(rail: Mapping[str, Any], of_node: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Return the HCA ports at a rail's PCI address: two of a ConnectX-3, one of others, or none."""
+    return [port for port in of_node if same_pci(port.get("pci"), rail.get("pci"))]
+
+
 def _bind_rail(rail: Mapping[str, Any], facts: Mapping[str, Any]) -> Bound:
     devices = _devices(facts)
     one = Bound(rail)
+    named = named_port(rail, ports(facts))
     if rail.get("hca") is not None:
-        one.hca = next((port for port in ports(facts) if port.get("hca") == rail["hca"]), None)
+        one.hca = named
         if one.hca is None:
             one.findings.append(Finding("hca_missing", f"no HCA port {rail['hca']}"))
-    parent = _parent(rail, devices, one)
+    parent = _parent(rail, devices, one, named)
+    if parent is not None:
+        one.netdev = parent
+    _find_port(rail, facts, one)
     if parent is None:
         return one
-    one.netdev = parent
-    if rail.get("hca") is None:
-        # A software device may lie on a hardware port's netdev: which one is meant, the inventory must say.
-        own = [port for port in ports(facts) if port.get("netdev") == parent["netdev"]]
-        one.hca = own[0] if len(own) == 1 else None
     _check_parent(rail, parent, devices, one)
     if rail.get("vlan") is not None:
         name = f"{parent['netdev']}.{rail['vlan']}"
@@ -173,10 +207,37 @@ def _bind_rail(rail: Mapping[str, Any], facts: Mapping[str, Any]) -> Bound:
     return one
 
 
+def _find_port(rail: Mapping[str, Any], facts: Mapping[str, Any], one: Bound) -> None:
+    """Find the HCA port of a rail whose inventory names none, or one that the node does not have."""
+    if one.hca is not None:
+        return
+    if one.netdev is not None:
+        own = [port for port in ports(facts) if port.get("netdev") == one.netdev["netdev"]]
+    else:
+        own = ports_at(rail, ports(facts))
+    # A software device may lie on a hardware port's netdev: which one is meant, the inventory must say.
+    found = own[0] if len(own) == 1 else None
+    if rail.get("hca") is None:
+        one.hca = found
+    elif found is not None:
+        one.renamed = found
+        where = f"of {one.netdev['netdev']}" if one.netdev is not None else f"at {rail['pci']}"
+        for place, finding in enumerate(one.findings):
+            if finding.cause == "hca_missing":
+                detail = (
+                    f"{finding.detail}: the port {where} is called {found['hca']} now. Remove hca from the "
+                    f"rail in the inventory, or write {found['hca']}"
+                )
+                one.findings[place] = Finding("hca_missing", detail)
+
+
 def _parent(
-    rail: Mapping[str, Any], devices: Sequence[Mapping[str, Any]], one: Bound
+    rail: Mapping[str, Any],
+    devices: Sequence[Mapping[str, Any]],
+    one: Bound,
+    named: Mapping[str, Any] | None,
 ) -> Mapping[str, Any] | None:
-    hca_netdev = one.hca.get("netdev") if one.hca is not None else None
+    hca_netdev = named.get("netdev") if named is not None else None
     key, found = select(rail, devices, hca_netdev)
     if key is None or (key == "hca" and hca_netdev is None):
         if not one.findings:
@@ -197,7 +258,10 @@ def _parent(
         return None
     if len(found) > 1:
         names = ", ".join(str(device["netdev"]) for device in found)
-        one.findings.insert(0, Finding("netdev_ambiguous", f"more than one {wanted}: {names}"))
+        detail = f"more than one {wanted}: {names}"
+        if key == "pci":
+            detail += ". Two ports share the address: name the rail's port by netdev as well"
+        one.findings.insert(0, Finding("netdev_ambiguous", detail))
         return None
     return found[0]
 
@@ -210,7 +274,7 @@ def _check_parent(
         one.findings.append(
             Finding("netdev_differs", f"{name} has MAC {device.get('mac')}, not {rail['mac']}")
         )
-    if rail.get("pci") is not None and not _same_pci(device.get("pci"), rail["pci"]):
+    if rail.get("pci") is not None and not same_pci(device.get("pci"), rail["pci"]):
         one.findings.append(
             Finding("netdev_differs", f"{name} is at PCI address {device.get('pci')}, not {rail['pci']}")
         )
@@ -263,10 +327,10 @@ def _stacked(device: Mapping[str, Any]) -> bool:
     return device.get("kind") in ("bond", "bridge", "vlan")
 
 
-def _same_pci(one: object, other: object) -> bool:
-    """Compare bus addresses; one without a domain is in the first."""
+def same_pci(one: object, other: object) -> bool:
+    """Compare bus addresses; one without a domain is in the first, and None is that of no device."""
     with_domain = ((text.count(":") == 1 and f"0000:{text}") or text for text in (str(one), str(other)))
-    return one is not None and _same(*with_domain)
+    return one is not None and other is not None and _same(*with_domain)
 
 
 def _same(one: object, other: object) -> bool:

@@ -11,11 +11,12 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.module_utils.rails.bind import select
+from ansible_collections.railyard.fabric.plugins.module_utils.rails.bind import named_port, select
 
 # Without the zero byte that ends it: IFNAMSIZ is 16.
 _NAME_LENGTH = 15
 _ETHERNET = "1"
+_PHYSICAL_PORT = re.compile(r"p[0-9]+\Z")
 
 
 class ResolveError(ValueError):
@@ -60,6 +61,31 @@ def _by_mac(sys_root: str, mac: str) -> list[str]:
     return [str(one["netdev"]) for one in select({"mac": mac}, _devices(sys_root)).found]
 
 
+def _hca_netdev(sys_root: str, rail: Mapping[str, Any]) -> str | None:
+    """Return the netdev of the HCA port that a rail's own keys name (`bind.named_port`), None for none."""
+    port = rail if rail.get("hca") else named_port(rail, _hca_ports(sys_root))
+    return _netdev_of_hca(sys_root, str(port["hca"])) if port is not None else None
+
+
+def _hca_ports(sys_root: str) -> list[dict[str, Any]]:
+    """Return the HCA ports as `bind.named_port` wants them."""
+    base = os.path.join(sys_root, "class/infiniband")
+    found = []
+    for device in _names(base):
+        bus = os.path.join(base, device, "device")
+        pci = os.path.basename(os.path.realpath(bus)) if os.path.exists(bus) else None
+        ports = _names(os.path.join(base, device, "ports"))
+        found += [{"hca": f"{device}:{port}", "pci": pci} for port in ports]
+    return found
+
+
+def _names(folder: str) -> list[str]:
+    try:
+        return sorted(os.listdir(folder))
+    except OSError:
+        return []
+
+
 def _netdev_of_hca(sys_root: str, hca: str) -> str | None:
     device, _colon, port = hca.partition(":")
     port = port or "1"
@@ -68,12 +94,28 @@ def _netdev_of_hca(sys_root: str, hca: str) -> str | None:
     if named:
         return named
     # InfiniBand ports have no ndev; their IPoIB netdev shares the PCI device and is told apart by its port.
+    siblings = _names(os.path.join(base, "device/net"))
+    return next((netdev for netdev in siblings if _is_port(sys_root, netdev, int(port))), None)
+
+
+def _is_port(sys_root: str, netdev: str, port: int) -> bool:
+    """Tell whether a netdev is the port of this number, from 1, of its card, and no switch representor.
+
+    `dev_port` counts from 0; mlx4 of older kernels left it 0 and has the port in `dev_id`.
+    """
+    folder = os.path.join(sys_root, "class/net", netdev)
+    label = _read(os.path.join(folder, "phys_port_name"))
+    if label and not _PHYSICAL_PORT.match(label):
+        return False
+    numbers = (_read(os.path.join(folder, name)) for name in ("dev_port", "dev_id"))
+    return max(_number(text) for text in numbers) == port - 1
+
+
+def _number(text: str) -> int:
     try:
-        siblings = sorted(os.listdir(os.path.join(base, "device/net")))
-    except OSError:
-        return None
-    ports = {netdev: _read(os.path.join(sys_root, "class/net", netdev, "dev_port")) for netdev in siblings}
-    return next((netdev for netdev, dev_port in ports.items() if dev_port == str(int(port) - 1)), None)
+        return int(text, 0)
+    except ValueError:
+        return 0
 
 
 def macs_of(text: str) -> dict[str, str]:
@@ -118,8 +160,7 @@ def netdev_of(
                 f"{name}: netdev {netdev} has MAC {actual}, the inventory says {mac}; correct one of the two"
             )
         return str(netdev)
-    hca_netdev = _netdev_of_hca(sys_root, str(rail["hca"])) if rail.get("hca") else None
-    key, found = select(rail, _devices(sys_root), hca_netdev)
+    key, found = select(rail, _devices(sys_root), _hca_netdev(sys_root, rail))
     if key is None:
         raise ResolveError(f"{name}: neither netdev, mac, pci nor hca is set; set one in `fabric.rails`")
     if not found:
@@ -127,7 +168,7 @@ def netdev_of(
     if len(found) > 1:
         names = ", ".join(str(one["netdev"]) for one in found)
         several = f"{key} {rail[key]} belongs to several netdevs ({names})"
-        raise ResolveError(f"{name}: {several}; name the rail by netdev")
+        raise ResolveError(f"{name}: {several}; name the rail by netdev as well")
     return str(found[0]["netdev"])
 
 

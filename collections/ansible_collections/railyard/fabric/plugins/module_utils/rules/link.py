@@ -186,8 +186,11 @@ _Interface = Union[ipaddress.IPv4Interface, ipaddress.IPv6Interface]  # noqa: UP
 
 
 def _has_netdev(rail: Mapping[str, Any]) -> bool:
-    """Tell whether the plan asks for a netdev at all: an InfiniBand port without IP needs none."""
-    return bool(_planned(rail)) or any(rail.get(key) is not None for key in ("netdev", "mac", "pci"))
+    """Tell whether the plan asks for a netdev at all: an InfiniBand port without IP needs none.
+
+    `pci` names the port itself, which ib_ipoib may or may not have given a netdev.
+    """
+    return bool(_planned(rail)) or any(rail.get(key) is not None for key in ("netdev", "mac"))
 
 
 def _planned(rail: Mapping[str, Any]) -> list[_Interface]:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from ansible_collections.railyard.fabric.plugins.module_utils.facts import gid
 from ansible_collections.railyard.fabric.plugins.module_utils.numeric import is_number, is_whole
-from ansible_collections.railyard.fabric.plugins.module_utils.rails import rdma_mtu
+from ansible_collections.railyard.fabric.plugins.module_utils.rails import bind, rdma_mtu
 from ansible_collections.railyard.fabric.plugins.module_utils.rails.bind import Bound
 from ansible_collections.railyard.fabric.plugins.module_utils.rules.ruling import PASS, Ruling
 
@@ -79,7 +79,7 @@ def rule(check: str, node: Node, bound: Bound) -> Ruling:
     rail = bound.rail
     if bound.hca is None:
         ruling = Ruling(basis=f"the inventory declares {node.transport} for this rail")
-        why = _why_none(rail, bound, node.ports)
+        why = why_none(rail, bound, node.ports)
         return ruling.failed("hca_missing", f"{node.name} {rail['name']}: {why}")
     where = _where(node.name, rail, bound)
     if check == "rdma_port":
@@ -115,11 +115,24 @@ def _is_entry(entry: Mapping[str, Any]) -> bool:
     return is_whole(entry.get("index")) and isinstance(entry.get("gid"), str)
 
 
-def _why_none(rail: Mapping[str, Any], bound: Bound, ports: Sequence[Mapping[str, Any]]) -> str:
+def why_none(rail: Mapping[str, Any], bound: Bound, ports: Sequence[Mapping[str, Any]]) -> str:
+    """Return why a rail is bound to no RDMA port, as the end of a sentence.
+
+    Args:
+        rail: the plan's rail.
+        bound: the same, bound to the facts.
+        ports: all RDMA ports of the node's facts.
+    """
     if rail.get("hca") is not None:
-        return f"there is no port {rail['hca']}"
+        return next(one.detail for one in bound.findings if one.cause == "hca_missing")
     if bound.netdev is None:
-        return "its netdev is not there, and the inventory names no hca"
+        at_pci = [str(port.get("hca")) for port in bind.ports_at(rail, ports)]
+        if len(at_pci) > 1:
+            listed = ", ".join(at_pci)
+            return f"{rail['pci']} has more than one port, {listed}; name the rail's by netdev or hca"
+        if rail.get("pci") is not None:
+            return f"there is no RDMA port at PCI address {rail['pci']}"
+        return "its netdev is not there, and the inventory names no PCI address"
     name = bound.netdev.get("netdev")
     own = [str(port.get("hca")) for port in ports if port.get("netdev") in (name, _parent(bound))]
     if len(own) > 1:

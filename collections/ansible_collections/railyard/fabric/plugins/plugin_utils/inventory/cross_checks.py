@@ -166,7 +166,8 @@ def _check_interfaces(
         owners: dict[str, tuple[str, str]] = {}
         for spec in specs:
             value, name = spec[key], str(spec["name"])
-            if value is None:
+            # The two ports of a ConnectX-3 share their PCI address; another key has to tell them apart.
+            if value is None or (key == "pci" and any(spec[more] for more in ("netdev", "mac", "hca"))):
                 continue
             port = _port(value) if key == "netdev" else value
             other, other_value = owners.setdefault(port, (name, value))
@@ -180,7 +181,10 @@ def _check_interfaces(
                 message = f"{key} {value} is also that of rail {rival}"
                 if other_value != value:
                     message = f"netdevs {other_value} and {value} are on one port, and rail {rival} has it"
-                yield Finding(variable, message, "give each rail an interface of its own", None, named)
+                fix = "give each rail an interface of its own"
+                if key == "pci":
+                    fix += "; where two ports share the address, name each by netdev as well"
+                yield Finding(variable, message, fix, None, named)
             if key == "netdev" and port in taken and (not overridden or name in overridden):
                 message = f"netdev {value} is that of {taken[port]}"
                 yield Finding(

@@ -96,11 +96,17 @@ _NAME = Field(values.name, "write a short name of letters, digits, `_`, `-`, as 
 RAIL: dict[str, Field] = {
     "name": _NAME.says("`rail0`, …"),
     "netdev": _NETDEV.says(
-        "which port it is; with none of `netdev`, `mac`, `pci` it is looked up on the node from `hca`"
+        "which port it is. One of `netdev`, `mac`, `pci`, or `hca` where nothing else names it"
     ),
     "mac": _MAC.says("the same, by its address"),
-    "pci": _PCI.says("the same, by its place on the bus"),
-    "hca": _HCA.says("RDMA device and port, `mlx4_0:1`"),
+    "pci": _PCI.says(
+        "the same, by its place on the bus; refused on a node where two ports share the address "
+        "(ConnectX-3), unless `netdev` names one"
+    ),
+    "hca": _HCA.says(
+        "rarely needed: RDMA device and port, `mlx4_0:1`. Left out, the name is the one that the node "
+        "gives the port at the time; given, it must be that name"
+    ),
     "subnet": _SUBNET.says("its network; not needed on InfiniBand"),
     "subnets": Field(
         values.by_unit(values.subnet(4), "networks"),
@@ -172,7 +178,9 @@ COMPUTED: dict[str, Field] = {
         "computed form: names with `{rail}`, counting from 0",
     ),
     "hca_pattern": Field(
-        values.pattern, "write it with {rail}, as `mlx5_{rail}:1`", "the same for RDMA devices and ports"
+        values.pattern,
+        "write it with {rail}, as `mlx5_{rail}:1`",
+        "rarely needed: the same for RDMA devices and ports, as `hca` of a rail",
     ),
     "rate_gbps": _RATE.says("computed form: the link's rate"),
     "gateway": _GATEWAY_RULE.says("computed form: `first`, `last` or `none`"),
