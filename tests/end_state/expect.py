@@ -263,8 +263,8 @@ def _device(rail: Plan, reading: Reading) -> dict[str, Any] | None:
 
 
 def _missing(rail: Plan) -> Problems:
-    if not any(rail.get(key) for key in ("netdev", "mac", "pci", "address", "address6")):
-        return []  # InfiniBand without IP: the inventory names a port, and no netdev
+    if not any(rail.get(key) for key in ("netdev", "mac", "address", "address6")):
+        return []  # InfiniBand without IP: the inventory names a port, by `pci` or `hca`, and no netdev
     said = ", ".join(f"{key} {rail[key]}" for key in ("netdev", "mac", "pci", "hca") if rail.get(key))
     return [f"the node has no netdev for it ({said or 'the inventory names none'})"]
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import ipaddress
 
 from end_state.expect import Options, Plan, Problems, Reading, gid_ip
+from end_state.expect_rdma import port_name
 
 # What asks for a file.
 _FORMS = {
@@ -85,7 +86,7 @@ def _profile(node: Plan, options: Options, reading: Reading) -> dict[str, str | 
         or None,
         "NCCL_SOCKET_IFNAME": f"={frontend}" if frontend else None,
     }
-    hcas = [rail.get("hca") for rail in rails]
+    hcas = [port_name(rail, reading) for rail in rails]
     if transport != "tcp" and hcas and None not in hcas:
         expected["NCCL_IB_HCA"] = "=" + ",".join(str(hca) for hca in hcas)
     v1_alone = _roce_v1_alone(rails, reading)

@@ -80,14 +80,17 @@ def gid(rail: Plan, reading: Reading) -> Problems:
 
 
 def at_boot(rail: Plan, reading: Reading) -> Problems:
-    """A device in software is made again at boot: some udev rule or unit names it with its netdev."""
+    """A device in software is made again at boot: some udev rule makes one on its netdev.
+
+    Another rule may rename it afterwards, so its name need not be there.
+    """
     link = _link(rail, reading)
     if link is None:
         return [_missing(rail, reading)]
     device = reading["rdma_devices"].get(link["ifname"]) or {}
     if not device.get("is_software"):
         return []
-    words = {"rxe", link["ifname"], str(link.get("netdev"))}
+    words = {"rxe", str(link.get("netdev"))}
     for line in reading["udev_rules"]:
         if words <= set(line.replace('"', " ").split()):
             return []
@@ -95,14 +98,27 @@ def at_boot(rail: Plan, reading: Reading) -> Problems:
 
 
 def _link(rail: Plan, reading: Reading) -> dict[str, Any] | None:
-    links = reading["rdma_links"] or []
+    links = reading.get("rdma_links") or []
     if rail.get("hca"):
         device, _colon, number = str(rail["hca"]).partition(":")
         return next(
             (one for one in links if (one["ifname"], str(one["port"])) == (device, number or "1")), None
         )
     netdev = _physical(rail, reading)
-    return next((one for one in links if netdev and one.get("netdev") == netdev), None)
+    on_netdev = next((one for one in links if netdev and one.get("netdev") == netdev), None)
+    return on_netdev or _link_at(rail, netdev, reading)
+
+
+def _link_at(rail: Plan, netdev: str | None, reading: Reading) -> dict[str, Any] | None:
+    """Find the one port at the rail's bus address: `rdma link` shows no netdev of InfiniBand's."""
+    bus = rail.get("pci") or (reading["netdevs"].get(netdev) or {}).get("pci")
+    devices = [
+        name
+        for name, device in reading.get("rdma_devices", {}).items()
+        if bus and str(device.get("pci")).lower() == str(bus).lower()
+    ]
+    found = [one for one in reading.get("rdma_links") or [] if one["ifname"] in devices]
+    return found[0] if len(found) == 1 else None
 
 
 def _physical(rail: Plan, reading: Reading) -> str | None:
@@ -112,4 +128,11 @@ def _physical(rail: Plan, reading: Reading) -> str | None:
 
 def _missing(rail: Plan, reading: Reading) -> str:
     there = ", ".join(f"{one['ifname']}/{one['port']}" for one in reading["rdma_links"] or []) or "none"
-    return f"the node has no RDMA port for it ({rail.get('hca') or rail.get('netdev')}); there is: {there}"
+    wanted = next((rail[key] for key in ("hca", "netdev", "mac", "pci") if rail.get(key)), None)
+    return f"the node has no RDMA port for it ({wanted}); there is: {there}"
+
+
+def port_name(rail: Plan, reading: Reading) -> str | None:
+    """Return what the node calls the rail's port, `mlx5_0:1`; where it has none, what the inventory does."""
+    link = _link(rail, reading) or _link({**rail, "hca": None}, reading)
+    return f"{link['ifname']}:{link['port']}" if link is not None else rail.get("hca")

@@ -213,6 +213,7 @@ def rdma():
         "rdma_devices": {
             os.path.basename(path): {
                 "is_software": "/virtual/" in os.path.realpath(path),
+                "pci": os.path.basename(os.path.realpath(path + "/device")),
                 "pci_id": "{}:{}".format(
                     *((text(f"{path}/device/{one}") or "").strip() for one in ("vendor", "device"))
                 ),

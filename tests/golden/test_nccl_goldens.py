@@ -12,6 +12,7 @@ import jinja2
 import jinja2.nativetypes
 import pytest
 import yaml
+from ansible_collections.railyard.fabric.plugins.filter import nccl
 from ansible_collections.railyard.fabric.plugins.module_utils.rails import plan
 from railyard.base import paths
 from railyard.operate.ansible import ansible_environment
@@ -23,13 +24,47 @@ KNOWN_NAMES = {"NCCL_NET", "NCCL_IB_HCA", "NCCL_IB_ROCE_VERSION_NUM", "NCCL_IB_T
 KNOWN_NAMES |= {"NCCL_CROSS_NIC"}
 
 
-def render(fabric, host, scalable_unit=None, *, roce_v1=False, template="nccl.conf", facts=(), **overrides):
-    """Return the profile of `host` as text; `roce_v1` is what its GID table says, `facts` what others do."""
+def shown(rails, names):
+    """Return facts of a node: the ports of its rails, of which the one at place k is called names[k]."""
+    ports = [
+        {"hca": name, "netdev": rail["netdev"], "pci": rail["pci"]}
+        for rail, name in zip(rails, names, strict=True)
+    ]
+    netdevs = [{"netdev": rail["netdev"], "pci": rail["pci"]} for rail in rails if rail["netdev"]]
+    # A node lists its ports by name, not in the order of the rails.
+    return {"netdevs": netdevs, "hcas": sorted(ports, key=lambda port: port["hca"], reverse=True)}
+
+
+def names_of(rails):
+    return [f"mlx4_0:{place + 1}" for place in range(len(rails))]
+
+
+def render(
+    fabric, host, scalable_unit=None, *, roce_v1=False, template="nccl.conf", facts=(), hcas=None, **overrides
+):
+    """Return the profile of `host` as text.
+
+    Args:
+        fabric: of the inventory.
+        host: the node.
+        scalable_unit: its unit.
+        roce_v1: what its GID table says.
+        template: the file.
+        facts: what others of the role's variables that rest on facts are.
+        hcas: what the node calls the ports of its rails, None for as many as it has of a ConnectX-3.
+        overrides: variables of the role.
+    """
     defaults = yaml.safe_load((ROLE / "defaults" / "main.yml").read_text())
-    defaults["nccl_profile_rails"] = plan.plan_node(fabric, host, scalable_unit=scalable_unit)
+    rails = defaults["nccl_profile_rails"] = plan.plan_node(fabric, host, scalable_unit=scalable_unit)
+    transport = overrides.get("nccl_profile_transport", fabric["transport"])
+    named = shown(rails, hcas or names_of(rails))
     native = jinja2.nativetypes.NativeEnvironment()
     native.filters["bool"] = bool
-    variables = {"__nccl_profile_roce_v1": roce_v1, **dict(facts)}
+    variables = {
+        "__nccl_profile_roce_v1": roce_v1,
+        "__nccl_profile_hcas": nccl.nccl_hcas(rails, named) if transport != "tcp" else [],
+        **dict(facts),
+    }
     for name, value in {**overrides, **defaults, **overrides}.items():
         is_template = isinstance(value, str) and "{{" in value
         variables[name] = (
@@ -79,7 +114,7 @@ def test_each_layout_has_its_golden(layout):
     fabric = yaml.safe_load((INVENTORIES / layout / "group_vars/all/fabric.yml").read_text())["fabric"]
     golden = (INVENTORIES / layout / "expected/nccl.conf").read_text()
     connectx3 = hcas.startswith("mlx4")  # which has RoCE v1 alone
-    assert render(fabric, node, unit, roce_v1=connectx3) == golden
+    assert render(fabric, node, unit, roce_v1=connectx3, hcas=hcas.split(",")) == golden
     # The second = asks for the exact names: without it mlx5_1 would take mlx5_10 too.
     assert settings(golden) == {
         "NCCL_NET": "IB",
@@ -94,13 +129,22 @@ def test_each_layout_has_its_golden(layout):
 
 def test_order_of_the_hcas_is_that_of_the_rails(v100_fabric):
     v100_fabric["rails"].reverse()
-    assert settings(render(v100_fabric, "gpuserver1"))["NCCL_IB_HCA"] == "=mlx4_0:2,mlx4_0:1"
+    found = settings(render(v100_fabric, "gpuserver1", hcas=["mlx4_0:2", "mlx4_0:1"]))
+    assert found["NCCL_IB_HCA"] == "=mlx4_0:2,mlx4_0:1"
 
 
 def test_one_unknown_hca_leaves_the_whole_list_out(v100_fabric):
-    del v100_fabric["rails"][1]["hca"]
-    v100_fabric["rails"][1].setdefault("netdev", "ens6d1")
-    assert "NCCL_IB_HCA" not in settings(render(v100_fabric, "gpuserver1"))
+    rails = plan.plan_node(v100_fabric, "gpuserver1")
+    facts = shown(rails[:1], ["mlx4_0:1"])
+    known = {"__nccl_profile_hcas": nccl.nccl_hcas(rails, facts)}
+    assert "NCCL_IB_HCA" not in settings(render(v100_fabric, "gpuserver1", facts=known))
+
+
+def test_devices_that_a_reboot_has_renamed_are_named_as_they_are_now(v100_fabric):
+    """Debian's rdma-core calls mlx4_0 at 06:00.0 rocep6s0, from the first reboot on."""
+    before = settings(render(v100_fabric, "gpuserver1"))["NCCL_IB_HCA"]
+    after = settings(render(v100_fabric, "gpuserver1", hcas=["rocep6s0:1", "rocep6s0:2"]))["NCCL_IB_HCA"]
+    assert (before, after) == ("=mlx4_0:1,mlx4_0:2", "=rocep6s0:1,rocep6s0:2")
 
 
 def test_tcp_asks_for_sockets_and_names_no_hca(v100_fabric):
@@ -290,7 +334,8 @@ def test_a_clouds_plugin_is_named_and_told_what_follows_from_the_fabric(v100_fab
 )
 def test_ucx_is_told_the_same(where, role_says, facts, wanted):
     fabric = layout(where[0])
-    text = render(fabric, where[1], template="railyard/ucx.env", facts=facts, **role_says)
+    hcas = LAYOUTS[where[0]][2].split(",")
+    text = render(fabric, where[1], template="railyard/ucx.env", facts=facts, hcas=hcas, **role_says)
     assert settings(text) == wanted
     lines = text.splitlines()
     assert [line.startswith("#") for line in lines[1:]] == [True, False] * (len(lines) // 2)
@@ -355,14 +400,14 @@ def test_the_gid_table_decides_the_roce_version(v100_fabric, tmp_path):
 
     def facts(*types):
         gids = {
-            rail["hca"]: [
+            rail["netdev"]: [
                 {"index": 2 * index, "type": kind, "gid": "", "address": rail["address"].split("/")[0]}
                 for index, kind in enumerate(types)
             ]
             for rail in planned
         }
         netdevs = [{"netdev": rail["netdev"]} for rail in planned]
-        hcas = [{"hca": hca, "netdev": None, "gids": table} for hca, table in gids.items()]
+        hcas = [{"hca": f"{netdev}:1", "netdev": netdev, "gids": gids[netdev]} for netdev in gids]
         return {"rail_info": {"netdevs": netdevs, "hcas": hcas}}
 
     v1, index = {"NCCL_IB_ROCE_VERSION_NUM": "1"}, {"NCCL_IB_GID_INDEX": "2"}

@@ -15,6 +15,12 @@ NODES = [
     (folder, name) for folder in FOLDERS for name in json.loads((folder / "plan.json").read_text())["nodes"]
 ]
 CONNECTX3 = "0x15b3:0x1003"
+# What the nodes of the layouts call their rails' ports, by the READMEs and the vendor's tables; others count.
+NAMES = {
+    "v100-pair": ["mlx4_0:1", "mlx4_0:2"],
+    "v100-pair-switched": ["mlx4_0:1", "mlx4_0:2"],
+    "dgx-h100-infiniband": [f"mlx5_{number}:1" for number in (0, 3, 4, 5, 6, 9, 10, 11)],
+}
 
 
 def device(name, mtu, *addresses):
@@ -30,9 +36,15 @@ def device(name, mtu, *addresses):
     }
 
 
+def _pci(rail):
+    """Stand for the bus address of a port whose layout does not say it: one for each."""
+    return f"0000:{10 + int(rail['name'].removeprefix('rail'))}:00.0"
+
+
 def state(folder, name, node):
     """A node as the kernel shows it after the roles; files are the goldens' own text where there is one."""
-    rails = node["rails"]
+    names = NAMES.get(folder.parent.name) or [f"mlx5_{place}:1" for place in range(len(node["rails"]))]
+    rails = [{**rail, "hca": hca} for rail, hca in zip(node["rails"], names, strict=True)]
     v1_alone = rails[0]["hca"].startswith("mlx4")
     roce = node["transport"] == "roce"
     rules, tables, gids = [], [], []
@@ -70,7 +82,7 @@ def state(folder, name, node):
         "tables": tables,
         "arp": {rail["netdev"]: {"arp_ignore": "1", "arp_announce": "2"} for rail in rails},
         "netplan": files,
-        "netdevs": {},
+        "netdevs": {rail["netdev"]: {"pci": rail["pci"] or _pci(rail)} for rail in rails if rail["netdev"]},
         # The kernel names no netdev beside an InfiniBand port's GIDs.
         "hcas": {rail["hca"]: rail["netdev"] for rail in rails} if roce else {},
         "nccl": {"/etc/nccl.conf": profile, "/etc/railyard/nccl.env": profile},
@@ -84,7 +96,12 @@ def state(folder, name, node):
             for rail in rails
         ],
         "rdma_devices": {
-            hca: {"is_software": False, "pci_id": CONNECTX3 if v1_alone else "0x15b3:0x1021"} for hca in hcas
+            hca: {
+                "is_software": False,
+                "pci_id": CONNECTX3 if v1_alone else "0x15b3:0x1021",
+                "pci": next(rail["pci"] or _pci(rail) for rail in rails if rail["hca"].startswith(f"{hca}:")),
+            }
+            for hca in hcas
         },
         "gids": gids,
         "modules": modules,

@@ -54,6 +54,34 @@ def all_problems(reading, rail=RAIL):
     return expect_rdma.modules(reading) + [one for check in checks for one in check(rail, reading)]
 
 
+@pytest.mark.parametrize("key", ["netdev", "pci"])
+def test_an_infiniband_port_is_found_at_its_bus_address(key):
+    """`rdma link` names no netdev beside an InfiniBand port, and no name is in the inventory."""
+    reading = copy.deepcopy(AS_PLANNED)
+    reading["netdevs"] = {"ens6": {"pci": "0000:18:00.0"}}
+    reading["rdma_links"] = [
+        {"ifname": "ibp24s0", "port": 1, "state": "ACTIVE"},
+        {"ifname": "ibp64s0", "port": 1, "state": "DOWN"},
+    ]
+    reading["rdma_devices"] = {
+        "ibp24s0": {"is_software": False, "pci": "0000:18:00.0"},
+        "ibp64s0": {"is_software": False, "pci": "0000:40:00.0"},
+    }
+    rail = {**RAIL, "hca": None, "netdev": None, key: {"netdev": "ens6", "pci": "0000:18:00.0"}[key]}
+    assert expect_rdma.port(rail, reading) == []
+    assert expect_rdma.port_name(rail, reading) == "ibp24s0:1"
+    reading["rdma_devices"].pop("ibp24s0")
+    assert expect_rdma.port(rail, reading) != []
+
+
+def test_a_renamed_device_is_still_made_at_boot_by_the_rule_that_has_another_name():
+    reading = copy.deepcopy(AS_PLANNED)
+    reading["rdma_links"][0]["ifname"] = "fabric0"
+    reading["rdma_devices"] = {"fabric0": {"is_software": True, "pci_id": ":"}}
+    assert expect_rdma.at_boot({**RAIL, "hca": None}, reading) == []
+    assert expect_rdma.port_name(RAIL, reading) == "fabric0:1"
+
+
 @pytest.mark.parametrize("rail", [RAIL, {**RAIL, "hca": None}, {**RAIL, "hca": None, "vlan": 7}])
 def test_a_node_as_planned_has_no_problem(rail):
     assert all_problems(copy.deepcopy(AS_PLANNED), rail) == []
@@ -75,7 +103,7 @@ def test_a_node_as_planned_has_no_problem(rail):
         (lambda one: one["gids"][1].update(device="rxe1"), "rxe0 has no GID of 10.0.1.1"),
         (lambda one: one.update(udev_rules=[]), "gone after a reboot"),
         (lambda one: one.update(udev_rules=[RULE.replace("ens6", "ens66")]), "gone after a reboot"),
-        (lambda one: one.update(udev_rules=[RULE.replace("rxe0", "rxe01")]), "gone after a reboot"),
+        (lambda one: one.update(udev_rules=[RULE.replace("type rxe", "type siw")]), "gone after a reboot"),
     ],
 )
 def test_what_is_not_as_planned_is_named(change, words):

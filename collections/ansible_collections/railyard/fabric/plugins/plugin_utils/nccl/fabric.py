@@ -111,8 +111,12 @@ def _hcas(setting: Setting, nodes: Sequence[Node]) -> Iterator[Finding]:
         why = f"{named(entries, 8)} is no rail of {_folded(hosts)}: NCCL sends by it too where it is there"
         yield about(setting, WARNING, "no_rail", why, f"write NCCL_IB_HCA=={_all(nodes, hosts[0])}")
     if untold:
-        why = f"whether it names every rail of {_folded(untold)} is not known: not every rail says its HCA"
-        yield about(setting, UNKNOWN, "hca_not_told", why, "say hca of every rail in the inventory")
+        why = (
+            f"whether it names every rail of {_folded(untold)} is not known: what a rail's RDMA device is "
+            "called, the node decides"
+        )
+        fix = "let role nccl_profile write the names that each node has; `railyard verify` compares them"
+        yield about(setting, UNKNOWN, "hca_not_told", why, fix)
 
 
 def _all(nodes: Sequence[Node], host: str) -> str:
