@@ -95,13 +95,13 @@ EXAMPLES = r"""
 - name: Have two ports lossless for RoCE
   railyard.fabric.roce_qos:
     rails:
-      - {name: rail0, netdev: ens1f0np0, hca: "mlx5_0:1"}
-      - {name: rail1, netdev: ens1f1np1, hca: "mlx5_1:1"}
+      - {name: rail0, netdev: ens1f0np0}
+      - {name: rail1, netdev: ens1f1np1}
 
 - name: Have the same with the kernel's own driver
   railyard.fabric.roce_qos:
     rails:
-      - {name: rail0, hca: "mlx5_0:1"}
+      - {name: rail0, pci: "0000:3b:00.0"}
     not_asked: [ecn, traffic_class]
 """
 

@@ -142,7 +142,7 @@ def kept_files(
         }
         for one in work
     ]
-    record = {"schema": replay.SCHEMA, "ports": ports}
+    record = {"schema": replay.SCHEMA, "sys_root": node.sys_root, "ports": ports}
     # Ansible ships module_utils inside a zip file, so the source is asked of the loader, not of the disk.
     loader: Any = replay.__loader__
     source = str(loader.get_source(replay.__name__))

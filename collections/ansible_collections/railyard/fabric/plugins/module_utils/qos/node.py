@@ -102,8 +102,14 @@ def find_port(rail: Mapping[str, Any], sys_root: str) -> Port:
             f"{rail['name']}: {netdev} is a software link, which has no QoS of hardware. Fix: declare "
             "fabric.node_class virtual, or name the rail's own netdev"
         )
-    hca = rail.get("hca") or _hca_of(sys_root, netdev, device_folder)
-    device, _colon, port = str(hca).partition(":")
+    hca = _hca_of(sys_root, netdev, device_folder)
+    declared = str(rail.get("hca") or hca)
+    if not os.path.isdir(os.path.join(sys_root, "class/infiniband", declared.partition(":")[0])) and hca:
+        raise QosError(
+            f"{rail['name']}: there is no HCA port {declared}: the port of {netdev} is called {hca} now. "
+            f"Fix: remove hca from the rail in the inventory, or write {hca}"
+        )
+    device, _colon, port = declared.partition(":")
     return Port(str(rail["name"]), netdev, device, int(port or 1), driver, os.path.basename(device_folder))
 
 

@@ -67,19 +67,44 @@ def do(action: Mapping[str, Any]) -> str | None:
     return f"{' '.join(action['argv'])}: exit status {done.returncode}: {said[:300]}"
 
 
-def due(record: Mapping[str, Any], name: str) -> list[dict[str, Any]]:
+def due(record: Mapping[str, Any], name: str, sys_root: str = "/sys") -> list[dict[str, Any]]:
     """Return the actions of a netdev or an RDMA device that came.
+
+    An RDMA device is a port's when the port's netdev lies on the same card, whatever it was called when the
+    record was written: rdma-core, a driver or a site's own rule may have renamed it since.
 
     Args:
         record: `{"schema", "ports": [{"netdev", "device", "actions"}]}`.
         name: The netdev's or device's name.
+        sys_root: Where sysfs is.
     """
-    return [
-        action
-        for port in record["ports"]
-        for action in port["actions"]
-        if name == port["device" if action.get("device") else "netdev"]
-    ]
+    found: list[dict[str, Any]] = []
+    for port in record["ports"]:
+        devices = devices_of(port["netdev"], sys_root) or [port["device"]]
+        for action in port["actions"]:
+            if not action.get("device"):
+                found += [action] if name == port["netdev"] else []
+            elif name in devices:
+                found.append(renamed(action, port["device"], name))
+    return found
+
+
+def devices_of(netdev: str, sys_root: str) -> list[str]:
+    """Return what the RDMA devices of a netdev's card are called now."""
+    try:
+        return os.listdir(os.path.join(sys_root, "class/net", netdev, "device/infiniband"))
+    except OSError:
+        return []
+
+
+def renamed(action: dict[str, Any], was: str, name: str) -> dict[str, Any]:
+    """Return an action whose paths have a device's present name in the place of an earlier one."""
+    moved = dict(action)
+    for key in {"path", "folder"} & set(action):
+        for above in ("infiniband", "rdma_cm"):
+            # The folder itself ends in the name.
+            moved[key] = f"{moved[key]}/".replace(f"/{above}/{was}/", f"/{above}/{name}/")[:-1]
+    return moved
 
 
 def main(argv: list[str]) -> int:
@@ -91,7 +116,8 @@ def main(argv: list[str]) -> int:
     if record.get("schema") != SCHEMA:
         sys.stderr.write(f"record.json is not of schema {SCHEMA}: run the role roce_qos\n")
         return 1
-    problems = [problem for problem in map(do, due(record, argv[1])) if problem]
+    actions = due(record, argv[1], record.get("sys_root", "/sys"))
+    problems = [problem for problem in map(do, actions) if problem]
     for problem in problems:
         sys.stderr.write(problem + "\n")
     return 1 if problems else 0

@@ -296,6 +296,45 @@ def test_what_was_kept_brings_a_port_back_that_came_new(tmp_path, tools):
     assert node.replay("eth7").returncode == 0
 
 
+def rename(root, was, name):
+    (root / "sys/class/infiniband" / was).rename(root / "sys/class/infiniband" / name)
+    (root / "sys/devices/pci0000:00/0000:10:00.0/infiniband" / was).rename(
+        root / "sys/devices/pci0000:00/0000:10:00.0/infiniband" / name
+    )
+    aside = root / "sys/kernel/config/rdma_cm" / was
+    if aside.exists():
+        aside.rename(aside.with_name(name))
+
+
+def test_a_device_that_the_boot_has_renamed_gets_what_its_port_had(tmp_path):
+    """rdma-core's rule renames on `add`: the record says mlx5_0, the device that comes is rocep16s0."""
+    node = QosNode(tmp_path, TOOLS[0]).vendor()
+    node.hold()
+    node.keep()
+    node.vendor()
+    rename(tmp_path, "mlx5_0", "rocep16s0")
+    # The event of the kernel's own name, for a device that has another by now, has nothing to do.
+    assert node.replay("mlx5_0").returncode == 0
+    assert node.text("class/infiniband/rocep16s0/tc/1/traffic_class") != "Global tclass=106"
+    assert node.replay("rocep16s0").returncode == 0
+    assert node.text("class/infiniband/rocep16s0/tc/1/traffic_class") == "Global tclass=106"
+    assert node.replay("mlx5_bond_0").returncode == 0
+    assert node.replay("ens1").returncode == 0
+    # The role's next run finds all of it set, and keeps the present name.
+    done = node.hold()
+    assert [port["device"] for port in done["ports"]] == ["rocep16s0", "mlx5_1"]
+    assert done["ports"][0]["changed"] == []
+
+
+def test_a_name_that_the_inventory_gives_and_the_node_does_not_is_refused_with_the_present_one(tmp_path):
+    node = QosNode(tmp_path, TOOLS[0]).vendor()
+    node.rails[0]["hca"] = "mlx5_0:1"
+    rename(tmp_path, "mlx5_0", "rocep16s0")
+    words = r"rail0: there is no HCA port mlx5_0:1: the port of ens1 is called rocep16s0:1 now"
+    with pytest.raises(QosError, match=words):
+        node.hold()
+
+
 def test_a_replay_that_fails_says_what_and_goes_on(tmp_path):
     node = QosNode(tmp_path, TOOLS[0]).vendor()
     node.hold()
