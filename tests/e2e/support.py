@@ -230,8 +230,7 @@ def write_lab(cluster: Cluster, subnet: str, kind: str, nodes: int = 2) -> None:
         with edited(cluster.fabric_file) as variables:
             variables["fabric"] |= {"transport": "tcp", "node_class": "container"}
             variables.pop("rdma_stack_provider")
-            for rail in variables["fabric"]["rails"]:
-                rail.pop("hca")
+            variables.pop("rdma_stack_soft_roce_devices")
 
 
 @contextlib.contextmanager

@@ -111,7 +111,7 @@ def _rail(fabric: dict[str, Any], place: int, number: int, unit: str | None) -> 
         "netdev": said.get("netdev"),
         "mac": None,
         "pci": said.get("pci"),
-        "hca": said["hca"],
+        "hca": said.get("hca"),
         "address": _address(fabric, subnets[4], number),
         "address6": _address(fabric, subnets[6], number),
         "subnet": subnets[4],
@@ -138,7 +138,7 @@ def _computed(fabric: dict[str, Any], place: int) -> dict[str, Any]:
     return {
         "name": f"rail{place}",
         "netdev": fabric["netdev_pattern"].format(rail=place),
-        "hca": fabric["hca_pattern"].format(rail=place),
+        "hca": None,
         "subnet": cut(fabric["supernet"]),
         "routes": [cut(other) for other in fabric["rail_routes"]],
         "gateway": fabric["gateway"],

@@ -18,7 +18,7 @@ from railyard.new_inventory.wanted import Wanted
 from railyard.plan import view
 
 RAILYARD = Path(sys.executable).parent / "railyard"
-ROCE = {"nodes": "gpu[001-032]", "rails": 8, "transport": "roce"}
+ROCE = {"nodes": "gpu[001-032]", "rails": 8, "transport": "roce", "netdev": "ens{rail}np0"}
 
 
 def plan_of(folder):
@@ -54,17 +54,20 @@ def railyard(*argv, cwd):
 
 
 def test_the_shortest_command_writes_an_inventory_that_plans(tmp_path):
-    words = ("--nodes", "gpu[001-032]", "--rails", "8", "--transport", "roce")
+    words = ("--nodes", "gpu[001-032]", "--rails", "8", "--transport", "roce", "--netdev", "ens{rail}np0")
     done = railyard("new-inventory", *words, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     folder = tmp_path / "inventories" / "gpu"
     assert str(folder) in done.stdout
-    assert "assumed: RDMA devices mlx5_{rail}:1" in done.stdout
     plan = plan_of(folder)
     assert list(plan["nodes"]) == [f"gpu{number:03}" for number in range(1, 33)]
     # Rail k has the k-th /24 of 10.224.0.0/12, a node the number that ends its name.
     rail = rail_of(plan, "gpu017", "rail3")
-    assert (rail["hca"], rail["address"], rail["mtu"]) == ("mlx5_3:1", "10.224.3.17/24", 9000)
+    assert (rail["netdev"], rail["address"], rail["mtu"]) == ("ens3np0", "10.224.3.17/24", 9000)
+    # What a node calls its RDMA devices nobody has said, and nothing is assumed of it.
+    assert rail["hca"] is None
+    assert "hca" not in (folder / "group_vars/all/fabric.yml").read_text()
+    assert "mlx5" not in done.stdout + (folder / "README.md").read_text()
     assert railyard("plan", "-i", folder, cwd=tmp_path).returncode == 0
     again = railyard("new-inventory", *words, cwd=tmp_path)
     assert again.returncode == 2
@@ -111,7 +114,17 @@ def test_infiniband_has_no_addresses_until_asked(tmp_path):
     plan, _folder = make(tmp_path, transport="infiniband")
     assert set(addresses(plan)) == {None}
     rail = rail_of(plan, "gpu001", "rail0")
-    assert (rail["hca"], rail["mtu"], rail["gateway"]) == ("mlx5_0:1", None, None)
+    assert (rail["netdev"], rail["mtu"], rail["gateway"]) == ("ens0np0", None, None)
+
+
+def test_infiniband_ports_by_their_pci_addresses(tmp_path):
+    ports = ["0000:18:00.0", "0000:40:00.0"]
+    plan, folder = make(tmp_path, transport="infiniband", netdev=None, pci=",".join(ports), rails=2)
+    rails = plan["nodes"]["gpu001"]["rails"]
+    assert [(rail["pci"], rail["netdev"], rail["hca"]) for rail in rails] == [
+        (one, None, None) for one in ports
+    ]
+    assert "| rail1 | pci 0000:40:00.0 |" in (folder / "README.md").read_text()
 
 
 def test_infiniband_with_addresses(tmp_path):
@@ -241,6 +254,7 @@ def test_whatever_is_asked_is_planned_or_refused(
         f"gpu[{first}-{first + count - 1}]",
         rails,
         "roce",
+        netdev="ens{rail}np0",
         supernet=supernet,
         rail_prefix=prefix,
         gateway=gateway,

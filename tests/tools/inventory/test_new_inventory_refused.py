@@ -10,7 +10,7 @@ from railyard.new_inventory import command
 from railyard.new_inventory.wanted import Wanted
 from railyard.plan import view
 
-ROCE = {"nodes": "gpu[001-032]", "rails": 8, "transport": "roce"}
+ROCE = {"nodes": "gpu[001-032]", "rails": 8, "transport": "roce", "netdev": "ens{rail}np0"}
 
 
 @pytest.mark.parametrize(
@@ -51,7 +51,11 @@ def test_a_network_that_is_none_is_refused_with_the_one_that_was_meant(tmp_path,
         ({"rails": 0}, ["--rails", "1 to 256"]),
         ({"rails": 257}, ["--rails", "1 to 256"]),
         ({"transport": "iwarp"}, ["fabric.transport", "roce, infiniband or tcp"]),
-        ({"transport": "tcp"}, ["--netdev", "ens{rail}"]),
+        ({"transport": "tcp", "netdev": None}, ["--netdev", "ens{rail}"]),
+        ({"transport": "tcp", "netdev": None, "hca": "mlx5_{rail}"}, ["--netdev", "ens{rail}"]),
+        # No name is guessed: the first reboot after rdma-core came would make mlx5_0 another.
+        ({"netdev": None}, ["--netdev", "nothing says which interfaces", "--pci"]),
+        ({"netdev": None, "pci": "0000:18:00.0"}, ["--pci", "1 name for --rails 8"]),
         ({"netdev": "ens6,ens7"}, ["--netdev", "2 names for --rails 8"]),
         ({"netdev": "ens[6-"}, ["--netdev", "bracket"]),
         ({"netdev": "averyveryverylongname{rail}"}, ["netdev", "15"]),

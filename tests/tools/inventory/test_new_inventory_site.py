@@ -22,7 +22,15 @@ from support.nodes.qos_node import QosNode
 
 REPO = paths.repo_root()
 ROLES = sorted(path.name for path in (REPO / "roles").iterdir())
-WANTED = Wanted(nodes="gpu[001-032]", rails=8, transport="roce", rate_gbps=400, frontend="eno1", user="ops")
+WANTED = Wanted(
+    nodes="gpu[001-032]",
+    rails=8,
+    transport="roce",
+    netdev="ens{rail}np0",
+    rate_gbps=400,
+    frontend="eno1",
+    user="ops",
+)
 DOCA = """---
 rdma_stack_provider: doca
 rdma_stack_version: 3.2.0-046000

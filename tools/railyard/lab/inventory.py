@@ -98,10 +98,13 @@ def content(wanted: Topology, time_factor: float = 1.0) -> str | None:
         node_class="virtual" if rdma else "container",
         mtu=wanted.mtu_bytes,
         cabling="back_to_back" if len(wanted.nodes) <= 2 else "switched",
-        rails="\n".join(_rail(position, rail, rdma) for position, rail in enumerate(wanted.rails)),
+        rails="\n".join(map(_rail, wanted.rails)),
         frontend=wanted.management.netdev,
     )
-    text += "\nrdma_stack_provider: soft_roce\n" if rdma else ""
+    if rdma:
+        text += "\nrdma_stack_provider: soft_roce\nrdma_stack_soft_roce_devices:\n"
+        for position, rail in enumerate(wanted.rails):
+            text += f"  - {{device: rxe{position}, netdev: {rail.netdev}}}\n"
     text += _ROLLBACK.format(why=_LATE if late else _SOON, wait_s=limit_s(180 if late else 20))
     text += _TIME_FACTOR.format(factor=time_factor)
     meeting_s, first_s, lease_s = (20, 90, 180) if late else [policy.DEFAULT[key] for key in _WAIT_KEYS]
@@ -113,10 +116,9 @@ def content(wanted: Topology, time_factor: float = 1.0) -> str | None:
     return text + _CONTAINER_POLICY + waits if time_factor > 1 else text
 
 
-def _rail(position: int, rail: Rail, rdma: bool) -> str:
-    hca = f', hca: "rxe{position}:1"' if rdma else ""
+def _rail(rail: Rail) -> str:
     rate = "" if rail.rate_gbps is None else f", rate_gbps: {rail.rate_gbps:g}"
-    return f"    - {{name: {rail.name}, netdev: {rail.netdev}{hca}, subnet: {rail.subnet}{rate}}}"
+    return f"    - {{name: {rail.name}, netdev: {rail.netdev}, subnet: {rail.subnet}{rate}}}"
 
 
 def write(wanted: Topology, time_factor: float = 1.0) -> list[Path]:

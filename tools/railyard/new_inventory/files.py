@@ -159,14 +159,14 @@ def _readme(contents: Contents) -> str:
         + (f", MTU {contents.mtu}." if contents.mtu is not None else "."),
         "Written by `railyard new-inventory`; from here on it is yours to edit.",
         "",
-        "| Rail | netdev | HCA | Subnets | Leaves |",
-        "|---|---|---|---|---|",
+        "| Rail | Port | Subnets | Leaves |",
+        "|---|---|---|---|",
     ]
     for item in items:
-        netdev = item.get("netdev", "found from the HCA")
+        port = ", ".join(f"{key} {item[key]}" for key in ("netdev", "pci", "hca") if key in item)
         leaves = _ends(leaves_of(item)) or "not said"
         subnets = _ends(subnets_of(item)) or "none"
-        lines.append(f"| {item['name']} | {netdev} | {item.get('hca', 'none')} | {subnets} | {leaves} |")
+        lines.append(f"| {item['name']} | {port} | {subnets} | {leaves} |")
     lines += ["", _numbering(contents), "", "## Before the first run", ""]
     steps = [f"Check what was assumed: {text}." for text in contents.rails.assumed]
     if wanted.ansible_host is None:

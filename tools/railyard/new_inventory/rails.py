@@ -16,7 +16,6 @@ from railyard.new_inventory.wanted import Wanted
 
 # Private, and none that Docker, Kubernetes or OpenShift take unasked.
 DEFAULT_SUPERNET = "10.224.0.0/12"
-DEFAULT_HCA = "mlx5_{rail}:1"
 DEFAULT_MTU_BYTES = 9000
 RAILS_MAX = 256
 _PREFIX_DEFAULT = {4: 24, 6: 64}
@@ -83,16 +82,20 @@ def plain_number(value: float) -> float | int:
 
 
 def _interfaces(made: Rails, wanted: Wanted) -> None:
-    hca = wanted.hca
-    if wanted.transport == "tcp":
-        if wanted.netdev is None:
-            fix = "name them, as --netdev 'ens{rail}' or --netdev ens6,ens7"
-            # A guess could name the interface that the nodes are reached over.
-            made.refuse("--netdev", "with --transport tcp nothing says which interfaces rails are", fix)
-    elif hca is None and wanted.netdev is None:
-        hca = DEFAULT_HCA
-        made.assumed.append(f"RDMA devices {DEFAULT_HCA} (counting from 0); `rdma link` shows a node's own")
-    for key, text in (("netdev", wanted.netdev), ("hca", hca)):
+    # A guess could name the interface that the nodes are reached over. What the node's software calls an RDMA
+    # device a reboot may change.
+    unnamed = wanted.netdev is None and wanted.pci is None
+    if unnamed and (wanted.transport == "tcp" or wanted.hca is None):
+        fix = (
+            "name them as `ip -br link` shows them on a node, as --netdev 'ens{rail}' or --netdev ens6,ens7, "
+            "or by PCI address, as --pci 0000:18:00.0,0000:40:00.0"
+        )
+        made.refuse("--netdev", "nothing says which interfaces the rails are", fix)
+    if wanted.hca is not None and not unnamed:
+        made.assumed.append(
+            "RDMA devices always have the names that --hca gives; without --hca any name will do"
+        )
+    for key, text in (("netdev", wanted.netdev), ("pci", wanted.pci), ("hca", wanted.hca)):
         if text is None:
             continue
         for item, value in zip(made.items, _each(made, f"--{key}", text, wanted.rails), strict=False):

@@ -26,7 +26,13 @@ class Wanted:
     netdev: Annotated[
         str | None, Option(help="Interfaces: 'ens{rail}', counting from 0, or ens6,ens6d1.")
     ] = None
-    hca: Annotated[str | None, Option(help="RDMA devices: 'mlx5_{rail}:1' or 'mlx5_[0-3,6-9]'.")] = None
+    pci: Annotated[
+        str | None,
+        Option(help="PCI addresses of the ports, as `lspci -D` shows them: 0000:18:00.0,0000:40:00.0."),
+    ] = None
+    hca: Annotated[
+        str | None, Option(help="RDMA devices, where nothing else names the port: 'mlx5_[0-3,6-9]'.")
+    ] = None
     rate_gbps: Annotated[float | None, Option(help="Rate of a link in Gbit/s.")] = None
     mtu: Annotated[int | None, Option(help="MTU in bytes. Default: 9000, on InfiniBand none.")] = None
     gateway: Annotated[
