@@ -122,9 +122,9 @@ def test_json(lint: Any) -> None:
 
 def test_the_inventorys_rails_are_asked(lint: Any) -> None:
     inventory = str(INVENTORIES / "hgx-h100-roce")
-    status, out, _ = lint("NCCL_IB_HCA==mlx5_0\n", "-i", inventory)
+    status, out, _ = lint("NCCL_IB_HCA==mlx5_0:1\n", "-i", inventory)
     assert status == 1
-    assert "it leaves out 7 of the rails of gpu[001-064]" in out
+    assert "it names 1 device, and gpu[001-064] has 8 rails" in out
     assert out.endswith("1 setting for NCCL 2.32.3, against the rails of 64 nodes: 1 error\n")
 
 

@@ -15,6 +15,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.facts import host,
 from ansible_collections.railyard.fabric.plugins.module_utils.facts.gpus import by_the_clock
 from ansible_collections.railyard.fabric.plugins.module_utils.facts.sysfs import Reader
 from ansible_collections.railyard.fabric.plugins.module_utils.quick import (
+    device_names,
     gpus,
     last_look,
     loopback,
@@ -90,7 +91,12 @@ def _rails(expected: Expectation, reader: Reader, found: Found) -> dict[str, Bou
     known = bool(netdev.read_ip_json(addresses))
     if addresses is not None and not known:
         found.unknown.append("addresses: `ip -d -j addr` gave no JSON")
-    return rails.look(expected, rails.facts(reader, addresses), known, found)
+    seen = rails.facts(reader, addresses)
+    bound = rails.look(expected, seen, known, found)
+    if expected.transport != "tcp":
+        ports = [str(port["hca"]) for port in seen["hcas"]]
+        device_names.look(expected.node, ports, bound, reader, found)
+    return bound
 
 
 def _since_last(

@@ -20,7 +20,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from ansible_collections.railyard.fabric.plugins.plugin_utils.nccl import names
+from ansible_collections.railyard.fabric.plugins.module_utils.parsers.nccl import device_list as names
 
 _CATALOGUE = json.loads(Path(__file__).with_name("variables.json").read_text(encoding="utf-8"))
 #: The releases of NCCL whose names the catalogue has, oldest first.

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.plugin_utils.nccl import names
+from ansible_collections.railyard.fabric.plugins.module_utils.parsers.nccl import device_list as names
 from ansible_collections.railyard.fabric.plugins.plugin_utils.nccl.env_file import Setting
 from ansible_collections.railyard.fabric.plugins.plugin_utils.nccl.findings import (
     ERROR,
@@ -87,12 +87,14 @@ def _hcas(setting: Setting, nodes: Sequence[Node]) -> Iterator[Finding]:
     missed: dict[tuple[str, ...], list[str]] = {}
     unused: dict[tuple[str, ...], list[str]] = {}
     untold: list[str] = []
+    counted: dict[tuple[int, int], list[str]] = {}
     for node in nodes:
         if node.transport == "tcp":
             continue
         hcas = [hca for _name, hca, _netdev, _address in node.rails]
         if None in hcas:
-            untold.append(node.name)
+            how_many = _counted(read, len(hcas))
+            (untold if how_many is None else counted.setdefault(how_many, [])).append(node.name)
         known = [names.device(hca) for hca in hcas if hca]
         out = tuple(
             f"{rail[0]} ({rail[1]})"
@@ -110,13 +112,36 @@ def _hcas(setting: Setting, nodes: Sequence[Node]) -> Iterator[Finding]:
     for entries, hosts in unused.items():
         why = f"{named(entries, 8)} is no rail of {_folded(hosts)}: NCCL sends by it too where it is there"
         yield about(setting, WARNING, "no_rail", why, f"write NCCL_IB_HCA=={_all(nodes, hosts[0])}")
+    fix = "let role nccl_profile write the names that each node has; `railyard verify` compares them"
+    for (listed, rails_of_each), hosts in counted.items():
+        why = (
+            f"it names {_number(listed, 'device')}, and {_folded(hosts)} has {_number(rails_of_each, 'rail')}"
+        )
+        if listed < rails_of_each:
+            yield about(setting, ERROR, "rails_missed", why, fix)
+        elif listed > rails_of_each:
+            yield about(setting, WARNING, "no_rail", f"{why}: NCCL sends by the others too", fix)
+        else:
+            why += "; the inventory names none of them, so whether they are these only the node shows"
+            yield about(setting, NOTE, "hca_not_told", why, fix)
     if untold:
         why = (
             f"whether it names every rail of {_folded(untold)} is not known: what a rail's RDMA device is "
             "called, the node decides"
         )
-        fix = "let role nccl_profile write the names that each node has; `railyard verify` compares them"
         yield about(setting, UNKNOWN, "hca_not_told", why, fix)
+
+
+def _counted(read: names.Names, rails: int) -> tuple[int, int] | None:
+    """Return how many devices a list of whole names has, and the rails; None where that cannot be told."""
+    exact = read.exact and not read.excludes
+    # A name without its port is all ports of the device, two of a ConnectX-3.
+    fewer = len(read.entries) < rails and any(entry.port is None for entry in read.entries)
+    return (len(read.entries), rails) if exact and not fewer else None
+
+
+def _number(count: int, what: str) -> str:
+    return f"{count} {what}{'' if count == 1 else 's'}"
 
 
 def _all(nodes: Sequence[Node], host: str) -> str:

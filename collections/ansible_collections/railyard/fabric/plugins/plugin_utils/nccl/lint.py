@@ -9,12 +9,12 @@ import functools
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
+from ansible_collections.railyard.fabric.plugins.module_utils.parsers.nccl import device_list as names
 from ansible_collections.railyard.fabric.plugins.plugin_utils.nccl import (
     catalogue,
     env_file,
     environments,
     fabric,
-    names,
     other_names,
     pairs,
 )

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 from ansible_collections.railyard.fabric.plugins.module_utils import bounded, program
-from ansible_collections.railyard.fabric.plugins.module_utils.quick import loopback
+from ansible_collections.railyard.fabric.plugins.module_utils.quick import device_names, loopback
 from support.nodes.gpu_node import PROPRIETARY_535, GpuNode
 from support.nodes.sysfs_tree import addresses
 
@@ -176,6 +176,47 @@ def test_rdma_is_asked_where_it_is_declared(node):
     # What sysfs lacks is asked of libibverbs, and on a tree of files there is nobody to ask.
     status, line = node.look()
     assert (status, line.count("not known: rdma_mtu_unknown: rail")) == (3, 2)
+
+
+def test_files_that_name_devices_by_their_names_before_the_reboot_are_reported(node):
+    """Ubuntu's rdma-core called mlx5_0 at 05:00.0 rocep5s0 at the first reboot; no job of NCCL's starts."""
+    node.write("etc/nccl.conf", "NCCL_NET=IB\nNCCL_IB_HCA==mlx5_0:1,mlx5_1:1")
+    node.write("etc/railyard/ucx.env", "UCX_NET_DEVICES=mlx5_0:1,mlx5_1:1")
+    node.expects(transport="roce", rails=[{**rail, "hca": None} for rail in node.rails])
+    assert "device names" not in node.look()[1]
+    for number in (0, 1):
+        device = node.root / f"sys/class/infiniband/mlx5_{number}"
+        device.rename(device.with_name(f"rocep{number + 5}s0"))
+    status, line = node.look()
+    assert status == 1
+    said = (
+        "device names: /etc/nccl.conf, /etc/railyard/ucx.env: no device is called mlx5_0:1, mlx5_1:1; "
+        "the rails' ports are rocep5s0:1, rocep6s0:1 now. "
+        "Fix: railyard provision -i INVENTORY -- --tags nccl --limit gpuserver1"
+    )
+    assert said in line
+    # What the role writes then.
+    node.write("etc/nccl.conf", "NCCL_NET=IB\nNCCL_IB_HCA==rocep5s0:1,rocep6s0:1")
+    node.write("etc/railyard/ucx.env", "UCX_NET_DEVICES=rocep5s0:1,ens6")
+    assert "device names" not in node.look()[1]
+
+
+@pytest.mark.parametrize(
+    ("text", "gone"),
+    [
+        ("NCCL_IB_HCA==mlx5_0,mlx5_9:1", ["mlx5_9:1"]),
+        ("NCCL_IB_HCA==mlx5_0:2", ["mlx5_0:2"]),
+        ("NCCL_IB_HCA=mlx5", []),  # a prefix of what is there
+        ("NCCL_IB_HCA=bnxt", ["bnxt"]),
+        ("NCCL_IB_HCA=^=mlx5_9", []),  # leaves out what is not there
+        ("NCCL_IB_HCA==mlx5_0, mlx5_1", []),  # not read as it is meant: lint-nccl's
+        ("# NCCL_IB_HCA==mlx5_9:1", []),
+        ("UCX_NET_DEVICES=all", []),
+        ("UCX_NET_DEVICES=ens6,mlx5_1:1,mlx4_0:1", ["mlx4_0:1"]),
+    ],
+)
+def test_what_counts_as_a_device_that_is_not_there(text, gone):
+    assert device_names.missing(text, ["mlx5_0:1", "mlx5_1:1"]) == gone
 
 
 @pytest.mark.parametrize(

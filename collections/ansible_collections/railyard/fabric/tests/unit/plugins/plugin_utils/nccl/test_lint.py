@@ -207,6 +207,7 @@ def test_slurms_list_ends_at_a_comma():
 
 
 ROCE, IB, TCP = node(), node("infiniband", address=False), node("tcp")
+UNNAMED = Node("gpu1", "roce", (("rail0", None, "ens1", True), ("rail1", None, "ens2", True)), None)
 ALL = ",".join(f"mlx5_{n}:1" for n in range(8))
 
 
@@ -221,8 +222,12 @@ ALL = ",".join(f"mlx5_{n}:1" for n in range(8))
         # Port 2 of a card whose port 1 is the rail.
         ([node(count=1)], "NCCL_IB_HCA==mlx5_0:2", [("error", "rails_missed"), ("warning", "no_rail")]),
         ([TCP], "NCCL_IB_HCA==mlx5_0", []),
-        ([Node("gpu1", "roce", (("rail0", None, "ens1", True),), None)], "NCCL_IB_HCA==mlx5_0",
-         [("unknown", "hca_not_told")]),
+        # Of an inventory that names no device the rails are counted; the node alone knows their names.
+        ([UNNAMED], "NCCL_IB_HCA==rocep1s0f0:1,rocep1s0f1:1", [("note", "hca_not_told")]),
+        ([UNNAMED], "NCCL_IB_HCA==rocep1s0f0:1", [("error", "rails_missed")]),
+        ([UNNAMED], "NCCL_IB_HCA==mlx4_0", [("unknown", "hca_not_told")]),  # both ports of one device
+        ([UNNAMED], "NCCL_IB_HCA==mlx5_0,mlx5_1,mlx5_2", [("warning", "no_rail")]),
+        ([UNNAMED], "NCCL_IB_HCA=^=mlx5_2", [("unknown", "hca_not_told")]),
         ([ROCE], "NCCL_IB_DISABLE=1", [("error", "no_rdma")]),
         ([IB], "NCCL_NET=socket", [("error", "no_rdma")]),
         ([TCP], "NCCL_NET=Socket", []),

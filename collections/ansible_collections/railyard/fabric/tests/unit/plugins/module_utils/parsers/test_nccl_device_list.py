@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.railyard.fabric.plugins.plugin_utils.nccl import names
+from ansible_collections.railyard.fabric.plugins.module_utils.parsers.nccl import device_list as names
 
 PORTS = [("mlx5_0", 1), ("mlx5_1", 1), ("mlx5_1", 2), ("mlx5_10", 1)]
 

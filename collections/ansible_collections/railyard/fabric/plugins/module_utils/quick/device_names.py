@@ -1,0 +1,86 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Files that name RDMA devices, compared with the devices that are there: a boot may have renamed them.
+
+Whatever starts a job reads these files and nothing of them is wrong by itself: with `NCCL_NET=IB` and names
+that no device has, NCCL ends the job.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+
+from ansible_collections.railyard.fabric.plugins.module_utils.facts.sysfs import Reader
+from ansible_collections.railyard.fabric.plugins.module_utils.parsers.nccl import device_list
+from ansible_collections.railyard.fabric.plugins.module_utils.quick.found import Found
+from ansible_collections.railyard.fabric.plugins.module_utils.rails.bind import Bound
+
+#: Files below /etc that name devices: those that role nccl_profile writes.
+FILES = (
+    "nccl.conf",
+    "railyard/nccl.env",
+    "enroot/environ.d/60-railyard-nccl.env",
+    "railyard/ucx.env",
+    "enroot/environ.d/60-railyard-ucx.env",
+)
+
+
+def look(node: str, ports: Sequence[str], bound: Mapping[str, Bound], reader: Reader, found: Found) -> None:
+    """Report files that name devices which the node does not have.
+
+    Args:
+        node: its name in the inventory.
+        ports: all RDMA ports of the node, as `mlx5_0:1`; none where no driver is loaded, and then nothing is
+            known of the names.
+        bound: the rails.
+        reader: where /etc is.
+        found: takes what is found.
+    """
+    if not ports:
+        return
+    stale: dict[tuple[str, ...], list[str]] = {}
+    for name in FILES:
+        path = os.path.join(reader.etc_root, name)
+        try:
+            with open(path, encoding="utf-8", errors="replace") as file:
+                text = file.read(1 << 16)
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            found.unknown.append(f"device names: /etc/{name}: {error.strerror or error}")
+            continue
+        gone = missing(text, ports)
+        if gone:
+            stale.setdefault(tuple(gone), []).append(f"/etc/{name}")
+    now = [
+        str(port["hca"]) for one in bound.values() for port in [one.hca or one.renamed] if port is not None
+    ]
+    for names, files in stale.items():
+        found.wrong.append(
+            f"device names: {', '.join(files)}: no device is called {', '.join(names)}; the rails' ports are "
+            f"{', '.join(now) or 'not there'} now. Fix: railyard provision -i INVENTORY -- --tags nccl "
+            f"--limit {node}"
+        )
+
+
+def missing(text: str, ports: Sequence[str]) -> list[str]:
+    """Return the devices that settings of NCCL and UCX ask for and that are not there.
+
+    Args:
+        text: a file of lines `NAME=value`.
+        ports: all RDMA ports of the node.
+    """
+    known = [device_list.device(port) for port in ports]
+    gone: dict[str, None] = {}
+    for line in text.splitlines():
+        name, _equals, value = line.partition("=")
+        if name == "NCCL_IB_HCA":
+            asked = device_list.parse(value)
+            if not (asked.excludes or asked.wrong):
+                gone.update(dict.fromkeys(asked.unused(known)))
+        elif name == "UCX_NET_DEVICES":
+            # UCX's list may name netdevs as well, which have no port.
+            gone.update((one, None) for one in value.split(",") if ":" in one and one not in ports)
+    return list(gone)
