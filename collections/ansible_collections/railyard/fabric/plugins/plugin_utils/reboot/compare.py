@@ -134,10 +134,13 @@ def _rail(before: bind.Bound, after: bind.Bound) -> Iterator[str]:
         ("netdev", "netdev", before.netdev, after.netdev, _netdev),
         ("RDMA port", "hca", before.hca, after.hca, _port),
     ):
-        if was is not None and now is None:
+        if was is not None and now is None and key == "hca" and after.renamed is not None:
+            yield f"{what} {was[key]}, which the inventory names, is called {after.renamed[key]} now"
+        elif was is not None and now is None:
             yield f"{what} {was[key]} is gone"
         elif was is not None and now is not None:
-            if now[key] != was[key]:
+            # What a rail's RDMA device is called is no property of the rail: rdma-core's rule acts at boot.
+            if now[key] != was[key] and key != "hca":
                 yield f"{what} {was[key]} is {now[key]} now"
             yield from inner(was, now)
 

@@ -106,6 +106,10 @@ def port(facts):
         (lambda facts: netdev(facts).update(mtu_bytes=1500), "rail0: ens6 has MTU 1500, not 9000"),
         (lambda facts: netdev(facts).update(carrier=False), "rail0: ens6 has no carrier"),
         (lambda facts: facts["hcas"].clear(), "rail0: RDMA port rxe0:1 is gone"),
+        (
+            lambda facts: facts["hcas"][0].update(hca="rocep5s0:1", device="rocep5s0"),
+            "rail0: RDMA port rxe0:1, which the inventory names, is called rocep5s0:1 now",
+        ),
         (lambda facts: port(facts).update(state="DOWN"), "rail0: rxe0:1 has state DOWN, not ACTIVE"),
         (lambda facts: port(facts).update(netdev="ens7"), "rail0: rxe0:1 has netdev ens7, not ens6"),
         (lambda facts: netdev(facts).update(speed_mbps=200000), "rail0: ens6 runs at 200 Gbit/s, not 400"),
@@ -260,3 +264,11 @@ def test_another_kernel_is_said_and_is_no_difference(after):
 def test_only_the_kernel_that_was_announced_is_expected(after, now, announced, says):
     after["facts"]["kernel"] = now
     assert unexpected_kernel(BEFORE, after, announced) == says
+
+
+def test_another_name_of_a_port_that_the_inventory_does_not_name_is_no_difference(after):
+    after["facts"]["hcas"][0].update(hca="rocep5s0:1", device="rocep5s0")
+    rails = [{**RAILS[0], "hca": None}]
+    assert differences(BEFORE, after, rails) == []
+    after["facts"]["hcas"][0]["state"] = "DOWN"
+    assert differences(BEFORE, after, rails) == ["rail0: rocep5s0:1 has state DOWN, not ACTIVE"]
