@@ -21,6 +21,7 @@ def small_inventory(folder: Path, lab: str = "lab", subnet: str = "198.18.0.", *
     write_lab(cluster, subnet, "vm")
     with edited(cluster.fabric_file) as variables:
         variables["fabric"]["rails"] = variables["fabric"]["rails"][:1]
+        del variables["rdma_stack_soft_roce_devices"][1:]
         variables["fabric_policy"] |= QUICK | policy
     return cluster
 

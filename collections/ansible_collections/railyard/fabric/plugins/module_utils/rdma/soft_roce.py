@@ -158,13 +158,21 @@ def plan(
     Raises:
         SoftRoceError: Names everything that stands in the way; nothing was changed.
     """
-    own = {name for name in present if _is_own(name, present[name], recorded)}
-    delete = [Wanted(name, present[name].netdev) for name in sorted(own)]
+    called = _renamed(present, recorded)
+    own = {name for name in present if _is_own(name, present[name], recorded)} | set(called.values())
+    renamed = {
+        called[one.device]: one
+        for one in wanted
+        if one.device in called and present[called[one.device]].netdev == one.netdev
+    }
+    delete = [Wanted(name, present[name].netdev) for name in sorted(own - set(renamed))]
     delete = [one for one in delete if one not in wanted]
     left = {name: one for name, one in present.items() if Wanted(name, one.netdev) not in delete}
     by_netdev = {one.netdev: name for name, one in left.items() if one.is_rxe}
     problems = []
     for one in wanted:
+        if one in renamed.values():
+            continue
         there = left.get(one.device)
         if one.netdev not in known_netdevs:
             problems.append(
@@ -187,12 +195,13 @@ def plan(
             )
     if problems:
         raise SoftRoceError("; ".join(problems))
-    names = [one.device for one in wanted]
+    names = [one.device for one in wanted] + list(renamed)
     foreign = [
         Wanted(name, one.netdev) for name, one in sorted(left.items()) if one.is_rxe and name not in names
     ]
     record = [_entry(one, left.get(one.device), one.device in own, recorded) for one in wanted]
-    return Plan(delete, [one for one in wanted if one.device not in left], foreign, record)
+    add = [one for one in wanted if one.device not in left and one not in renamed.values()]
+    return Plan(delete, add, foreign, record)
 
 
 def load_record(path: str) -> list[dict[str, t.Any]]:
@@ -230,6 +239,22 @@ def _is_own(name: str, there: Present, recorded: t.Iterable[t.Mapping[str, t.Any
         and entry.get("found") != there.identity
         for entry in recorded
     )
+
+
+def _renamed(present: t.Mapping[str, Present], recorded: t.Sequence[t.Mapping[str, t.Any]]) -> dict[str, str]:
+    """Return recorded device -> what it is called now, for those that a site's udev rule has renamed.
+
+    A netdev carries one rxe device, and the role's own rule makes it there at each boot; so one by another
+    name on that netdev, where the recorded name is gone, is the same device.
+    """
+    known = {entry.get("device") for entry in recorded}
+    return {
+        str(entry["device"]): name
+        for entry in recorded
+        if entry.get("device") not in present and entry.get("found") is None
+        for name, one in present.items()
+        if one.is_rxe and one.netdev == entry.get("netdev") and name not in known
+    }
 
 
 def _entry(

@@ -65,6 +65,22 @@ def test_ours_makes_room_for_another(wanted):
     assert (plan.delete, plan.add) == ([RXE0], [wanted])
 
 
+def test_one_that_a_udev_rule_of_the_sites_has_renamed_is_still_ours():
+    """At boot our rule makes rxe0 on ens6, and a rule of the site's calls it fabric0."""
+    present = {"fabric0": rxe("ens6"), "rxe1": rxe("ens6d1")}
+    record = [entry(RXE0), entry(RXE1)]
+    assert soft_roce.plan([RXE0, RXE1], present, NETDEVS, record) == ([], [], [], record)
+    # No longer wanted, it goes under the name that it has.
+    assert soft_roce.plan([RXE1], present, NETDEVS, record).delete == [Wanted("fabric0", "ens6")]
+    # Another name asked for in the inventory: made anew.
+    rail0 = Wanted("rail0", "ens6")
+    plan = soft_roce.plan([rail0, RXE1], present, NETDEVS, record)
+    assert (plan.delete, plan.add) == ([Wanted("fabric0", "ens6")], [rail0])
+    # On a netdev where the role found one of somebody else's, another is not the role's.
+    found = [entry(RXE0, "boot/7")]
+    assert soft_roce.plan([], {"other": rxe("ens6")}, NETDEVS, found).foreign == [Wanted("other", "ens6")]
+
+
 @pytest.mark.parametrize(
     ("present", "netdevs", "says"),
     [
