@@ -51,8 +51,9 @@ TABLE = (
           "Take the port out of the bond: RDMA and rail-wise NCCL need each port with its own address.",
           "a bond that was set up at installation", "ip -d link show dev NETDEV"),
     Cause("hca_missing", "the rail's HCA port is not on the node",
-          "Look at `rdma link`, /sys/class/infiniband and `lspci`: the driver may not be loaded or the name "
-          "may differ; then `railyard provision` (role rdma_stack).",
+          "Where the port has another name now, remove hca from the rail in the inventory: netdev, mac or "
+          "pci is enough. Otherwise look at `rdma link` and `lspci`: the driver may not be loaded; then "
+          "`railyard provision` (role rdma_stack).",
           "the RDMA driver is not loaded, or the device has another name", "rdma link"),
     Cause("module_missing", "this kernel has no module for the RDMA device",
           "Install the package that brings it for the running kernel: on Debian linux-image-amd64 or "
