@@ -130,6 +130,12 @@ RIGHT = {
             f"    - {{name: rail{k}, hca: 'mlx5_0:{k + 1}', subnet: 10.0.{k}.0/24}}\n" for k in range(2)
         ),
     ),
+    "two_ports_at_one_address": right(
+        {("gpu2", "rail1"): {"pci": "0000:81:00.0", "netdev": "ens817d1", "address": "10.0.1.2/24"}},
+        fabric=ROCE
+        + "    - {name: rail0, pci: '0000:81:00.0', netdev: ens817, subnet: 10.0.0.0/24}\n"
+        + "    - {name: rail1, pci: '0000:81:00.0', netdev: ens817d1, subnet: 10.0.1.0/24}\n",
+    ),
     "two_generations": right(
         {
             ("gpu3", "rail1"): {"netdev": "ens1"},

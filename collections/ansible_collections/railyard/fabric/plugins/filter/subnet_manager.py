@@ -10,6 +10,7 @@ from typing import Any
 
 from ansible.errors import AnsibleFilterError
 from ansible_collections.railyard.fabric.plugins.module_utils.rails import bind
+from ansible_collections.railyard.fabric.plugins.module_utils.rules import rdma
 
 
 def subnet_manager_ports(rails: Sequence[Mapping[str, Any]], facts: Mapping[str, Any]) -> list[str]:
@@ -23,7 +24,8 @@ def subnet_manager_ports(rails: Sequence[Mapping[str, Any]], facts: Mapping[str,
     for name, bound in bind.bind(rails, facts).items():
         port = bound.hca
         if port is None:
-            problems.append(f"rail {name} has no RDMA port on this node (hca {bound.rail.get('hca')})")
+            why = rdma.why_none(bound.rail, bound, bind.ports(facts))
+            problems.append(f"rail {name} has no RDMA port on this node: {why}")
         elif port.get("link_layer") != "InfiniBand":
             problems.append(f"rail {name}: port {port['hca']} has link layer {port.get('link_layer')}")
         else:
@@ -35,7 +37,8 @@ def subnet_manager_ports(rails: Sequence[Mapping[str, Any]], facts: Mapping[str,
     if problems:
         raise AnsibleFilterError(
             f"subnet_manager_ports: {'; '.join(problems)}. A subnet manager needs InfiniBand ports. Fix: "
-            "load the driver and check the rails' hca, or name the ports in rdma_stack_subnet_manager_ports"
+            "load the driver and check which ports the rails name, or name the ports in "
+            "rdma_stack_subnet_manager_ports"
         )
     return guids
 

@@ -146,7 +146,7 @@ RAIL: dict[str, Field] = {
         values.subnets,
         "list the networks behind the gateway, as `routes: [10.2.0.0/16]`",
         "networks behind the gateway, `[10.2.0.0/16]`; the rail's subnets in other units are there "
-        "without it",
+        "without it, merged where they lie beside each other",
     ),
     "ipoib_mode": _IPOIB_MODE.says("as the fabric's, for this rail alone"),
     "bond": Field(
