@@ -215,6 +215,10 @@ def _find_port(rail: Mapping[str, Any], facts: Mapping[str, Any], one: Bound) ->
         own = [port for port in ports(facts) if port.get("netdev") == one.netdev["netdev"]]
     else:
         own = ports_at(rail, ports(facts))
+    if len(own) > 1 and rail.get("hca") is not None:
+        # A device that was renamed has as many ports as before.
+        number = str(rail["hca"]).partition(":")[2]
+        own = [port for port in own if str(port["hca"]).partition(":")[2] == number]
     # A software device may lie on a hardware port's netdev: which one is meant, the inventory must say.
     found = own[0] if len(own) == 1 else None
     if rail.get("hca") is None:

@@ -47,3 +47,12 @@ def test_the_port_is_read_when_it_is_needed(tmp_path: Path) -> None:
         with pytest.raises(MeasurementError) as caught:
             rdma_place.find(OWN, nothing, reader)
         assert caught.value.error_class == "hca_missing"
+
+
+def test_a_port_that_was_renamed_after_the_plan_is_told_with_its_present_name(tmp_path: Path) -> None:
+    make_port(tmp_path)
+    (tmp_path / "class/infiniband/rxe0").rename(tmp_path / "class/infiniband/fabric0")
+    with pytest.raises(MeasurementError) as caught:
+        rdma_place.find(OWN, "rxe0:1", Reader(str(tmp_path)))
+    assert (caught.value.error_class, caught.value.status) == ("hca_missing", "unmeasured")
+    assert "the port of ens6 is called fabric0:1 now" in str(caught.value)

@@ -249,6 +249,14 @@ def test_two_ports_at_one_pci_address_are_told_apart_by_netdev_or_hca_alone(tmp_
             assert resolve.netdev_of(rail, str(tmp_path / "sys")) == netdev
 
 
+def test_a_port_of_a_renamed_device_with_two_is_told_by_its_number(tmp_path):
+    facts = facts_of(connectx3(tmp_path, "dev_port"))
+    rail = {**rails_by("pci", Machine([Card("0000:81:00.0", None, None)]))[0], "hca": "mlx4_0:2"}
+    (missing,) = [one for one in bind.bind([rail], facts)["rail0"].findings if one.cause == "hca_missing"]
+    assert "the port at 0000:81:00.0 is called rocep129s0:2 now" in missing.detail
+    assert nccl.nccl_hcas([rail], facts) == ["rocep129s0:2"]
+
+
 def test_a_switch_and_its_representors_share_an_address_with_one_port(tmp_path):
     """With switchdev on, each VF's representor is a netdev of the same function as the uplink."""
     tree = Tree(tmp_path)
