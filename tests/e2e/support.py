@@ -193,6 +193,9 @@ def assert_proven(rows: list[dict], checks: Mapping[str, str | None], rails: Seq
     """
     for (check, tool), (node, peer), rail in itertools.product(checks.items(), (NODES, NODES[::-1]), rails):
         mine = [r for r in rows if (r["check"], r["node"], r["peer"], r["rail"]) == (check, node, peer, rail)]
+        # What looked slow was measured again: a busy machine's latency, say.
+        last = max((r["attempt"] for r in mine), default=1)
+        mine = [r for r in mine if r["attempt"] == last]
         assert sorted((r["end"], r["status"], r["proof"]) for r in mine) == [
             ("client", "measured", "proven"),
             ("server", "measured", "proven"),
