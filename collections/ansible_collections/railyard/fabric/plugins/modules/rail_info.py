@@ -173,6 +173,20 @@ rail_info:
               Each is null where it is not told; there is none of them where there is no such link.
           type: dict
           sample: {speed_gts: 16.0, width: 16.0, max_speed_gts: 16.0, max_width: 16.0}
+        pci_path:
+          description:
+            - The PCI Express links from the device up to the root complex, its own first. Of each the
+              address of the C(port) above it, its speed in GT/s and its lanes as trained and as both ends can
+              do at most, and whether a hypervisor made it (C(virtual)), so that its values say nothing.
+          type: list
+          elements: dict
+          sample:
+            - port: "0000:17:00.0"
+              speed_gts: 32.0
+              width: 16.0
+              max_speed_gts: 32.0
+              max_width: 16.0
+              virtual: false
         numa_node:
           description: NUMA node; null where the firmware does not say.
           type: int
@@ -277,6 +291,20 @@ rail_info:
           description: PCI address; null for software RDMA.
           type: str
           sample: "0000:06:00.0"
+        pci_path:
+          description:
+            - The PCI Express links from the device up to the root complex, its own first. Of each the
+              address of the C(port) above it, its speed in GT/s and its lanes as trained and as both ends can
+              do at most, and whether a hypervisor made it (C(virtual)), so that its values say nothing.
+          type: list
+          elements: dict
+          sample:
+            - port: "0000:17:00.0"
+              speed_gts: 32.0
+              width: 16.0
+              max_speed_gts: 32.0
+              max_width: 16.0
+              virtual: false
         numa_node:
           description: NUMA node; null for software RDMA and where the firmware does not say.
           type: int
@@ -359,6 +387,10 @@ rail_info:
           type: list
           elements: str
           sample: ["0000:17:00.0"]
+        pci_paths:
+          description: Of each GPU its links up to the root complex, as C(pci_path) of a netdev.
+          type: dict
+          sample: {"0000:18:00.0": []}
         driver:
           description: Version of the module that is loaded; null without one.
           type: str

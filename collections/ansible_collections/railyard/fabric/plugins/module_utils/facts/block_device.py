@@ -10,7 +10,8 @@ import os
 import re
 from typing import Any, NamedTuple
 
-from ansible_collections.railyard.fabric.plugins.module_utils.facts.sysfs import Reader, pci_folder, pci_link
+from ansible_collections.railyard.fabric.plugins.module_utils.facts import pcie
+from ansible_collections.railyard.fabric.plugins.module_utils.facts.sysfs import Reader
 
 # Documentation/admin-guide/iostats.rst: sectors of 512 bytes, whatever the drive's own are.
 SECTOR_BYTES = 512
@@ -67,7 +68,7 @@ def describe(reader: Reader, device: str) -> dict[str, Any]:
 
     Returns:
         `name`; `disks`, each with `name`, `model`, `size_bytes`, `rotational`, `state`, `bus` (`nvme`,
-        `scsi`, `virtio`), `pcie` (`sysfs.pci_link`), all but the name None where they are not told, and
+        `scsi`, `virtio`), `pcie` (`pcie.own_link`), all but the name None where they are not told, and
         `hardware`: whether a bus device is behind it, as it is of a drive, and of a virtual one, but not of a
         file or of memory. Of an NVMe drive with several paths `state` and `pcie` are those of the worst.
     """
@@ -98,7 +99,9 @@ def _disks(reader: Reader, folder: str, depth: int) -> list[dict[str, Any]]:
             "rotational": None if rotational is None else bool(rotational),
             "state": _worst_state([reader.text(os.path.join(one, "state")) for one in controllers]),
             "bus": _bus(link) if hardware else None,
-            "pcie": _worst_link([pci_link(reader, pci_folder(one)) for one in controllers]),
+            "pcie": _worst_link(
+                [pcie.own_link(pcie.path(reader, pcie.pci_folder(one))) for one in controllers]
+            ),
             "hardware": hardware,
         }
     ]
@@ -128,10 +131,10 @@ def _worst_state(states: list[str | None]) -> str | None:
     return next((state for state in states if state not in (None, _LIVE)), states[0] if states else None)
 
 
-def _worst_link(links: list[dict[str, float | None] | None]) -> dict[str, float | None] | None:
+def _worst_link(links: list[dict[str, Any] | None]) -> dict[str, Any] | None:
     """Return the link that is furthest below what it can do; the first where none is below."""
 
-    def share(link: dict[str, float | None]) -> float:
+    def share(link: dict[str, Any]) -> float:
         pairs = ((link[key], link[f"max_{key}"]) for key in ("speed_gts", "width"))
         return min((now / most for now, most in pairs if now and most), default=1.0)
 

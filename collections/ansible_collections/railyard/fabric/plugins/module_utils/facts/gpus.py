@@ -18,7 +18,7 @@ from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.module_utils import bounded
 from ansible_collections.railyard.fabric.plugins.module_utils.bounded import Ended, ToolError
-from ansible_collections.railyard.fabric.plugins.module_utils.facts import kernel_log, nvidia_pci
+from ansible_collections.railyard.fabric.plugins.module_utils.facts import kernel_log, nvidia_pci, pcie
 from ansible_collections.railyard.fabric.plugins.module_utils.facts.sysfs import Reader, numa_node
 from ansible_collections.railyard.fabric.plugins.module_utils.parsers import capture
 from ansible_collections.railyard.fabric.plugins.module_utils.parsers.common import NotThisTool
@@ -109,7 +109,8 @@ def read(
         parts: what nvidia-smi is asked.
 
     Returns:
-        `pci`, the addresses of the GPUs on the bus; `driver`, the version of the module that is loaded;
+        `pci`, the addresses of the GPUs on the bus; `pci_paths`, of each its `pcie.path`; `driver`, the
+        version of the module that is loaded;
         `rows`, what nvidia-smi says of each, by its names, with `pci` and, of the bus, `aer_correctable`;
         `nvlink`, of each GPU with links `gpu` (its index), `active`, `inactive`, `speeds_gbytes_per_s` and
         `errors`; `topology`, how GPUs are joined; `near`, of each card the nearest GPUs; `xids` as
@@ -119,7 +120,8 @@ def read(
     folders = _on_the_bus(reader)
     driver = reader.text(reader.sys("module", "nvidia", "version"))
     found: dict[str, Any] = {
-        "pci": list(folders), "driver": driver, "rows": [], "nvlink": [], "topology": None,
+        "pci": list(folders), "pci_paths": _paths(reader, folders), "driver": driver,
+        "rows": [], "nvlink": [], "topology": None,
         "near": near(reader, cards, folders), "xids": None, "errors": {},
     }  # fmt: skip
     if not folders and driver is None:
@@ -288,6 +290,10 @@ def _on_the_bus(reader: Reader) -> dict[str, str]:
     return {one["pci"]: one["folder"] for one in nvidia_pci.functions(reader) if nvidia_pci.is_gpu(one)}
 
 
+def _paths(reader: Reader, folders: Mapping[str, str]) -> dict[str, Any]:
+    return {gpu: pcie.path(reader, os.path.realpath(folder)) for gpu, folder in folders.items()}
+
+
 def nearest(reader: Reader, card: str) -> str | None:
     """Return the PCI address of one GPU that is nearest to a card, None where the node has none.
 
@@ -295,8 +301,8 @@ def nearest(reader: Reader, card: str) -> str | None:
     """
     folders = _on_the_bus(reader)
     close = next((one["gpus"] for one in near(reader, [card], folders)), None) or list(folders)
-    way = _way(reader.sys("bus", "pci", "devices", card))
-    return max(close, key=lambda gpu: _shared(way, _way(folders[gpu])), default=None)
+    way = pcie.way(reader.sys("bus", "pci", "devices", card))
+    return max(close, key=lambda gpu: _shared(way, pcie.way(folders[gpu])), default=None)
 
 
 def near(reader: Reader, cards: Iterable[str], gpus: Mapping[str, str]) -> list[dict[str, Any]]:
@@ -318,19 +324,13 @@ def near(reader: Reader, cards: Iterable[str], gpus: Mapping[str, str]) -> list[
 
 
 def _nearness(reader: Reader, one: str, other: str) -> str | None:
-    shared = _shared(_way(one), _way(other))
+    shared = _shared(pcie.way(one), pcie.way(other))
     if shared:
         return SWITCH if shared > 1 else ROOT
     nodes = [numa_node(reader, folder) for folder in (one, other)]
     if None in nodes:
         return None
     return NODE if nodes[0] == nodes[1] else FAR
-
-
-def _way(folder: str) -> list[str]:
-    """Return the way from the root complex to a PCI device, nothing where the kernel does not show it."""
-    parts = os.path.realpath(folder).split("/devices/", maxsplit=1)
-    return parts[1].split("/") if len(parts) > 1 else []
 
 
 def _shared(one: Sequence[str], other: Sequence[str]) -> int:

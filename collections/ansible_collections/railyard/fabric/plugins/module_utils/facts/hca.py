@@ -9,10 +9,10 @@ import os
 import re
 from typing import Any
 
+from ansible_collections.railyard.fabric.plugins.module_utils.facts import pcie
 from ansible_collections.railyard.fabric.plugins.module_utils.facts.sysfs import (
     Reader,
     numa_node,
-    pci_folder,
     real_device,
 )
 
@@ -63,12 +63,13 @@ def read_device(reader: Reader, device: str) -> dict[str, Any]:
     folder = reader.sys("class", "infiniband", device)
     node_type = numbered(reader.text(os.path.join(folder, "node_type")))
     driver, driver_class = _driver(reader, folder, node_type)
-    bus = pci_folder(real_device(reader, folder)) if driver not in ("rxe", "siw") else None
+    bus = pcie.pci_folder(real_device(reader, folder)) if driver not in ("rxe", "siw") else None
     return {
         "node_type": node_type,
         "driver": driver,
         "driver_class": driver_class,
         "pci": os.path.basename(bus) if bus else None,
+        "pci_path": pcie.path(reader, bus),
         "numa_node": numa_node(reader, bus),
         "firmware": reader.text(os.path.join(folder, "fw_ver")),
         "node_guid": reader.text(os.path.join(folder, "node_guid")),

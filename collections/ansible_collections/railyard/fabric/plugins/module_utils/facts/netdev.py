@@ -11,12 +11,10 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.module_utils.facts import ethtool
+from ansible_collections.railyard.fabric.plugins.module_utils.facts import ethtool, pcie
 from ansible_collections.railyard.fabric.plugins.module_utils.facts.sysfs import (
     Reader,
     numa_node,
-    pci_folder,
-    pci_link,
     real_device,
 )
 
@@ -150,7 +148,8 @@ def read_netdev(reader: Reader, name: str, link: Mapping[str, Any]) -> dict[str,
         return os.path.join(folder, *parts)
 
     device = real_device(reader, folder)
-    bus_folder = pci_folder(device)
+    bus_folder = pcie.pci_folder(device)
+    pci_path = pcie.path(reader, bus_folder)
     link_kind = _link_kind(link)
     driver = reader.link_name(os.path.join(device, "driver")) if device else link_kind
     driver_class = _driver_class(reader, folder, device, driver)
@@ -183,7 +182,8 @@ def read_netdev(reader: Reader, name: str, link: Mapping[str, Any]) -> dict[str,
         "driver": driver,
         "driver_class": driver_class,
         "pci": os.path.basename(bus_folder) if bus_folder else None,
-        "pci_link": pci_link(reader, bus_folder),
+        "pci_link": pcie.own_link(pci_path),
+        "pci_path": pci_path,
         "numa_node": numa_node(reader, bus_folder),
         "hca": None,
         "counters": {one: reader.number(at("statistics", one)) for one in COUNTERS},

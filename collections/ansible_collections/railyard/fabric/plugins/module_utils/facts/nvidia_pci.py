@@ -19,11 +19,14 @@ _PCI = re.compile(r"([0-9a-f]{4,8}):([0-9a-f]{2}:[0-9a-f]{2}\.[0-7])\Z", re.I)
 
 
 def normal_address(address: str) -> str:
-    """Return the address as sysfs writes it; nvidia-smi writes `00000000:17:00.0`, in capitals."""
+    """Return the address as sysfs writes it; nvidia-smi writes `00000000:17:00.0`, in capitals.
+
+    Of a domain beyond 0xffff (Intel VMD, Hyper-V) no digit is lost.
+    """
     match = _PCI.match(address.strip())
     if match is None:
         return address.lower()
-    return f"{match.group(1).lower()[-4:]}:{match.group(2).lower()}"
+    return f"{int(match.group(1), 16):04x}:{match.group(2).lower()}"
 
 
 def functions(reader: Reader) -> list[dict[str, Any]]:

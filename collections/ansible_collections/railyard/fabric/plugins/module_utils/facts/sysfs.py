@@ -10,6 +10,7 @@ ordinary, a line in `warnings`.
 from __future__ import annotations
 
 import errno
+import functools
 import os
 import re
 
@@ -19,8 +20,10 @@ _ORDINARY = frozenset(
     (errno.ENOENT, errno.EINVAL, errno.ENOTDIR, errno.ENODATA, errno.EOPNOTSUPP, errno.ENOTTY, errno.ENODEV)
 )
 _LARGEST_BYTES = 65536
+_GUEST = re.compile(r"^flags\s*:.*\bhypervisor\b", re.M)
 _INTEGER = re.compile(r"[-+]?(?:0x[0-9a-f]{1,32}|[0-9]{1,39})\Z", re.I)
-_PCI_ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]\Z")
+#: A PCI address as sysfs writes it; domains beyond 0xffff have more digits (Intel VMD, Hyper-V).
+PCI_ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]\Z")
 
 
 class Reader:
@@ -44,6 +47,11 @@ class Reader:
     def live(self) -> bool:
         """Whether this is the running kernel's sysfs: then an ioctl or a library tells of the same links."""
         return self.sys_root == "/sys"
+
+    @functools.cached_property
+    def is_guest(self) -> bool:
+        """Whether the processor states that it runs below a hypervisor; x86 alone does."""
+        return bool(_GUEST.search(self.text(self.proc("cpuinfo")) or ""))
 
     def sys(self, *parts: str) -> str:
         """Return a path in sysfs."""
@@ -112,44 +120,6 @@ def real_device(reader: Reader, netdev_or_hca_folder: str) -> str | None:
     """Return the real path of the bus device behind a class folder, or None for a software one."""
     link = os.path.join(netdev_or_hca_folder, "device")
     return os.path.realpath(link) if os.path.exists(link) else None
-
-
-# A speed in GT/s or a number of lanes.
-_LINK = re.compile(r"([0-9]+(?:\.[0-9]+)?)(?: GT/s.*)?$")
-
-
-def pci_folder(device: str | None) -> str | None:
-    """Return the folder of the PCI device that a device is or hangs below (virtio hangs below one)."""
-    while device and device != os.path.dirname(device):
-        if _PCI_ADDRESS.match(os.path.basename(device)):
-            return device
-        device = os.path.dirname(device)
-    return None
-
-
-def pci_link(reader: Reader, folder: str | None) -> dict[str, float | None] | None:
-    """Return how a PCI device's link is trained, and the most that it and its slot can do.
-
-    Kernel: drivers/pci/pci-sysfs.c, `current_link_speed` ("16.0 GT/s PCIe") and its kin.
-
-    Returns:
-        `speed_gts`, `width` (lanes), `max_speed_gts`, `max_width`, each None where it is not told; None where
-        there is no PCI Express link.
-    """
-    if folder is None:
-        return None
-
-    def told(device: str, what: str) -> float | None:
-        found = _LINK.match(reader.text(os.path.join(device, what)) or "")
-        return float(found.group(1)) if found and float(found.group(1)) else None
-
-    link: dict[str, float | None] = {}
-    for key, what in (("speed_gts", "link_speed"), ("width", "link_width")):
-        link[key] = told(folder, "current_" + what)
-        # The port above it is the slot; a virtual function has no link of its own.
-        ends = [told(device, "max_" + what) for device in (folder, os.path.dirname(folder))]
-        link["max_" + key] = min((most for most in ends if most is not None), default=None)
-    return link if any(value is not None for value in link.values()) else None
 
 
 def numa_node(reader: Reader, folder: str | None) -> int | None:

@@ -22,7 +22,7 @@ import os
 import struct
 import typing as t
 
-from ansible_collections.railyard.fabric.plugins.module_utils.facts.sysfs import pci_folder
+from ansible_collections.railyard.fabric.plugins.module_utils.facts.pcie import pci_folder
 from ansible_collections.railyard.fabric.plugins.module_utils.kernel import files
 
 _CAPABILITIES, _PCI_EXPRESS, _ACS = 0x34, 0x10, 0x000D

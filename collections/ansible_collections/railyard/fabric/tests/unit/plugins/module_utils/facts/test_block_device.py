@@ -62,7 +62,7 @@ def test_a_partition_on_a_raid_of_mapped_drives_names_the_drives(tmp_path: Path)
         (upper / "slaves").mkdir()
         (upper / "slaves" / lower.name).symlink_to(lower)
     known_as(tmp_path, "9:0", raid)
-    told = block_device.describe(Reader(str(tmp_path)), "9:0")
+    told = block_device.describe(Reader(str(tmp_path), str(tmp_path)), "9:0")
     assert told == {
         "name": "md0",
         "disks": [
@@ -124,7 +124,7 @@ def test_an_nvme_drive_behind_native_multipath_has_the_links_of_its_controllers(
     tmp_path: Path, attached: tuple[int, ...], widths: tuple[int, int], state: str, width: float
 ) -> None:
     multipath(tmp_path, attached=attached, widths=widths)
-    [found] = block_device.describe(Reader(str(tmp_path)), "259:3")["disks"]
+    [found] = block_device.describe(Reader(str(tmp_path), str(tmp_path)), "259:3")["disks"]
     assert (found["name"], found["model"], found["bus"]) == ("nvme3n1", "FAST 9000", "nvme")
     assert found["state"] == state
     assert found["pcie"] == {"speed_gts": None, "max_speed_gts": None, "width": width, "max_width": 4.0}

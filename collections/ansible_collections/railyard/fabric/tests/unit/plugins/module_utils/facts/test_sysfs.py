@@ -11,7 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.railyard.fabric.plugins.module_utils.facts import host, netdev, rdma_port, sysfs
+from ansible_collections.railyard.fabric.plugins.module_utils.facts import (
+    host,
+    netdev,
+    pcie,
+    rdma_port,
+    sysfs,
+)
 from support.nodes.sysfs_tree import (
     Tree,
     addresses,
@@ -51,6 +57,9 @@ def test_hardware_netdev(tmp_path):
         "driver_class": "hardware",
         "pci": "0000:06:00.0",
         "pci_link": None,
+        "pci_path": [
+            {**dict.fromkeys(("port", "speed_gts", "width", "max_speed_gts", "max_width")), "virtual": False}
+        ],
         "numa_node": 0,
         "hca": None,
         "counters": {
@@ -350,11 +359,11 @@ def test_versions_as_the_tools_print_them():
 
 def test_pci_address_needs_its_whole_form():
     assert (
-        sysfs.pci_folder("/sys/devices/pci0000:00/0000:06:00.0/net") == "/sys/devices/pci0000:00/0000:06:00.0"
+        pcie.pci_folder("/sys/devices/pci0000:00/0000:06:00.0/net") == "/sys/devices/pci0000:00/0000:06:00.0"
     )
-    assert sysfs.pci_folder("/sys/devices/platform/fixed") is None
-    assert sysfs.pci_folder("10000:e1:00.0") == "10000:e1:00.0"
-    assert sysfs.pci_folder(None) is None
+    assert pcie.pci_folder("/sys/devices/platform/fixed") is None
+    assert pcie.pci_folder("10000:e1:00.0") == "10000:e1:00.0"
+    assert pcie.pci_folder(None) is None
 
 
 @pytest.mark.parametrize(
@@ -385,6 +394,6 @@ def test_a_pci_link_is_held_against_card_and_slot(
             if text is not None:
                 (place / name).write_text(text + "\n")
     keys = ("speed_gts", "width", "max_speed_gts", "max_width")
-    found = sysfs.pci_link(sysfs.Reader(), str(folder))
+    found = pcie.own_link(pcie.path(sysfs.Reader(proc_root=str(tmp_path)), str(folder)))
     assert found == (dict(zip(keys, told, strict=True)) if told else None)
-    assert sysfs.pci_link(sysfs.Reader(), None) is None
+    assert pcie.own_link(pcie.path(sysfs.Reader(), None)) is None
