@@ -10,7 +10,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Union
 
 from ansible_collections.railyard.fabric.plugins.module_utils.numeric import is_number
-from ansible_collections.railyard.fabric.plugins.module_utils.rails.bind import Bound
+from ansible_collections.railyard.fabric.plugins.module_utils.rails import pci_links
+from ansible_collections.railyard.fabric.plugins.module_utils.rails.bind import Bound, Finding
 from ansible_collections.railyard.fabric.plugins.module_utils.rules.ruling import Ruling
 
 CHECKS = ("link", "address", "mtu")
@@ -97,8 +98,12 @@ def _link(node: str, rail: Mapping[str, Any], bound: Bound, node_class: str | No
         if speed != wanted["speed_mbps"]:
             seen = f"runs at {speed / 1000:g} Gbit/s, declared {rate:g}"
             return ruling.failed("link_speed", f"{where} {seen}")
-    if slow := trained_low(device):
-        return ruling.failed("slot_slow", f"{where}: {slow}")
+    try:
+        slow = trained_low(bound)
+    except pci_links.GarbledError as error:
+        return ruling.unknown("facts_garbled", f"{node} {rail['name']}: {error}")
+    if slow:
+        return ruling.failed(slow.cause, f"{where}: {slow.detail}")
     if hardware and not is_number(rate):
         return _undeclared_speed(ruling, where, device)
     return ruling
@@ -208,13 +213,16 @@ def interfaces(values: object) -> list[_Interface]:
     return [ipaddress.ip_interface(value) for value in values]
 
 
-def trained_low(device: Mapping[str, Any]) -> str | None:
-    """Tell in what a netdev's card is trained below what it and its slot can do, or None."""
-    link = device.get("pci_link")
-    if not isinstance(link, Mapping):
-        return None
-    for key, unit in (("speed_gts", "GT/s"), ("width", "lanes")):
-        now, most = link.get(key), link.get(f"max_{key}")
-        if is_number(now) and is_number(most) and now < most:
-            return f"PCIe runs at {now:g} {unit}, card and slot can do {most:g}"
+def trained_low(bound: Bound) -> Finding | None:
+    """Find a PCI Express link of a rail that is trained below what both of its ends can do: its own first.
+
+    Raises:
+        GarbledError: the facts of its path are of another form.
+    """
+    for place, link in enumerate(pci_links.of_end(bound)):
+        if low := link.trained_low():
+            at = f" at {link.key}" if link.key else ""
+            if place:
+                return Finding("upstream_slow", f"the PCIe link above it{at} runs {low}")
+            return Finding("slot_slow", f"its PCIe link{at} runs {low}")
     return None

@@ -11,8 +11,9 @@ from typing import Any, NamedTuple
 
 from ansible_collections.railyard.fabric.plugins.module_utils.facts import gid
 from ansible_collections.railyard.fabric.plugins.module_utils.numeric import is_number, is_whole
-from ansible_collections.railyard.fabric.plugins.module_utils.rails import bind, rdma_mtu
+from ansible_collections.railyard.fabric.plugins.module_utils.rails import bind, pci_links, rdma_mtu
 from ansible_collections.railyard.fabric.plugins.module_utils.rails.bind import Bound
+from ansible_collections.railyard.fabric.plugins.module_utils.rules import link
 from ansible_collections.railyard.fabric.plugins.module_utils.rules.ruling import PASS, Ruling
 
 #: Transport -> what its nodes are asked of each rail; InfiniBand's GIDs are no addresses.
@@ -191,9 +192,20 @@ def _port(where: str, node: Node, bound: Bound) -> Ruling:
             return ruling.unknown("rdma_unknown", f"{where}: rate_gbps is {seen!r}")
         if not _RATE_SHARE * rate <= seen <= rate / _RATE_SHARE:
             return ruling.failed("link_speed", f"{where} runs at {seen:g} Gbit/s, declared is {rate:g}")
-    elif managed:
+    if bound.netdev is None and (bad := _path(ruling, where, bound)):
+        return bad
+    if managed and "rate_gbps" not in wanted:
         return _undeclared_rate(ruling, where, port, node.fastest)
     return ruling
+
+
+def _path(ruling: Ruling, where: str, bound: Bound) -> Ruling | None:
+    """Return what is wrong with the PCI Express path of a port without netdev; `link` looks at the others."""
+    try:
+        slow = link.trained_low(bound)
+    except pci_links.GarbledError as error:
+        return ruling.unknown("facts_garbled", f"{where}: {error}")
+    return ruling.failed(slow.cause, f"{where}: {slow.detail}") if slow else None
 
 
 def _undeclared_rate(

@@ -16,10 +16,11 @@ from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.module_utils.rails.bind import Bound
 from ansible_collections.railyard.fabric.plugins.module_utils.rules import rdma
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import bounds
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import bounds, slots
 
 #: What bounds rest on. Of an address that there is one, and of a GID its type.
-_OF_RAIL, _OF_NETDEV = ("rate_gbps", "mtu", "vlan"), ("driver_class", "speed_max_mbps", "pci_link")
+_OF_RAIL = ("rate_gbps", "mtu", "vlan", "shares_wire_with")
+_OF_NETDEV = ("driver_class", "speed_max_mbps")
 _OF_HCA = ("driver_class", "driver", "device", "max_mtu_bytes")
 _SOME = {"address": "192.0.2.1", "address6": "2001:db8::1"}
 
@@ -54,7 +55,7 @@ class Alike:
             on: its conditions; of all tests under one policy.
         """
         (mine, client), (its, server) = self._both(line)
-        key = line["check"], on.iperf3_versions, on.shared_slot, on.transport, on.gpu_gbps, mine, its
+        key = line["check"], on.iperf3_versions, on.share, on.transport, on.gpu, mine, its
         if key not in self._bounds:
             self._bounds[key] = bounds.for_test(str(line["check"]), client, server, on)
         return self._bounds[key]
@@ -80,9 +81,11 @@ def _strip(end: Bound) -> Bound:
     """Return an end with no more than what bounds rest on."""
     rail = {key: end.rail.get(key) for key in _OF_RAIL}
     rail |= {key: address for key, address in _SOME.items() if end.rail.get(key)}
-    netdev = None if end.netdev is None else {key: end.netdev.get(key) for key in _OF_NETDEV}
+    # The narrowest of the PCI Express links alone, of whichever of the two has them.
+    path = {"pci_link": slots.narrowest(slots.links(end))}
+    netdev = None if end.netdev is None else {**{key: end.netdev.get(key) for key in _OF_NETDEV}, **path}
     if end.hca is None:
         return Bound(rail, netdev)
     found, address = rdma.choice(end), rail.get("address") or rail.get("address6")
     gids = [{"index": 0, "gid": "", "type": found.type, "address": address}] if found else []
-    return Bound(rail, netdev, {**{key: end.hca.get(key) for key in _OF_HCA}, "gids": gids})
+    return Bound(rail, netdev, {**{key: end.hca.get(key) for key in _OF_HCA}, **path, "gids": gids})

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from ansible_collections.railyard.fabric.plugins.module_utils.catalogue.tests import (
@@ -69,7 +69,6 @@ _NO_RDMA_LATENCY = (
 )
 #: Of what a rail carries alone: each direction while both do, all rails of one slot at once.
 BOTH_WAYS_SHARE, SHARED_SLOT_SHARE = figures.value("both_ways_share"), figures.value("shared_slot_share")
-_SHARED_SLOT = "these rails share one PCIe device, and its slot's capability is not known"
 
 
 @dataclass
@@ -93,16 +92,16 @@ class Conditions(NamedTuple):
     Attributes:
         policy: the merged policy; its `floors` come before any other bound, but for the physical ceiling.
         iperf3_versions: both nodes' iperf3, None where unknown.
-        shared_slot: rails that run at once share a PCIe device on one of the nodes.
+        share: what the rail is left with while the nodes' other rails run, where that is less than alone.
         transport: what the plan declares.
-        gpu_gbps: of GPU memory, what the links of the GPUs carry, where an authority knows what is reached.
+        gpu: of GPU memory, what the way between card and GPU carries, where a source knows what is reached.
     """
 
     policy: Mapping[str, Any]
     iperf3_versions: Sequence[str | None] = ()
-    shared_slot: bool = False
+    share: slots.Share | None = None
     transport: str = ""
-    gpu_gbps: float | None = None
+    gpu: slots.GpuWay | None = None
 
 
 @dataclass(frozen=True)
@@ -113,23 +112,35 @@ class Capability:
         rate_gbps: the slower end's rate, or None where it is not known.
         basis: where the rate comes from, or why there is none.
         packet: the full packet that it carries.
-        slot_gbps: what the slots of both ends carry of it; None where that is not known, or more.
+        slot_gbps: what the PCIe links of both ends carry of it; None where that is not known, or more.
+        share: what it is left with while other rails run, where that is less.
     """
 
     rate_gbps: float | None
     basis: str
     packet: packets.Packet
     slot_gbps: float | None = None
+    share: slots.Share | None = None
 
     @property
     def nominal_gbps(self) -> float:
-        """Return what is to be reached: never more than the slots carry."""
+        """Return what is to be reached alone: never more than the PCIe links carry."""
         rate = self.rate_gbps or 0.0
         return rate if self.slot_gbps is None else min(rate, self.slot_gbps)
 
 
-def capability(check: str, client: Bound, server: Bound, transport: str = "") -> Capability:
-    """Return what a rail can do between two bound ends, for the check's kind of packet."""
+def capability(
+    check: str, client: Bound, server: Bound, transport: str = "", gpu: slots.GpuWay | None = None
+) -> Capability:
+    """Return what a rail can do between two bound ends, for the check's kind of packet.
+
+    Args:
+        check: one of CHECKS that runs between nodes.
+        client: the sender's rail.
+        server: the receiver's rail.
+        transport: what the plan declares.
+        gpu: of GPU memory, the way between card and GPU; the link to the processor is no part of it.
+    """
     told = [end_rate(end) for end in (client, server)]
     rates = [rate for rate, _words in told if rate is not None]
     # The reason for a missing rate explains the missing floor; the known end's does not.
@@ -138,12 +149,18 @@ def capability(check: str, client: Bound, server: Bound, transport: str = "") ->
     rdma = CHECKS[check].rdma
     packet = packets.rdma(client, server, transport) if rdma else packets.tcp(client, server)
     rate = min(rates) if len(rates) == len(told) else None
-    known = [slot for end in (client, server) if (slot := slots.carries_gbps(end.netdev or {})) is not None]
-    slot = min(known, default=None)
+    known = [slots.carries_gbps(end) for end in (client, server)] if gpu is None else [gpu.card_gbps]
+    slot = min((one for one in known if one is not None), default=None)
+    held = "the PCIe slot carries"
+    if rate is not None and any(slots.wire_of(end.rail) for end in (client, server)):
+        # Published of DGX Spark: 92.6 to 111.9 Gbit/s on one of the two functions of a 200G port.
+        half = rate / 2
+        slot, held = (
+            (half, "one of the wire's two functions carries") if slot is None or half < slot else (slot, held)
+        )
     if rate is None or slot is None or slot >= rate:
         return Capability(rate, "; ".join(words), packet)
-    held = f"{'; '.join(words)}, of which the PCIe slot carries {slot:.4g}"
-    return Capability(rate, held, packet, slot)
+    return Capability(rate, f"{'; '.join(words)}, of which {held} {slot:.4g}", packet, slot)
 
 
 def end_rate(end: Bound) -> tuple[float | None, str]:
@@ -167,12 +184,13 @@ def end_rate(end: Bound) -> tuple[float | None, str]:
     )
 
 
-def slots_shared(bounds: Sequence[Bound]) -> bool:
-    """Tell whether two rails of a node share a PCIe device: its slot may be slower than the ports' sum."""
-    slots = [
-        str(one.netdev["pci"]).rsplit(".", 1)[0] for one in bounds if one.netdev and one.netdev.get("pci")
-    ]
-    return len(set(slots)) < len(slots)
+def shares(ends: Mapping[str, Bound]) -> dict[str, slots.Share]:
+    """Return which of a node's rails get less while all of them run than each gets alone.
+
+    Args:
+        ends: rail -> its end.
+    """
+    return slots.shares(ends, {name: end_rate(end)[0] for name, end in ends.items()})
 
 
 def for_test(check: str, client: Bound, server: Bound, on: Conditions) -> Bounds:
@@ -190,7 +208,8 @@ def for_test(check: str, client: Bound, server: Bound, on: Conditions) -> Bounds
             return Bounds(basis="the two ends are planned with different MTUs, or none")
         exact = {"path_mtu_bytes": float(mtu)}
         return Bounds(dict(exact), dict(exact), f"the inventory's MTU {mtu}, exactly")
-    able = [capability(check, client, server, on.transport)]
+    gpu = on.gpu if check == GPU_MEMORY else None
+    able = [replace(capability(check, client, server, on.transport, gpu), share=on.share)]
     if check in RDMA_LATENCY:
         own = Bounds(basis=_NO_RDMA_LATENCY)
     elif CHECKS[check].rdma or check in (*BANDWIDTH, *BI):
@@ -241,34 +260,34 @@ def each_way(own: Bounds, alone_gbps: Sequence[float | None], hardware: bool = F
     )
 
 
-def of_shared_slot(own: Bounds, best_gbps: float, data_gbps: float | None, slot_gbps: float | None) -> Bounds:
-    """Add a floor to the bounds of rails that share a slot and run at once.
+def of_shared_slot(own: Bounds, best_gbps: float) -> Bounds:
+    """Add a floor to the bounds of rails that share links and run at once, where they have none by the links.
 
     Args:
         own: what they were without it.
-        best_gbps: what the best rail of each slot was proven to carry alone, added up; 0 if it is not known.
-        data_gbps: RDMA's data on all rails together; None of TCP.
-        slot_gbps: what the slots carry together; where it is not known, each as much as its best alone.
+        best_gbps: what the best rail of each group was proven to carry alone, added up; 0 if it is not known.
     """
-    if own.floor or "bandwidth_gbps" not in own.ceiling:
+    if own.floor or "bandwidth_gbps" not in own.ceiling or not best_gbps:
         return own
-    if data_gbps is not None and slot_gbps is not None:
-        least = RDMA_FLOOR_SHARE * min(data_gbps, slot_gbps)
-        told = f"floor: {RDMA_FLOOR_SHARE:.2f} of {min(data_gbps, slot_gbps):.4g}, what data and slot allow"
-    elif best_gbps:
-        least = SHARED_SLOT_SHARE * best_gbps
-        told = f"all at once at least {SHARED_SLOT_SHARE:.2f} of {best_gbps:.4g}, each slot's best alone"
-    else:
-        return own
-    return Bounds({"bandwidth_gbps": round(least, 4)}, dict(own.ceiling), f"{own.basis}; {told}")
+    told = f"all at once at least {SHARED_SLOT_SHARE:.2f} of {best_gbps:.4g}, each group's best alone"
+    floor = {"bandwidth_gbps": round(SHARED_SLOT_SHARE * best_gbps, 4)}
+    return Bounds(floor, dict(own.ceiling), f"{own.basis}; {told}")
 
 
 def data_gbps(able: Sequence[Capability], transport: str) -> float:
     """Return the data that rails carry together, after line code and headers at the declared MTU.
 
-    A port that says it can do no more would have a lower floor.
+    A port that says it can do no more would have a lower floor. The headers of the network do not cross PCIe,
+    so what a rail is left with there is data.
     """
-    return sum(_data_gbps(one.nominal_gbps, transport) * one.packet.declared_share for one in able)
+    return sum(
+        min(_data_gbps(one.nominal_gbps, transport) * one.packet.declared_share, _left_gbps(one))
+        for one in able
+    )
+
+
+def _left_gbps(one: Capability) -> float:
+    return math.inf if one.share is None or one.share.gbps is None else one.share.gbps
 
 
 def carried(rates_gbps: Sequence[float], shares: Sequence[float]) -> tuple[float, float]:
@@ -312,6 +331,8 @@ def _bandwidth(check: str, able: Sequence[Capability], shares: Sequence[float], 
         if CHECKS[check].rdma:
             data = data_gbps(able, on.transport)
             of = f"{data:.4g} Gbit/s of data, after line code and headers at the declared MTU"
+            together = dict.fromkeys(one.share.basis for one in able if one.share is not None)
+            of += "".join(f", while {basis}" for basis in together)
         bounds.floor = {"bandwidth_gbps": round(ways * data * least, 4)}
         bounds.basis += f"; floor: {least:.2f} of {of}{authority}"
     return bounds
@@ -334,8 +355,8 @@ def _no_floor(check: str, able: Sequence[Capability], on: Conditions) -> str | N
     rate_gbps = max((one.rate_gbps or 0.0 for one in able), default=0.0)
     if on.transport == "infiniband":
         return "no authority says what TCP reaches over InfiniBand (IPoIB)"
-    if on.shared_slot:
-        return _SHARED_SLOT
+    if shared := next((one.share for one in able if one.share is not None), None):
+        return f"no authority says what TCP reaches while {shared.basis}"
     if rate_gbps > MOST_GBPS:
         return f"no authority says what iperf3 reaches at {rate_gbps:g} Gbit/s"
     if rate_gbps > ONE_CORE_GBPS:
@@ -363,10 +384,10 @@ def _no_rdma_floor(check: str, able: Capability, on: Conditions) -> str | None:
         return "it shows whether the port's default class carries as much as the class of the other tests"
     if check == "rdma_bandwidth_unpinned":
         return "it shows what pinning to the NIC's NUMA node gains"
-    if check == GPU_MEMORY and (on.gpu_gbps is None or on.gpu_gbps < able.nominal_gbps):
+    if check == GPU_MEMORY and (on.gpu is None or on.gpu.gpu_gbps < able.nominal_gbps):
         return "it holds for a GPU below the card's own port of the root complex, whose link carries the rate"
-    if on.shared_slot:
-        return _SHARED_SLOT
+    if able.share is not None and able.share.gbps is None:
+        return able.share.basis
     if int(on.policy["rdma_message_bytes"]) < LEAST_MESSAGE_BYTES:
         return f"it holds for messages of {LEAST_MESSAGE_BYTES} bytes or more"
     return None

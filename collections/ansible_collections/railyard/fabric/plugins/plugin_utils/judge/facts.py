@@ -15,7 +15,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.rails.bind import 
 from ansible_collections.railyard.fabric.plugins.module_utils.rules import link, rdma
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue import UNMEASURED
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.policy import is_number
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import causes
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import bounds, causes, slots
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.draft import Answer
 
 
@@ -39,6 +39,7 @@ class BoundFacts:
         fastest: board id -> the highest rate in Gbit/s that an InfiniBand port of it runs at, and whose.
         pkeys: the P_Keys of all InfiniBand rails' ports.
         gpus: node -> what its facts say of its GPUs, in whatever form.
+        shares: node -> rail -> what it is left with while all of the node's rails run, where that is less.
     """
 
     bound: dict[str, dict[str, Bound]] = field(default_factory=dict)
@@ -56,6 +57,7 @@ class BoundFacts:
     fastest: dict[str, tuple[float, str]] = field(default_factory=dict)
     pkeys: rdma.Pkeys = field(default_factory=rdma.Pkeys)
     gpus: dict[str, Any] = field(default_factory=dict)
+    shares: dict[str, dict[str, slots.Share]] = field(default_factory=dict)
 
     def unknown(self, node: str) -> Answer | None:
         """Return the answer to all that is asked of a node of which nothing is known, else None."""
@@ -96,6 +98,7 @@ def gather(plan: Mapping[str, Any], facts: Iterable[Mapping[str, Any]], run: str
             continue
         row = mine[0]
         fleet.bound[node] = bind.bind(plan["nodes"][node]["rails"], row)
+        fleet.shares[node] = bounds.shares(fleet.bound[node])
         fleet.boot_ids[node] = row.get("boot_id")
         fleet.collected[node] = row.get("collected")
         fleet.ports[node] = bind.ports(row)
@@ -139,7 +142,11 @@ def judge(asked: Mapping[str, Any], rail: Mapping[str, Any], fleet: BoundFacts) 
     if nothing := fleet.unknown(node):
         return nothing
     bound = fleet.bound[node][str(rail["name"])]
-    return Answer.of(link.rule(check, node, bound, fleet.classes[node], fleet.owners))
+    answer = Answer.of(link.rule(check, node, bound, fleet.classes[node], fleet.owners))
+    share = fleet.shares[node].get(str(rail["name"]))
+    if check == "link" and share is not None:
+        answer.basis += f"; {node}: {share.basis}"
+    return answer
 
 
 def _positive(value: Any) -> float:

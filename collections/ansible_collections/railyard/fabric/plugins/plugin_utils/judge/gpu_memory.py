@@ -15,6 +15,7 @@ from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.module_utils.catalogue.tests import GPU_MEMORY
 from ansible_collections.railyard.fabric.plugins.module_utils.facts import gpus
+from ansible_collections.railyard.fabric.plugins.module_utils.rails import pci_links
 from ansible_collections.railyard.fabric.plugins.module_utils.rails.bind import Bound
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue import FAIL
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.policy import is_whole
@@ -48,10 +49,14 @@ def unlike(row: Mapping[str, Any], end: Bound, facts: object, policy: Mapping[st
         yield f"argv is {argvs!r}, which lacks {' or '.join(sorted(wanted))}"
 
 
-def carries_gbps(fleet: BoundFacts, nodes: Iterable[str], rail: str) -> float | None:
-    """Return what the links of nodes' GPUs near a rail carry; None where no authority has a floor."""
-    found = [_link_gbps(fleet.gpus.get(node), fleet.bound[node][rail]) for node in nodes]
-    return None if None in found else min((one for one in found if one is not None), default=None)
+def carries_gbps(fleet: BoundFacts, nodes: Iterable[str], rail: str) -> slots.GpuWay | None:
+    """Return what the ways between nodes' GPUs and a rail's cards carry; None where no source has a floor."""
+    found = [_way(fleet.gpus.get(node), fleet.bound[node][rail]) for node in nodes]
+    ways = [one for one in found if one is not None]
+    if not ways or len(ways) < len(found):
+        return None
+    cards = [one.card_gbps for one in ways if one.card_gbps is not None]
+    return slots.GpuWay(min(one.gpu_gbps for one in ways), min(cards, default=None))
 
 
 def way(fleet: BoundFacts, nodes: Iterable[str], rail: str) -> str:
@@ -101,19 +106,40 @@ def _nearest(facts: object, end: Bound) -> tuple[object, Sequence[object]]:
     return None, everywhere if isinstance(everywhere, list) else []
 
 
-def _link_gbps(facts: object, end: Bound) -> float | None:
-    """Return what the link of the slowest GPU near a card carries, of GPUs below the card's port alone."""
+def _way(facts: object, end: Bound) -> slots.GpuWay | None:
+    """Return what lies between a card and the GPUs near it, of GPUs below the card's port alone: the least.
+
+    What goes between the two turns at the switch that both are below, and does not use that switch's own link
+    to the processor.
+    """
     by, near = _nearest(facts, end)
     if by != gpus.SWITCH or not isinstance(facts, Mapping):
         return None
-    links = {}
+    paths = facts.get("pci_paths")
+    own = _own_links(facts)
+    card, found, cards = slots.links(end), [], []
+    for gpu in map(str, near):
+        try:
+            way = pci_links.of_device({"pci_path": paths.get(gpu) if isinstance(paths, Mapping) else None})
+        except pci_links.GarbledError:
+            way = []
+        link = own.get(gpu)
+        if link is None or slots.raw_gbps(link) is None:
+            return None
+        found.append(slots.narrowest_gbps([link, *slots.below_common(way, card)]) or 0.0)
+        cards.append(slots.narrowest_gbps(slots.below_common(card, way)))
+    return slots.GpuWay(min(found), min((one for one in cards if one is not None), default=None))
+
+
+def _own_links(facts: Mapping[str, Any]) -> dict[str, pci_links.Link]:
+    """Return of each GPU the link that nvidia-smi says its slot and it can have."""
+    found = {}
     for row in _mappings(facts.get("rows")):
         generation, width = row.get("pcie.link.gen.max"), row.get("pcie.link.width.max")
         speed = _GTS.get(generation) if is_whole(generation) else None
         link = {"max_speed_gts": speed, "max_width": width}
-        links[str(row.get("pci"))] = slots.carries_gbps({"pci_link": link})
-    found = [links.get(str(gpu)) for gpu in near]
-    return None if None in found else min((one for one in found if one is not None), default=None)
+        found[str(row.get("pci"))] = pci_links.of_device({"pci_link": link})[0]
+    return found
 
 
 def _mappings(value: object) -> Iterator[Mapping[str, Any]]:

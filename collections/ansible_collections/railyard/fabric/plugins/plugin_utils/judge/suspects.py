@@ -40,18 +40,17 @@ def expected(
     told: Told = {}
     seen: set[tuple[object, ...]] = set()
     for node, rails in fleet.bound.items():
-        shared = bounds.slots_shared(list(rails.values()))
         for name, end in rails.items():
-            gpu_gbps = gpu_memory.carries_gbps(fleet, (node,), name)
+            gpu = gpu_memory.carries_gbps(fleet, (node,), name)
             both = (fleet.iperf3.get(node),) * 2
-            on = bounds.Conditions(policy, both, shared, fleet.transports[node], gpu_gbps)
-            kind = (name, shared, *on[1:], *_of(end))
+            on = bounds.Conditions(policy, both, fleet.shares[node].get(name), fleet.transports[node], gpu)
+            kind = (name, *on[1:], *_of(end))
             if kind in seen:
                 continue
             seen.add(kind)
             for test in TESTS:
                 if test.name not in row_numbers.PATH_MTU and (end.hca or not test.rdma):
-                    alone = on if test.asked == "together" else on._replace(shared_slot=False)
+                    alone = on if test.asked == "together" else on._replace(share=None)
                     _add(told, test.name, name, bounds.for_test(test.name, end, end, alone))
     return told
 

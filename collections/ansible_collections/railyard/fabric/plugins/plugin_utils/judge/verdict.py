@@ -191,7 +191,8 @@ class _Judge:
         )
 
         def like(node: str, rail: str) -> tuple[object, ...]:
-            of_node = fleet.iperf3.get(node), node in between.share_a_slot, fleet.transports[node]
+            share = fleet.shares.get(node, {}).get(rail)
+            of_node = fleet.iperf3.get(node), share, fleet.transports[node]
             return between.alike.kind_of(node, rail), *of_node
 
         return plain.Rules(known, trust.refused, counted.shared, between.bounds, functools.cache(like))

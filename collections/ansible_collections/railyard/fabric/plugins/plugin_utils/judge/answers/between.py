@@ -21,6 +21,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import (
     evidence,
     gpu_memory,
     row_numbers,
+    slots,
 )
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import attempts as lasting
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import bounds as limits
@@ -64,9 +65,6 @@ class Between:
         #: Node -> rail -> its row of the plan.
         self.rails = {
             name: {rail["name"]: rail for rail in node["rails"]} for name, node in plan["nodes"].items()
-        }
-        self.share_a_slot = {
-            name for name, rails in fleet.bound.items() if limits.slots_shared(list(rails.values()))
         }
         self._gpus = {name: node.get("gpus") or {} for name, node in plan["nodes"].items()}
         self._by_place = {(line["check"], line["node"], line["peer"], line["rail"]): line for line in lines}
@@ -183,10 +181,13 @@ class Between:
     def conditions(self, asked: Mapping[str, Any], alone: bool = False) -> limits.Conditions:
         """Return what bounds rest on beside the ends; `alone`: no other rail is measured at the same time."""
         both = (asked["node"], asked["peer"])
-        shared = not self.share_a_slot.isdisjoint(both)
         versions = tuple(self.fleet.iperf3.get(end) for end in both)
         of_gpu = asked["check"] == GPU_MEMORY
-        gpu_gbps = gpu_memory.carries_gbps(self.fleet, both, asked["rail"]) if of_gpu else None
-        return limits.Conditions(
-            self.policy, versions, shared and not alone, self.fleet.transports[asked["node"]], gpu_gbps
-        )
+        gpu = gpu_memory.carries_gbps(self.fleet, both, asked["rail"]) if of_gpu else None
+        share = None if alone else self.share(asked)
+        return limits.Conditions(self.policy, versions, share, self.fleet.transports[asked["node"]], gpu)
+
+    def share(self, asked: Mapping[str, Any]) -> slots.Share | None:
+        """Return what a test's rail is left with while both nodes' other rails run, where that is less."""
+        ends = (self.fleet.shares.get(asked[end], {}) for end in ("node", "peer"))
+        return slots.lesser([found for end in ends if (found := end.get(str(asked["rail"])))])

@@ -6,8 +6,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
+from ansible_collections.railyard.fabric.plugins.module_utils.rails.bind import Bound
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue import AGGREGATES, CHECKS
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import aggregate, bounds_check, slots
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import attempts as lasting
@@ -46,24 +48,33 @@ def _sum(between: Between, asked: Mapping[str, Any], rows: Sequence[Mapping[str,
         if isinstance(pair, Answer):
             return Answer.unmeasured("part_unmeasured", f"{part['rail']}: {pair.cause.get('cause')}")
         servers.append(pair[1])
-        able.append(between.alike.capability(str(asked["check"]), part, conditions.transport))
+        one = between.alike.capability(str(asked["check"]), part, conditions.transport)
+        able.append(replace(one, share=between.share(part)))
     rdma = CHECKS[str(asked["check"])].rdma
     try:
         observed = aggregate.add_up(servers, payload=rdma)
     except aggregate.NotAdded as problem:
         return Answer.unmeasured(problem.cause, str(problem))
-    bounds = limits.for_aggregate(str(asked["check"]), able, conditions)
-    if conditions.shared_slot:
+    parts = [between.tests[str(row["id"])] for row in servers]
+    ends = [[between.ends(part)[end] for part in parts] for end in (0, 1)]
+    bounds = limits.for_aggregate(str(asked["check"]), _of_wires(able, ends), conditions)
+    if any(one.share is not None for one in able):
         alone = "rdma_bandwidth" if rdma else "tcp_bandwidth"
         best = [between.alone_gbps(alone, asked["node"], asked["peer"], row["rail"]) for row in servers]
-        parts = [between.tests[str(row["id"])] for row in servers]
-        ends = [[between.ends(part)[end] for part in parts] for end in (0, 1)]
-        both = [slots.together_gbps(one) for one in ends]
-        slot_gbps = None if None in both else min(one for one in both if one is not None)
-        data_gbps = limits.data_gbps(able, conditions.transport) if rdma else None
         best_gbps = min(slots.best_gbps(one, best) for one in ends)
         if not rdma and any((one.rate_gbps or 0.0) > limits.MOST_GBPS for one in able):
             # What TCP reaches on several such rails no authority says; that one does not slow the others.
             best_gbps = max((one or 0.0 for one in best), default=0.0)
-        bounds = limits.of_shared_slot(bounds, best_gbps, data_gbps, slot_gbps)
+        bounds = limits.of_shared_slot(bounds, best_gbps)
     return bounds_check.weigh(observed, [observed], bounds)
+
+
+def _of_wires(able: Sequence[limits.Capability], ends: Sequence[Sequence[Bound]]) -> list[limits.Capability]:
+    """Return what rails can do together: two on one wire have its rate once."""
+    rails = {str(end.rail["name"]) for end in ends[0]}
+    return [
+        replace(one, rate_gbps=one.rate_gbps / 2)
+        if one.rate_gbps is not None and any(slots.wire_of(end.rail) in rails for end in both)
+        else one
+        for one, *both in zip(able, *ends, strict=True)
+    ]

@@ -42,6 +42,11 @@ TABLE = (
           "Look at `lspci -vv -s PCI` (LnkCap, LnkSta), reseat the card or the riser, look at the slot's "
           "setting in the firmware and at AER errors in `dmesg`; after a reset it may train right.",
           "a card that sits badly, a riser, or the slot's setting in the firmware", "lspci -vv -s PCI"),
+    Cause("upstream_slow", "a PCIe link above the card is trained below what both of its ends can do",
+          "Look at `lspci -tv` and `lspci -vv -s ADDRESS` of the port that is named (LnkCap, LnkSta) and at "
+          "AER errors in `dmesg`; reseat the riser or the switch's board, and restart the node: it may then "
+          "train right.",
+          "a riser, cable or board between processor and switch, or a bad training at the boot", "lspci -tv"),
     Cause("not_hardware", "the inventory declares hardware, and this is none",
           "Name the card's own netdev and hca in the inventory, or take the software device away (`rdma link "
           "delete NAME`); for virtual machines or containers declare `node_class: virtual` or `container`.",

@@ -12,7 +12,7 @@ import pytest
 from ansible_collections.railyard.fabric.plugins.module_utils.rails.bind import Bound
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import policy
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue import CHECKS
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import bounds
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import bounds, slots
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.alike import Alike
 
 TESTS = [name for name, check in CHECKS.items() if check.source == "test"]
@@ -31,6 +31,10 @@ ENDS: list[tuple[dict[str, Any], dict[str, Any] | None, dict[str, Any] | None]] 
     ({}, {"driver_class": "software"}, {}),
     ({}, {"driver_class": "virtual"}, {}),
     ({}, {"pci_link": SLOT}, {}),
+    ({}, {"pci_path": [{"port": "0000:17:01.0", "virtual": False, **SLOT}]}, {}),
+    ({}, {"pci_path": [{"port": "0000:17:01.0", "virtual": False, **SLOT, "max_width": 4}]}, {}),
+    ({}, {}, {"pci_path": [{"port": "0000:17:01.0", "virtual": False, **SLOT, "max_width": 2}]}),
+    ({"shares_wire_with": "rail1"}, {}, {}),
     ({}, None, {}),
     ({}, {}, None),
     ({}, {}, {"driver_class": "software"}),
@@ -60,7 +64,7 @@ def end(
 def test_each_two_ends_have_the_bounds_that_they_have_by_themselves(transport: str) -> None:
     ends = {f"gpu{number}": {"rail0": end(number, *map(_copy, one))} for number, one in enumerate(ENDS)}
     found = Alike(ends)
-    on = bounds.Conditions(policy.merge(None), ("3.17", "3.17"), False, transport)
+    on = bounds.Conditions(policy.merge(None), ("3.17", "3.17"), None, transport)
     for node, peer, check in product(ends, ends, TESTS):
         line = {"check": check, "node": node, "peer": peer, "rail": "rail0"}
         both = ends[node]["rail0"], ends[peer]["rail0"]
@@ -73,7 +77,10 @@ def test_other_conditions_have_their_own_bounds() -> None:
     line = {"check": "tcp_bandwidth", "node": "gpu1", "peer": "gpu2", "rail": "rail0"}
     on = bounds.Conditions(policy.merge({"iperf3_streams": 12}), ("3.17", "3.17"))
     assert found.for_test(line, on).floor == {"bandwidth_gbps": 32.0}  # 0.8 of the rate
-    for other in (on._replace(iperf3_versions=("3.9", "3.17")), on._replace(shared_slot=True)):
+    for other in (
+        on._replace(iperf3_versions=("3.9", "3.17")),
+        on._replace(share=slots.Share(None, "they share a link")),
+    ):
         assert not found.for_test(line, other).floor
 
 

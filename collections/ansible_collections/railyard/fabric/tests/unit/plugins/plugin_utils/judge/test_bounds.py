@@ -22,10 +22,14 @@ def end(rate_gbps: float | None = None, mtu: int | None = 9000, **netdev: Any) -
     return Bound(rail, {"netdev": "ens6", "driver_class": "hardware", "pci": None, **netdev})
 
 
+SHARED = slots.Share(None, "rail0 and rail1 share 0000:80:01.0, whose capability is not known")
+
+
 def bounds(check: str = "tcp_bandwidth", versions: Any = (), shared: bool = False, **kind: Any) -> Any:
     rules = kind.pop("rules", {})
     one = end(**kind)
-    return limits.for_test(check, one, one, limits.Conditions(policy.merge(rules), versions, shared))
+    share = SHARED if shared else None
+    return limits.for_test(check, one, one, limits.Conditions(policy.merge(rules), versions, share))
 
 
 def test_the_ceiling_is_what_tcp_leaves_of_the_wire() -> None:
@@ -131,7 +135,7 @@ def test_what_a_rail_can_do_is_what_its_lesser_end_can(
 
 def test_a_slot_that_carries_just_the_rate_does_not_hold_it_back() -> None:
     link = {"pci_link": {"max_speed_gts": 8.0, "max_width": 8.0}}
-    slot_gbps = slots.carries_gbps(link) or 0.0
+    slot_gbps = slots.carries_gbps(end(**link)) or 0.0
     for rate_gbps, held in ((slot_gbps, False), (slot_gbps + 1, True)):
         able = limits.capability("tcp_bandwidth", *[end(rate_gbps, **link)] * 2)
         assert ("slot" in able.basis, able.nominal_gbps) == (held, slot_gbps)
@@ -193,11 +197,11 @@ def test_the_slower_end_bounds_both() -> None:
 
 def test_ports_of_one_card_have_no_floor_together() -> None:
     one, other = end(40, pci="0000:81:00.0"), end(40, pci="0000:81:00.1")
-    assert limits.slots_shared([one, other])
-    assert not limits.slots_shared([one, end(40, pci="0000:82:00.0")])
-    assert not limits.slots_shared([end(40), end(40)])
+    assert set(limits.shares({"rail0": one, "rail1": other})) == {"rail0", "rail1"}
+    assert not limits.shares({"rail0": one, "rail1": end(40, pci="0000:82:00.0")})
+    assert not limits.shares({"rail0": end(40), "rail1": end(40)})
     assert bounds(rate_gbps=40, shared=True).floor == {}
-    assert "PCIe" in bounds(rate_gbps=40, shared=True).basis
+    assert "rail0 and rail1 share 0000:80:01.0" in bounds(rate_gbps=40, shared=True).basis
 
 
 def test_site_policy_comes_first_and_says_so() -> None:

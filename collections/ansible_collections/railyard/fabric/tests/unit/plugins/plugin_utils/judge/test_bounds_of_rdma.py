@@ -40,7 +40,8 @@ def end(
 def bounds(
     one: Bound, check: str = "rdma_bandwidth", transport: str = "roce", shared: bool = False, **rules: Any
 ) -> Any:
-    return limits.for_test(check, one, one, limits.Conditions(policy.merge(rules), (), shared, transport))
+    share = slots.Share(None, "rail0 and rail1 share 0000:80:01.0") if shared else None
+    return limits.for_test(check, one, one, limits.Conditions(policy.merge(rules), (), share, transport))
 
 
 def test_a_connectx3_carries_at_most_38_24_of_40() -> None:
@@ -110,7 +111,7 @@ def test_an_unknown_device_has_no_floor(value: object) -> None:
         ("rdma_read_bandwidth", {}, False, DATA_FLOOR, "ngc_multinode_perf"),
         ("rdma_send_bandwidth", {}, False, DATA_FLOOR, "ngc_multinode_perf"),
         ("rdma_bandwidth_concurrent", {}, False, DATA_FLOOR, "ngc_multinode_perf"),
-        ("rdma_bandwidth_concurrent", {}, True, None, "PCIe"),
+        ("rdma_bandwidth_concurrent", {}, True, None, "rail0 and rail1 share 0000:80:01.0"),
         ("rdma_bandwidth_unpinned", {}, False, None, "pinning"),
         ("rdma_gpu_bandwidth", {}, False, None, "root complex"),
         ("rdma_bandwidth_bi", {}, False, None, "both ways"),
@@ -133,7 +134,8 @@ def test_floors_stand_only_where_an_authority_does(
 def test_gpu_memory_has_a_floor_where_the_gpus_links_carry_the_rate(
     gpu_gbps: float | None, floor: float | None
 ) -> None:
-    on = limits.Conditions(policy.merge(None), transport="roce", gpu_gbps=gpu_gbps)
+    gpu = None if gpu_gbps is None else slots.GpuWay(gpu_gbps, None)
+    on = limits.Conditions(policy.merge(None), transport="roce", gpu=gpu)
     found = limits.for_test("rdma_gpu_bandwidth", end(100), end(100), on)
     assert found.floor == ({} if floor is None else {"bandwidth_gbps": floor})
     assert ("--use_cuda" in found.basis) is (floor is not None)
@@ -171,8 +173,8 @@ def test_all_rails_together_carry_their_sum() -> None:
     assert found.floor == {"bandwidth_gbps": pytest.approx(2 * 0.9 * 100 * 4096 / 4178, abs=1e-3)}
     assert found.ceiling["bandwidth_gbps"] == pytest.approx(200 * 4096 / 4178 * 1.02, abs=1e-3)
     assert found.basis.startswith("sum over the rails of payload")
-    shared = on._replace(shared_slot=True)
-    assert limits.for_aggregate("rdma_aggregate_bandwidth", able, shared).floor == {}
+    shared = [replace(one, share=slots.Share(None, "they share")) for one in able]
+    assert limits.for_aggregate("rdma_aggregate_bandwidth", shared, on).floor == {}
     assert limits.for_aggregate("rdma_aggregate_bandwidth", [], on).floor == {}
     able[1] = limits.capability("rdma_bandwidth", end(100), end(100, hca={"driver_class": None}), "roce")
     assert limits.for_aggregate("rdma_aggregate_bandwidth", able, on).floor == {}
@@ -258,18 +260,13 @@ def test_both_ways_carry_each_most_of_what_it_carries_alone() -> None:
 
 def test_rails_of_one_slot_carry_together_what_the_best_of_them_does_alone() -> None:
     able = [limits.capability("rdma_bandwidth", end(100), end(100), "roce")] * 2
-    on = limits.Conditions(policy.merge(None), transport="roce", shared_slot=True)
-    own = limits.for_aggregate("rdma_aggregate_bandwidth", able, on)
-    assert limits.of_shared_slot(own, 96.0, None, 57.0).floor == {"bandwidth_gbps": 86.4}
-    assert limits.of_shared_slot(own, 0.0, 196.0, None) is own
+    shared = [replace(one, share=slots.Share(None, "they share")) for one in able]
+    on = limits.Conditions(policy.merge(None), transport="roce")
+    own = limits.for_aggregate("rdma_aggregate_bandwidth", shared, on)
+    assert limits.of_shared_slot(own, 96.0).floor == {"bandwidth_gbps": 86.4}
+    assert limits.of_shared_slot(own, 0.0) is own
     for other in (limits.Bounds(), limits.Bounds({"bandwidth_gbps": 1.0}, dict(own.ceiling))):
-        assert limits.of_shared_slot(other, 96.0, None, None) is other
-    # Two ports of 40 on PCIe 3.0 x8: 57, not 76.
-    slot = slots.carries_gbps({"pci_link": {"max_speed_gts": 8.0, "max_width": 8.0}})
-    assert slot == pytest.approx(57, abs=0.1)
-    found = limits.of_shared_slot(own, 38.0, 76.4, slot)
-    assert found.floor == {"bandwidth_gbps": pytest.approx(0.9 * 57, abs=0.1)}
-    assert limits.of_shared_slot(own, 38.0, 40.0, slot).floor == {"bandwidth_gbps": 36.0}
+        assert limits.of_shared_slot(other, 96.0) is other
 
 
 @pytest.mark.parametrize(
@@ -277,13 +274,13 @@ def test_rails_of_one_slot_carry_together_what_the_best_of_them_does_alone() -> 
     [(2.5, 8, 16.0), (5, 8, 32.0), (8, 16, 126.0), (16, 16, 252.1), (32, 16, 504.1), (64, 16, 944.0)],
 )
 def test_a_slot_carries_its_lanes_less_code_and_packets(speed_gts: float, width: float, gbps: float) -> None:
-    link = {"pci_link": {"max_speed_gts": speed_gts, "max_width": width}}
-    assert slots.carries_gbps(link) == pytest.approx(gbps * 0.905, abs=0.1)
+    one = slot("0000:81:00.0", pci_link={"max_speed_gts": speed_gts, "max_width": width})
+    assert slots.carries_gbps(one) == pytest.approx(gbps * 0.905, abs=0.1)
 
 
 @pytest.mark.parametrize("width", range(34))
 def test_a_slot_has_1_2_4_8_12_16_or_32_lanes(width: int) -> None:
-    found = slots.carries_gbps({"pci_link": {"max_speed_gts": 8.0, "max_width": float(width)}})
+    found = slots.carries_gbps(slot(None, pci_link={"max_speed_gts": 8.0, "max_width": float(width)}))
     lanes = width if width in (1, 2, 4, 8, 12, 16, 32) else None
     assert found == (None if lanes is None else pytest.approx(lanes * 8 * 128 / 130 * 0.905, rel=1e-3))
 
@@ -291,49 +288,35 @@ def test_a_slot_has_1_2_4_8_12_16_or_32_lanes(width: int) -> None:
 LINK = {"speed_gts": 8.0, "max_speed_gts": 8.0, "width": 8.0, "max_width": 8.0}
 
 
-@pytest.mark.parametrize(
-    ("change", "low", "gbps"),
-    [
-        ({}, None, 57.0),
-        ({"speed_gts": 5.0}, "PCIe runs at 5 GT/s, card and slot can do 8", 57.0),
-        ({"width": 4.0}, "PCIe runs at 4 lanes, card and slot can do 8", 57.0),
-        ({"speed_gts": None, "width": None}, None, 57.0),
-        ({"max_speed_gts": None}, None, None),
-        ({"max_width": None}, None, None),
-        ({"max_speed_gts": 65.0}, "PCIe runs at 8 GT/s", None),
-        *(
-            ({**LINK, name: said}, None, None)
-            for name in ("max_speed_gts", "max_width")
-            for said in (0.0, 1e-9, -8.0, 3.0, True)
-        ),
-    ],
-)
-def test_what_a_slot_is_trained_to(change: dict[str, Any], low: str | None, gbps: float | None) -> None:
-    device = {"pci_link": {**LINK, **change}}
-    assert (link_rules.trained_low(device) is None) is (low is None)
-    assert (low or "") in str(link_rules.trained_low(device))
-    assert slots.carries_gbps(device) == (None if gbps is None else pytest.approx(gbps, abs=0.1))
-    assert (link_rules.trained_low({}), slots.carries_gbps({"pci_link": "x8"})) == (None, None)
-
-
 def slot(pci: str | None, name: str = "rail0", **facts: Any) -> Bound:
     return Bound({"name": name}, {"pci": pci, "pci_link": LINK, **facts})
 
 
 @pytest.mark.parametrize(
-    ("ends", "gbps"),
+    ("change", "low", "gbps"),
     [
-        ([slot("0000:81:00.0"), slot("0000:81:00.1")], 57.0),
-        ([slot("0000:81:00.0"), slot("0000:82:00.0")], 114.0),
-        # A rail of which no PCI address is known has a slot of its own.
-        ([slot(None), slot(None, "rail1")], 114.0),
-        ([slot("0000:81:00.0"), slot("0000:82:00.0", pci_link=None)], None),
-        ([slot("0000:81:00.0"), Bound({"name": "rail1"}, None)], None),
-        ([], None),
+        ({}, None, 57.0),
+        ({"speed_gts": 5.0}, "at 0000:81:00 runs at 5 GT/s, both of its ends can do 8", 57.0),
+        ({"width": 4.0}, "at 0000:81:00 runs at 4 lanes, both of its ends can do 8", 57.0),
+        ({"speed_gts": None, "width": None}, None, 57.0),
+        *(
+            ({name: said}, None, None)
+            for name in ("max_speed_gts", "max_width")
+            for said in (None, 0.0, 1e-9, -8.0, 3.0, 65.0, True, "8")
+        ),
     ],
 )
-def test_functions_of_one_device_share_its_slot(ends: list[Bound], gbps: float | None) -> None:
-    assert slots.together_gbps(ends) == (None if gbps is None else pytest.approx(gbps, abs=0.1))
+def test_what_a_slot_is_trained_to(change: dict[str, Any], low: str | None, gbps: float | None) -> None:
+    one = slot("0000:81:00.0", pci_link={**LINK, **change})
+    found = link_rules.trained_low(one)
+    assert (found and found.cause) == (low and "slot_slow")
+    assert (low or "") in (found.detail if found else "")
+    assert slots.carries_gbps(one) == (None if gbps is None else pytest.approx(gbps, abs=0.1))
+    bare = Bound({"name": "rail0"}, {})
+    garbled = Bound({"name": "rail0"}, {"pci_link": "x8"})
+    assert [(link_rules.trained_low(other), slots.carries_gbps(other)) for other in (bare, garbled)] == [
+        (None, None)
+    ] * 2
 
 
 def test_no_rail_is_held_to_more_than_its_slot_carries() -> None:
