@@ -16,6 +16,13 @@ def networks(text, line, message, fix):
     return fabric("pair", "  rails:\n", f"  networks:\n{text}  rails:\n", line, message, fix)
 
 
+def wired(first, second=""):
+    """Return changes that add lines to the first rail of a pair, and to the second."""
+    old = "subnet: 10.0.0.0/24\n    - name: rail1\n      netdev: ens2\n"
+    new = f"subnet: 10.0.0.0/24\n{first}    - name: rail1\n      netdev: ens2\n{second}"
+    return {FABRIC: (old, new)}
+
+
 # fmt: off
 LINKS = {
     # what YAML has read
@@ -140,5 +147,49 @@ LINKS = {
     "management_is_everybody": hosts(
         pair_of("", "management_address: 255.255.255.255"), "management_address",
         "255.255.255.255 is no address by which another node", "management network", "gpu2"),
+    # two PCI functions on one wire, NVLink domains
+    "wire_with_itself": Wrong(
+        "pair",
+        wired("      shares_wire_with: rail0\n", ""), f"{FABRIC}|shares_wire_with",
+        "it is the rail itself", "the port's other PCI function",
+        rail="rail0"),
+    "wire_with_nobody": Wrong(
+        "pair",
+        wired("      shares_wire_with: rail7\n", ""), f"{FABRIC}|shares_wire_with",
+        "there is no rail rail7", "name one of: rail1",
+        rail="rail0"),
+    "wire_of_two_rates": Wrong(
+        "pair",
+        wired("      shares_wire_with: rail1\n      rate_gbps: 200\n", "      rate_gbps: 100\n"),
+        f"{FABRIC}|shares_wire_with", "rail0 and rail1 are one wire, and declare rate_gbps 200 and 100",
+        "write the rate of the wire at both",
+        rail="rail0"),
+    "wire_of_one_rate": Wrong(
+        "pair",
+        wired("      shares_wire_with: rail1\n      rate_gbps: 200\n", ""), f"{FABRIC}|shares_wire_with",
+        "declare rate_gbps 200 and none", "write the rate of the wire at both",
+        rail="rail0"),
+    "wire_that_is_a_number": Wrong(
+        "pair",
+        wired("      shares_wire_with: 1\n", ""), f"{FABRIC}|shares_wire_with",
+        "1 is no", "shares_wire_with: rail1",
+        rail="rail0"),
+    "wire_of_three": Wrong(
+        "pair",
+        {FABRIC: (
+            "subnet: 10.0.1.0/24\n",
+            "subnet: 10.0.1.0/24\n      shares_wire_with: rail0\n    - name: rail2\n      netdev: ens3\n"
+            "      subnet: 10.0.2.0/24\n      shares_wire_with: rail1\n",
+        )},
+        f"{FABRIC}|shares_wire_with: rail1", "rail1 shares its wire with rail0 already", "one pair",
+        rail="rail2"),
+    "nvlink_domain_is_a_list": hosts(
+        pair_of("", "nvlink_domain: [rack1]"), "nvlink_domain", "is neither a number nor a name",
+        "nvlink_domain: rack1", "gpu2"),
+    "nvlink_domain_is_too_large": hosts(
+        "gpu_nodes:\n  vars: {nvlink_domain: all, expected_gpus: {count: 64}}\n"
+        "  hosts:\n    gpu[1:10]:\n",
+        "nvlink_domain", "all has 10 nodes with 640 GPUs or more, and an NVLink domain has 576 at most",
+        "a domain of its own", "gpu1"),
 }
 # fmt: on

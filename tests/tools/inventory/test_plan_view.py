@@ -130,3 +130,39 @@ def test_it_does_not_depend_on_the_current_folder(tmp_path):
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["cluster"] == "v100-pair"
     assert done.stderr == ""
+
+
+SPARKS = {
+    "transport": "roce",
+    "mtu": 9000,
+    "rails": [
+        {"name": f"rail{number}", "netdev": netdev, "subnet": f"10.0.{number}.0/24", "rate_gbps": 200,
+         **({"shares_wire_with": "rail1"} if number == 0 else {})}
+        for number, netdev in enumerate(("enp1s0f0np0", "enP2p1s0f0np0", "enP7s7"))
+    ],
+}  # fmt: skip
+
+
+def test_one_wire_and_the_nvlink_domains_are_in_the_plan_and_the_table(inventory, capsys):
+    """DGX Spark's port is two functions; one of the two says it, and both have it in the plan."""
+    mine = inventory(
+        SPARKS, 3, gpu1={"nvlink_domain": "rack1"}, gpu2={"nvlink_domain": "rack1"}, gpu3={"nvlink_domain": 2}
+    )
+    assert view.run(mine, True) == 0
+    nodes = json.loads(capsys.readouterr().out)["nodes"]
+    assert [rail.get("shares_wire_with") for rail in nodes["gpu2"]["rails"]] == ["rail1", "rail0", None]
+    assert [node["nvlink_domain"] for node in nodes.values()] == ["rack1", "rack1", "2"]
+    assert view.run(mine, False) == 0
+    told = capsys.readouterr().out
+    assert "one wire with" in told
+    assert "NVLink domain rack1: 2 nodes, gpu[1-2]" in told
+    assert "NVLink domain 2: 1 nodes, gpu3" in told
+
+
+def test_one_wire_and_the_nvlink_domains_are_drawn(inventory, tmp_path, capsys):
+    mine = inventory(SPARKS, 2, gpu1={"nvlink_domain": "rack1"}, gpu2={"nvlink_domain": "rack2"})
+    assert view.run(mine, False, svg=str(tmp_path / "plan.svg")) == 0
+    drawn = (tmp_path / "plan.svg").read_text()
+    assert ">one wire with rail1<" in drawn
+    assert ">one wire with rail0<" in drawn
+    assert "NVLink domains rack[1-2]" in drawn

@@ -19,7 +19,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.plain_text import 
 
 from railyard.base.errors import UserError
 from railyard.plan import svg_model
-from railyard.plan.svg_words import above, describe, headline, rate, ways
+from railyard.plan.svg_words import above, describe, headline, named, rate, ways
 
 _MARGIN, _GUTTER = 24, 84
 # About, in pixels, of the styles below.
@@ -159,7 +159,7 @@ class _Sheet:
         self._y += 32
 
     def _band(self, band: svg_model.Band) -> None:
-        if band.units or band.copies > 1:
+        if band.units or band.nvlink_domains or band.copies > 1:
             self._y += 24
             self._text(_MARGIN, self._y, "name", _band_title(band), int(self._width / _CHARACTER) - 8)
         self._y += 14 if band.copies == 1 else 22
@@ -327,16 +327,18 @@ def _port_lines(box: svg_model.Box, index: int) -> list[tuple[str, str]]:
     lines = [("name", str(device) + (f".{port['vlan']}" if port["vlan"] else ""))]
     if port["netdev"] and port["hca"]:
         lines.append(("faint", str(port["hca"])))
+    if port.get("shares_wire_with"):
+        lines.append(("faint", f"one wire with {port['shares_wire_with']}"))
     return lines + [
         ("", text) for version in (4, 6) for text in svg_model.span(box.addresses[index], version)
     ]
 
 
 def _band_title(band: svg_model.Band) -> str:
-    names = svg_model.folded(band.units) if band.units else ""
+    names = named(band)
     if band.copies == 1:
-        return ("scalable unit " if len(band.units) == 1 else "scalable units ") + names
-    return f"{band.copies} alike" + (f": scalable units {names}" if names else "")
+        return names
+    return f"{band.copies} alike" + (f": {names}" if names else "")
 
 
 def _colour(kind: str, index: int) -> str:

@@ -12,7 +12,7 @@ from netaddr import IPAddress, IPNetwork
 
 # Nodes that share a box, and boxes that share a band, agree in these.
 _BAND_KEYS = ("leaf", "subnet", "subnet6", "gateway", "gateway6")
-_BOX_KEYS = ("netdev", "hca", "pci", "vlan", "mtu", "rate_gbps")
+_BOX_KEYS = ("netdev", "hca", "pci", "vlan", "mtu", "rate_gbps", "shares_wire_with")
 # Up to so many bands are all drawn; of more, those that are alike become one.
 _BANDS_APART_MAX = 4
 _BANDS_MAX = 12
@@ -86,6 +86,7 @@ class Band:
     """Per rail of the drawing, one rail of each set that was folded into this band."""
     boxes: list[Box]
     units: list[str] = field(default_factory=list)
+    nvlink_domains: list[str] = field(default_factory=list)
 
     @property
     def copies(self) -> int:
@@ -144,6 +145,8 @@ def arrange(plan: Mapping[str, Any], uplinks: Mapping[str, float], spines: Spine
             band.links[index][0] = band.links[index][0] or port
         band.boxes.append(box)
         band.units = list(dict.fromkeys([*band.units, *units]))
+        domains = [nodes[name]["nvlink_domain"] for name in names if nodes[name].get("nvlink_domain")]
+        band.nvlink_domains = list(dict.fromkeys([*band.nvlink_domains, *domains]))
         bands[_joined(key, links)] = band
     place = {name: index for index, name in enumerate(nodes)}
     ordered = sorted(bands.values(), key=lambda band: place[band.boxes[0].names[0]])
@@ -174,7 +177,7 @@ def _leaves(
 
 
 def _values(rail: Rail | None, keys: Sequence[str]) -> tuple[Any, ...] | None:
-    return None if rail is None else tuple(rail[key] for key in keys)
+    return None if rail is None else tuple(rail.get(key) for key in keys)
 
 
 def _agree(one: Sequence[Any], other: Sequence[Any]) -> bool:
@@ -213,6 +216,7 @@ def _fold_alike(bands: Sequence[Band], leaves: Mapping[str, Leaf]) -> list[Band]
         if known is band:
             continue
         known.units = list(dict.fromkeys([*known.units, *band.units]))
+        known.nvlink_domains = list(dict.fromkeys([*known.nvlink_domains, *band.nvlink_domains]))
         for mine, theirs in zip(known.links, band.links, strict=True):
             mine += theirs
         for mine_box, their_box in zip(known.boxes, band.boxes, strict=True):

@@ -41,6 +41,15 @@ def above(spines: svg_model.Spines, leaves: int) -> str:
     return f"{what} {count(each, 'link')} to each of {leaves} leaves"
 
 
+def named(band: svg_model.Band) -> str:
+    """Write which scalable units and NVLink domains the nodes of a band are of, nothing where none is."""
+    words = []
+    for what, names in (("scalable unit", band.units), ("NVLink domain", band.nvlink_domains)):
+        if names:
+            words.append(f"{what}{'s' if len(names) > 1 else ''} {svg_model.folded(names)}")
+    return ", ".join(words)
+
+
 def headline(drawing: svg_model.Drawing) -> str:
     """Write the line below the title."""
     plan = drawing.plan
@@ -65,8 +74,8 @@ def describe(drawing: svg_model.Drawing) -> str:
 
 def _sentences(drawing: svg_model.Drawing) -> Iterator[str]:
     for band in drawing.bands:
-        if band.units:
-            yield f"Scalable unit {svg_model.folded(band.units)}:"
+        if names := named(band):
+            yield f"{names[0].upper()}{names[1:]}:"
         for box in band.boxes:
             ports = "; ".join(
                 _port(drawing, band, box, index) for index, port in enumerate(box.ports) if port
@@ -96,6 +105,7 @@ def _port(drawing: svg_model.Drawing, band: svg_model.Band, box: svg_model.Box, 
         found = svg_model.span(box.addresses[index], version)
         words += [f"addresses {' '.join(found)}"] if found else []
     words += [rate(port["rate_gbps"])] if port.get("rate_gbps") is not None else []
+    words += [f"one wire with {port['shares_wire_with']}"] if port.get("shares_wire_with") else []
     leaves = [str(link["leaf"]) for link in links if link["leaf"]]
     words += [f"leaf {svg_model.folded(leaves)}"] if leaves else []
     return " ".join(words)

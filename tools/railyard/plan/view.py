@@ -15,6 +15,7 @@ from rich.text import Text
 
 from railyard.base import output, paths
 from railyard.base.errors import BAD_INPUT, numbered
+from railyard.plan import svg_model
 
 # Ansible reads its configuration when it is imported; without ours it would take other files for inventories.
 os.environ.setdefault("ANSIBLE_CONFIG", str(paths.repo_root() / "ansible.cfg"))
@@ -124,6 +125,8 @@ def _print_table(plan: dict[str, Any]) -> None:
     console.print(_rail_table(nodes) if rows > _ROWS_MAX else _node_table(nodes))
     if rows > _ROWS_MAX:
         console.print("First and last node of each rail; all of them: --json")
+    for line in _nvlink_lines(nodes):
+        console.print(line)
     if any(_beside(node) for node in nodes.values()):
         console.print(_network_table(nodes, ends_only=rows > _ROWS_MAX))
 
@@ -149,8 +152,10 @@ _COLUMNS = (
     "mtu",
     "vlan",
     "rate_gbps",
+    "shares_wire_with",
 )
 _TITLES = {"mtu": "MTU (bytes)", "rate_gbps": "Gbit/s"}
+_NAMES = {"shares_wire_with": "one wire with"}
 
 
 def _node_table(nodes: dict[str, Any]) -> Table:
@@ -162,7 +167,7 @@ def _node_table(nodes: dict[str, Any]) -> Table:
             first = position == 0
             head = [name if first else "", _text(node["node_index"]) if first else "", rail["name"]]
             last = position == len(node["rails"]) - 1
-            table.add_row(*head, *(_text(rail[column]) for column in columns), end_section=last)
+            table.add_row(*head, *(_text(rail.get(column)) for column in columns), end_section=last)
     return table
 
 
@@ -177,9 +182,21 @@ def _rail_table(nodes: dict[str, Any]) -> Table:
     table = _table(["rail", "node"], columns)
     for rail_name, pair in ends.items():
         for position, (name, rail) in enumerate(pair):
-            cells = (_text(rail[column]) for column in columns)
+            cells = (_text(rail.get(column)) for column in columns)
             table.add_row(rail_name if position == 0 else "", name, *cells, end_section=position == 1)
     return table
+
+
+def _nvlink_lines(nodes: dict[str, Any]) -> list[Text]:
+    """Return of each NVLink domain which nodes are in it."""
+    domains: dict[str, list[str]] = {}
+    for name, node in nodes.items():
+        if node.get("nvlink_domain"):
+            domains.setdefault(node["nvlink_domain"], []).append(name)
+    return [
+        Text(clean(f"NVLink domain {domain}: {len(names)} nodes, {svg_model.folded(names)}"))
+        for domain, names in domains.items()
+    ]
 
 
 def _beside(node: dict[str, Any]) -> list[tuple[str, str, str, str, str]]:
@@ -212,7 +229,7 @@ def _network_table(nodes: dict[str, Any], ends_only: bool) -> Table:
 
 def _used(rails: Iterable[dict[str, Any]]) -> list[str]:
     """Return the columns in which any rail has something to say."""
-    known = {column for rail in rails for column in _COLUMNS if rail[column] is not None}
+    known = {column for rail in rails for column in _COLUMNS if rail.get(column) is not None}
     return [column for column in _COLUMNS if column in known]
 
 
@@ -222,7 +239,7 @@ def _table(head: list[str], columns: list[str]) -> Table:
         table.add_column(title, no_wrap=True)
     for column in columns:
         justify: Any = "right" if column in _TITLES else "left"
-        table.add_column(_TITLES.get(column, column), justify=justify, no_wrap=True)
+        table.add_column(_TITLES.get(column, _NAMES.get(column, column)), justify=justify, no_wrap=True)
     return table
 
 

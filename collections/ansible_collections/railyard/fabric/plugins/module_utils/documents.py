@@ -28,6 +28,7 @@ class Network(TypedDict):
 
 
 class _RailOfSome(TypedDict, total=False):
+    shares_wire_with: str
     routes: list[dict[str, str]]
     table: int | None
     ipoib_mode: Literal["datagram", "connected"] | None

@@ -48,7 +48,8 @@ __all__ = [
 Unit = Union[int, str, None]  # noqa: UP007 - see above
 
 # fmt: off
-RAIL_KEYS = tuple(Rail.__annotations__)
+#: What every rail has; who shares no wire does not say so.
+RAIL_KEYS = tuple(key for key in Rail.__annotations__ if key != "shares_wire_with")
 # fmt: on
 _BOUND_BY = ("netdev", "mac", "pci", "hca")
 ROUTE_TABLE_BASE = 6100
@@ -64,7 +65,8 @@ def rail_specs(fabric: Mapping[str, Any]) -> list[dict[str, Any]]:
         `subnets` and `subnets6` (unit as text → subnet; key None stands for all units), `units` and `units6`
         (the same as `UnitNetworks`, from which routes are made), `gateway`, `gateway6`
         (`first`, `last`, `none`, an address or None), `routes` (networks behind the gateway), `table` (number
-        of the rail's routing table), `ipoib_mode`, `link_local`, `accept_ra`, `bond` and `variable`, the path
+        of the rail's routing table), `ipoib_mode`, `link_local`, `accept_ra`, `bond`,
+        `shares_wire_with` (the rail on the same wire, or None) and `variable`, the path
         under which the inventory says so.
 
     Raises:
@@ -74,12 +76,16 @@ def rail_specs(fabric: Mapping[str, Any]) -> list[dict[str, Any]]:
         specs = [_explicit_spec(fabric, index, rail) for index, rail in enumerate(fabric["rails"])]
     else:
         specs = [_computed_spec(fabric, index) for index in range(int(fabric.get("rail_count") or 0))]
+    wires = {spec["name"]: spec["shares_wire_with"] for spec in specs if spec.get("shares_wire_with")}
+    # One of the two is enough to say it.
+    wires |= {other: name for name, other in wires.items() if other not in wires}
     base = fabric.get("route_table_base")
     link_local = fabric.get("link_local")
     for index, spec in enumerate(specs):
         spec["table"] = (ROUTE_TABLE_BASE if base is None else int(base)) + index
         spec["link_local"] = ["ipv6"] if link_local is None else list(link_local)
         spec["accept_ra"] = bool(fabric.get("accept_ra"))
+        spec["shares_wire_with"] = wires.get(spec["name"])
         for family in ("", "6"):
             spec["units" + family] = UnitNetworks(spec["subnets" + family])
     return specs
@@ -106,6 +112,7 @@ def _explicit_spec(fabric: Mapping[str, Any], index: int, rail: Mapping[str, Any
         "vlan": rail.get("vlan"),
         "rate_gbps": rail.get("rate_gbps"),
         "leaf": rail.get("leaf"),
+        "shares_wire_with": rail.get("shares_wire_with"),
         "leaves": {str(unit): leaf for unit, leaf in (rail.get("leaves") or {}).items()},
         "mtu": fabric.get("mtu"),
         "subnets": _by_unit(rail.get("subnet"), rail.get("subnets")),
@@ -199,6 +206,8 @@ def plan_rail(
     rail: dict[str, Any] = dict.fromkeys(RAIL_KEYS)
     for key in ("name", "vlan", "rate_gbps", "leaf", "mtu", "accept_ra"):
         rail[key] = spec[key]
+    if spec.get("shares_wire_with") is not None:
+        rail["shares_wire_with"] = spec["shares_wire_with"]
     rail["link_local"] = list(spec["link_local"])
     if spec["leaves"]:
         rail["leaf"] = _of_unit(spec, "leaves", f"{spec['variable']}.leaves", scalable_unit, "leaf")

@@ -20,6 +20,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.rails import plan
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory import overrides as override_checks
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory import schema_checks
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.addresses import IPAddress, address_of
+from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.hardware import check_nvlink_domains
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.host_variables import (
     check_host_variables,
 )
@@ -102,6 +103,7 @@ def check(nodes: Sequence[Node]) -> Iterator[Located]:
             for finding in _check_node(node, fabrics[id(node.fabric)], networks, seen):
                 yield replace(finding, host=node.name), Origin(node.groups, node.name)
     yield from _check_gateways(seen)
+    yield from check_nvlink_domains(nodes)
 
 
 def _without_refused(fabric: Any, findings: Sequence[Finding]) -> dict[str, Any]:

@@ -35,6 +35,8 @@ def check_host_variables(node: Node) -> Iterator[Finding]:
          "write a whole number ≥ 0 without quotes, as `node_index: 7`"),
         ("scalable_unit", node.scalable_unit, values.unit,
          "write a number or a name, as `scalable_unit: su1`"),
+        ("nvlink_domain", node.nvlink_domain, values.unit,
+         "write a number or a name, as `nvlink_domain: rack1`"),
         ("bmc_address", node.bmc_address, values.bmc,
          "write the BMC's address without a prefix length, as `bmc_address: 192.168.10.7`"),
         ("management_address", node.management_address, values.address,

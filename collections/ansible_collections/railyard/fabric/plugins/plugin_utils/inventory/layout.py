@@ -22,7 +22,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.model im
 # A node's own, beside the fabric that it shares with others.
 OF_NODES = (
     "node_index", "scalable_unit", "rail_overrides", "network_addresses", "bmc_address", "management_address",
-    "expected_gpus",
+    "expected_gpus", "nvlink_domain",
 )  # fmt: skip
 VARIABLES = ("fabric", "fabric_policy", *OF_NODES)
 # At the left margin, as in a file of variables.

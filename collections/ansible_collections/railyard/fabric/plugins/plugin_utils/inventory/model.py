@@ -75,6 +75,7 @@ class Node:
     bmc_address: Any = None
     management_address: Any = None
     expected_gpus: Any = None
+    nvlink_domain: Any = None
     qos: Mapping[str, Any] = field(default_factory=dict)
 
 

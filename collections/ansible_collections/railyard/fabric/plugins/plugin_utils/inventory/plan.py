@@ -69,6 +69,7 @@ def _plan_of(node: Node, specs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         "bmc_address": node.bmc_address,
         # Only where it is declared: what nobody declares is not asked.
         **({"gpus": dict(node.expected_gpus)} if node.expected_gpus is not None else {}),
+        **({"nvlink_domain": str(node.nvlink_domain)} if node.nvlink_domain is not None else {}),
     }
 
 

@@ -142,6 +142,13 @@ RAIL: dict[str, Field] = {
         "map scalable units to switches, as `leaves: {su1: leaf-su1-rail0}`",
         "in its place, one per scalable unit",
     ),
+    "shares_wire_with": Field(
+        values.name,
+        "write the name of the rail that is the port's other PCI function, as `shares_wire_with: rail1`",
+        "the rail whose PCI function is on the same wire (DGX Spark: each QSFP port is two functions, each "
+        "on PCIe 5.0 x4); `rate_gbps` is the wire's at both, and together they are held to it once. Either "
+        "rail may say it, or both",
+    ),
     "routes": Field(
         values.subnets,
         "list the networks behind the gateway, as `routes: [10.2.0.0/16]`",

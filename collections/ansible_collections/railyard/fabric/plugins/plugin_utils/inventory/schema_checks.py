@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.module_utils.rails import plan
-from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory import values
+from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory import hardware, values
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.schema import (
     COMPUTED,
     FABRIC,
@@ -103,6 +103,8 @@ def _check_list(fabric: Mapping[str, Any], key: str) -> Iterator[Finding]:
         names.append(name)
         own = _check_rail(fabric, item) if key == "rails" else _check_network(fabric, item, index)
         yield from placed(own, where, rail)
+    if key == "rails":
+        yield from hardware.check_wires(fabric[key])
 
 
 def _check_name(name: Any, before: Sequence[Any]) -> Iterator[Told]:

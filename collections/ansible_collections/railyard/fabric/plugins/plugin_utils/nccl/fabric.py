@@ -31,12 +31,14 @@ class Node:
         transport: roce, infiniband or tcp.
         rails: of each rail its name, HCA (`mlx5_0:1`, or None), netdev (or None), whether it has an address.
         frontend: the netdev of the frontend, or None.
+        nvlink_domain: the declared NVLink domain that it is in, or None.
     """
 
     name: str
     transport: str
     rails: tuple[tuple[str, str | None, str | None, bool], ...]
     frontend: str | None
+    nvlink_domain: str | None = None
 
 
 def nodes_of(plan: Mapping[str, Any]) -> list[Node]:
@@ -55,6 +57,7 @@ def nodes_of(plan: Mapping[str, Any]) -> list[Node]:
                 for rail in node["rails"]
             ),
             (node.get("frontend") or {}).get("netdev"),
+            node.get("nvlink_domain"),
         )
         for name, node in plan["nodes"].items()
     ]
@@ -74,10 +77,25 @@ def check(settings: Mapping[str, Setting], nodes: Sequence[Node]) -> Iterator[Fi
         yield from _netdevs(netdevs, nodes)
     if devices := settings.get("UCX_NET_DEVICES"):
         yield from _ucx(devices, nodes)
+    if (between := settings.get("NCCL_MNNVL_ENABLE")) and between.value == "0":
+        yield from _without_nvlink(between, nodes)
     marks = settings.get("NCCL_IB_TC")
     if marks and all(node.transport == "infiniband" for node in nodes):
         why = "it is RoCE's DSCP, and these rails are InfiniBand, whose switches go by the service level"
         yield about(marks, NOTE, "not_here", why, "take it out; NCCL_IB_SL is InfiniBand's")
+
+
+def _without_nvlink(setting: Setting, nodes: Sequence[Node]) -> Iterator[Finding]:
+    """Say which nodes the inventory joins by NVLink, where a setting has NCCL leave that out."""
+    members: dict[str, list[str]] = {}
+    for node in nodes:
+        if node.nvlink_domain is not None:
+            members.setdefault(node.nvlink_domain, []).append(node.name)
+    for domain, hosts in members.items():
+        if len(hosts) > 1:
+            why = f"{_folded(hosts)} are in NVLink domain {domain}, which NCCL leaves out with 0"
+            fix = "take it out: 2, the default, uses NVLink where it is"
+            yield about(setting, WARNING, "nvlink_unused", why, fix)
 
 
 def _hcas(setting: Setting, nodes: Sequence[Node]) -> Iterator[Finding]:

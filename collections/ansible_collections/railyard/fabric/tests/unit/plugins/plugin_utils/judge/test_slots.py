@@ -322,3 +322,22 @@ def test_gpu_memory_below_the_same_switch_does_not_use_the_link_above(tmp_path: 
     expected = 400 if is_known else GEN5_X4
     assert found == {"bandwidth_gbps": pytest.approx(0.9 * expected * DATA, abs=0.1)}
     assert floor(rails, "rail0", "rdma_bandwidth")[0] == pytest.approx(0.9 * GEN5_X4 * DATA, abs=0.1)
+
+
+def test_the_sum_of_two_rails_on_one_wire_is_of_its_rate() -> None:
+    """Each has the wire's 1 Gbit/s alone; together they carry it once."""
+    run = FakeRun(1.0, "hardware", "roce", rails=2, node_class="hardware", beacon=False)
+    before = run.verdict(run.ids("rdma_aggregate_bandwidth")[0])
+    for node in run.plan["nodes"].values():
+        for rail, other in zip(node["rails"], ("rail1", "rail0"), strict=True):
+            rail["shares_wire_with"] = other
+    after = run.verdict(run.ids("rdma_aggregate_bandwidth")[0])
+    assert before["ceiling"]["bandwidth_gbps"] == pytest.approx(2 * DATA * 1.02, abs=1e-3)
+    assert after["ceiling"]["bandwidth_gbps"] == pytest.approx(DATA * 1.02, abs=1e-3)
+    assert after["floor"]["bandwidth_gbps"] == pytest.approx(0.9 * DATA, abs=1e-3)
+    # 1.9 Gbit/s did not cross one wire of 1.
+    assert (before["outcome"], after["outcome"], after["cause_class"]) == (
+        "pass",
+        "unmeasured",
+        "above_ceiling",
+    )

@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from ansible_collections.railyard.fabric.plugins.plugin_utils.nccl import catalogue, env_file
 from ansible_collections.railyard.fabric.plugins.plugin_utils.nccl.fabric import Node, nodes_of
@@ -269,3 +271,16 @@ def test_nodes_that_lack_the_same_are_told_once():
         "it leaves out 2 of the rails of gpu4: rail1 (mlx5_1:1), rail2 (mlx5_2:1)",
     ]
     assert findings[0].fix == "write NCCL_IB_HCA==mlx5_0:1,mlx5_1:1"
+
+
+def test_nvlink_between_nodes_is_not_left_out_where_the_inventory_declares_it():
+    """A leftover of one-node tests costs a GB200 NVL72 rack its NVLink between trays."""
+    rack = [replace(node("infiniband", name=f"gpu{n}"), nvlink_domain="rack1") for n in (1, 2)]
+    alone = [replace(node("infiniband"), nvlink_domain="rack1"), node("infiniband", name="gpu2")]
+    found = lint(env_file.read("NCCL_MNNVL_ENABLE=0\n", "x.env"), rack)
+    assert ("warning", "nvlink_unused") in [(one.severity, one.code) for one in found]
+    assert "gpu[1-2] are in NVLink domain rack1" in next(
+        one.why for one in found if one.code == "nvlink_unused"
+    )
+    for text, nodes in (("NCCL_MNNVL_ENABLE=2\n", rack), ("NCCL_MNNVL_ENABLE=0\n", alone), ("A=1\n", rack)):
+        assert "nvlink_unused" not in [code for _line, _severity, code in said(text, nodes)]
