@@ -26,6 +26,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.parsers.gpu import
     nvidia_smi_nvlink,
     nvidia_smi_query,
     nvidia_smi_topo,
+    nvml_words,
 )
 
 #: All that nvidia-smi is asked of a node, and one question of it.
@@ -111,7 +112,8 @@ def read(
     Returns:
         `pci`, the addresses of the GPUs on the bus; `pci_paths`, of each its `pcie.path`; `driver`, the
         version of the module that is loaded;
-        `rows`, what nvidia-smi says of each, by its names, with `pci` and, of the bus, `aer_correctable`;
+        `rows`, what nvidia-smi says of each, by its names, with `pci` and, of the bus, `aer_correctable`; a
+        word for trouble (`nvml_words`) stands as nvidia-smi printed it;
         `nvlink`, of each GPU with links `gpu` (its index), `active`, `inactive`, `speeds_gbytes_per_s` and
         `errors`; `topology`, how GPUs are joined; `near`, of each card the nearest GPUs; `xids` as
         `kernel_log.Log` has them. `errors` says of each part that has no answer why: `class` is ABSENT,
@@ -201,7 +203,7 @@ def _rows(ask: Ask, query: str) -> Rows:
             )
             continue
         try:
-            answer = capture.read(nvidia_smi_query.parse, ended.text)
+            answer = capture.read(nvidia_smi_query.parse_keeping_trouble, ended.text)
         except NotThisTool as error:
             raise ValueError(f"nvidia-smi ended with {ended.status}: {error}") from error
         problem = answer.get("error")
@@ -213,7 +215,8 @@ def _rows(ask: Ask, query: str) -> Rows:
         return {
             nvidia_pci.normal_address(str(row[names[0]])): {_old(key): value for key, value in row.items()
                                                             if key != names[0]}
-            for row in answer["outputs"][0]["gpus"] if row.get(names[0])
+            for row in answer["outputs"][0]["gpus"]
+            if row.get(names[0]) and not nvml_words.is_trouble(row[names[0]])
         }  # fmt: skip
     raise ValueError("nvidia-smi: it knows too few of the fields that are asked for")
 
@@ -235,10 +238,9 @@ def _read_nvlink(ask: Ask, found: dict[str, Any]) -> None:
             return  # each GPU's name, and no link below it
         raise ValueError(f"nvidia-smi nvlink ended with {ended.status}: {error}") from error
     problem = answer["error"]
-    if problem or ended.status != 0:
-        # A GPU without NVLink among others is no error of the tool's, and a driver without any says it so.
-        if problem and "not supported" in problem["message"].lower():
-            return
+    # A GPU without NVLink among others is no error of the tool's, and a driver without any says it so.
+    has_none = problem and nvidia_smi_nvlink.is_without_nvlink(problem["message"])
+    if (problem or ended.status != 0) and not has_none:
         words = problem["message"] if problem else "no whole answer"
         raise ValueError(f"nvidia-smi nvlink ended with {ended.status}: {words}")
     found["nvlink"] = [
@@ -252,6 +254,7 @@ def _read_nvlink(ask: Ask, found: dict[str, Any]) -> None:
             "errors": None,
         }
         for one in answer["outputs"]
+        if one["links"]
     ]
 
 

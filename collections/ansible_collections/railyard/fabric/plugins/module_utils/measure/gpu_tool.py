@@ -21,6 +21,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.measure.node_tool 
     NodeToolSession,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils.parsers import capture
+from ansible_collections.railyard.fabric.plugins.module_utils.parsers.gpu import nvml_words
 
 # Sixteen GPUs, with room: a matrix of 256 cells, or a table of 40 sizes.
 _MOST_CHARACTERS = 1 << 20
@@ -70,6 +71,10 @@ class GpuTool(NodeTool):
         if why or {row["pci"] for row in rows} != set(found["pci"]):
             said = why["message"] if why else f"the PCI bus has {bus} GPUs, nvidia-smi lists {len(rows)}"
             raise _unfit(host, said, "see the GPU checks (docs/gpu.md), dmesg and nvidia-smi there")
+        faulty = [row["pci"] for row in rows if any(map(nvml_words.is_faulty, row.values()))]
+        if faulty:
+            said = f"GPU {faulty[0]} is lost or requires a reset, nvidia-smi says"
+            raise _unfit(host, said, "reset it (`nvidia-smi --gpu-reset -i INDEX`), or reboot the node")
         if len(rows) < least:
             alone = "declare it (`expected_gpus: {count: 1}`), and this is not asked of it"
             raise _unfit(host, "one GPU has no other to exchange with", alone)

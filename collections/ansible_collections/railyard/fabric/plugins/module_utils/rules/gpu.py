@@ -18,7 +18,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.facts import gpus 
 from ansible_collections.railyard.fabric.plugins.module_utils.numeric import is_whole
 from ansible_collections.railyard.fabric.plugins.module_utils.rules import gpu_rows, xid
 from ansible_collections.railyard.fabric.plugins.module_utils.rules.gpu_rows import Node, Row
-from ansible_collections.railyard.fabric.plugins.module_utils.rules.ruling import Ruling
+from ansible_collections.railyard.fabric.plugins.module_utils.rules.ruling import FAIL, Ruling
 
 _THROTTLE = "clocks_throttle_reasons."
 _SLOWDOWNS = {
@@ -76,14 +76,18 @@ def rule(check: str, node: Node, seen: Any) -> Ruling:
     needs, of = _RULES[check]
     if unknown := gpu_rows.why_unknown(node, seen, needs):
         return Ruling().unknown("gpu_unknown", unknown)
-    return of(node, seen)
+    ruling = of(node, seen)
+    # What is there and not understood is no pass, and hides no failure.
+    if ruling.outcome != FAIL and (unread := gpu_rows.find_unread(node, seen["rows"], check)):
+        return ruling.unknown("gpu_unknown", unread)
+    return ruling
 
 
 def model_of(seen: object) -> str | None:
     """Return the one model that all GPUs of a node have, None where they differ or are not known."""
     names = {row.get("name") for row in gpu_rows.of(seen)}
     name = names.pop() if len(names) == 1 else None
-    return name if isinstance(name, str) else None
+    return name if isinstance(name, str) and gpu_rows.is_word(name) else None
 
 
 def driver_of(seen: object) -> str | None:
@@ -113,12 +117,15 @@ def _count(node: Node, seen: Row) -> Ruling:
         return ruling.unknown("gpu_unknown", unknown)
     listed = {row["pci"] for row in seen["rows"]}
     lost = [(pci, "on the PCI bus, but nvidia-smi does not list it") for pci in there if pci not in listed]
-    if lost:
-        return ruling.failed("gpu_lost", gpu_rows.each(node, lost))
+    faulty = gpu_rows.find_faulty(seen["rows"])
+    if lost or faulty:
+        return ruling.failed("gpu_lost", gpu_rows.each(node, [*lost, *faulty]))
     return ruling if count is not None else ruling.recorded("the inventory declares no expected_gpus")
 
 
 def _kind(node: Node, seen: Row) -> Ruling:
+    if unread := gpu_rows.find_unread(node, seen["rows"], "gpu_kind"):
+        return Ruling().unknown("gpu_unknown", unread)  # a word for trouble is no other model
     names = Counter(str(row.get("name")) for row in seen["rows"])
     name, driver = names.most_common(1)[0][0], str(driver_of(seen))
     ruling = Ruling.passed({"model": ", ".join(sorted(names)), "driver": driver}, {}, "")
@@ -159,7 +166,7 @@ def _xids(node: Node, seen: Row) -> Ruling:
     asks = [
         (row["pci"], f"it asks for its recovery: {row['gpu_recovery_action']}")
         for row in seen["rows"]
-        if str(row.get("gpu_recovery_action")).lower() != "none"
+        if gpu_rows.is_word(action := row.get("gpu_recovery_action")) and action.lower() != "none"
     ]
     log = seen.get("xids")
     ruling = Ruling.passed({}, {"critical_xids": 0}, _NO_XID)

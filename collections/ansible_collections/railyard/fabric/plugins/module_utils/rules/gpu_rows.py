@@ -5,14 +5,17 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ansible_collections.railyard.fabric.plugins.module_utils.numeric import is_number, is_whole
+from ansible_collections.railyard.fabric.plugins.module_utils.parsers.gpu import nvml_words
 
 MOST_NAMED = 4
+_MOST_WORDS = 60
 # Each without being the other's: "Yes" and 1 are what versions say; "Not Active" is what most of them do.
-_YES = ("yes", "1", "active")
+_YES, _NO = ("yes", "1", "active"), ("no", "0", "not active")
 
 Row = Mapping[str, Any]
 
@@ -99,6 +102,8 @@ def why_unknown(node: Node, seen: Row, parts: Sequence[str] | None) -> str | Non
     for part in parts:
         if error := seen["errors"].get(part):
             return f"{node.name}: {error.get('message')}"
+    if twice := find_twice(seen["rows"]):
+        return f"{node.name}: {twice}"
     return None if seen["rows"] else f"{node.name}: nvidia-smi lists no GPU"
 
 
@@ -117,3 +122,55 @@ def told(rows: Sequence[Row], key: str, is_one: Callable[[Any], bool] = is_numbe
 def is_yes(value: Any) -> bool:
     """Tell whether a value is one of nvidia-smi's words for yes."""
     return str(value).lower() in _YES
+
+
+def is_yes_or_no(value: Any) -> bool:
+    """Tell whether a value is one of nvidia-smi's words for yes or for no."""
+    return str(value).lower() in (*_YES, *_NO)
+
+
+def is_word(value: Any) -> bool:
+    """Tell whether a value is a text and no word for trouble."""
+    return isinstance(value, str) and not nvml_words.is_trouble(value)
+
+
+def find_faulty(rows: Iterable[Row]) -> list[tuple[str, str]]:
+    """Return address and words of the GPUs that say, in place of a value, that they cannot be used."""
+    found = []
+    for row in rows:
+        keys = [key for key, value in row.items() if nvml_words.is_faulty(value)]
+        if keys:
+            more = f" and {len(keys) - 1} more" if len(keys) > 1 else ""
+            found.append((str(row["pci"]), f"{keys[0]}{more}: {str(row[keys[0]]).strip('[]')}"))
+    return found
+
+
+#: Check -> what it reads of nvidia-smi's rows, by the beginning of its name, and which values are understood.
+_READS: Mapping[str, Mapping[str, Callable[[Any], bool]]] = {
+    "gpu_kind": {"name": is_word},
+    "gpu_xid": {"gpu_recovery_action": is_word},
+    "gpu_memory": {"ecc.": is_number, "retired_pages.": is_yes_or_no, "remapped_rows.": is_yes_or_no},
+    "gpu_slowdown": {"clocks_throttle_reasons.": is_yes_or_no, "temperature.": is_number},
+    "gpu_power": {"power.": is_number},
+    "gpu_pcie": {"pcie.": is_number},
+    "gpu_nvlink": {"index": is_whole},
+}
+
+
+def find_unread(node: Node, rows: Iterable[Row], check: str) -> str:
+    """Describe the first value that a check reads, is there and cannot be understood, or return nothing."""
+    for row in rows:
+        for starts, is_understood in _READS.get(check, {}).items():
+            for key, value in row.items():
+                if key.startswith(starts) and value is not None and not is_understood(value):
+                    return f"{node.name}: {row['pci']} answers {key} with {str(value)[:_MOST_WORDS]!r}"
+    return ""
+
+
+def find_twice(rows: Sequence[Row]) -> str:
+    """Describe a GPU or an index that stands twice in nvidia-smi's rows, or return nothing."""
+    for key in ("pci", "index"):
+        counts = Counter(row[key] for row in rows if row.get(key) is not None)
+        if twice := [value for value, count in counts.items() if count > 1]:
+            return f"nvidia-smi lists two GPUs of {key} {twice[0]}"
+    return ""

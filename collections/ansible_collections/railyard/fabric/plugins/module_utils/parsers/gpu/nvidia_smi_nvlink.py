@@ -20,6 +20,12 @@ _TROUBLE = re.compile(
     r"NVLink is not supported|Unable to retrieve NVLink)",
     re.I,
 )
+_NO_NVLINK = re.compile(r"NVLink is not supported|: Not Supported\s*$", re.I)
+
+
+def is_without_nvlink(message: str) -> bool:
+    """Tell whether nvidia-smi says that a GPU has no NVLink, which is no trouble."""
+    return bool(_NO_NVLINK.search(message))
 
 
 def parse(text: str) -> dict[str, Any]:
@@ -42,8 +48,10 @@ def parse(text: str) -> dict[str, Any]:
     for line in lines:
         said = _TROUBLE.search(line[:400])
         if said:
-            # It may stand behind the GPU's name.
-            problem, line = problem or error("tool_error", line), line[: said.start()]
+            # It may stand behind the GPU's name. What another GPU cannot do hides no trouble of this one.
+            if problem is None or is_without_nvlink(problem["message"]):
+                problem = error("tool_error", line)
+            line = line[: said.start()]
         gpu, link = _GPU.match(line), _LINK.match(line)
         if gpu:
             name, uuid = gpu.group(2), gpu.group(3)

@@ -11,6 +11,7 @@ from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.module_utils.parsers import common
 from ansible_collections.railyard.fabric.plugins.module_utils.parsers.common import error, to_float, to_int
+from ansible_collections.railyard.fabric.plugins.module_utils.parsers.gpu import nvml_words
 
 _COLUMN = re.compile(r"([a-z][\w.]{0,80})(?: \[([^\]]{1,12})\])?\Z")
 # One word alone is taken for a header only when it is one of these.
@@ -18,9 +19,6 @@ _SINGLE = ("name", "uuid", "index", "driver_version", "count", "pstate", "pci.bu
 # What tells GPUs apart, the surest first.
 _NAMING = ("uuid", "gpu_uuid", "pci.bus_id", "gpu_bus_id", "serial", "index")
 _UNIT = re.compile(r"(-?[0-9]+(?:\.[0-9]+)?)(?: (?:MiB|GiB|%|W|MHz|C|ms|us))?\Z")
-_ABSENT = re.compile(
-    r"(?:\[?(?:N/A|Not Supported|Not Active Yet|Unknown Error|No data)\]?|\[[A-Z][\w /]{1,60}\])\Z", re.I
-)
 _TROUBLE = re.compile(r"NVIDIA-SMI has failed|No devices were found|couldn't communicate|not a valid field|"
                       r"Failed to initialize NVML|Unable to determine", re.I)  # fmt: skip
 _Q_START = re.compile(r"^\s*=+NVSMI LOG=+\s*$")
@@ -28,6 +26,7 @@ _Q_START = re.compile(r"^\s*=+NVSMI LOG=+\s*$")
 _Q_HEADS = tuple(re.compile(rf"^{name} +: ") for name in ("Timestamp", "Driver Version", "Attached GPUs"))
 _TABLE = re.compile(r"^\| NVIDIA-SMI \S{1,20} +Driver Version: (\S{1,20}) ")
 _TABLE_GPU = re.compile(r"^\| +([0-9]{1,3}) +(\S.{0,60}?) +(?:On|Off|N/A) +\| +([0-9A-Fa-f:.]{12,16}) ")
+_TABLE_ERROR = re.compile(r"^\|.{0,120}\bERR!.{0,120}\|\s*$")
 _Q_PAIR = re.compile(r"^( *)([A-Za-z][\w .()/-]{0,60}?) +: (.{0,200})$")
 _Q_GPU = re.compile(r"^GPU ([0-9A-Fa-f]{8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-9])\s*$")
 # What stands at the first level below a GPU, by the column that --query-gpu has for the same.
@@ -43,7 +42,7 @@ _Q_LAST = re.compile(r"^ {4}(?:Processes|Capabilities)\b")
 
 def _value(text: str) -> str | int | float | None:
     text = text.strip()
-    if not text or _ABSENT.match(text):
+    if not text or nvml_words.is_absent(text):
         return None
     number = _UNIT.match(text)
     if number is None:
@@ -52,12 +51,21 @@ def _value(text: str) -> str | int | float | None:
     return whole if whole is not None and "." not in number.group(1) else to_float(number.group(1))
 
 
+def _is_value(cell: object) -> bool:
+    return cell is not None and not nvml_words.is_trouble(cell)
+
+
+def _is_word(cell: str) -> bool:
+    """Tell whether words stand where a number could."""
+    return nvml_words.is_absent(cell) or nvml_words.is_trouble(cell)
+
+
 def _cut_cell(cells: list[str], units: list[str | None]) -> int | None:
     """Return the place of a cell that is no whole number of its column's unit, or None.
 
     With `nounits` no cell has its unit: the last one lacks it alone where the text ends in it.
     """
-    stated = [at for at, unit in enumerate(units) if unit and not _ABSENT.match(cells[at])]
+    stated = [at for at, unit in enumerate(units) if unit and not _is_word(cells[at])]
     whole = [at for at in stated if to_float(cells[at].partition(f" {units[at]}")[0]) is not None]
     if len(whole) < len(stated):
         return next(at for at in stated if at not in whole)
@@ -99,7 +107,7 @@ def _read_csv(lines: list[str]) -> tuple[list[list[dict[str, Any]]], dict[str, s
         problem = problem or error("truncated", "a header has no rows")
     runs = []
     for part in parts:
-        known = set.intersection(*({key for key in row if row[key] is not None} for row in part or [{}]))
+        known = set.intersection(*({key for key in row if _is_value(row[key])} for row in part or [{}]))
         name = next((one for one in _NAMING if one in known), None)
         runs += common.runs(part, name) if name else [part]
     return runs, problem
@@ -121,9 +129,10 @@ def _read_q(lines: list[str]) -> tuple[str | None, list[dict[str, Any]], dict[st
         elif pair and not pair.group(1) and pair.group(2) == "Attached GPUs":
             stated = to_int(pair.group(3))
         elif pair and gpus and len(pair.group(1)) == len("    ") and pair.group(2) in _Q_COLUMNS:
-            gpus[-1][_Q_COLUMNS[pair.group(2)]] = (
-                None if _ABSENT.match(pair.group(3).strip()) else pair.group(3).strip()
-            )
+            words = pair.group(3).strip()
+            gpus[-1][_Q_COLUMNS[pair.group(2)]] = None if nvml_words.is_absent(words) else words
+        elif pair and gpus and nvml_words.is_trouble(pair.group(3)):
+            gpus[-1].setdefault(pair.group(2), pair.group(3).strip())
     problem = None
     if driver is None or stated is None or stated != len(gpus) or whole < len(gpus):
         problem = error("truncated", f"{len(gpus)} of {stated} GPUs, {whole} of them to their end")
@@ -143,14 +152,32 @@ def _log_starts(lines: list[str]) -> list[int]:
 def _read_table(lines: list[str]) -> tuple[str | None, list[dict[str, Any]], dict[str, str] | None]:
     """Read the GPUs of plain `nvidia-smi`; its list of processes comes last."""
     head = _TABLE.match(lines[0])
-    found = [match for match in map(_TABLE_GPU.match, lines) if match]
-    gpus = [
-        {"index": to_int(match.group(1)), "name": match.group(2), "pci.bus_id": match.group(3)}
-        for match in found
-    ]
+    gpus: list[dict[str, Any]] = []
+    for line in lines:
+        if match := _TABLE_GPU.match(line):
+            gpus.append(
+                {"index": to_int(match.group(1)), "name": match.group(2), "pci.bus_id": match.group(3)}
+            )
+        if gpus and _TABLE_ERROR.search(line):
+            gpus[-1]["Field of the table"] = "ERR!"
     whole = bool(gpus) and any(line.startswith("| Processes:") for line in lines)
     problem = None if whole else error("truncated", "the list of processes at the end is missing")
     return head and head.group(1), gpus, problem
+
+
+def _without_trouble(outputs: list[dict[str, Any]]) -> list[str]:
+    """Put None in place of words for trouble; return a warning for each, which names GPU, query and word."""
+    warnings = []
+    for gpus in (output["gpus"] for output in outputs):
+        for place, row in enumerate(gpus):
+            name = next((str(row[one]) for one in _NAMING if _is_value(row.get(one))), f"in row {place + 1}")
+            for key in [key for key, value in row.items() if nvml_words.is_trouble(value)]:
+                warnings.append(f"GPU {name}: {key} is {row[key]}, which reports trouble and is no value")
+                if key[0].isupper():
+                    del row[key]  # a line of -q or the table that is no column of the output
+                else:
+                    row[key] = None
+    return warnings
 
 
 def parse(text: str) -> dict[str, Any]:
@@ -161,7 +188,19 @@ def parse(text: str) -> dict[str, Any]:
 
     Returns:
         The common object with an output per run: `driver_version` and `gpus`, each by the query's column
-        names without their units; `[N/A]` and the like are None.
+        names without their units; `[N/A]` and the like are None. A word for trouble (`[GPU is lost]`) is
+        None, too, and a warning has GPU, query and word.
+
+    Raises:
+        NotThisTool: There is neither a header nor a log of nvidia-smi.
+    """
+    found = parse_keeping_trouble(text)
+    found["warnings"] += _without_trouble(found["outputs"])
+    return found
+
+
+def parse_keeping_trouble(text: str) -> dict[str, Any]:
+    """Parse as `parse` does, with words for trouble in place of their values (see `nvml_words`).
 
     Raises:
         NotThisTool: There is neither a header nor a log of nvidia-smi.
@@ -188,6 +227,6 @@ def parse(text: str) -> dict[str, Any]:
     if not runs and not said:
         raise common.refusal("no header of nvidia-smi --query-gpu", lines)
     for run in filter(None, runs):
-        versions = {str(row["driver_version"]) for row in run if row.get("driver_version") is not None}
+        versions = {str(row["driver_version"]) for row in run if _is_value(row.get("driver_version"))}
         outputs.append({"driver_version": versions.pop() if len(versions) == 1 else None, "gpus": run})
     return common.result("nvidia-smi-query", outputs, problem or wrong)

@@ -119,6 +119,40 @@ def test_what_cannot_be_read_is_said_and_the_rest_is_asked(node, answer, kind):
     assert "nvlink" not in found["errors"]
 
 
+@pytest.mark.parametrize("words", ["[GPU requires reset]", "[GPU is lost]", "[Unknown Error]"])
+def test_a_word_for_trouble_is_kept_as_it_was_printed(node, words):
+    def ask(argv):
+        answer = Smi()(argv)
+        return Ended(answer.status, answer.text.replace(", 0", f", {words}"))
+
+    [row] = read(node, ask)["rows"]
+    assert (row["name"], row["temperature.gpu"], row["power.draw"]) == ("NVIDIA A100", words, words)
+
+
+@pytest.mark.parametrize("word", ["[N/A]", "[Not Supported]"])
+def test_a_word_for_no_value_is_none(node, word):
+    def ask(argv):
+        answer = Smi()(argv)
+        return Ended(answer.status, answer.text.replace(", 0", f", {word}"))
+
+    assert read(node, ask)["rows"][0]["temperature.gpu"] is None
+
+
+@pytest.mark.parametrize(
+    ("second", "kind"),
+    [("Unable to retrieve NVLink information: GPU is lost", gpus.GARBLED), ("NVLink is not supported", None)],
+)
+def test_a_gpu_without_nvlink_hides_no_trouble_of_another(node, second, kind):
+    text = (
+        "GPU 0: NVIDIA A100 (UUID: GPU-0)\n\t Link 0: 25 GB/s\n"
+        "GPU 1: NVIDIA T4 (UUID: GPU-1)\nNVLink is not supported\n"
+        f"GPU 2: NVIDIA A100 (UUID: GPU-2)\n{second}\n"
+    )
+    found = read(node, Smi(nvlink=text))
+    assert found["errors"].get("nvlink", {}).get("class") == kind
+    assert [one["active"] for one in found["nvlink"]] == ([] if kind else [1])
+
+
 def test_nvlinks_of_a_capture_and_their_errors(node):
     text = (FIXTURES / "nvidia-smi-nvlink/two.txt").read_text()
     errors = (

@@ -144,8 +144,74 @@ def test_a_cell_that_is_cut_is_no_number():
     for cut in ("3", "35"):
         assert failed("nvidia-smi-query", text.replace("35 %", cut)) == "garbled"
     assert failed("nvidia-smi-query", text.replace("81559 MiB", "81559 Mi")) == "garbled"
-    lost = one("nvidia-smi-query", text.replace("35 %", "[GPU requires reset]"))
-    assert lost["gpus"][0]["utilization.gpu"] is None
+    lost = registry.parse("nvidia-smi-query", text.replace("35 %", "[GPU requires reset]"))
+    assert lost["outputs"][0]["gpus"][0]["utilization.gpu"] is None
+
+
+# As public reports have them: a job's log of an H100 (idx 58061924347), one of a workstation's GPU
+# (idx 66426780468), two lost cards in a row, and a lost card's ECC count (idx 55185559422).
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (
+            "index, temperature.gpu, utilization.gpu [%], memory.used [MiB]\n"
+            "0, [GPU requires reset], [GPU requires reset], 0 MiB\n",
+            {f"GPU 0: {key} is [GPU requires reset]" for key in ("temperature.gpu", "utilization.gpu")},
+        ),
+        ("index, temperature.gpu\n1, [Unknown Error]\n", {"GPU 1: temperature.gpu is [Unknown Error]"}),
+        (
+            "uuid, ecc.errors.uncorrected.volatile.total\n[GPU is lost], [GPU is lost]\n"
+            "[GPU is lost], [GPU is lost]\n",
+            {f"GPU in row {row}: {key} is [GPU is lost]" for row in (1, 2)
+             for key in ("uuid", "ecc.errors.uncorrected.volatile.total")},
+        ),
+    ],
+)  # fmt: skip
+def test_a_word_for_trouble_is_no_value_and_a_warning_names_it(text, words):
+    found = registry.parse("nvidia-smi-query", text)
+    [output] = found["outputs"]
+    assert {warning.partition(", which")[0] for warning in found["warnings"]} == words
+    assert not any("[" in str(value) for row in output["gpus"] for value in row.values())
+
+
+def test_words_for_no_value_are_no_warning():
+    for word in ("[N/A]", "N/A", "[Not Supported]", "[Requested functionality has been deprecated]"):
+        found = registry.parse("nvidia-smi-query", f"index, temperature.gpu\n0, {word}\n")
+        assert (found["outputs"][0]["gpus"], found["warnings"]) == (
+            [{"index": 0, "temperature.gpu": None}],
+            [],
+        )
+
+
+def test_a_field_of_the_table_that_could_not_be_read_is_a_warning():
+    # Issue 393 of nvidia_gpu_exporter: the fan of a GPU that asks for a reset.
+    rule = "+-----------------------------------------+------------------------+----------------------+\n"
+    text = (
+        "| NVIDIA-SMI 550.90.07              Driver Version: 550.90.07      CUDA Version: 12.4     |\n"
+        "|  13  NVIDIA RTX 4000 Ada Gene...    On  |   00000000:C9:00.0 Off |                  Off |\n"
+        "| 30%   33C    P8              4W /  130W |       1MiB /  20475MiB |      0%      Default |\n"
+        + rule +
+        "|  14  NVIDIA RTX 4000 Ada Gene...    On  |   00000000:CC:00.0 Off |                  Off |\n"
+        "|ERR!   68C    P2             99W /  130W |       1MiB /  20475MiB |     93%      Default |\n"
+        + rule + "| Processes:  |\n"
+    )  # fmt: skip
+    found = registry.parse("nvidia-smi-query", text)
+    [warning] = found["warnings"]
+    assert warning.startswith("GPU 00000000:CC:00.0: Field of the table is ERR!")
+    assert [set(row) for row in found["outputs"][0]["gpus"]] == [{"index", "name", "pci.bus_id"}] * 2
+
+
+def test_a_line_of_the_log_that_reports_trouble_is_a_warning():
+    # A GB10 after a power cycle (idx 66641820590): a pending mode that reads "GPU requires reset".
+    text = (
+        "Timestamp : Thu Sep 10 10:00:00 2026\nDriver Version : 580.95.05\nAttached GPUs : 1\n"
+        "GPU 0000000F:01:00.0\n    Product Name : NVIDIA GB10\n    MIG Mode\n"
+        "        Current : N/A\n        Pending : GPU requires reset\n    Processes : None\n"
+    )
+    found = registry.parse("nvidia-smi-query", text)
+    [warning] = found["warnings"]
+    assert warning.startswith("GPU 0000000F:01:00.0: Pending is GPU requires reset")
+    assert found["outputs"][0]["gpus"][0]["name"] == "NVIDIA GB10"
 
 
 def test_nccl_before_it_named_its_network():

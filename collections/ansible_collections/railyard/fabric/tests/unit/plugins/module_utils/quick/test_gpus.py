@@ -82,6 +82,15 @@ def test_what_a_rule_fails_is_wrong_in_its_words(node):
     ]
 
 
+@pytest.mark.parametrize("expected", [TWO, None])
+@pytest.mark.parametrize("words", ["[GPU requires reset]", "[GPU is lost]"])
+def test_a_gpu_that_needs_a_reset_is_not_good(node, expected, words):
+    rows = HEADER + ROW.format("17") + ROW.format("89").rsplit(",", 3)[0] + f", {words}" * 3 + "\n"
+    found = look(node, expected, smi(rows))
+    assert any(line.startswith("gpu_lost: 0000:89:00.0: ") and words[1:-1] in line for line in found.wrong)
+    assert not found.good
+
+
 def test_xids_since_the_last_look(node):
     node.log(
         "NVRM: Xid (PCI:0000:17:00): 31, pid=7, name=python, Ch 00000008",

@@ -121,6 +121,72 @@ def test_what_is_wrong_fails(check, change, cause, said):
     assert found.proof is None
 
 
+TROUBLE = ("[GPU is lost]", "[GPU requires reset]", "[Unknown Error]", "[Some new words]")
+
+
+@pytest.mark.parametrize("words", TROUBLE)
+@pytest.mark.parametrize(
+    ("check", "key"),
+    [
+        ("gpu_kind", "name"),
+        ("gpu_xid", "gpu_recovery_action"),
+        ("gpu_memory", ECC),
+        ("gpu_memory", "remapped_rows.failure"),
+        ("gpu_slowdown", THROTTLE + "hw_thermal_slowdown"),
+        ("gpu_slowdown", "temperature.gpu.tlimit"),
+        ("gpu_power", "power.limit"),
+        ("gpu_pcie", "pcie.link.width.current"),
+        ("gpu_nvlink", "index"),
+    ],
+)
+@pytest.mark.parametrize("everywhere", [False, True])
+def test_a_word_for_trouble_in_place_of_a_value_is_never_a_pass(check, key, words, everywhere):
+    def change(seen):
+        for row in seen["rows"][0 if everywhere else 1 :]:
+            row[key] = words
+
+    assert ruled(check, change).outcome in ("fail", "unmeasured")
+    assert ruled(check, change, declared={}).outcome in ("fail", "unmeasured")
+
+
+@pytest.mark.parametrize("words", ["[GPU is lost]", "[GPU requires reset]", "GPU requires reset"])
+def test_a_gpu_that_says_that_it_cannot_be_used_fails(words):
+    found = ruled("gpu_count", second(temperature__gpu=words, power__draw=words))
+    assert (found.outcome, found.cause) == ("fail", "gpu_lost")
+    assert f"{SECOND}: temperature.gpu and 1 more: {words.strip('[]')}" in found.detail
+    assert ruled("gpu_count", second(temperature__gpu=words), declared={}).outcome == "fail"
+
+
+@pytest.mark.parametrize(
+    ("check", "changed"),
+    [
+        ("gpu_memory", {ECC: "5"}),
+        ("gpu_memory", {"retired_pages__pending": "Yes (1)"}),
+        ("gpu_slowdown", {"clocks_throttle_reasons__hw_thermal_slowdown": "Active (83 %)"}),
+    ],
+)
+def test_a_value_that_is_not_understood_is_unmeasured(check, changed):
+    found = ruled(check, second(**changed))
+    assert (found.outcome, found.cause) == ("unmeasured", "gpu_unknown")
+    assert repr(str(next(iter(changed.values())))) in found.detail
+
+
+def test_what_is_not_understood_hides_no_failure():
+    def change(seen):
+        seen["rows"][0][ECC] = 3
+        seen["rows"][1][ECC] = "[Unknown Error]"
+
+    assert ruled("gpu_memory", change).outcome == "fail"
+
+
+@pytest.mark.parametrize("key", ["pci", "index"])
+def test_a_gpu_or_an_index_that_stands_twice_is_unmeasured(key):
+    def change(seen):
+        seen["rows"][1][key] = seen["rows"][0][key]
+
+    assert ruled("gpu_memory", change).outcome == "unmeasured"
+
+
 def hung(seen):
     why = {"class": "silent", "message": "nvidia-smi: no answer within 10 s"}
     seen.update(rows=[], nvlink=[], topology=None, errors=dict.fromkeys(("rows", "nvlink", "topology"), why))
