@@ -24,13 +24,14 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.policy impo
     is_pair,
     is_whole,
 )
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import peers
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.draft import Answer
 
 Row = Mapping[str, Any]
 #: Node and mount.
 Place = tuple[str, str]
 #: From so many like drives on one can be told from the others.
-LEAST_LIKE = 3
+LEAST_LIKE = peers.LEAST_LIKE
 
 
 class Behind(NamedTuple):
@@ -93,7 +94,11 @@ def shown(row: Row) -> dict[str, str]:
 
 
 def settle(
-    asked: Sequence[Row], answers: Sequence[Answer], rows: Mapping[str, Sequence[Row]], own: AbstractSet[str]
+    asked: Sequence[Row],
+    answers: Sequence[Answer],
+    rows: Mapping[str, Sequence[Row]],
+    own: AbstractSet[str],
+    groups: Mapping[str, str],
 ) -> None:
     """Judge drives by their like and by their slots; changed in place.
 
@@ -102,7 +107,9 @@ def settle(
         answers: their answers, in the same order.
         rows: id -> its rows.
         own: nodes whose drives nobody else uses while they are measured.
+        groups: node -> its peers' group, from `peers.groups`.
     """
+    odd, alone = _find_odd(asked, answers, rows, groups)
     alike: dict[tuple[object, ...], dict[Place, Answer]] = {}
     for line, answer in zip(asked, answers, strict=True):
         if line["tool"] != "fio" or answer.outcome not in (PASS, RECORDED):
@@ -110,6 +117,10 @@ def settle(
         storage = rows[str(line["id"])][0]["storage"]
         if line["check"] == _OF_SLOT and (seen := "; ".join(slots(storage))):
             answer.failed("drive_slot", f"{line['node']} {line['subject']}: {seen}").proof = "proven"
+        elif (differs := odd.get(str(line["id"]))) and answer.outcome == RECORDED:
+            answer.unknown("drive_differs", f"{line['node']} {line['subject']}: {differs}")
+        elif (told := alone.get(str(line["id"]))) and answer.outcome == RECORDED:
+            answer.basis = f"{answer.basis}; {told}"
         elif (kind := _kind(storage)) is not None:
             members = alike.setdefault((line["check"], *kind), {})
             members[str(line["node"]), str(line["subject"])] = answer
@@ -138,9 +149,44 @@ def settle(
             answer.proof = "proven"
 
 
+def _find_odd(
+    asked: Sequence[Row],
+    answers: Sequence[Answer],
+    rows: Mapping[str, Sequence[Row]],
+    groups: Mapping[str, str],
+) -> tuple[dict[str, str], dict[str, str]]:
+    """Return test -> in what its drives differ from those that most peers have at the same mount.
+
+    Second those whose drives no peer has, where the peers have no majority.
+    """
+    slots_of: dict[tuple[object, ...], dict[str, tuple[object, ...] | None]] = {}
+    for line, answer in zip(asked, answers, strict=True):
+        if line["tool"] == "fio" and answer.outcome in (PASS, RECORDED):
+            slot = line["check"], line["subject"], groups.get(str(line["node"]))
+            kind = _kind(rows[str(line["id"])][0]["storage"])
+            slots_of.setdefault(slot, {})[str(line["id"])] = kind
+    found, alone = {}, {}
+    for kinds in slots_of.values():
+        for identity, usual in peers.find_odd(kinds).items():
+            many = sum(kind == usual for kind in kinds.values())
+            found[identity] = (
+                f"its drives are {_words_of(kinds[identity])}, those of {many} of {len(kinds)} peers there "
+                f"{_words_of(usual)}"
+            )
+        for identity, kind in kinds.items():
+            if identity not in found and len(kinds) > 1 and list(kinds.values()).count(kind) == 1:
+                alone[identity] = f"its drives are {_words_of(kind)}, which no peer has at that mount"
+    return found, alone
+
+
+def _words_of(kind: tuple[object, ...] | None) -> str:
+    return "not described" if kind is None else " ".join(map(str, kind))[: 4 * _MOST_WORDS]
+
+
 def slots(storage: Mapping[str, Any]) -> Iterator[str]:
     """Yield of each disk below a mount that its link is trained below what both its ends can do."""
-    for disk in storage.get("disks") or ():
+    disks = storage.get("disks")
+    for disk in disks if isinstance(disks, list) else ():
         link = disk.get("pcie") if isinstance(disk, Mapping) else None
         for key, unit in (("speed_gts", "GT/s"), ("width", "lanes")):
             now, most = (
@@ -160,6 +206,10 @@ def _kind(storage: Mapping[str, Any]) -> tuple[object, ...] | None:
     """Return what makes a mount's drives like another's; None where they do not say what they are."""
     disks = storage.get("disks")
     if not isinstance(disks, list) or not disks or not all(isinstance(disk, Mapping) for disk in disks):
+        return None
+    # A virtual drive has no model; of drives that have one none lacks it.
+    models = {isinstance(disk.get("model"), str) for disk in disks}
+    if len(models) > 1 or not all(is_whole(disk.get("size_bytes")) for disk in disks):
         return None
     return (str(storage.get("filesystem")), str(storage.get("file_bytes")), *sorted(map(_model, disks)))
 

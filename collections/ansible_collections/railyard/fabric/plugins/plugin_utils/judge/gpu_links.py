@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, TypeVar
 from ansible_collections.railyard.fabric.plugins.module_utils.measure import like, nccl_tests, nvbandwidth
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue import PASS, RECORDED
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.policy import is_number, is_whole
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import drives
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import drives, gpu_shapes
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.draft import Answer
 
 Row = Mapping[str, Any]
@@ -88,6 +88,7 @@ def settle(
     rows: Mapping[str, Sequence[Row]],
     declared: Mapping[str, Any],
     own: AbstractSet[str],
+    groups: Mapping[str, str],
 ) -> None:
     """Judge GPUs by their number and by their like, and all nodes by one; changed in place.
 
@@ -97,6 +98,7 @@ def settle(
         rows: id -> its rows.
         declared: node -> how many GPUs the inventory declares, None where it does not.
         own: nodes whose GPUs nobody else uses while they are measured.
+        groups: node -> its peers' group, from `peers.groups`.
     """
     good: dict[tuple[str, str], tuple[Answer, Row]] = {}
     for line, answer in zip(asked, answers, strict=True):
@@ -109,13 +111,23 @@ def settle(
         else:
             good[node, str(line["check"])] = answer, row
     told: Told = []
-    _of_collectives(good, own, told)
+    accounts: dict[str, dict[str, Row]] = {}
+    for (node, check), (_answer, row) in good.items():
+        accounts.setdefault(check, {})[node] = row[_key(row)]
+    built = {check: gpu_shapes.find(of_nodes, groups) for check, of_nodes in accounts.items()}
+    _of_collectives(good, built, groups, own, told)
     for check in nvbandwidth.COPIES:
         measured = {node: both for (node, name), both in good.items() if name == check}
-        linked = {node: links(row) for node, (_answer, row) in measured.items()}
+        if not measured:
+            continue
+        linked = {node: links(row, built[check][node].shape) for node, (_answer, row) in measured.items()}
         for node, (answer, row) in measured.items():
             _of_node(answer, node, row, linked[node], node in own, told)
-        _of_fleet(measured, linked, own, told)
+        kinds = {node: _kind_of_node(row, built[check][node], groups) for node, (_, row) in measured.items()}
+        _of_fleet(measured, linked, kinds, own, told)
+    for (node, check), (answer, _row) in good.items():
+        if (differs := built[check][node].differs) and answer.outcome == RECORDED:
+            answer.unknown("gpu_differs", f"{node}: {differs}")
     if good:
         _scaling(asked, answers, good)
     said_of: set[int] = set()
@@ -126,31 +138,38 @@ def settle(
             answer.basis = f"{answer.basis}; {said}"
 
 
-def links(row: Row) -> list[Link]:
-    """Return the links that a trusted row of nvbandwidth measured."""
+def links(row: Row, shape: gpu_shapes.Shape) -> list[Link]:
+    """Return the links that a trusted row of nvbandwidth measured, each with the kind that it should have."""
     said = row["nvbandwidth"]
-    gpus, joined, found = said["gpus"], said["joined"], []
+    found = []
+    models = [
+        (str(gpu["name"])[:_MOST_WORDS], *slot) for gpu, slot in zip(said["gpus"], shape.slots, strict=True)
+    ]
     matrices = [said["matrices"][name] for name in nvbandwidth.COPIES[str(row["check"])]]
     if len(matrices) > 1:
         there, back = matrices
-        return [Link((at,), _kind(gpu), (there[0][at], back[0][at])) for at, gpu in enumerate(gpus)]
+        return [Link((at,), kind, (there[0][at], back[0][at])) for at, kind in enumerate(models)]
     [matrix] = matrices
-    for one in range(len(gpus)):
-        for other in range(one + 1, len(gpus)):
+    for one in range(len(models)):
+        for other in range(one + 1, len(models)):
             ways = tuple(cell or _NO_ACCESS_GBPS for cell in (matrix[one][other], matrix[other][one]))
-            kind = (*sorted(map(str, (_kind(gpus[one]), _kind(gpus[other])))), joined[one][other])
+            kind = (*sorted(map(str, (models[one], models[other]))), shape.joined[one][other])
             found.append(Link((one, other), kind, (ways[0], ways[1])))
     return found
 
 
 def _of_collectives(
-    good: Mapping[tuple[str, str], tuple[Answer, Row]], own: AbstractSet[str], told: Told
+    good: Mapping[tuple[str, str], tuple[Answer, Row]],
+    built: Mapping[str, Mapping[str, gpu_shapes.Built]],
+    groups: Mapping[str, str],
+    own: AbstractSet[str],
+    told: Told,
 ) -> None:
     """Hold like nodes' collectives against each other."""
     alike: dict[tuple[object, ...], dict[str, float]] = {}
     for (node, check), (_answer, row) in good.items():
         if check in nccl_tests.COLLECTIVES:
-            like_it = check, _kind_of_node(row), row["metrics"]["size_bytes"]
+            like_it = check, _kind_of_node(row, built[check][node], groups), row["metrics"]["size_bytes"]
             alike.setdefault(like_it, {})[node] = float(row["metrics"]["busbw_GBps"])
     behind: dict[str, list[tuple[Answer, str]]] = {}
     for kind, values in alike.items():
@@ -193,13 +212,14 @@ def _of_node(answer: Answer, node: str, row: Row, found: Sequence[Link], own: bo
 def _of_fleet(
     measured: Mapping[str, tuple[Answer, Row]],
     linked: Mapping[str, Sequence[Link]],
+    kinds: Mapping[str, tuple[object, ...]],
     own: AbstractSet[str],
     told: Told,
 ) -> None:
     """Hold each link against the same one of like nodes."""
     alike: dict[tuple[object, ...], list[str]] = {}
-    for node, (_answer, row) in measured.items():
-        alike.setdefault(_kind_of_node(row), []).append(node)
+    for node, kind in kinds.items():
+        alike.setdefault(kind, []).append(node)
     for nodes in alike.values():
         for at, first in enumerate(linked[nodes[0]]):
             values = [{node: linked[node][at].ways_gbps[way] for node in nodes} for way in (0, 1)]
@@ -279,14 +299,10 @@ def _two(ways_gbps: tuple[float, float]) -> str:
     return " and ".join("none" if way <= _NO_ACCESS_GBPS else f"{way:.4g}" for way in ways_gbps)
 
 
-def _kind_of_node(row: Row) -> tuple[object, ...]:
+def _kind_of_node(row: Row, built: gpu_shapes.Built, groups: Mapping[str, str]) -> tuple[object, ...]:
     said = row[_key(row)]
     version = str(said.get("nccl_version") or said.get("version"))
-    return (*map(_kind, said["gpus"]), str(said["joined"]), version)
-
-
-def _kind(gpu: Mapping[str, Any]) -> tuple[str, ...]:
-    return tuple(str(gpu[key])[:_MOST_WORDS] for key in ("name", "pcie_generation", "pcie_lanes"))
+    return (groups.get(str(row["host"])), built.models, built.shape, version)
 
 
 def _key(row: Row) -> str:

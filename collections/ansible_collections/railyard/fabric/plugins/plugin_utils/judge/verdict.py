@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.module_utils.catalogue.tests import GPU_MEMORY
+from ansible_collections.railyard.fabric.plugins.module_utils.rules import gpu
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import policy
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue import CHECKS
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import attempts as lasting
@@ -32,6 +33,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import (
     gpu_memory,
     hops,
     light_rows,
+    peers,
     row_counters,
     row_numbers,
     run_status,
@@ -123,14 +125,16 @@ def answers(
         baseline.settle(asked, found, saved, rules)
     alone = {} if rules["allow_busy"] else plan["nodes"]
     hardware = {name for name, node in alone.items() if node.get("node_class") == "hardware"}
-    drives.settle(asked, found, rows, hardware)
+    models = {name: gpu.model_of(fleet.gpus.get(name)) for name in plan["nodes"]}
+    groups = peers.groups(plan["nodes"], models)
+    drives.settle(asked, found, rows, hardware, groups)
     containers = {name for name, node in plan["nodes"].items() if node.get("node_class") == "container"}
     drive_health.settle(asked, found, containers)
     lasting.unsteady(asked, found)
     slow_rails.name(asked, found, fleet)
     collectives.compare(asked, found)
     declared = {name: (node.get("gpus") or {}).get("count") for name, node in plan["nodes"].items()}
-    gpu_links.settle(asked, found, rows, declared, hardware)
+    gpu_links.settle(asked, found, rows, declared, hardware, groups)
     return found, rows
 
 

@@ -82,6 +82,11 @@ TABLE = (
           "Compare that GPU's slot, riser, NVLinks and errors with its neighbours': see gpu_pcie and "
           "gpu_nvlink.",
           "a link that trained narrow or low, or a damaged cable or bridge", "nvidia-smi topo -m"),
+    Cause("gpu_differs", "the node's GPUs are built in otherwise than those of its peers",
+          "Compare `nvidia-smi topo -m` and `nvidia-smi nvlink -s` with a peer's: a GPU that lost its "
+          "NVLinks is joined by another word. If the node is meant to differ, declare its `expected_gpus` in "
+          "a group of its own.",
+          "NVLinks, a switch or a GPU that did not come up", "nvidia-smi topo -m"),
     Cause("gpu_node_apart", "the node's GPUs are far slower than those of like nodes",
           "Compare the node with its like: NVLinks, PCI Express, ACS and IOMMU, power limits, NCCL's "
           "settings.",

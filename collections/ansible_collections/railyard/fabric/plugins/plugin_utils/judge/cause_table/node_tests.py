@@ -16,6 +16,11 @@ TABLE = (
           "Compare the drives in the report's table: one that is worn, full, hot, in a slower slot or "
           "rebuilding its RAID is slower than its like; see `dmesg` for its errors.",
           "a drive that is worn, full, hot, or in a slower slot", "dmesg"),
+    Cause("drive_differs", "the node reports other drives than most of its peers at the same mount",
+          "Compare `lsblk` and `nvme list` with a peer's: a drive that reports no model or another size is "
+          "failing or was exchanged. If the node is meant to differ, bound its numbers "
+          "(`fabric_policy.floors`) or declare its `expected_gpus` in a group of its own.",
+          "a drive that is failing, missing from its RAID or was exchanged", "lsblk"),
     Cause("drive_slot", "the drive's PCI Express link is trained below what drive and slot can do",
           "Reseat the drive, and see `lspci -vv` (LnkSta against LnkCap) and `dmesg` for errors of its port.",
           "a drive or riser that is not seated well", "lspci -vv"),

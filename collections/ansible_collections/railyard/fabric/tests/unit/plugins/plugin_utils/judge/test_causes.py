@@ -28,6 +28,7 @@ PROGRAMS = {
         "cpupower",
         "dcb",
         "dcgmi",
+        "lsblk",
         "df",
         "dmesg",
         "dpkg",

@@ -84,14 +84,53 @@ def test_of_two_like_drives_neither_is_accused() -> None:
     }  # fmt: skip
 
 
-def test_drives_that_differ_are_not_held_against_each_other() -> None:
+@pytest.mark.parametrize(
+    "disks",
+    [
+        5, None, [], ["nvme0n1"], [{"name": "nvme0n1"}],
+        [{"name": "nvme0n1", "model": "another", "size_bytes": 10**12, "rotational": False}],
+        [{"name": "nvme0n1", "model": None, "size_bytes": 10**12, "rotational": False}],
+        [{"name": "nvme0n1", "model": "FAST 9000", "size_bytes": 0, "rotational": False}],
+    ],
+)  # fmt: skip
+def test_a_node_with_other_drives_than_its_peers_is_reported(disks: Any) -> None:
     run = with_drives(
         NODES, node_class="hardware", slow={"gpu3": {"storage_read": 0.2, "storage_write": 0.2}}
     )
     for row in run.results:
         if row["host"] == "gpu3" and row.get("storage"):
+            row["storage"]["disks"] = disks
+    assert set(outcomes(run, "gpu3").values()) == {"unmeasured"}
+    assert {one["outcome"] for one in drives_of(run) if one["node"] != "gpu3"} == {"recorded"}
+    [read] = [one for one in drives_of(run) if (one["node"], one["check"]) == ("gpu3", "storage_read")]
+    assert read["cause_class"] == "drive_differs"
+
+
+def test_two_honest_kinds_of_drives_are_recorded() -> None:
+    """Two nodes of each kind; three of one and one that is declared otherwise; of two nodes each its own."""
+    slow = {"storage_read": 0.2, "storage_write": 0.2}
+    for nodes, others, declared in (
+        (NODES, ("gpu3", "gpu4"), False),
+        (NODES, ("gpu4",), True),
+        (("gpuserver1", "gpuserver2"), ("gpuserver2",), False),
+    ):
+        run = with_drives(nodes, node_class="hardware", slow=dict.fromkeys(others, slow))
+        for node in others:
+            if declared:
+                run.plan["nodes"][node]["gpus"] = {"count": 0}
+        for row in run.results:
+            if row["host"] in others and row.get("storage"):
+                row["storage"]["disks"][0]["model"] = "another"
+        assert {one["outcome"] for one in drives_of(run)} == {"recorded"}
+    assert all("which no peer has at that mount" in one["basis"] for one in drives_of(run))
+
+
+def test_a_site_bounds_drives_that_differ() -> None:
+    run = with_drives(NODES, floors={"storage_read": {"bandwidth_bytes_per_s": [1.5e9, 8e9]}})
+    for row in run.results:
+        if row["host"] == "gpu3" and row.get("storage"):
             row["storage"]["disks"][0]["model"] = "another"
-    assert {one["outcome"] for one in drives_of(run)} == {"recorded"}
+    assert outcomes(run, "gpu3")["storage_read"] == "pass"
 
 
 @pytest.mark.parametrize(("p99_us", "outcome"), [(1000.0, "fail"), (130.0, "recorded")])

@@ -98,17 +98,95 @@ def test_one_direction_alone_is_told_and_fails_nobody() -> None:
     assert "GPU 1 (0000:2b:00.0): 27.5 and 55 GB/s" in verdict(run, "gpuserver2", HOST)["basis"]
 
 
-@pytest.mark.parametrize("check", [HOST, PEER])
-def test_gpus_in_other_slots_and_pairs_joined_otherwise_are_not_held_against_each_other(check: str) -> None:
-    run = with_gpus(slow={"gpuserver1": {check: 0.5}})
+def join_gpu(run: FakeRun, node: str, words: str, gpu: int = 1) -> None:
+    """Join a GPU of a node to all its others by these words."""
     for row in run.results:
-        if (row["host"], row["check"]) == ("gpuserver1", HOST):
+        if row["host"] == node and (told := row.get("nvbandwidth") or row.get("nccl_tests")):
+            for other in range(len(told["gpus"])):
+                if other != gpu:
+                    told["joined"][gpu][other] = told["joined"][other][gpu] = words
+
+
+@pytest.mark.parametrize("nodes", [("gpuserver1", "gpuserver2"), FOUR])
+@pytest.mark.parametrize("words", ["SYS", "NV12"])
+def test_a_gpu_that_lost_its_nvlinks_does_not_choose_its_peers(nodes: tuple[str, ...], words: str) -> None:
+    """As nvidia-smi reports it then: `topo -m` names another way than between the other GPUs."""
+    run = with_gpus(nodes, slow={nodes[0]: {PEER: 0.1}})
+    join_gpu(run, nodes[0], words)
+    found = {(node, check): kind for node, check, kind in bad_of(run)}
+    assert found[nodes[0], PEER] in ("gpu_link_apart", "gpu_node_apart")
+    assert {node for node, _check in found} == {nodes[0]}
+    assert verdict(run, nodes[0], PEER)["outcome"] == "fail"
+    # What reports it and is as fast as its peers is not known to be well.
+    assert {verdict(run, nodes[0], check)["outcome"] for check in (*NCCL, HOST)} == {"unmeasured"}
+    assert f"GPU 0 and GPU 1 are joined by {words}" in verdict(run, nodes[0], HOST)["cause"]
+
+
+@pytest.mark.parametrize("check", [HOST, PEER])
+def test_a_node_whose_peers_have_other_slots_does_not_choose_them(check: str) -> None:
+    run = with_gpus(FOUR, slow={"gpu2": {check: 0.5}})
+    for row in run.results:
+        if row["host"] == "gpu2" and "nvbandwidth" in row:
             row["nvbandwidth"]["gpus"][1]["pcie_lanes"] = 8
-        elif (row["host"], row["check"]) == ("gpuserver1", PEER):
-            joined = row["nvbandwidth"]["joined"]
-            joined[1] = ["SYS"] * 4
-            for cells in joined:
-                cells[1] = "SYS"
+    found = bad_of(run)
+    assert {node for node, _check, _kind in found} == {"gpu2"}
+    assert verdict(run, "gpu2", check)["outcome"] == "fail"
+
+
+def test_a_collective_of_a_node_that_lost_nvlinks_is_compared_with_its_peers() -> None:
+    run = with_gpus(FOUR, slow={"gpu3": dict.fromkeys(NCCL, 0.3)})
+    join_gpu(run, "gpu3", "SYS")
+    assert {kind for node, check, kind in bad_of(run) if check in NCCL} == {"gpu_node_apart"}
+
+
+def test_a_node_that_lost_a_gpu_is_reported_where_none_is_declared() -> None:
+    run = with_gpus(FOUR)
+    fewer = with_gpus(FOUR, gpus=3)
+    run.results = [row for row in run.results if row["host"] != "gpu4" or "nvbandwidth" not in row]
+    run.results += [row for row in fewer.results if row["host"] == "gpu4" and "nvbandwidth" in row]
+    assert bad_of(run) == [("gpu4", HOST, "gpu_differs"), ("gpu4", PEER, "gpu_differs")]
+    assert "3 GPUs, most of its peers have 4" in verdict(run, "gpu4", HOST)["cause"]
+
+
+def test_two_honest_kinds_are_not_compared_with_each_other() -> None:
+    """By their GPUs' model, by what is declared, or three nodes that report the same."""
+    slow = {"gpu3": {HOST: 0.5, PEER: 0.5}, "gpu4": {HOST: 0.5, PEER: 0.5}}
+    for row in (run := with_gpus(FOUR)).results:
+        if row["host"] in ("gpu3", "gpu4") and "nvbandwidth" in row:
+            for gpu in row["nvbandwidth"]["gpus"]:
+                gpu["name"] = "NVIDIA L40S"
+            row["nvbandwidth"]["joined"] = [[None if a == b else "SYS" for a in range(4)] for b in range(4)]
+    assert bad_of(run) == []
+    run = with_gpus(FOUR)
+    for node in slow:
+        run.plan["nodes"][node]["gpus"] = {"count": 4, "nvlinks": 0}
+        for row in run.results:
+            if row["host"] == node and (told := row.get("nvbandwidth") or row.get("nccl_tests")):
+                told["joined"] = [[None if a == b else "SYS" for a in range(4)] for b in range(4)]
+    assert [one for one in bad_of(run) if one[1] in (HOST, PEER, *NCCL)] == []
+    run = with_gpus(("gpu1", "gpu2", "gpu3", "gpu4", "gpu5", "gpu6", "gpu7"))
+    for node in ("gpu5", "gpu6", "gpu7"):
+        join_gpu(run, node, "SYS")
+    assert bad_of(run) == []
+
+
+def test_gpus_in_other_slots_and_pairs_joined_otherwise_are_not_compared() -> None:
+    """A workstation whose second GPU has a shorter slot, and cards joined in pairs by a bridge."""
+    run = with_gpus(slow={"gpuserver1": {HOST: 0.5}})
+    for row in run.results:
+        if "nvbandwidth" not in row:
+            continue
+        row["nvbandwidth"]["gpus"][1]["pcie_lanes"] = 8
+        joined = [
+            [None if a == b else "NV12" if a // 2 == b // 2 else "SYS" for a in range(4)] for b in range(4)
+        ]
+        row["nvbandwidth"]["joined"] = joined
+        if row["check"] == PEER:
+            rates = [
+                [None if a == b else 270.0 if a // 2 == b // 2 else 25.0 for a in range(4)] for b in range(4)
+            ]
+            row["nvbandwidth"]["matrices"] = dict.fromkeys(row["nvbandwidth"]["matrices"], rates)
+            row["metrics"]["peer_GBps"] = 25.0
     assert bad_of(run) == []
 
 
@@ -237,7 +315,7 @@ def scaled(run: FakeRun, node: str, observed: dict[str, Any], tool: str) -> dict
     asked.append({"id": "j0", "check": "collective_allreduce", "tool": tool, "node": node})
     answers = [Answer("recorded", basis="none") for _line in asked]
     answers[-1].observed = dict(observed)
-    gpu_links.settle(asked, answers, rows, {}, frozenset())
+    gpu_links.settle(asked, answers, rows, {}, frozenset(), {})
     return answers[-1].observed
 
 
