@@ -96,6 +96,13 @@ def driver_of(seen: object) -> str | None:
     return driver if isinstance(driver, str) else None
 
 
+def nvlinks_of(seen: object) -> str | None:
+    """Return how many active NVLinks most GPUs of a node have, None where it is not known."""
+    if not isinstance(seen, Mapping) or not gpu_rows.of(seen) or seen["errors"].get("nvlink"):
+        return None
+    return str(Counter(gpu_rows.count_active(seen).values()).most_common(1)[0][0])
+
+
 def _count(node: Node, seen: Row) -> Ruling:
     there, count = list(seen["pci"]), node.declared.get("count")
     observed = {"gpus": len(there), "listed": len(seen["rows"])}
@@ -304,7 +311,7 @@ def _pcie(node: Node, seen: Row) -> Ruling:
 def _nvlink(node: Node, seen: Row) -> Ruling:
     declared = node.declared.get("nvlinks")
     gpus = {one["gpu"]: one for one in seen["nvlink"]}
-    active = {row["pci"]: gpus.get(row.get("index"), {}).get("active", 0) for row in seen["rows"]}
+    active = gpu_rows.count_active(seen)
     speeds = sorted({float(speed) for one in gpus.values() for speed in one["speeds_gbytes_per_s"]})
     counted = [one["errors"] for one in gpus.values() if one.get("errors") is not None]
     observed = {
@@ -324,6 +331,12 @@ def _nvlink(node: Node, seen: Row) -> Ruling:
            if count != expected]  # fmt: skip
     if odd:
         return ruling.failed("gpu_nvlink_down", gpu_rows.each(node, odd))
+    usual, who = node.usual.get("nvlinks", (str(expected), ""))
+    if declared is None and usual != str(expected):
+        said = f"{node.name}: {expected} NVLinks are active; of the nodes that are declared alike: {who}"
+        if usual is None:
+            return ruling.unknown("gpu_unknown", said)
+        return ruling.failed("gpu_nvlink_down", said)
     if len(speeds) > 1 and model_of(seen) is not None:
         said = f"{node.name}: they run at {observed['speed']}"
         return ruling.failed("gpu_nvlink_slow", said)

@@ -26,7 +26,7 @@ class Node(NamedTuple):
     Attributes:
         name: its name.
         declared: what the inventory says of its GPUs, the variable `expected_gpus`; may be empty.
-        usual: `model` and `driver`, where nodes of which the inventory says the same differ in it: the one
+        usual: `model`, `driver` and `nvlinks`, where nodes that are declared alike differ in it: the one
             that most of them have (None where none is), and how many have which.
         cards: rail -> PCI address of its network card, None where it has none.
     """
@@ -117,6 +117,12 @@ def each(node: Node, words: Iterable[tuple[str, str]]) -> str:
 def told(rows: Sequence[Row], key: str, is_one: Callable[[Any], bool] = is_number) -> list[tuple[str, Any]]:
     """Return address and value of the GPUs that tell one."""
     return [(row["pci"], row[key]) for row in rows if is_one(row.get(key))]
+
+
+def count_active(seen: Row) -> dict[str, int]:
+    """Return address -> active NVLinks of whole facts."""
+    gpus = {one["gpu"]: one["active"] for one in seen["nvlink"]}
+    return {row["pci"]: gpus.get(row.get("index"), 0) for row in seen["rows"]}
 
 
 def is_yes(value: Any) -> bool:

@@ -18,7 +18,11 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.plain_text import 
 
 #: Declaration, as JSON -> key -> the usual value and how many nodes have which; see `rules.gpu_rows.Node`.
 Usual = Mapping[str, Mapping[str, tuple[str | None, str]]]
-_OF: dict[str, Callable[[object], str | None]] = {"model": gpu.model_of, "driver": gpu.driver_of}
+_OF: dict[str, Callable[[object], str | None]] = {
+    "model": gpu.model_of,
+    "driver": gpu.driver_of,
+    "nvlinks": gpu.nvlinks_of,
+}
 _MOST_KINDS = 4
 
 

@@ -121,6 +121,17 @@ def test_what_is_wrong_fails(check, change, cause, said):
     assert found.proof is None
 
 
+@pytest.mark.parametrize(
+    ("usual", "outcome"), [(("18", "18 on 7, 0 on 1"), "fail"), ((None, "18 on 1, 0 on 1"), "unmeasured")]
+)
+def test_a_node_all_of_whose_gpus_lost_their_nvlinks_is_found_by_its_peers(usual, outcome):
+    declared = {"count": 2}
+    assert ruled("gpu_nvlink", lambda seen: seen.update(nvlink=[]), declared).outcome == "recorded"
+    found = ruled("gpu_nvlink", lambda seen: seen.update(nvlink=[]), declared, {"nvlinks": usual})
+    assert (found.outcome, usual[1] in found.detail) == (outcome, True)
+    assert ruled("gpu_nvlink", None, declared, {"nvlinks": ("18", usual[1])}).outcome == "recorded"
+
+
 TROUBLE = ("[GPU is lost]", "[GPU requires reset]", "[Unknown Error]", "[Some new words]")
 
 
