@@ -6,6 +6,9 @@
 Like are tests of one check with one tool, message, QPs, streams, MTUs, direction, class of device, rate and
 planned hops, on whatever nodes and rails. The fleet can only fail: who is like the others stays `recorded`,
 since all of them may be slow alike.
+
+Latencies over an unknown number of switches are not alike: a healthy node behind a spine is slower than the
+others. What more switches can explain is reported there, and fails nobody; ten times the latency still does.
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.module_utils.measure import like
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue import CHECKS, RECORDED
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import hops
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.draft import Answer
 
 #: What is compared of a test: the first of them that it has.
@@ -23,18 +27,27 @@ _METRICS = ("bandwidth_gbps", "latency_p50_us", "rtt_average_us")
 #: And of both directions at once each by itself, which their sum would hide: by the larger rule alone, since
 #: a processor may favour one of them.
 _WAYS = ("forward_gbps", "reverse_gbps")
+#: What is known of the way between two nodes where their leaves are not declared.
+NO_LEAF, BETWEEN_UNITS = "None", "between units"
 #: How it was measured, as the policy asks.
 _MEASURED = ("message_bytes", "qps", "streams")
+#: Where the leaves are not declared, so many more switches may be on one way than on another (a spine and two
+#: leaves, or a core above them), each of which takes so long at most.
+UNKNOWN_SWITCHES, SWITCH_US = 4, hops.HOP_MOST_US
+#: What is measured there and back passes each switch twice.
+_BOTH_WAYS = ("rtt_average_us",)
+_BOTH_WAYS_CHECKS = ("rdma_read_latency",)
 #: In how many of three attempts a card's test stands apart; of software in all of them.
 OF_HARDWARE = 2
 
 
-def settle(members: Iterable[tuple[Answer, str]], confirm: int) -> None:
+def settle(members: Iterable[tuple[Answer, str]], confirm: int, direct: bool = False) -> None:
     """Fail recorded answers that stand apart from their like; changed in place.
 
     Args:
         members: the answers of tests, `like` filled in, and which rows of their nodes are not there any more.
         confirm: how often a test that looks bad is measured again.
+        direct: no switch is between any two nodes.
     """
     alike: dict[tuple[tuple[str, str], ...], list[tuple[Answer, str]]] = {}
     for answer, lost in members:
@@ -44,10 +57,21 @@ def settle(members: Iterable[tuple[Answer, str]], confirm: int) -> None:
         kind = answers[0][0]
         ways = [name for name in _WAYS if name in CHECKS[kind.like["check"]].bounded]
         for name in (metric(kind), *ways):
-            _settle(answers, name, kind.like["hardware"] == str(True), confirm)
+            explained_us = 0.0 if direct else _explained_us(name, kind.like)
+            _settle(answers, name, kind.like["hardware"] == str(True), confirm, explained_us)
 
 
-def _settle(answers: list[tuple[Answer, str]], name: str, hardware: bool, confirm: int) -> None:
+def _explained_us(name: str, of: Mapping[str, str]) -> float:
+    """Return how much more of a latency switches explain, which the inventory does not count."""
+    if not name.endswith("_us") or not of.get("hops", "").startswith((NO_LEAF, BETWEEN_UNITS)):
+        return 0.0
+    ways = 2 if name in _BOTH_WAYS or of["check"] in _BOTH_WAYS_CHECKS else 1
+    return ways * UNKNOWN_SWITCHES * SWITCH_US
+
+
+def _settle(
+    answers: list[tuple[Answer, str]], name: str, hardware: bool, confirm: int, explained_us: float
+) -> None:
     first = {
         place: float(answer.tries[min(answer.tries)][name]) for place, (answer, _lost) in enumerate(answers)
     }
@@ -68,6 +92,12 @@ def _settle(answers: list[tuple[Answer, str]], name: str, hardware: bool, confir
         # An attempt that is not there, or of which nothing is known, may have been as bad.
         missing = answer.attempts - len(values)
         usual = statistics.median(first.values())
+        if explained_us and (seen := statistics.median(low or values)) <= usual + explained_us:
+            answer.basis += (
+                f"; {name} {seen:g}, the median of {len(first)} tests {usual:.4g}: not compared, since the "
+                "number of switches on the way is not known; declare `leaf` of each rail"
+            )
+            continue
         if len(low) >= needed and (hardware or confirm):
             seen = statistics.median(low)
             said = (
@@ -90,7 +120,7 @@ def like_of(
     mtus: tuple[object, object],
     rate_gbps: object,
     classes: Iterable[str],
-    hops: object,
+    way: object,
 ) -> dict[str, str]:
     """Return what makes a test like another, each in words; see the module's words.
 
@@ -100,14 +130,14 @@ def like_of(
         mtus: its client's: the netdev's, and RDMA's.
         rate_gbps: what its rail can do.
         classes: its ends' classes of device.
-        hops: how many switches are planned between them, or what is known of it.
+        way: how many switches are planned between them, or what is known of it.
     """
     told = sorted(classes)
     said = {key: line[key] for key in ("check", "tool", "direction")}
     said |= {key: measured.get(key) for key in _MEASURED}
     said |= zip(("mtu_bytes", "active_mtu_bytes"), mtus, strict=True)
     # Whether all ends are cards: these repeat a number better.
-    said |= {"rate_gbps": rate_gbps, "classes": " and ".join(told), "hops": hops}
+    said |= {"rate_gbps": rate_gbps, "classes": " and ".join(told), "hops": way}
     said["hardware"] = set(told) == {"hardware"}
     return {key: str(value) for key, value in said.items()}
 

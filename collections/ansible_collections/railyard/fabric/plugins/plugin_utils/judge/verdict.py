@@ -120,7 +120,11 @@ def answers(
         answer.like = court.like(line) if answer.tries else {}
     # A sum's parts stand for it.
     parts = ((one, line) for one, line in zip(found, asked, strict=True) if line["rail"])
-    fleet_rules.settle(((one, court.lost_of(line)) for one, line in parts), court.confirm)
+    fleet_rules.settle(
+        ((one, court.lost_of(line)) for one, line in parts),
+        court.confirm,
+        direct=plan.get("cabling") == "back_to_back",
+    )
     if saved is not None:
         baseline.settle(asked, found, saved, rules)
     alone = {} if rules["allow_busy"] else plan["nodes"]
@@ -221,7 +225,7 @@ class _Judge:
         measured = row_numbers.as_asked(check, True, self.between.policy)
         way: object = hops.planned(ends)
         if way is None and self._units[asked["node"]] != self._units[asked["peer"]]:
-            way = "between units"  # over the spine, by however many switches
+            way = fleet_rules.BETWEEN_UNITS  # over the spine, by however many switches
         if check == GPU_MEMORY:
             both = asked["node"], asked["peer"]
             way = f"{way}, GPUs by {gpu_memory.way(self.between.fleet, both, asked['rail'])}"

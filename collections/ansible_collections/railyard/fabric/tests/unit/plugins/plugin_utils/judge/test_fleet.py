@@ -336,3 +336,82 @@ def test_a_tests_like_have_its_mtus_and_its_way(
         if line["check"] == check and line["rail"] == "rail0":
             assert (answer.outcome, answer.like["hops"]) == ("recorded", hops)
             assert (answer.like["mtu_bytes"], answer.like["active_mtu_bytes"]) == mtus
+
+
+EIGHT = tuple(f"gpuserver{number}" for number in range(1, 9))
+#: Medians of ConnectX-7 through one switch, and through a leaf, a spine and a leaf.
+NEAR_US, FAR_US = 2.2, 3.6
+
+
+def eight(far_us: float, check: str = "rdma_latency") -> tuple[FakeRun, list[str]]:
+    """Return 8 nodes with one rail, whose last node's latencies are all `far_us`; and these tests."""
+    hardware = {"driver_class": "hardware", "node_class": "hardware"}
+    run = FakeRun(nodes=EIGHT, rails=1, transport="roce", beacon=False, **hardware)
+    far = []
+    for identity in run.ids(check):
+        row = run.rows(identity, "client")[0]
+        is_far = EIGHT[-1] in (row["node"], row["peer"])
+        far += [identity] if is_far else []
+        names = [name for name in row["metrics"] if name.endswith("_us")]
+        was = row["metrics"].get("rtt_average_us") or row["metrics"]["latency_p50_us"]
+        times = (far_us if is_far else NEAR_US) / was
+        row["metrics"] |= {name: row["metrics"][name] * times for name in names}
+    return run, far
+
+
+def test_a_node_behind_a_spine_that_the_inventory_does_not_name_fails_nobody() -> None:
+    run, far = eight(FAR_US)
+    assert far
+    assert {run.verdict(identity)["outcome"] for identity in run.ids("rdma_latency")} == {"recorded"}
+    assert "the number of switches on the way is not known; declare `leaf`" in run.verdict(far[0])["basis"]
+    assert "leaf" not in run.verdict(next(one for one in run.ids("rdma_latency") if one not in far))["basis"]
+
+
+def test_ten_times_the_latency_fails_over_whatever_switches() -> None:
+    run, far = eight(10 * NEAR_US)
+    assert {run.verdict(identity)["outcome"] for identity in far} == {"fail"}
+    assert {run.verdict(identity)["cause_class"] for identity in far} == {"rail_slow"}
+
+
+@pytest.mark.parametrize("leaves", [("leaf1", "leaf1"), ("leaf1", "leaf2")])
+def test_where_the_leaves_are_declared_latencies_are_compared(leaves: tuple[str, str]) -> None:
+    """Behind its own leaf the node has no like tests but its own; on the others' leaf it is slow."""
+    run, far = eight(FAR_US)
+    for name, node in run.plan["nodes"].items():
+        node["rails"][0]["leaf"] = leaves[name == EIGHT[-1]]
+    assert {run.verdict(identity)["outcome"] for identity in far} == {
+        "fail" if len(set(leaves)) == 1 else "recorded"
+    }
+    assert all("declare `leaf`" not in run.verdict(identity)["basis"] for identity in far)
+
+
+def test_a_bandwidth_is_compared_over_whatever_switches() -> None:
+    made = answers([95.0] * 15, [60.0] * 3, "bandwidth_gbps")
+    for answer in made:
+        answer.like = {"check": "tcp_bandwidth", "hardware": "True", "hops": "None"}
+    fleet.settle([(answer, "") for answer in made], 2)
+    assert made[-1].outcome == "fail"
+
+
+@pytest.mark.parametrize(
+    ("check", "metric", "us", "outcome"),
+    [
+        # Four switches more, of 1 us at most each, and twice that there and back.
+        ("rdma_latency", "latency_p50_us", 6.1, "recorded"),
+        ("rdma_latency", "latency_p50_us", 6.4, "fail"),
+        ("rdma_read_latency", "latency_p50_us", 10.1, "recorded"),
+        ("rdma_read_latency", "latency_p50_us", 10.4, "fail"),
+        ("ping_rtt", "rtt_average_us", 10.1, "recorded"),
+        ("ping_rtt", "rtt_average_us", 10.4, "fail"),
+    ],
+)
+@pytest.mark.parametrize("hops", ["None", "between units", "None, GPUs by switch"])
+def test_what_unknown_switches_explain_is_reported(
+    check: str, metric: str, us: float, outcome: str, hops: str
+) -> None:
+    for direct in (False, True):
+        made = answers([NEAR_US] * 15, [us] * 3, metric)
+        for answer in made:
+            answer.like = {"check": check, "hardware": "True", "hops": hops}
+        fleet.settle([(answer, "") for answer in made], 2, direct)
+        assert made[-1].outcome == ("fail" if direct else outcome)
