@@ -52,6 +52,15 @@ PLACES = {
     "names_in_one": hosts(
         "gpu_nodes:\n  hosts: gpu1,gpu2\n", "hosts:", "'gpu1,gpu2' is no name of a host", "hostname",
         "gpu1,gpu2"),
+    "name_that_differs_by_capitals": hosts(
+        "gpu_nodes:\n  hosts:\n    gpu1: {ansible_host: 192.168.0.1}\n    GPU1: {ansible_host: 192.168.0.2, "
+        "node_index: 2}\n", "GPU1", "gpu1 is the same host name: capitals do not", "give GPU1 another name",
+        "GPU1"),
+    "name_whose_archive_is_anothers": hosts(
+        "gpu_nodes:\n  hosts:\n    gpu1: {ansible_host: 192.168.0.1}\n    gpu1.confirm: {ansible_host: "
+        "192.168.0.2, node_index: 2}\n", "gpu1.confirm",
+        "its file gpu1.confirm.tar.gz in the run folder would be that of gpu1",
+        "give gpu1.confirm another name", "gpu1.confirm"),
     "name_of_two_words": hosts(
         "gpu_nodes:\n  hosts:\n    gpu 1: {node_index: 1}\n", "gpu 1", "'gpu 1' is no name of a host",
         "ansible_host", "gpu 1"),

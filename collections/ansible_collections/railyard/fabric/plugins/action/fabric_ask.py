@@ -14,6 +14,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import own_o
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import (
     action_base,
     management,
+    one_machine,
     pattern,
     requests,
 )
@@ -41,6 +42,8 @@ class ActionModule(ActionBase):
         try:
             plan = folder.plan()
             facts, _torn = folder.rows(run_folder.FACTS)
+            for node, other in one_machine.find(plan["nodes"], facts).items():
+                raise requests.AskError(one_machine.explain(node, other))
             order = requests.work_order(
                 folder.name,
                 plan,

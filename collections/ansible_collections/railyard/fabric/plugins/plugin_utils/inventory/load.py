@@ -155,12 +155,12 @@ def _read(inventory: Inventory, reader: inventory_source.Reader) -> None:
         message = f"group {GROUP} {missing}: there is no node"
         inventory.findings.append((Finding(GROUP, message, fix), Origin()))
     shared = _Shared()
-    machines = nodes.Machines()
+    machines, file_names = nodes.Machines(), nodes.FileNames()
     for host in hosts:
         name = str(host.name)
         known = reader.variables(host, (*VARIABLES, *nodes.WAYS, *qos_notes.VARIABLES))
         groups, variables = known.groups, known.values
-        findings = [*nodes.check_name(name)]
+        findings = [*nodes.check_name(name), *file_names.check(name)]
         inventory.findings += [(finding, Origin(groups, name)) for finding in findings]
         if findings:
             continue  # what else could be said of it is said of something that is no node

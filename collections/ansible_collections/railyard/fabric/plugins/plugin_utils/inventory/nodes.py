@@ -13,6 +13,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
+from ansible_collections.railyard.fabric.plugins.module_utils.runner import raw_names
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory import values as is_
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.schema import Finding
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.values import literal
@@ -36,6 +37,27 @@ def check_name(name: str) -> Iterator[Finding]:
     wrong = is_.host_name(name)
     if wrong is not None:
         yield Finding("inventory_hostname", wrong, RANGE_FIX if "[" in name else _NAME_FIX, name)
+
+
+class FileNames:
+    """Which files of a run folder are each node's, going by its name."""
+
+    def __init__(self) -> None:
+        self._taken: dict[str, str] = {}
+
+    def check(self, name: str) -> Iterator[Finding]:
+        """Yield a finding where another node has a file of the same name.
+
+        Host names are the same in capitals, and so are files where the controller is a Mac.
+        """
+        for file in (raw_names.archive_name(name, confirms) for confirms in (False, True)):
+            other = self._taken.setdefault(file.lower(), name)
+            if other != name:
+                message = f"its file {file} in the run folder would be that of {other}"
+                if other.lower() == name.lower():
+                    message = f"{other} is the same host name: capitals do not tell hosts apart"
+                yield Finding("inventory_hostname", message, f"give {name} another name", name)
+                return
 
 
 def check_connection(name: str, address: Any) -> Iterator[Finding]:

@@ -17,6 +17,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue i
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.policy import is_number
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import bounds, causes, slots
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.draft import Answer
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run import one_machine
 
 
 @dataclass
@@ -91,8 +92,9 @@ def gather(plan: Mapping[str, Any], facts: Iterable[Mapping[str, Any]], run: str
         node = row.get("node")
         if row.get("run") == run and isinstance(node, str) and node in plan["nodes"]:
             rows.setdefault(node, []).append(row)
+    same = one_machine.find(plan["nodes"], (mine[0] for mine in rows.values()))
     for node, mine in rows.items():
-        problem = _problem(mine)
+        problem = one_machine.explain(node, same[node]) if node in same else _problem(mine)
         if problem:
             fleet.broken[node] = problem
             continue

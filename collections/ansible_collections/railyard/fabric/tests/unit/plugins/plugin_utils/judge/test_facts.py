@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.railyard.fabric.plugins.module_utils.rails import bind
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run import one_machine
 from support.runs.fake_run import FakeRun
 
 GPU2_RAIL1 = {"node": "gpuserver2", "rail": "rail1"}
@@ -114,6 +115,37 @@ def test_a_card_is_trained_to_what_its_slot_can_do(link: dict[str, Any], cause: 
     one = spoilt("link", "hardware", speed_mbps=1000, pci_link={**link, **most})
     assert (one["outcome"], one["cause_class"]) == ("fail" if cause else "pass", cause)
     assert spoilt("link", "hardware", speed_mbps=1000, pci_link=None)["outcome"] == "pass"
+
+
+@pytest.mark.parametrize(
+    ("classes", "is_one"),
+    [
+        (("hardware", "hardware"), True),
+        (("virtual", "virtual"), True),
+        (("container", "hardware"), True),
+        # Containers of one host share its kernel, and so its boot.
+        (("container", "container"), False),
+    ],
+)
+def test_two_names_of_one_machine_are_no_two_nodes(classes: tuple[str, str], is_one: bool) -> None:
+    run = FakeRun()
+    for node_class, node, row in zip(classes, run.plan["nodes"].values(), run.facts, strict=True):
+        node["node_class"] = node_class
+        row["boot_id"] = "boot-1"
+    links = [one for one in run.judge() if one["check"] == "link"]
+    assert {one["outcome"] for one in links} == ({"unmeasured"} if is_one else {"pass"})
+    if is_one:
+        assert "gpuserver1 and gpuserver2 are one machine" in links[0]["cause"]
+        assert "Correct ansible_host of one of them" in links[0]["cause"]
+
+
+def test_one_machine_is_found_by_boot_and_by_nothing_else() -> None:
+    nodes: dict[str, dict[str, str]] = {f"gpu{number}": {"node_class": "hardware"} for number in range(1, 6)}
+    boots = {"gpu1": "a", "gpu2": "b", "gpu3": "a", "gpu4": None, "gpu5": None, "stranger": "b"}
+    facts = [{"node": node, "boot_id": boot} for node, boot in boots.items()]
+    assert one_machine.find(nodes, facts) == {"gpu1": "gpu3", "gpu3": "gpu1"}
+    # The same row twice, as a torn folder may have it, is no second machine.
+    assert one_machine.find(nodes, [facts[1], facts[1]]) == {}
 
 
 def test_two_rows_of_facts_that_differ_are_none() -> None:
