@@ -98,6 +98,4 @@ def lab_of(folder: Path) -> Cluster:
     with edited(made.fabric_file) as variables:
         variables["fabric"] |= {"transport": "tcp", "cabling": "switched"}
         variables.pop("rdma_stack_provider")
-        for rail in variables["fabric"]["rails"]:
-            rail.pop("hca")
     return made
