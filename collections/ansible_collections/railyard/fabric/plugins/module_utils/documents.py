@@ -161,6 +161,8 @@ class _ResultOfSome(TypedDict, total=False):
     nvbandwidth: dict[str, Any]
     subject: str | None
     attempt: int
+    traffic_class: int | None
+    service_level: int | None
     sequence: int
     idle_bytes_per_s: int
 

@@ -208,7 +208,7 @@ def test_the_fleet_holds_no_sum_against_another(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(
         verdict.fleet_rules,
         "settle",
-        lambda members, _confirm: seen.extend(one.like["check"] for one, _lost in members if one.tries),
+        lambda members, *_how, **_keys: seen.extend(one.like["check"] for one, _lost in members if one.tries),
     )
     run = FakeRun(None, transport="roce")
     judged(run, None)
