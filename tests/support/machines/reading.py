@@ -38,7 +38,7 @@ def of(tree: Tree, nccl_conf: str) -> dict[str, Any]:
             for name, number, port in ports
         ],
         "rdma_devices": {
-            name: {"is_software": one.pci is None, "pci_id": _ids(tree, one.pci)}
+            name: {"is_software": one.pci is None, "pci_id": _ids(tree, one.pci), "pci": one.pci}
             for name, one in node.rdma.items()
         },
         "gids": [

@@ -44,6 +44,12 @@ def rule(
     rail = bound.rail
     if bound.netdev is None:
         ruling = Ruling(basis="the inventory asks for this rail")
+        if check == "link" and _is_bare_port(bound):
+            port = (bound.hca or {})["hca"]
+            return ruling.recorded(
+                f"{node} {rail['name']} ({port}): it has no netdev, as without ib_ipoib, and the link is its "
+                "port's, which rdma_port judges; how its slot was trained is not read"
+            )
         return _found(ruling, f"{node} {rail['name']}", bound)
     if check == "link":
         return _link(node, rail, bound, node_class)
@@ -191,11 +197,15 @@ _Interface = Union[ipaddress.IPv4Interface, ipaddress.IPv6Interface]  # noqa: UP
 
 
 def _has_netdev(rail: Mapping[str, Any]) -> bool:
-    """Tell whether the plan asks for a netdev at all: an InfiniBand port without IP needs none.
+    """Tell whether the plan names what may have a netdev: an InfiniBand port without IP needs none."""
+    return bool(_planned(rail)) or any(rail.get(key) is not None for key in ("netdev", "mac", "pci"))
 
-    `pci` names the port itself, which ib_ipoib may or may not have given a netdev.
-    """
-    return bool(_planned(rail)) or any(rail.get(key) is not None for key in ("netdev", "mac"))
+
+def _is_bare_port(bound: Bound) -> bool:
+    """Tell whether a rail is an InfiniBand port that `pci` names and that ib_ipoib has given no netdev."""
+    port, rail = bound.hca or {}, bound.rail
+    named = _planned(rail) or any(rail.get(key) is not None for key in ("netdev", "mac"))
+    return port.get("link_layer") == "InfiniBand" and not named
 
 
 def _planned(rail: Mapping[str, Any]) -> list[_Interface]:

@@ -20,7 +20,7 @@ import pytest
 from ansible_collections.railyard.fabric.plugins.filter import nccl
 from ansible_collections.railyard.fabric.plugins.module_utils.facts import node
 from ansible_collections.railyard.fabric.plugins.module_utils.rails import bind, resolve
-from ansible_collections.railyard.fabric.plugins.module_utils.rules import rdma
+from ansible_collections.railyard.fabric.plugins.module_utils.rules import link, rdma
 from support.nodes.sysfs_tree import Tree
 
 
@@ -103,6 +103,7 @@ MACHINES = {
 
 
 def build(root: Path, machine: Machine) -> Tree:
+    root.mkdir(exist_ok=True)
     tree = Tree(root)
     tree.host()
     for number, card in enumerate((*machine.others, *machine.rails)):
@@ -188,6 +189,22 @@ def test_an_infiniband_port_without_a_netdev_is_told_by_its_pci_address(tmp_path
         one for one in bind.bind(rails, facts)["rail0"].findings if one.cause == "hca_missing"
     ]
     assert "the port at 0000:18:00.0 is called ibp24s0:1 now" in finding.detail
+
+
+def test_the_link_of_an_infiniband_port_is_judged_where_it_has_a_netdev_and_recorded_where_not(tmp_path):
+    """`pci` names the port; whether ib_ipoib has given it a netdev, the inventory does not say."""
+    bare = facts_of(build(tmp_path / "bare", H100_INBOX))
+    (rail, *_others) = rails_by("pci", H100_INBOX)
+    assert link.left_out("link", rail, "infiniband") is None
+    bound = bind.bind([rail], bare)["rail0"]
+    ruling = link.rule("link", "dgx01", bound, "hardware", {})
+    assert (ruling.outcome, "ibp24s0:1" in ruling.basis) == ("recorded", True)
+    # A rail that has an address needs the netdev.
+    bound = bind.bind([{**rail, "address": "10.0.0.1/24"}], bare)["rail0"]
+    assert link.rule("link", "dgx01", bound, "hardware", {}).outcome == "fail"
+    with_netdev = bind.bind([rail], facts_of(build(tmp_path / "dgx", DGX_OS)))["rail0"]
+    with_netdev.netdev["carrier"] = False
+    assert link.rule("link", "dgx01", with_netdev, "hardware", {}).cause == "link_down"
 
 
 def test_before_its_driver_is_loaded_a_node_has_the_inventorys_names_or_none(tmp_path):
