@@ -9,7 +9,7 @@ import copy
 from collections.abc import Iterable
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.module_utils.measure.proof import PORT_DATA
+from ansible_collections.railyard.fabric.plugins.module_utils.catalogue.rdma_counters import PORT_DATA
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import policy
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import run_status, verdict
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import provenance, requests

@@ -78,6 +78,8 @@ def ports(folder: Path, number: int) -> Path:
         for name, text in files.items():
             (port / name).parent.mkdir(parents=True, exist_ok=True)
             (port / name).write_text(text + "\n")
+        (port.parents[1] / "device").mkdir()
+        (port.parents[1] / "device" / "driver").symlink_to("../../../../bus/pci/drivers/mlx5_core")
     return made
 
 

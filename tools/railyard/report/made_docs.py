@@ -20,6 +20,7 @@ from railyard.base import paths
 # Ansible reads its configuration when it is imported.
 os.environ.setdefault("ANSIBLE_CONFIG", str(paths.repo_root() / "ansible.cfg"))
 
+from ansible_collections.railyard.fabric.plugins.module_utils.catalogue import nic_drivers, rdma_counters
 from ansible_collections.railyard.fabric.plugins.module_utils.parsers import registry
 from ansible_collections.railyard.fabric.plugins.module_utils.schedule.policy_keys import KEYS
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import figures
@@ -31,7 +32,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.present.comparison
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import outputs
 
 DOCS = paths.repo_root() / "docs"
-NAMES = ("troubleshooting.md", "inventory.md", "units.md", "figures.md")
+NAMES = ("troubleshooting.md", "inventory.md", "units.md", "figures.md", "drivers.md")
 
 
 def causes() -> Iterator[tuple[str, ...]]:
@@ -122,9 +123,44 @@ def catalogue(group: str) -> Iterator[tuple[str, ...]]:
     yield from (tuple(row[place] for place in kept) for row in rows)
 
 
+def drivers() -> Iterator[tuple[str, ...]]:
+    """Yield the rows of the RDMA drivers."""
+    yield (
+        "driver",
+        "cards",
+        "`device/driver`",
+        "bytes sent",
+        "packets sent",
+        "width",
+        "refresh",
+        "notes",
+        "source",
+    )
+    for row in nic_drivers.DRIVERS:
+        links = ", ".join(f"`{link}`" for link in row.links)
+        sent = [f"none: {row.why_not}", "none"]
+        width = refresh = "-"
+        if row.traffic is not None:
+            sent = [_files(row.traffic, row.traffic.bytes[0]), _files(row.traffic, row.traffic.packets[0])]
+            width = f"{row.width_bits} bits, {row.at_greatest}"
+            refresh = f"{row.lifespan_ms} ms" if row.lifespan_ms else "at each read"
+        yield f"`{row.name}`", row.cards, links, *sent, width, refresh, row.quirks, row.source
+
+
+def _files(traffic: rdma_counters.Traffic, name: str) -> str:
+    """Return the files of one counter of a port, or the netdev's name of it."""
+    own = next((counter for counter in traffic.counters if counter.name == name), None)
+    if own is None:
+        return f"netdev `{name}`"
+    unit = rdma_counters.unit_bytes(name)
+    words = " or ".join(" + ".join(f"`{own.folder}/{file}`" for file in files) for files in own.files)
+    return words if unit == 1 else f"{words}, in {unit} bytes"
+
+
 TABLES: dict[str, Callable[[], Iterator[tuple[str, ...]]]] = {
     "notes": notes,
     "causes": causes,
+    "drivers": drivers,
     "fabric": lambda: fields(schema.FABRIC),
     "rail": lambda: fields(schema.RAIL),
     "frontend": lambda: fields(schema.FRONTEND),

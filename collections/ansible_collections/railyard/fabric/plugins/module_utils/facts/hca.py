@@ -38,16 +38,23 @@ def _driver(reader: Reader, folder: str, node_type: str | None) -> tuple[str | N
     """Return the driver and its class.
 
     Soft-RoCE alone has the attribute `parent`. Soft-iWARP has no mark of its own: it is the RNIC without the
-    attributes by which every adapter's driver names its card. Older kernels hang both below their netdev's
-    device, so that a `device` link says nothing.
+    attributes by which an adapter's driver names its card or its firmware (irdma has the firmware's alone,
+    erdma none). Older kernels hang both below their netdev's device, so that a `device` link says nothing.
     """
     if reader.text(os.path.join(folder, "parent")):
         return "rxe", "software"
-    named = any(reader.text(os.path.join(folder, one)) for one in ("hca_type", "hw_rev", "board_id"))
-    if node_type == _IWARP and not named:
-        return "siw", "software"
     driver = reader.link_name(os.path.join(folder, "device", "driver"))
+    marks = ("hca_type", "hw_rev", "board_id", "fw_ver")
+    named = any(reader.text(os.path.join(folder, one)) for one in marks)
+    if node_type == _IWARP and not named and driver != "erdma":
+        return "siw", "software"
     return driver, "software" if driver in _PARAVIRTUAL_DRIVERS else "hardware"
+
+
+def driver_of(reader: Reader, device: str) -> str | None:
+    """Return the kernel driver of an RDMA device, None where sysfs names none."""
+    folder = reader.sys("class", "infiniband", device)
+    return _driver(reader, folder, numbered(reader.text(os.path.join(folder, "node_type"))))[0]
 
 
 def read_device(reader: Reader, device: str) -> dict[str, Any]:

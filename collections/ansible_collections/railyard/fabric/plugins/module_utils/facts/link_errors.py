@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Counters that grow when a link or its cable is bad, when packets are sent again, or find no room.
 
-Read before and after each test. What a name means is this table's; what growth means for a verdict is the
-controller's.
+Read before and after each test. Which names there are is the drivers' (`catalogue/nic_drivers`); what growth
+means for a verdict is the controller's.
 """
 
 from __future__ import annotations
@@ -18,111 +18,43 @@ import struct
 from collections.abc import Mapping
 from typing import Optional
 
+from ansible_collections.railyard.fabric.plugins.module_utils.catalogue import nic_drivers
+
 PHYSICAL = "physical"
 SYMBOL = "symbol"
 TRANSPORT = "transport"
 LOSS = "loss"
 NOTICE = "notice"
 
-# Name -> what it tells; the part before the dot says where it is read. Kernel documents: port counters in
-# Documentation/ABI/stable/sysfs-class-infiniband, mlx5's in
-# Documentation/networking/device_drivers/ethernet/mellanox/mlx5/counters.rst; rxe's in its rxe_hw_counters.c.
+_KIND_OF_FIELD = {
+    "physical": PHYSICAL,
+    "link_down": PHYSICAL,
+    "symbol": SYMBOL,
+    "transport": TRANSPORT,
+    "loss": LOSS,
+    "notice": NOTICE,
+}
+#: Name -> what it tells, of all drivers; the part before the dot says where it is read.
 KINDS: dict[str, str] = {
-    **dict.fromkeys(
-        (
-            "hca.link_error_recovery",
-            "hca.link_downed",
-            "hca.port_rcv_errors",
-            "hca.local_link_integrity_errors",
-            "hca.excessive_buffer_overrun_errors",
-            "hw.link_downed",
-            "hw.rx_icrc_encapsulated",
-            "netdev.rx_crc_errors",
-            "netdev.rx_frame_errors",
-            "netdev.tx_carrier_errors",
-            "netdev.carrier_changes",
-            "ethtool.rx_crc_errors_phy",
-            "ethtool.link_down_events_phy",
-            "ethtool.rx_crc_errors.nic",
-            "ethtool.port.rx_crc_errors",
-            "ethtool.illegal_bytes.nic",
-            "ethtool.mac_local_faults.nic",
-            "ethtool.mac_remote_faults.nic",
-            "ethtool.rx_fcs_err_frames",
-        ),
-        PHYSICAL,
-    ),
-    # A link may have some by its specification; the remote ones were counted by a switch, of another link.
-    **dict.fromkeys(
-        (
-            "hca.symbol_error",
-            "hca.port_rcv_remote_physical_errors",
-            "ethtool.rx_symbol_err_phy",
-            "ethtool.rx_pcs_symbol_err_phy",
-        ),
-        SYMBOL,
-    ),
-    **dict.fromkeys(
-        (
-            "hw.out_of_sequence",
-            "hw.packet_seq_err",
-            "hw.local_ack_timeout_err",
-            "hw.implied_nak_seq_err",
-            "hw.rnr_nak_retry_err",
-            "hw.duplicate_request",
-            "hw.out_of_seq_request",
-            "hw.rcvd_seq_err",
-            "hw.completer_retry_err",
-            "hw.retry_exceeded_err",
-            "hw.sq_num_oos",
-            "hw.rq_num_oos",
-            "hw.sq_num_to",
-            "hw.to_retransmits",
-            "hw.seq_err_naks_rcvd",
-        ),
-        TRANSPORT,
-    ),
-    # What a lossless rail does not do: drop packets for want of buffers, or give up its pauses. All are of
-    # mlx5's document (rx_discards_phy and the storm's error events stand there as errors); no other driver's
-    # names are documented so that a verdict could rest on them.
-    **dict.fromkeys(
-        (
-            "ethtool.rx_discards_phy",
-            "ethtool.tx_pause_storm_error_events",
-            *(
-                f"ethtool.rx_prio{priority}_{what}"
-                for priority in range(8)
-                for what in ("discards", "buf_discard", "cong_discard")
-            ),
-        ),
-        LOSS,
-    ),
-    # Congestion control at work: told, never judged. drivers/infiniband/hw/mlx5/counters.c has the CNPs. And
-    # packets that were not sent, which a packet above the MTU is as well. InfiniBand's port_xmit_wait counts
-    # ticks without credit to send, port_xmit_discards packets that waited too long for it, or found the port
-    # down (Documentation/ABI/stable/sysfs-class-infiniband): of the fabric beyond the port, mostly. What FEC
-    # corrects is there on each link of 50 Gbit/s a lane and more; no published figure bounds it.
-    **dict.fromkeys(
-        (
-            "hca.port_xmit_discards",
-            "hca.port_xmit_wait",
-            "ethtool.rx_corrected_bits_phy",
-            "ethtool.tx_errors_phy",
-            "ethtool.tx_pause_storm_warning_events",
-            "hw.np_cnp_sent",
-            "hw.np_ecn_marked_roce_packets",
-            "hw.rp_cnp_handled",
-            "hw.rp_cnp_ignored",
-        ),
-        NOTICE,
-    ),
+    name: kind
+    for errors in (nic_drivers.COMMON, *(driver.errors for driver in nic_drivers.DRIVERS))
+    for field, kind in _KIND_OF_FIELD.items()
+    for name in getattr(errors, field)
 }
 
 #: Packets that came before an earlier one. On one path that is a loss; where the fabric spreads a
 #: connection's packets over several (adaptive routing) it is no fault: cards place them "instead of being
 #: dropped, in order to avoid retransmission" (DOCA and MLNX_OFED documentation, "Out-of-Order (OOO) Data
 #: Placement"). A receiver that cannot asks again, which the sender counts: packet_seq_err, sq_num_oos.
-OUT_OF_ORDER = frozenset(("hw.out_of_sequence", "hw.out_of_seq_request", "hw.rq_num_oos"))
+OUT_OF_ORDER = frozenset(
+    (
+        "hw.out_of_sequence",
+        "hw.out_of_seq_request",
+        "hw.rq_num_oos",
+        "hw.responder_oos",
+        "hw.Rcvd Out of order packets",
+    )
+)
 
 #: A counter of InfiniBand's PortCounters stops at its greatest value (IBTA volume 1, 16.1.3.5).
 _GREATEST = {

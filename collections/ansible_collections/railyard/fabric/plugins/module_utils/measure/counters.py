@@ -1,17 +1,22 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The kernel's own count of what crossed a netdev, read before, during and after a test."""
+"""Read what the kernel counts on a netdev and an RDMA port, before, during and after a test."""
 
 from __future__ import annotations
 
+import errno
 import math
+import os
+import re
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Optional
+from typing import NamedTuple, Optional
 
-from ansible_collections.railyard.fabric.plugins.module_utils.measure import proof
+from ansible_collections.railyard.fabric.plugins.module_utils.catalogue import nic_drivers, rdma_counters
+from ansible_collections.railyard.fabric.plugins.module_utils.facts.hca import driver_of
+from ansible_collections.railyard.fabric.plugins.module_utils.facts.sysfs import Reader
 from ansible_collections.railyard.fabric.plugins.module_utils.measure.base import LEAST_OVERLAP, MOST_GAP
 
 KEYS = ("tx_bytes", "rx_bytes", "tx_packets", "rx_packets")
@@ -24,7 +29,10 @@ _APART = 0.1
 # Shares of a window: as far from its ends all samples are kept, and so far apart are those between at most.
 _NEAR, _KEPT_APART = 1 - LEAST_OVERLAP, 0.8 * MOST_GAP
 SYS = "/sys/class/net"
-SYS_HCA = "/sys/class/infiniband"
+# Beside the lifespan: the kernel counts it in ticks, of which the longest take 10 ms.
+_TICK_S = 0.02
+_MOST_BYTES, _MOST_NAMED = 64, 12
+_NUMBER = re.compile(r"[0-9]{1,20}\Z")
 
 # Python 3.9, which nodes may have, cannot evaluate `X | Y`.
 Snapshot = dict[str, Optional[int]]  # noqa: UP045 - see above
@@ -46,39 +54,116 @@ def spans(before: Snapshot, after: Snapshot, keys: Iterable[str] = KEYS) -> dict
     return {key: [before.get(key), after.get(key)] for key in keys}
 
 
-def rate_bytes_per_s(netdev: str, over_s: float, root: str = SYS) -> float:
-    """Return the traffic on the netdev, the busier direction, measured over so many seconds."""
-    return _rate_per_s(lambda: read(netdev, root), ("tx_bytes", "rx_bytes"), over_s)
+def rate_bytes_per_s(netdev: str, over_s: float, hca: str | None = None, sys_root: str = "/sys") -> float:
+    """Return the traffic of a rail, the busier direction, measured over so many seconds.
 
+    Args:
+        netdev: its netdev; empty where it has none.
+        over_s: how long to look.
+        hca: its RDMA port, whose traffic most drivers carry past the netdev's counters. A port whose counters
+            cannot be read shows none: what is measured on it is not proven either.
+        sys_root: where sysfs is.
+    """
+    port = Port(hca, sys_root) if hca else None
 
-def port_rate_bytes_per_s(hca: str, over_s: float, root: str = SYS_HCA) -> float:
-    """Return the same of an RDMA port, whose traffic passes by every netdev's counters."""
-    card = proof.HARDWARE
-    words = _rate_per_s(lambda: read_port(hca, card.port_folder, card.port_files, root), card.bytes, over_s)
-    return words * proof.unit_bytes(card.bytes[0])
+    def take() -> list[Snapshot]:
+        of_netdev = read(netdev, f"{sys_root}/class/net") if netdev else {}
+        return [of_netdev, port.read() if port is not None else {}]
 
-
-def _rate_per_s(take: Callable[[], Snapshot], keys: Sequence[str], over_s: float) -> float:
+    counted: list[tuple[str, str]] = [rdma_counters.NETDEV_BYTES]
+    if port is not None and port.traffic is not None and not port.traffic.netdev_shows_rdma:
+        counted.append(port.traffic.bytes)
     before = take()
     start = time.monotonic()
     time.sleep(over_s)
     after = take()
     elapsed = time.monotonic() - start
-    deltas = [(after[key] or 0) - (before[key] or 0) for key in keys]
-    return max(deltas) / elapsed
+    moved = [0, 0]
+    for pair, first, last in zip(counted, before, after):  # noqa: B905 - Python 3.9 has no strict
+        for way, name in enumerate(pair):
+            grown = (last.get(name) or 0) - (first.get(name) or 0)
+            moved[way] += max(grown, 0) * rdma_counters.unit_bytes(name)
+    return max(moved) / elapsed
 
 
-def read_port(hca: str, folder: str, files: Mapping[str, str], root: str = SYS_HCA) -> Snapshot:
-    """Return counters of an RDMA port by the names that rows give them.
+class _Value(NamedTuple):
+    """What a counter's file holds, or why it holds no number."""
 
-    Args:
-        hca: the port as `device:port`.
-        folder: `counters` or `hw_counters`.
-        files: name in the row -> file in that folder.
-        root: where sysfs has its RDMA devices.
+    number: Optional[int]  # noqa: UP045 - Python 3.9, which nodes may have, evaluates it
+    why_not: str = ""
+
+
+class Port:
+    """Reads the traffic counters of one RDMA port, in the files that its driver has them in.
+
+    Which alternative of a file counts is settled once: another one is another counter.
+
+    Attributes:
+        driver: its kernel driver; None where sysfs names none.
+        traffic: in which counters its driver shows traffic; None where none can be read.
+        why_not: why none can be read.
+        refresh_s: how long after a moment the counters surely show it.
     """
-    device, _colon, port = hca.partition(":")
-    return {name: _number(f"{root}/{device}/ports/{port}/{folder}/{file}") for name, file in files.items()}
+
+    def __init__(self, hca: str, sys_root: str = "/sys") -> None:
+        """Find the driver and its files.
+
+        Args:
+            hca: the port as `device:port`.
+            sys_root: where sysfs is.
+        """
+        device, _colon, port = hca.partition(":")
+        self._folder = os.path.join(sys_root, "class/infiniband", device, "ports", port)
+        self.driver = driver_of(Reader(sys_root), device)
+        why_not = nic_drivers.why_unproven(self.driver)
+        row = nic_drivers.find(self.driver)
+        self.traffic = row.traffic if row is not None else None
+        self._files: dict[str, list[str]] = {}
+        for counter in self.traffic.counters if self.traffic is not None else ():
+            found, why = self._find(counter)
+            self._files[counter.name] = found
+            if not found:
+                why_not = f"driver {self.driver}: {why}"
+                self.traffic = None
+                break
+        self.why_not = f"{hca}: {why_not}" if why_not else ""
+        self.refresh_s = self._refresh_s(row) if row is not None and self.traffic is not None else 0.0
+
+    def read(self) -> Snapshot:
+        """Return the counters by the names that rows give them; one that cannot be read is None."""
+        found: Snapshot = {}
+        for name, files in self._files.items():
+            numbers = [_read(path).number for path in files]
+            whole = [number for number in numbers if number is not None]
+            found[name] = sum(whole) if files and len(whole) == len(numbers) else None
+        return found
+
+    def _find(self, counter: rdma_counters.Counter) -> tuple[list[str], str]:
+        """Return the files of a counter, or why there are none: the first alternative that can be read."""
+        folder = os.path.join(self._folder, counter.folder)
+        problems = []
+        for alternative in counter.files:
+            values = {name: _read(os.path.join(folder, name)) for name in alternative}
+            if all(value.number is not None for value in values.values()):
+                return [os.path.join(folder, name) for name in alternative], ""
+            problems += [
+                f"{counter.folder}/{name}: {value.why_not}" for name, value in values.items() if value.why_not
+            ]
+        try:
+            there = sorted(os.listdir(folder))
+        except OSError:
+            there = []
+        more = len(there) - _MOST_NAMED
+        listed = ", ".join(there[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
+        return [], f"{', '.join(problems)}; {counter.folder} holds {listed or 'no file'}"
+
+    def _refresh_s(self, row: nic_drivers.NicDriver) -> float:
+        """Return how long a value of hw_counters may be kept: `lifespan`, in ms, which a site may set."""
+        if not row.lifespan_ms:
+            return 0.0
+        kept_ms = _read(os.path.join(self._folder, rdma_counters.HW_COUNTERS, "lifespan")).number
+        kept_ms = row.lifespan_ms if kept_ms is None else min(kept_ms, nic_drivers.LONGEST_LIFESPAN_MS)
+        return kept_ms / 1e3 + _TICK_S
 
 
 class Sampler:
@@ -187,8 +272,18 @@ def node_cpu_percent(before: Mapping[str, int], after: Mapping[str, int]) -> flo
 
 
 def _number(path: str) -> int | None:
+    return _read(path).number
+
+
+def _read(path: str) -> _Value:
+    """Read a counter: the kernel answers with an error, or a word, where it has no number."""
     try:
-        with open(path, encoding="ascii") as handle:
-            return int(handle.read())
-    except (OSError, ValueError):
-        return None
+        with open(path, "rb") as handle:
+            text = handle.read(_MOST_BYTES).decode("ascii", "replace").strip()
+    except OSError as error:
+        return _Value(None, errno.errorcode.get(error.errno or 0, str(error)))
+    if not _NUMBER.match(text):
+        return _Value(None, f"reads {text!a}")
+    if int(text) >= rdma_counters.UNREADABLE:
+        return _Value(None, "reads all ones")
+    return _Value(int(text))

@@ -5,7 +5,7 @@
 
 A tool's number can come from another wire (a wrong route, loopback, a wrapper that prints a fine table). The
 kernel's counters of the rail, before and after, at both ends, say whether it did: those of the netdev for
-TCP, and for RDMA those that the port's driver counts it in (`Driver`).
+TCP, and for RDMA those that the port's driver counts it in (`catalogue/nic_drivers`).
 """
 
 from __future__ import annotations
@@ -13,6 +13,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Optional
+
+from ansible_collections.railyard.fabric.plugins.module_utils.catalogue.rdma_counters import (
+    NETDEV,
+    NETDEV_BYTES,
+    Traffic,
+    port_bytes,
+    unit_bytes,
+)
 
 PROVEN = "proven"
 UNPROVEN = "unproven"
@@ -34,59 +42,9 @@ BACKGROUND_TIMES = 3.0
 #: A counter that stands at its greatest value stopped there, or is about to wrap.
 SATURATED = (2**32 - 1, 2**64 - 1)
 UNITS = ("bytes", "packets", "packets_forward")
-NETDEV_BYTES = ("tx_bytes", "rx_bytes")
-PORT_DATA = ("port_xmit_data", "port_rcv_data")
-# An InfiniBand port counts its data in words of four octets (IBTA vol. 1, PortCounters).
-_UNIT_BYTES = dict.fromkeys(PORT_DATA, 4)
-
 if TYPE_CHECKING:
     # Python 3.9, which nodes may have, cannot evaluate `X | Y`.
     Span = Sequence[int | None]
-
-
-class Driver(NamedTuple):
-    """In which counters a driver shows a rail's traffic; each pair is (sent, received).
-
-    `bytes_factor` is how much more than the claim may be seen, for headers and what was sent again.
-    `netdev_shows_rdma` is false where RDMA passes by the netdev's counters. `port_folder` and `port_files`
-    say where the port's own counters are read.
-    """
-
-    bytes: tuple[str, str]
-    packets: tuple[str, str]
-    bytes_factor: float
-    netdev_shows_rdma: bool = True
-    port_folder: str = ""
-    port_files: Mapping[str, str] = {}
-
-
-# Headers add 1.2 % at MTU 9000 and 4.6 % at 1500, retransmitted segments a little more.
-NETDEV = Driver(("tx_bytes", "rx_bytes"), ("tx_packets", "rx_packets"), 1.15)
-# Soft-RoCE sends through its netdev, whose bytes alone could be TCP's: its own packets are counted as well.
-# It goes back and sends all again where a packet is late, which an emulated processor makes often: 1.2 to
-# 1.7 times the claim was seen with a window of 1 s. That nothing but RDMA was sent is known exactly all the
-# same: each byte of the netdev must lie in a packet of the port.
-SOFT_ROCE = Driver(
-    ("tx_bytes", "rx_bytes"),
-    ("hw_sent_pkts", "hw_rcvd_pkts"),
-    4.0,
-    port_folder="hw_counters",
-    port_files={"hw_sent_pkts": "sent_pkts", "hw_rcvd_pkts": "rcvd_pkts"},
-)
-# Cards carry RDMA past the netdev, whose bytes say nothing of it.
-HARDWARE = Driver(
-    PORT_DATA,
-    ("port_xmit_packets", "port_rcv_packets"),
-    1.15,
-    netdev_shows_rdma=False,
-    port_folder="counters",
-    port_files={name: name for name in (*PORT_DATA, "port_xmit_packets", "port_rcv_packets")},
-)
-
-
-def unit_bytes(name: str) -> int:
-    """Return how many bytes a byte counter counts at a time."""
-    return _UNIT_BYTES.get(name, 1)
 
 
 class Claim(NamedTuple):
@@ -142,7 +100,7 @@ def prove(
     counters: Mapping[str, Span],
     other_rails: Mapping[str, Mapping[str, Span]],
     allowance: Allowance,
-    driver: Driver = NETDEV,
+    driver: Traffic = NETDEV,
 ) -> tuple[str, str | None]:
     """Compare one end's counters with the claim.
 
@@ -173,10 +131,10 @@ def prove(
     most = max(allowance.idle_bytes, elsewhere) if other_rails else 0.0
     for rail in sorted(other_rails):
         spans = other_rails[rail]
-        port_data = [name for name in PORT_DATA if name in spans]
-        # An InfiniBand rail without a netdev has the port's counters alone; without any nothing is known.
+        of_port = port_bytes(spans) or ()
+        # A rail without a netdev has the port's counters alone; without any nothing is known.
         netdev = NETDEV_BYTES[0] in spans or NETDEV_BYTES[1] in spans
-        for name in (*(NETDEV_BYTES if netdev or not port_data else ()), *port_data):
+        for name in (*(NETDEV_BYTES if netdev or not of_port else ()), *of_port):
             grown, reason = _growth(name, spans.get(name))
             if grown is None:
                 return UNPROVEN, f"{rail}: {reason}"
@@ -200,7 +158,9 @@ def _is_amount(claim: Claim) -> bool:
     return fits and packets and bool(most or back_most) and unit in UNITS
 
 
-def falls_short(claim: Claim | None, end: str, counters: Mapping[str, Span], driver: Driver = NETDEV) -> bool:
+def falls_short(
+    claim: Claim | None, end: str, counters: Mapping[str, Span], driver: Traffic = NETDEV
+) -> bool:
     """Tell whether a counter shows less than the claim, which a driver that counts late may still mend."""
     if claim is None:
         return False
@@ -211,7 +171,7 @@ def falls_short(claim: Claim | None, end: str, counters: Mapping[str, Span], dri
     return False
 
 
-def _bounds(claim: Claim, end: str, allowance: Allowance, driver: Driver) -> Iterator[_Bound]:
+def _bounds(claim: Claim, end: str, allowance: Allowance, driver: Traffic) -> Iterator[_Bound]:
     """Yield what each counter of this end must show."""
     forward, back = (0, 1) if end == "client" else (1, 0)
     if claim.unit != "bytes":
@@ -235,9 +195,10 @@ def _outside(bound: _Bound, span: Span | None) -> str | None:
     if grown is None:
         return reason
     if grown < bound.at_least:
+        where = "they took another way" if grown else "they took another way, or the counter stands still"
         return (
             f"{bound.counter} grew by {grown:.0f}, less than the {bound.at_least:.0f} {bound.unit} claimed: "
-            "they took another way"
+            f"{where}"
         )
     if grown > bound.at_most:
         return (
@@ -248,7 +209,7 @@ def _outside(bound: _Bound, span: Span | None) -> str | None:
 
 
 def _not_the_ports_own(
-    packet_bytes: int, counters: Mapping[str, Span], allowance: Allowance, driver: Driver
+    packet_bytes: int, counters: Mapping[str, Span], allowance: Allowance, driver: Traffic
 ) -> str | None:
     """Tell when the netdev moved more than the port's packets can hold: something else than RDMA."""
     for way in (0, 1):
@@ -273,8 +234,9 @@ def _growth(name: str, span: Span | None) -> tuple[int | None, str | None]:
     if after in SATURATED:
         return None, f"{name} is saturated at {after}"
     if after < before:
-        return None, f"{name} went from {before} back to {after}: it was reset or the device came back"
-    return (after - before) * _UNIT_BYTES.get(name, 1), None
+        why = "it was reset, wrapped, or the device came back"
+        return None, f"{name} went from {before} back to {after}: {why}"
+    return (after - before) * unit_bytes(name), None
 
 
 def as_record(claim: Claim | None) -> Mapping[str, Any] | None:

@@ -14,6 +14,7 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ansible_collections.railyard.fabric.plugins.module_utils.catalogue import rdma_counters
 from ansible_collections.railyard.fabric.plugins.module_utils.catalogue.tests import ALL_RAILS
 from ansible_collections.railyard.fabric.plugins.module_utils.channel.errors import MeasurementError
 from ansible_collections.railyard.fabric.plugins.module_utils.collective import operations, packed, sweep
@@ -136,20 +137,26 @@ def doubt(
     for name, (before, after) in spans.items():
         if before is None or after is None or after < before or after in proof.SATURATED:
             return f"{name} is absent, full, or went backwards"
-        grown[name] = (after - before) * proof.unit_bytes(name.rpartition(".")[2])
-    if nccl and said.get("transport") == "Socket" and any(".port_" in name for name in grown):
+        grown[name] = (after - before) * rdma_counters.unit_bytes(name.rpartition(".")[2])
+    of_ports = {
+        rail: pair
+        for rail in rails
+        if (
+            pair := rdma_counters.port_bytes(
+                name[len(rail) + 1 :] for name in grown if name.startswith(f"{rail}.")
+            )
+        )
+    }
+    if nccl and said.get("transport") == "Socket" and of_ports:
         return f"NCCL took sockets in place of RDMA: {ELSEWHERE}"
     for way in (0, 1):
         # NCCL by RDMA shows in the ports, else in the netdevs.
-        ways = [
-            (proof.PORT_DATA if f"{rail}.{proof.PORT_DATA[way]}" in grown else proof.NETDEV_BYTES)[way]
-            for rail in rails
-        ]
+        ways = [of_ports.get(rail, rdma_counters.NETDEV_BYTES)[way] for rail in rails]
         names = [f"{rail}.{counter}" for rail, counter in zip(rails, ways)]  # noqa: B905 - Python 3.9
         total = sum(grown.get(name, 0.0) for name in names)
         if total < least:
             return f"{' and '.join(names)} grew by {total:.0f}, less than {least:.0f} bytes: {ELSEWHERE}"
-        if total > proof.NETDEV.bytes_factor * most + idle * len(rails):
+        if total > rdma_counters.NETDEV.bytes_factor * most + idle * len(rails):
             return (
                 f"{' and '.join(names)} grew by {total:.0f}, the job explains {most:.0f} bytes: other traffic"
             )
@@ -202,12 +209,12 @@ def _read(company: Company, backend: str) -> dict[str, int | None]:
     found: dict[str, int | None] = {}
     for rail, place in company.rails.items():
         seen = counters.read(place.netdev)
-        found.update({f"{rail}.{name}": seen[name] for name in proof.NETDEV_BYTES})
+        found.update({f"{rail}.{name}": seen[name] for name in rdma_counters.NETDEV_BYTES})
         if backend == "nccl" and rail in company.hcas:
-            card = proof.HARDWARE
-            files = {name: name for name in proof.PORT_DATA}
-            port = counters.read_port(company.hcas[rail], card.port_folder, files)
-            found.update({f"{rail}.{name}": value for name, value in port.items()})
+            port = counters.Port(company.hcas[rail])
+            if port.traffic is not None and not port.traffic.netdev_shows_rdma:
+                values = port.read()
+                found.update({f"{rail}.{name}": values[name] for name in port.traffic.bytes})
     return found
 
 

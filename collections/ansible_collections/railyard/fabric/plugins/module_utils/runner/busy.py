@@ -23,13 +23,8 @@ _UNNAMED = "?"
 
 
 def background_bytes_per_s(place: Place, hca: str | None = None) -> float:
-    """Watch a rail's traffic for half a second; the busier direction.
-
-    Without IP on the rail nothing of it shows on a netdev: then its RDMA port is watched.
-    """
-    if place.management and hca:
-        return counters.port_rate_bytes_per_s(hca, _WATCH_S)
-    return counters.rate_bytes_per_s(place.netdev, _WATCH_S)
+    """Return a rail's traffic over half a second, on its netdev and its RDMA port; the busier direction."""
+    return counters.rate_bytes_per_s(place.netdev, _WATCH_S, hca)
 
 
 def rail_is_busy(

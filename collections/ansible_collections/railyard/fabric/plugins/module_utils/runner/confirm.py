@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
+from ansible_collections.railyard.fabric.plugins.module_utils.catalogue import rdma_counters
 from ansible_collections.railyard.fabric.plugins.module_utils.channel.errors import (
     CLOCK_LOST,
     UNKNOWN_CONNECTION,
@@ -166,7 +167,7 @@ def _counted_otherwise(row: Row) -> bool:
         return True  # so it is with less than three samples
     (first_s, first), (last_s, last) = inside[0], inside[-1]
     rate = (last - first) * 8 / 1e9 / (last_s - first_s)
-    software = proof.SOFT_ROCE.packets[0] in (row.get("counters") or {})
+    software = rdma_counters.SOFT_ROCE.packets[0] in (row.get("counters") or {})
     least, most = _SOFTWARE_COUNTS if software else _COUNTS
     return not said * least <= rate <= said * most
 
@@ -177,7 +178,7 @@ def _lost(metrics: Mapping[str, Any]) -> bool:
 
 def _sent_again(row: Row, adaptive_routing: bool) -> bool:
     """Tell whether a card sent packets again; software does so whenever its processor is late."""
-    if proof.SOFT_ROCE.packets[0] in (row.get("counters") or {}):
+    if rdma_counters.SOFT_ROCE.packets[0] in (row.get("counters") or {}):
         return False
     spans = row.get("link_errors") or {}
     return any(

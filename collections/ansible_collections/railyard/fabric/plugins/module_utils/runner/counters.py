@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The kernel's counters around one test: those of its own rail, and those of rails that ought to be idle."""
+"""Read the kernel's counters around a test: those of its own rail, and of rails that have to be idle."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
+from ansible_collections.railyard.fabric.plugins.module_utils.catalogue import rdma_counters
 from ansible_collections.railyard.fabric.plugins.module_utils.facts import link_errors
 from ansible_collections.railyard.fabric.plugins.module_utils.measure import counters, proof
 from ansible_collections.railyard.fabric.plugins.module_utils.runner.context import RunContext
@@ -47,9 +48,12 @@ class Watch:
             if name == self._rail or name not in group_rails
         }
         self._hcas = {name: run_context.rails[name]["hca"] for name in self._netdevs}
-        self._drivers = {name: _driver(str(hca), sys_root) for name, hca in self._hcas.items() if hca}
+        self._ports = {name: counters.Port(str(hca), sys_root) for name, hca in self._hcas.items() if hca}
+        # A value that the driver keeps for a while may be of before the test began.
+        self._refresh_s = max((port.refresh_s for port in self._ports.values()), default=0.0)
         if self._rail in run_context.counts_late:
             self._let_settle()
+        time.sleep(self._refresh_s)
         self._errors_before = self._errors_after = self._read_errors()
         self._before = self._after = self._read()
         self._ticks = counters.read_processor_ticks()
@@ -58,16 +62,23 @@ class Watch:
         self.node_cpu_percent: float | None = None
 
     @property
-    def driver(self) -> proof.Driver:
-        """Return in which counters the test must show."""
-        return self._drivers[self._rail] if self._rdma and self._rail in self._drivers else proof.NETDEV
+    def driver(self) -> rdma_counters.Traffic | None:
+        """Return in which counters the test must show; None where the port has none that can be read."""
+        if not self._rdma:
+            return rdma_counters.NETDEV
+        port = self._ports.get(self._rail)
+        return port.traffic if port is not None else None
 
     def begin_processor(self) -> None:
         """Count the node's processor from now on: while the others of a group were waited for it idled."""
         self._ticks = counters.read_processor_ticks()
 
     def finish(self) -> None:
-        """Read the counters again; may be done once more when a driver counts late."""
+        """Read the counters again; may be done once more when a driver counts late.
+
+        A driver that keeps a value for a while is given that time, so that it shows the whole test.
+        """
+        time.sleep(self._refresh_s)
         self._after = self._read()
         self._ended = time.monotonic()
 
@@ -78,7 +89,8 @@ class Watch:
 
     def own(self) -> dict[str, Any]:
         """Return the rail's counters as a row carries them; an RDMA row holds the port's as well."""
-        of_port = tuple(self.driver.port_files) if self._rdma else ()
+        driver = self.driver
+        of_port = tuple(counter.name for counter in driver.counters) if driver is not None else ()
         keys = (*counters.KEYS, *of_port) if self._netdevs[self._rail] else of_port
         return counters.spans(self._before[self._rail], self._after[self._rail], keys)
 
@@ -89,8 +101,9 @@ class Watch:
             if rail == self._rail:
                 continue
             before, after = self._before[rail], self._after[rail]
-            port = [name for name in proof.PORT_DATA if before.get(name) is not None]
-            netdev = proof.NETDEV_BYTES if self._netdevs[rail] or not port else ()
+            of_port = self._ports[rail].traffic if rail in self._ports else None
+            port = () if of_port is None or of_port.netdev_shows_rdma else of_port.bytes
+            netdev = rdma_counters.NETDEV_BYTES if self._netdevs[rail] or not port else ()
             found[rail] = counters.spans(before, after, (*netdev, *port))
         return found
 
@@ -100,31 +113,37 @@ class Watch:
 
     def read_bytes(self) -> tuple[int, int] | None:
         """Return the bytes that the test's counters show now (sent, received), for the sampler."""
+        if self.driver is None:
+            return None
         names = self.driver.bytes
-        if names == proof.NETDEV_BYTES:
-            seen = counters.read(self._netdevs[self._rail], f"{self._sys_root}/class/net")
+        if names == rdma_counters.NETDEV_BYTES:
+            seen = counters.read(self._netdevs[self._rail], self._net)
         else:
-            seen = self._read_port(self._rail)
+            seen = self._ports[self._rail].read()
         sent, received = (seen.get(name) for name in names)
         if sent is None or received is None:
             return None
-        return sent * proof.unit_bytes(names[0]), received * proof.unit_bytes(names[1])
+        return sent * rdma_counters.unit_bytes(names[0]), received * rdma_counters.unit_bytes(names[1])
 
     def prove(self, claim: proof.Claim | None, end: str, policy: Mapping[str, Any]) -> tuple[str, str | None]:
         """Return the proof and its reason; waits a moment for counters that fall short."""
+        driver = self.driver
+        if driver is None:
+            port = self._ports.get(self._rail)
+            return proof.UNPROVEN, port.why_not if port is not None else f"{self._rail} has no RDMA port"
         deadline = time.monotonic() + _COUNTERS_SETTLE_S
-        while proof.falls_short(claim, end, self.own(), self.driver):
+        while proof.falls_short(claim, end, self.own(), driver):
             if time.monotonic() >= deadline:
                 break
             time.sleep(_LOOK_S)
             self.finish()
-            if not proof.falls_short(claim, end, self.own(), self.driver):
+            if not proof.falls_short(claim, end, self.own(), driver):
                 # What the last test moved would else be counted into the next.
                 self._run_context.counts_late.add(self._rail)
                 self._let_settle()
                 self.finish()
         allowance = proof.Allowance(self.idle_bytes_per_s(policy), self._ended - self._begun)
-        return proof.prove(claim, end, self.own(), self.others(), allowance, self.driver)
+        return proof.prove(claim, end, self.own(), self.others(), allowance, driver)
 
     def idle_bytes_per_s(self, policy: Mapping[str, Any]) -> float:
         """Return what the rails may carry beside the test: the policy's, or what they were seen to carry."""
@@ -142,22 +161,14 @@ class Watch:
                 seen, since = now, time.monotonic()
 
     def _read(self) -> dict[str, counters.Snapshot]:
-        seen = counters.read_all(self._netdevs, f"{self._sys_root}/class/net")
-        for rail in self._drivers:
-            seen[rail].update(self._read_port(rail))
+        seen = counters.read_all(self._netdevs, self._net)
+        for rail, port in self._ports.items():
+            seen[rail].update(port.read())
         return seen
 
-    def _read_port(self, rail: str) -> counters.Snapshot:
-        driver = self._drivers[rail]
-        root = f"{self._sys_root}/class/infiniband"
-        return counters.read_port(str(self._hcas[rail]), driver.port_folder, driver.port_files, root)
+    @property
+    def _net(self) -> str:
+        return f"{self._sys_root}/class/net"
 
     def _read_errors(self) -> dict[str, int]:
         return link_errors.read(self._netdevs[self._rail], self._hcas[self._rail], self._sys_root)
-
-
-def _driver(hca: str, sys_root: str) -> proof.Driver:
-    """Return how a port counts: Soft-RoCE by counters that only it has, everything else as cards do."""
-    soft = proof.SOFT_ROCE
-    seen = counters.read_port(hca, soft.port_folder, soft.port_files, f"{sys_root}/class/infiniband")
-    return proof.HARDWARE if None in seen.values() else soft

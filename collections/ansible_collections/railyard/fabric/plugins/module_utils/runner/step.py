@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from ansible_collections.railyard.fabric.plugins.module_utils.catalogue import rdma_counters
 from ansible_collections.railyard.fabric.plugins.module_utils.channel import rail_socket
 from ansible_collections.railyard.fabric.plugins.module_utils.channel.errors import (
     UNKNOWN_CONNECTION,
@@ -88,7 +89,7 @@ class Step:
 
     def sending_s(self, reading: Reading, watch: Watch) -> list[float] | None:
         """Return between which moments a tool of RDMA was surely sending; None where it failed."""
-        if reading.sending_s is None or self.sampler is None or watch.driver is not proof.SOFT_ROCE:
+        if reading.sending_s is None or self.sampler is None or watch.driver is not rdma_counters.SOFT_ROCE:
             return reading.sending_s  # a card's counters may come a second late
         samples = self.sampler.so_far()
         return perftest_bw.sending_seen_s(reading.sending_s, reading.claim, samples, self.run_context.policy)

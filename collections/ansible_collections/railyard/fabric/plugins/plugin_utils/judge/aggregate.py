@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.module_utils.measure import proof
+from ansible_collections.railyard.fabric.plugins.module_utils.catalogue import rdma_counters
 from ansible_collections.railyard.fabric.plugins.module_utils.measure.base import LEAST_OVERLAP, MOST_GAP
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.policy import is_number
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import row_numbers
@@ -29,10 +29,10 @@ LEAST_COVERED = 0.75
 LEAST_SEEN = 0.5
 #: The counters see headers and acknowledgements that the tool does not, up to the proof's own factor;
 #: Soft-RoCE sends again what was only late.
-MOST_OVERHEAD = proof.NETDEV.bytes_factor
-MOST_RESENT = proof.SOFT_ROCE.bytes_factor
+MOST_OVERHEAD = rdma_counters.NETDEV.bytes_factor
+MOST_RESENT = rdma_counters.SOFT_ROCE.bytes_factor
 #: A row that counts these packets is of such a driver.
-_RESENDS = proof.SOFT_ROCE.packets[1]
+_RESENDS = rdma_counters.SOFT_ROCE.packets[1]
 LEAST_OVERHEAD = 0.90
 #: perftest does not say when its window was, and an emulated processor's rate wavers: a counter 11 % below
 #: the claim was seen. What is added up is the lower of the two, so it never grows by this.

@@ -26,12 +26,7 @@ from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.module_utils.measure.proof import (
-    HARDWARE,
-    NETDEV_BYTES,
-    PORT_DATA,
-    SOFT_ROCE,
-)
+from ansible_collections.railyard.fabric.plugins.module_utils.catalogue import nic_drivers, rdma_counters
 from ansible_collections.railyard.fabric.plugins.module_utils.rails import bind, rdma_mtu
 from ansible_collections.railyard.fabric.plugins.module_utils.rails.bind import Bound
 from ansible_collections.railyard.fabric.plugins.module_utils.runner import short_rows
@@ -70,11 +65,6 @@ ALIKE = (
 #: From this exit status on a program was ended by a signal, as a shell says it. What these print is a result
 #: all the same; all others' was taken with a status of 0 alone, or of a server that was not waited for.
 _KILLED, _WHATEVER_STATUS = 128, ("ping", "sockperf", "udp_probe")
-#: Driver class -> a counter that shows RDMA traffic of such a port. Which one a row brings is not for the row
-#: to choose: a card that shows netdev bytes alone shows no RDMA.
-_COUNTED_BY = {"hardware": PORT_DATA[0], "software": SOFT_ROCE.packets[0]}
-#: What the port counts of each way: whatever is sent is acknowledged.
-_BOTH_WAYS = (*SOFT_ROCE.packets, *HARDWARE.packets, *PORT_DATA)
 
 
 class Evidence:
@@ -336,9 +326,12 @@ class Evidence:
         rdma, ends = CHECKS[str(row["check"])].rdma, self._fleet.bound[str(row["host"])]
         for rail, spans in row["other_rails"].items():
             netdev, hca = (ends[rail].netdev, ends[rail].hca or {}) if rail in ends else (None, {})
-            wanted: tuple[str, ...] = NETDEV_BYTES if netdev else ()
+            wanted: tuple[str, ...] = rdma_counters.NETDEV_BYTES if netdev else ()
             if rdma and hca.get("driver_class") == "hardware":
-                wanted += PORT_DATA
+                driver = nic_drivers.find(hca.get("driver"))
+                if driver is None or driver.traffic is None:
+                    return str(rail)
+                wanted += () if driver.traffic.netdev_shows_rdma else driver.traffic.bytes
             if not spans.keys() >= set(wanted):
                 return str(rail)
         return ""
@@ -372,14 +365,30 @@ def _not_the_rails_port(row: Row, known: RailEnd, transport: str) -> Iterator[Pr
         yield "rdma_mtu_small", f"measured at an RDMA MTU of {mtu}, {least} fits the inventory's"
     if greatest is not None and mtu > greatest:
         yield "mtu_differs", f"measured at an RDMA MTU of {mtu}, the inventory's allows {greatest}"
-    missing, counters = _COUNTED_BY.get(str(hca.get("driver_class"))), row.get("counters")
+    counters = row.get("counters")
     spans = counters if isinstance(counters, Mapping) else {}
-    if missing is not None and missing not in spans:
-        yield "unproven", f"{missing} is not counted, by which the driver of {port} shows its traffic"
-    for name in _BOTH_WAYS:
+    yield from _not_the_drivers(row, hca, spans)
+    for name in rdma_counters.BOTH_WAYS:
         span = spans.get(name)
         if isinstance(span, list) and len(span) == 2 and span[0] == span[1]:
             yield "unproven", f"{name} stood still, and whatever is sent is acknowledged"
+
+
+def _not_the_drivers(row: Row, hca: Mapping[str, Any], spans: Mapping[str, Any]) -> Iterator[Problem]:
+    """Yield why a row's counters are not those by which its port's driver shows RDMA.
+
+    Which ones they are is not for the row to choose: a card that shows netdev bytes alone shows no RDMA.
+    """
+    driver, port = hca.get("driver"), hca.get("hca")
+    if why_not := nic_drivers.why_unproven(driver):
+        yield "unproven", f"{port}: {why_not}"
+        return
+    known = nic_drivers.find(driver)
+    traffic = known.traffic if known is not None else None
+    missing = next((one.name for one in traffic.counters if one.name not in spans), None) if traffic else None
+    if missing is not None:
+        reason = row.get("proof_reason") or f"by which driver {driver} of {port} shows its traffic"
+        yield "unproven", f"{missing} is not counted: {reason}"
 
 
 def _met_elsewhere(row: Row, end: Bound) -> Iterator[Problem]:

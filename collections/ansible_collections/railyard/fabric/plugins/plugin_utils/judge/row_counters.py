@@ -13,15 +13,12 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from ansible_collections.railyard.fabric.plugins.module_utils.catalogue import rdma_counters
+from ansible_collections.railyard.fabric.plugins.module_utils.catalogue.rdma_counters import NETDEV, Traffic
 from ansible_collections.railyard.fabric.plugins.module_utils.measure import proof
 from ansible_collections.railyard.fabric.plugins.module_utils.measure.base import ENDS_TOLERANCE
 from ansible_collections.railyard.fabric.plugins.module_utils.measure.perftest_bw import measured_s
-from ansible_collections.railyard.fabric.plugins.module_utils.measure.proof import (
-    HARDWARE,
-    NETDEV,
-    SOFT_ROCE,
-    Claim,
-)
+from ansible_collections.railyard.fabric.plugins.module_utils.measure.proof import Claim
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue import BI, CHECKS
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.policy import (
     are_pairs,
@@ -62,12 +59,13 @@ def counter_problem(row: Row, client: Row, policy: Mapping[str, Any]) -> str | N
     counters, rdma = row.get("counters"), CHECKS[str(row["check"])].rdma
     if not isinstance(counters, Mapping):
         return "its counters are missing"
-    driver = NETDEV
+    driver: Traffic = NETDEV
     if rdma:
-        # What the netdev shows of RDMA depends on the driver; the port's own counters are asked.
-        driver = HARDWARE if HARDWARE.bytes[0] in counters else SOFT_ROCE
-        if driver is HARDWARE and SOFT_ROCE.packets[0] in counters:
-            return f"it brings {HARDWARE.bytes[0]} and {SOFT_ROCE.packets[0]}, counters of two drivers"
+        # What the netdev shows of RDMA depends on the driver, whose port counters a row has to hold.
+        form = rdma_counters.form_of(counters)
+        if form is None:
+            return f"its counters {', '.join(sorted(map(str, counters)))} are not those of one RDMA driver"
+        driver = form
     # That the rail has no netdev is known by now; its port's own counters are asked alone.
     has_netdev = not rdma or row.get("netdev") is not None
     own = NETDEV.bytes + NETDEV.packets if has_netdev else ()
@@ -96,7 +94,7 @@ def counter_problem(row: Row, client: Row, policy: Mapping[str, Any]) -> str | N
 
 
 def _too_much(
-    row: Row, end: str, claims: Sequence[Claim], spans: Row, policy: Mapping[str, Any], driver: proof.Driver
+    row: Row, end: str, claims: Sequence[Claim], spans: Row, policy: Mapping[str, Any], driver: Traffic
 ) -> str | None:
     """Tell that far more crossed the rail, or another one, than the numbers and an idle rail explain.
 

@@ -12,10 +12,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
 
+from ansible_collections.railyard.fabric.plugins.module_utils.catalogue import rdma_counters
+from ansible_collections.railyard.fabric.plugins.module_utils.catalogue.rdma_counters import NETDEV
 from ansible_collections.railyard.fabric.plugins.module_utils.measure import proof
 from ansible_collections.railyard.fabric.plugins.module_utils.measure.base import LEAST_OF_ASKED
 from ansible_collections.railyard.fabric.plugins.module_utils.measure.perftest_bw import measured_s
-from ansible_collections.railyard.fabric.plugins.module_utils.measure.proof import HARDWARE, NETDEV, SOFT_ROCE
 from ansible_collections.railyard.fabric.plugins.module_utils.runner import short_rows
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue import CHECKS
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.policy import is_number
@@ -41,7 +42,7 @@ MOST = 1 << 61
 TICKS = short_rows.TICKS
 _MS = 1e3
 #: What both directions of RDMA have to show: whatever is sent is acknowledged.
-_BOTH_WAYS = (*SOFT_ROCE.packets, *HARDWARE.packets, *proof.PORT_DATA)
+_BOTH_WAYS = rdma_counters.BOTH_WAYS
 #: Values that a row has as its own in a form that is known here.
 _NEVER_OWN = ("loss_percent", "path_mtu_bytes", "sent", "received", "forward_gbps", "reverse_gbps")
 
@@ -108,10 +109,9 @@ class Ends:
         self.frame_of = np.array(table.frame_of, dtype=np.int64)
         self.check = CHECKS[self.kind.check]
         counters, own = self.kind.counters, self.kind.metrics
-        self.driver = NETDEV
-        if self.check.rdma:
-            self.driver = HARDWARE if HARDWARE.bytes[0] in counters else SOFT_ROCE
-        of_one_driver = not (self.driver is HARDWARE and SOFT_ROCE.packets[0] in counters)
+        form = rdma_counters.form_of(counters) if self.check.rdma else NETDEV
+        of_one_driver = form is not None
+        self.driver = form or NETDEV
         self.counted = tuple(
             dict.fromkeys(NETDEV.bytes + NETDEV.packets + self.driver.bytes + self.driver.packets)
         )

@@ -11,9 +11,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from ansible_collections.railyard.fabric.plugins.module_utils.catalogue import rdma_counters
+from ansible_collections.railyard.fabric.plugins.module_utils.catalogue.rdma_counters import NETDEV
 from ansible_collections.railyard.fabric.plugins.module_utils.measure import proof
 from ansible_collections.railyard.fabric.plugins.module_utils.measure.base import ENDS_TOLERANCE
-from ansible_collections.railyard.fabric.plugins.module_utils.measure.proof import NETDEV
 from ansible_collections.railyard.fabric.plugins.module_utils.runner import short_rows
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.policy import is_number
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import row_counters, row_numbers
@@ -145,7 +146,7 @@ class _Sees(NamedTuple):
     idle_bytes: Column
 
     def grown(self, counter: str) -> Column:
-        return self.ends.span(counter)[1][self.places] * float(proof.unit_bytes(counter))
+        return self.ends.span(counter)[1][self.places] * float(rdma_counters.unit_bytes(counter))
 
     def packets(self, way: int) -> Column:
         return self.grown(self.ends.driver.packets[way])

@@ -6,6 +6,10 @@
 from __future__ import annotations
 
 import pytest
+from ansible_collections.railyard.fabric.plugins.module_utils.catalogue.rdma_counters import (
+    PORT_WORDS,
+    SOFT_ROCE,
+)
 from ansible_collections.railyard.fabric.plugins.module_utils.measure import proof
 from ansible_collections.railyard.fabric.plugins.module_utils.measure.proof import Allowance, Claim
 
@@ -221,14 +225,14 @@ def test_soft_roce_is_proven_by_its_netdev_and_its_own_packets(
     sent: tuple[int, int], word: str | None
 ) -> None:
     for end, counters in (("client", soft(sent)), ("server", soft((0, 0), sent))):
-        verdict, reason = proof.prove(RDMA, end, counters, {}, NO_IDLE, proof.SOFT_ROCE)
+        verdict, reason = proof.prove(RDMA, end, counters, {}, NO_IDLE, SOFT_ROCE)
         assert (verdict == proof.PROVEN) is (word is None)
         assert word is None or word in str(reason)
         # The way back is counted too, though nothing is claimed of it.
         for name in counters if word is None else ():
             less = {one: span for one, span in counters.items() if one != name}
             said = (proof.UNPROVEN, f"{name} is absent")
-            assert proof.prove(RDMA, end, less, {}, NO_IDLE, proof.SOFT_ROCE) == said
+            assert proof.prove(RDMA, end, less, {}, NO_IDLE, SOFT_ROCE) == said
 
 
 @pytest.mark.parametrize(
@@ -244,29 +248,29 @@ def test_soft_roce_is_proven_by_its_netdev_and_its_own_packets(
 )
 def test_a_cards_data_are_words_of_four_bytes(sent: tuple[int, int], proven: bool) -> None:
     for end, counters in (("client", card(sent)), ("server", card((0, 0), sent))):
-        verdict, _reason = proof.prove(RDMA, end, counters, {}, NO_IDLE, proof.HARDWARE)
+        verdict, _reason = proof.prove(RDMA, end, counters, {}, NO_IDLE, PORT_WORDS)
         assert (verdict == proof.PROVEN) is proven
     # What crosses the netdev of a card says nothing.
     netdev = spans(tx_bytes=10**9, rx_bytes=10**9, tx_packets=10**6, rx_packets=10**6)
-    assert proof.prove(RDMA, "client", netdev, {}, NO_IDLE, proof.HARDWARE)[0] == proof.UNPROVEN
+    assert proof.prove(RDMA, "client", netdev, {}, NO_IDLE, PORT_WORDS)[0] == proof.UNPROVEN
 
 
 def test_what_a_read_fetches_comes_from_the_server() -> None:
     read = RDMA._replace(at_least=0.0, at_most=0.0, back_at_least=RDMA.at_least, back_at_most=RDMA.at_most)
     moved = (100 * SIZE, 1600)
     for end, counters in (("client", soft((0, 0), moved)), ("server", soft(moved))):
-        assert proof.prove(read, end, counters, {}, NO_IDLE, proof.SOFT_ROCE)[0] == proof.PROVEN
-    assert proof.prove(read, "client", soft(moved), {}, NO_IDLE, proof.SOFT_ROCE)[0] == proof.UNPROVEN
+        assert proof.prove(read, end, counters, {}, NO_IDLE, SOFT_ROCE)[0] == proof.PROVEN
+    assert proof.prove(read, "client", soft(moved), {}, NO_IDLE, SOFT_ROCE)[0] == proof.UNPROVEN
 
 
 def test_both_directions_are_both_proven() -> None:
     both = RDMA._replace(back_at_least=50.0 * SIZE, back_at_most=RDMA.at_most)
     forward, back = (100 * SIZE, 1600), (50 * SIZE, 800)
-    assert proof.prove(both, "client", soft(forward, back), {}, NO_IDLE, proof.SOFT_ROCE)[0] == proof.PROVEN
-    assert proof.prove(both, "server", soft(back, forward), {}, NO_IDLE, proof.SOFT_ROCE)[0] == proof.PROVEN
-    assert proof.prove(both, "client", soft(back, forward), {}, NO_IDLE, proof.SOFT_ROCE)[0] == proof.UNPROVEN
+    assert proof.prove(both, "client", soft(forward, back), {}, NO_IDLE, SOFT_ROCE)[0] == proof.PROVEN
+    assert proof.prove(both, "server", soft(back, forward), {}, NO_IDLE, SOFT_ROCE)[0] == proof.PROVEN
+    assert proof.prove(both, "client", soft(back, forward), {}, NO_IDLE, SOFT_ROCE)[0] == proof.UNPROVEN
     less = (50 * SIZE - 1, 800)
-    assert proof.prove(both, "client", soft(forward, less), {}, NO_IDLE, proof.SOFT_ROCE)[0] == proof.UNPROVEN
+    assert proof.prove(both, "client", soft(forward, less), {}, NO_IDLE, SOFT_ROCE)[0] == proof.UNPROVEN
 
 
 @pytest.mark.parametrize(("packets", "proven"), [(99, False), (100, True), (300, True), (301, False)])
@@ -274,7 +278,7 @@ def test_rdma_latency_is_packets_of_the_port_each_way(packets: int, proven: bool
     # A probe of 20 before a test of 100: 120 x 2.5 at most.
     claim = Claim("packets", 100, 120, packet_bytes=4096)
     counters = {**spans(tx_packets=9, rx_packets=9), **spans(hw_sent_pkts=packets, hw_rcvd_pkts=packets)}
-    verdict, _reason = proof.prove(claim, "client", counters, {}, NO_IDLE, proof.SOFT_ROCE)
+    verdict, _reason = proof.prove(claim, "client", counters, {}, NO_IDLE, SOFT_ROCE)
     assert (verdict == proof.PROVEN) is proven
 
 

@@ -9,9 +9,11 @@ import io
 import json
 import os
 import zipfile
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from ansible_collections.railyard.fabric.plugins.module_utils.catalogue import rdma_counters
 from ansible_collections.railyard.fabric.plugins.module_utils.channel.errors import MeasurementError
 from ansible_collections.railyard.fabric.plugins.module_utils.channel.rail_socket import Place
 from ansible_collections.railyard.fabric.plugins.module_utils.measure import torch_job
@@ -169,7 +171,8 @@ def test_each_way_to_fail_has_its_class(
 def test_nccl_is_told_one_rail_exactly_and_its_log_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch_job.os, "listdir", lambda _path: ["0000:17:00.0", "0000:ca:00.0"])
     words = {"port_xmit_data": 0, "port_rcv_data": 0}
-    monkeypatch.setattr(torch_job.counters, "read_port", lambda *_args: dict(words))
+    port = SimpleNamespace(traffic=rdma_counters.PORT_WORDS, read=lambda: dict(words))
+    monkeypatch.setattr(torch_job.counters, "Port", lambda _hca: port)
     play = Play([BEGAN, SIZE, SWEPT], collective_backend="nccl")
     play.noise = "gpu2:1:2 [0] NCCL INFO Using network Socket\n"
     reading = measured(play, monkeypatch)

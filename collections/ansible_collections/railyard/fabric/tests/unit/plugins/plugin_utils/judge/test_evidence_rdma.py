@@ -15,7 +15,7 @@ from ansible_collections.railyard.fabric.tests.unit.plugins.plugin_utils.judge.t
     both_ends,
     judged,
 )
-from support.runs.fake_run import NODES
+from support.runs.fake_run import NODES, FakeRun
 
 
 def test_a_larger_rdma_mtu_than_the_networks_is_not_the_asked_test() -> None:
@@ -90,7 +90,7 @@ def test_each_ends_directions_make_its_own_sum(end: str) -> None:
 @pytest.mark.parametrize(("key", "theirs"), [("gid_type", "RoCE v1"), ("active_mtu_bytes", 2048)])
 def test_both_ends_run_over_the_same_kind_of_rdma(key: str, theirs: object) -> None:
     """Each is its own rail's, as its facts say; only together are they none."""
-    run = SOFT.copy()
+    run = FakeRun(transport="roce", driver_class="hardware")
     identity = run.ids("rdma_latency", node=NODES[0])[0]
     for port in run.facts[1]["hcas"]:
         port["driver"] = "mlx4_core"  # 2048 is enough there
