@@ -190,6 +190,6 @@ LINKS = {
         "gpu_nodes:\n  vars: {nvlink_domain: all, expected_gpus: {count: 64}}\n"
         "  hosts:\n    gpu[1:10]:\n",
         "nvlink_domain", "all has 10 nodes with 640 GPUs or more, and an NVLink domain has 576 at most",
-        "a domain of its own", "gpu1"),
+        "a domain of its own", "gpu1", base="computed"),
 }
 # fmt: on

@@ -53,10 +53,16 @@ def digits(row: Row) -> Row:
     return made
 
 
+def boot_of(boot_id: str, host: str) -> str:
+    """Return a node's own boot id of this kind: it ends as the node's name does."""
+    return boot_id[:-1] + host[-1]
+
+
 def booted(boot_id: str, row: Row) -> Row:
-    """Return a row whose other end had this boot id."""
+    """Return a row whose other end had a boot id of this kind."""
     made = apart(row)
-    return {**made, "other_end": made.get("other_end") and {**made["other_end"], "boot_id": boot_id}}
+    other = made.get("other_end")
+    return {**made, "other_end": other and {**other, "boot_id": boot_of(boot_id, other["host"])}}
 
 
 #: Kind of sweep -> its transport, how its rows differ, keys of its policy, and ids of its tests. Both rows of
@@ -86,7 +92,8 @@ def sweep(kind: str, place: Path) -> tuple[RunFolder, list[Row], dict[str, short
             port["driver_class"] = "software"
         made.write("facts.jsonl", "".join(json.dumps(line) + "\n" for line in facts))
     if kind.endswith("boots"):
-        facts = [{**one, "boot_id": KINDS[kind][1].args[0]} for one in lines_of(made, "facts")]
+        boot_id = KINDS[kind][1].args[0]
+        facts = [{**one, "boot_id": boot_of(boot_id, one["node"])} for one in lines_of(made, "facts")]
         made.write("facts.jsonl", "".join(json.dumps(line) + "\n" for line in facts))
     for name in ("plan.json", "facts.jsonl") if kind == "digits" else ():
         made.write(name, (made.path / name).read_text(encoding="utf-8").replace("ens1f0", DIGITS))
