@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import importlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +29,7 @@ class Role:
     """
 
     def __init__(self, name: str, node: NodeOn, inventory: dict[str, Any]) -> None:
+        _show_filters_to_ansible()
         loader = DataLoader()
         self._folder = ROLES / name
         loader.set_basedir(str(self._folder))
@@ -54,6 +56,17 @@ class Role:
         place = self._folder / "templates" / path
         lookup = f"{{{{ lookup('ansible.builtin.template', '{place}') }}}}"
         return str(self._templar.template(trust_as_template(lookup)))
+
+
+def _show_filters_to_ansible() -> None:
+    """Let Ansible find the collection's filters where a test imported one of them before.
+
+    Ansible looks for them beside the file of their package. A package without an __init__.py has one only
+    where Ansible's own importer made it.
+    """
+    package = importlib.import_module("ansible_collections.railyard.fabric.plugins.filter")
+    if package.__file__ is None:
+        package.__file__ = str(Path(next(iter(package.__path__))) / "__init__.py")
 
 
 def _read(loader: DataLoader, path: Path) -> dict[str, Any]:
