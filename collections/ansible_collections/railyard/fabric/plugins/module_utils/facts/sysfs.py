@@ -19,8 +19,11 @@ import re
 _ORDINARY = frozenset(
     (errno.ENOENT, errno.EINVAL, errno.ENOTDIR, errno.ENODATA, errno.EOPNOTSUPP, errno.ENOTTY, errno.ENODEV)
 )
-_LARGEST_BYTES = 65536
 _GUEST = re.compile(r"^flags\s*:.*\bhypervisor\b", re.M)
+#: A file of sysfs is a page at most, which arm64 may make 64 KiB; what is larger is no value.
+LARGEST_BYTES = 65536
+# What no value holds. A name may have other letters (the model of a drive), so these alone are refused.
+_NO_TEXT = re.compile(rb"[\x00-\x08\x0e-\x1f\x7f]")
 _INTEGER = re.compile(r"[-+]?(?:0x[0-9a-f]{1,32}|[0-9]{1,39})\Z", re.I)
 #: A PCI address as sysfs writes it; domains beyond 0xffff have more digits (Intel VMD, Hyper-V).
 PCI_ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]\Z")
@@ -51,7 +54,7 @@ class Reader:
     @functools.cached_property
     def is_guest(self) -> bool:
         """Whether the processor states that it runs below a hypervisor; x86 alone does."""
-        return bool(_GUEST.search(self.text(self.proc("cpuinfo")) or ""))
+        return bool(_GUEST.search(self.text(self.proc("cpuinfo"), whole=False) or ""))
 
     def sys(self, *parts: str) -> str:
         """Return a path in sysfs."""
@@ -65,20 +68,33 @@ class Reader:
         if problem.errno not in _ORDINARY:
             self.warnings.append(f"{path}: {problem.strerror or problem}")
 
-    def text(self, path: str) -> str | None:
-        """Return a file's text without surrounding blanks; None when it cannot be read or is empty."""
+    def text(self, path: str, whole: bool = True) -> str | None:
+        """Return a file's text without surrounding blanks; None when it cannot be read or is empty.
+
+        Args:
+            path: The file.
+            whole: Whether a file of more than `LARGEST_BYTES` is no value; else its beginning is returned.
+        """
         try:
             # Without Python's file object: a node has thousands of such files (an rxe port's GID table has
             # 1024 entries), each of them one read.
             handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
             try:
-                data = os.read(handle, _LARGEST_BYTES)
+                data = os.read(handle, LARGEST_BYTES + 1)
             finally:
                 os.close(handle)
         except OSError as problem:
             self._failed(path, problem)
             return None
-        return data.decode("utf-8", errors="replace").strip("\x00 \t\r\n") or None
+        if whole and len(data) > LARGEST_BYTES:
+            self.warnings.append(f"{path}: it is larger than {LARGEST_BYTES} bytes")
+            return None
+        # Some drivers fill a name with NULs.
+        data = data.strip(b"\x00 \t\r\n")
+        if _NO_TEXT.search(data):
+            self.warnings.append(f"{path}: {data[:40]!r} is no text")
+            return None
+        return data.decode("utf-8", errors="replace").strip() or None
 
     def number(self, path: str) -> int | None:
         """Return a decimal or 0x number; None when there is none (`warnings` says so for other text)."""

@@ -15,6 +15,8 @@ from ansible_collections.railyard.fabric.plugins.module_utils.rails.bind import 
 from ansible_collections.railyard.fabric.plugins.module_utils.rules.ruling import Ruling
 
 CHECKS = ("link", "address", "mtu")
+# What a netdev with a carrier reports; `unknown` is that of a driver without operational states (RFC 2863).
+_UP = ("up", "unknown")
 
 
 def left_out(check: str, rail: Mapping[str, Any], transport: str | None) -> Ruling | None:
@@ -94,6 +96,8 @@ def _link(node: str, rail: Mapping[str, Any], bound: Bound, node_class: str | No
         return ruling.failed("not_hardware", f"{where}: {seen}")
     if device.get("admin_up") is not True or device.get("carrier") is not True:
         return ruling.unknown("link_unknown", where)
+    if device.get("operstate") not in _UP:
+        return ruling.unknown("link_unknown", f"{where}: operstate is {str(device.get('operstate'))[:40]!r}")
     if device.get("driver_class") not in ("hardware", "virtual", "software"):
         return ruling.unknown(
             "facts_garbled", f"{node} {device['netdev']}: driver_class {device.get('driver_class')!r}"

@@ -25,6 +25,13 @@ CHECKS = {
 LINK_LAYERS = {"roce": "Ethernet", "infiniband": "InfiniBand"}
 #: LIDs that no subnet manager hands out to itself: none at all, and everybody's.
 _NO_LID = (0, 0xFFFF)
+#: What a port that is active reports beside it: drivers/infiniband/core/sysfs.c has the words, and EFA is
+#: `unspecified`.
+_UNDERSTOOD: Mapping[str, tuple[str, ...]] = {
+    "physical_state": ("LinkUp",),
+    "node_type": ("CA", "unspecified"),
+}
+_MOST_WORDS = 60
 #: A rate is told in whole steps; what differs by more than this share from the declared one is another step.
 #: A faster one is a finding too: the bounds of bandwidth rest on what is declared.
 _RATE_SHARE = 0.99
@@ -178,6 +185,10 @@ def _port(where: str, node: Node, bound: Bound) -> Ruling:
     for key, value in (("link_layer", layer), ("state", state), ("node_type", port.get("node_type"))):
         if not isinstance(value, str):
             return ruling.unknown("rdma_unknown", f"{where}: {key} is {value!r}")
+    for key, known in _UNDERSTOOD.items():
+        if port.get(key) not in known:
+            said = str(port.get(key))[:_MOST_WORDS]
+            return ruling.unknown("rdma_unknown", f"{where}: {key} is {said!r}")
     if port.get("driver_class") not in ("hardware", "software"):
         # Of an unknown device no authority says what it reaches: its tests would lose their floor.
         return ruling.unknown("rdma_unknown", f"{where}: driver_class is {port.get('driver_class')!r}")
