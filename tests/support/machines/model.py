@@ -258,7 +258,7 @@ def _rdma_device(value: object, where: str) -> RdmaDevice:
 
 def _port(value: object, where: str) -> Port:
     fields = Fields(value, where)
-    layer = fields.word("link_layer", ("Ethernet", "InfiniBand", "Unspecified"), "Ethernet")
+    layer = fields.word("link_layer", ("Ethernet", "InfiniBand", "Unknown"), "Ethernet")
     gids = fields.take("gids", list, None)
     port = Port(
         link_layer=layer,
