@@ -50,7 +50,11 @@ def bind(pair: Pair) -> list[Problem]:
     found = []
     for node in pair.nodes.values():
         for rail, one in node.bound().items():
-            found += [Problem("fail", bad.cause, None, node.name, bad.detail) for bad in one.findings]
+            found += [
+                Problem("fail", bad.cause, None, node.name, bad.detail)
+                for bad in one.findings
+                if bad.cause not in pair.machine.expected.findings
+            ]
             hca, wanted = (one.hca or {}).get("hca"), pair.machine.expected.hcas.get(rail)
             if hca != wanted:
                 text = f"{node.name} {rail} is bound to {hca}, the machine has {wanted}"
