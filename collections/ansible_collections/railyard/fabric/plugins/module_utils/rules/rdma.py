@@ -175,7 +175,8 @@ def _port(where: str, node: Node, bound: Bound) -> Ruling:
     layer, state = port.get("link_layer"), port.get("state")
     if isinstance(layer, str) and layer != LINK_LAYERS[transport]:
         return ruling.failed("link_layer_wrong", f"{where} is {layer}, the inventory declares {transport}")
-    if managed and (state == "INIT" or port.get("sm_lid") in _NO_LID):
+    # A port without a link has no SM LID either: what it lacks is its cable.
+    if managed and (state == "INIT" or (state != "DOWN" and port.get("sm_lid") in _NO_LID)):
         return ruling.failed("sm_missing", f"{where} is {state}, SM LID {port.get('sm_lid')}")
     if isinstance(state, str) and state != "ACTIVE":
         return ruling.failed("link_down", f"{where} is {state}, {port.get('physical_state')}")

@@ -81,6 +81,8 @@ def test_a_port_that_cannot_do_what_is_declared(
     [
         ({"state": "INIT"}, "fail", "sm_missing"),
         ({"sm_lid": 0}, "fail", "sm_missing"),
+        # Without a link there is no subnet manager either.
+        ({"state": "DOWN", "physical_state": "Polling", "sm_lid": 0}, "fail", "link_down"),
         ({"sm_lid": 0xFFFF}, "fail", "sm_missing"),
         ({"sm_lid": None}, "unmeasured", "rdma_unknown"),
         ({"link_layer": "Ethernet"}, "fail", "link_layer_wrong"),
