@@ -16,10 +16,12 @@ from collections.abc import Mapping
 from typing import Any
 from unittest import mock
 
+from ansible_collections.railyard.fabric.plugins.module_utils.catalogue.tests import class_of
 from ansible_collections.railyard.fabric.plugins.module_utils.facts import link_errors
 from ansible_collections.railyard.fabric.plugins.module_utils.rules import rdma
 from ansible_collections.railyard.fabric.plugins.module_utils.runner import counters as runner_counters
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import policy
+from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory import qos_notes
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import run_status, verdict
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import management, provenance, requests
 
@@ -43,7 +45,8 @@ class GalleryRun:
 
     def __init__(self, pair: Pair) -> None:
         self.pair, self.plan = pair, pair.plan
-        self.policy = policy.merge({"beacon": False, **(pair.inventory.policy or {})})
+        merged = policy.merge({"beacon": False, **(pair.inventory.policy or {})})
+        self.policy = qos_notes.with_traffic_class(merged, pair.inventory)
         fabrics = {node.name: node.fabric for node in pair.inventory.nodes}
         self.facts = [node.facts() for node in pair.nodes.values()]
         entries = management.entries(pair.inventory.nodes, self.plan, self.facts, lambda name: [name])
@@ -164,6 +167,7 @@ class GalleryRun:
             chosen = rdma.choice(bound) if bound and self.plan["nodes"][host]["transport"] == "roce" else None
             row |= {
                 "tool_version": "6.20",
+                **class_of(check, self.policy)._asdict(),
                 "hca": hca.get("hca"),
                 "gid_index": chosen.index if chosen else None,
                 "gid_type": chosen.type if chosen else None,
@@ -265,7 +269,12 @@ class GalleryRun:
         for row in touched:
             if change.gbps is not None:
                 ratio = change.gbps / self.gbps(row["check"], row["rail"])
+                unread = {name: span for name, span in row["counters"].items() if None in span}
+                row["counters"] = {
+                    name: row["counters"][name] for name in row["counters"].keys() - unread.keys()
+                }
                 scale(row, FAKE_GBPS * ratio)
+                row["counters"] |= unread
             if change.us is not None and row["metrics"]:
                 ratio = change.us / row["metrics"]["latency_p50_us"]
                 row["metrics"] |= {

@@ -9,6 +9,9 @@ All of it is data in tests/machines; tests/machines/README.md says how to add a 
 from __future__ import annotations
 
 import functools
+import shutil
+import tempfile
+from pathlib import Path
 
 import pytest
 from support.machines import machine, pair, stages
@@ -36,20 +39,29 @@ SICK = [
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory):
+def made():
     """Return what makes the pair of a machine or variant, each once."""
+    # Some thousand small files for each: in memory, where the system has a folder for it.
+    memory = Path("/dev/shm")
+    root = Path(tempfile.mkdtemp(prefix="railyard-machines-", dir=memory if memory.is_dir() else None))
 
     @functools.cache
-    def make(name, variant=None):
+    def make(name, variant):
         of = pair.read(name)
-        folder = tmp_path_factory.mktemp(f"{name}-{variant or 'healthy'}")
-        return pair.Pair(of, folder, of.variants[variant], make(name)) if variant else pair.Pair(of, folder)
+        folder = root / name / (variant or "healthy")
+        folder.mkdir(parents=True)
+        return (
+            pair.Pair(of, folder, of.variants[variant], make(name, None))
+            if variant
+            else pair.Pair(of, folder)
+        )
 
     @functools.cache
     def seen(name, variant, stage):
         return stages.OF[stage](make(name, variant))
 
-    return seen
+    yield seen
+    shutil.rmtree(root)
 
 
 @pytest.mark.parametrize(("name", "stage"), HEALTHY)
