@@ -16,6 +16,7 @@ from functools import partial
 from pathlib import Path
 
 from railyard.base import paths
+from railyard.report import machines
 
 # Ansible reads its configuration when it is imported.
 os.environ.setdefault("ANSIBLE_CONFIG", str(paths.repo_root() / "ansible.cfg"))
@@ -32,7 +33,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.present.comparison
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import outputs
 
 DOCS = paths.repo_root() / "docs"
-NAMES = ("troubleshooting.md", "inventory.md", "units.md", "figures.md", "drivers.md")
+NAMES = ("troubleshooting.md", "inventory.md", "units.md", "figures.md", "drivers.md", "machines.md")
 
 
 def causes() -> Iterator[tuple[str, ...]]:
@@ -166,6 +167,9 @@ TABLES: dict[str, Callable[[], Iterator[tuple[str, ...]]]] = {
     "frontend": lambda: fields(schema.FRONTEND),
     "network": lambda: fields(schema.NETWORK),
     "policy": policy_keys,
+    "machines": machines.tested,
+    "machine_variants": machines.variants,
+    "machine_not_visible": machines.not_visible,
     **{f"figures_{group}": partial(catalogue, group) for group in figures.GROUPS},
 }
 
