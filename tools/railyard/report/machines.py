@@ -36,7 +36,7 @@ def tested() -> Iterator[tuple[str, ...]]:
             f"`{name}`: {_cell(machine['machine'])}",
             f"{machine['driver']}, {machine['stack']}",
             f"{_ALWAYS}{qos}{open_faults}",
-            "; ".join(_figure(check, one) for check, one in machine["figures"].items())
+            "; ".join(_figure(check, one) for check, one in (machine.get("figures") or {}).items())
             or "assumed: 90 % of the narrower of port rate and PCIe link",
             _cell("; ".join(f"{of}: {text}" for of, text in machine["sources"].items())),
             "on stand-ins",
