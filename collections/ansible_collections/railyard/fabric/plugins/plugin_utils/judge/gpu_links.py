@@ -123,7 +123,9 @@ def settle(
         linked = {node: links(row, built[check][node].shape) for node, (_answer, row) in measured.items()}
         for node, (answer, row) in measured.items():
             _of_node(answer, node, row, linked[node], node in own, told)
-        kinds = {node: _kind_of_node(row, built[check][node], groups) for node, (_, row) in measured.items()}
+        kinds = {
+            node: _kind_of_node(row, built[check][node], groups) for node, (_answer, row) in measured.items()
+        }
         _of_fleet(measured, linked, kinds, own, told)
     for (node, check), (answer, _row) in good.items():
         if (differs := built[check][node].differs) and answer.outcome == RECORDED:
