@@ -134,6 +134,7 @@ def drivers() -> Iterator[tuple[str, ...]]:
         "packets sent",
         "width",
         "refresh",
+        "QoS",
         "notes",
         "source",
     )
@@ -145,7 +146,8 @@ def drivers() -> Iterator[tuple[str, ...]]:
             sent = [_files(row.traffic, row.traffic.bytes[0]), _files(row.traffic, row.traffic.packets[0])]
             width = f"{row.width_bits} bits, {row.at_greatest}"
             refresh = f"{row.lifespan_ms} ms" if row.lifespan_ms else "at each read"
-        yield f"`{row.name}`", row.cards, links, *sent, width, refresh, row.quirks, row.source
+        qos = ", ".join(f"`{way}`" for way in row.qos) or f"none: {row.qos_otherwise}"
+        yield f"`{row.name}`", row.cards, links, *sent, width, refresh, qos, row.quirks, row.source
 
 
 def _files(traffic: rdma_counters.Traffic, name: str) -> str:

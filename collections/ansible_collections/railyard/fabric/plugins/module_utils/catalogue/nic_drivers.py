@@ -58,8 +58,8 @@ class NicDriver(NamedTuple):
         at_greatest: What they do at their greatest value.
         lifespan_ms: How old a value may be where no file `lifespan` says so; 0 where each read asks the card.
         errors: Its own error counters, beside those of every netdev and InfiniBand port.
-        qos: Ways of `roce_qos` that its documentation describes, by the names in qos/tools.py.
-        qos_otherwise: What to do where `roce_qos` has no way.
+        qos: Ways by which `roce_qos` sets it: names in qos/tools.py, or `MLX4_OPTIONS`.
+        qos_otherwise: What to do where there is none. NETDEV stands for the port's netdev.
         quirks: What a reader of the numbers must know.
         source: Where this is from.
     """
@@ -98,7 +98,10 @@ COMMON = Errors(
     notice=("hca.port_xmit_discards", "hca.port_xmit_wait"),
 )
 _SOFT_IWARP = "Soft-iWARP sends by the kernel's TCP and counts nothing itself"
-_DCB_NONE = "set trust, PFC and ECN by the vendor's tool, and roce_qos_enabled: false"
+#: ConnectX-3 has flow control alone, which its Ethernet driver takes as module options.
+MLX4_OPTIONS = "mlx4_en"
+#: What to do where nothing better is known of a driver.
+BY_VENDOR = "set trust, PFC and ECN with the vendor's tool, and declare roce_qos_enabled: false"
 
 DRIVERS = (
     NicDriver(
@@ -161,7 +164,7 @@ DRIVERS = (
         STOPS,
         0,
         Errors(transport=("hw.sq_num_oos", "hw.rq_num_oos", "hw.sq_num_to")),
-        ("mlnx_qos", "dcb", "sysfs"),
+        (MLX4_OPTIONS,),
         "",
         "64 bits wide where the extended set is there. Without it a counter stops at 0xffffffff, at 40 "
         "Gbit/s after 3.4 s: such a test is unproven.",
@@ -188,7 +191,10 @@ DRIVERS = (
             notice=("hw.tx_cnp_pkts", "hw.rx_cnp_pkts", "hw.rx_ecn_marked_pkts"),
         ),
         (),
-        "set it by Broadcom's niccli or bnxt_setupcc.sh, and roce_qos_enabled: false",
+        # Its DCB takes PFC only after ETS gave the priority a traffic class (bnxt_dcb.c), and roce_qos leaves
+        # ETS alone; congestion control is in configfs of Broadcom's own driver.
+        "set ETS, PFC and ECN with Broadcom's bnxt_setupcc.sh -i NETDEV -m 3 (it uses dcb or niccli), and "
+        "declare roce_qos_enabled: false",
         "counters/ answers EINVAL on many kernels. recoverable_errors is filled from a field of broadcast "
         "packets and is never judged.",
         "torvalds/linux drivers/infiniband/hw/bnxt_re/hw_counters.c; prometheus/procfs issue 675",
@@ -224,8 +230,10 @@ DRIVERS = (
             notice=("hw.cnpSent", "hw.cnpHandled", "hw.cnpIgnored", "hw.RxECNMrkd"),
         ),
         (),
-        "set PFC by lldptool after ethtool --set-priv-flags NETDEV fw-lldp-agent off (Intel's README of "
-        "irdma), and roce_qos_enabled: false",
+        # The firmware's agent overrules software, and PFC needs a map of priorities to at most four classes.
+        # X722 (i40e) has iWARP and link pause alone.
+        "run ethtool --set-priv-flags NETDEV fw-lldp-agent off, set PFC and ETS with lldptool as in Intel's "
+        "README of irdma, and declare roce_qos_enabled: false",
         "No counters/. Octets of IPv4 and IPv6 are added up. Messages and segments (InRdmaWrites, tcpInSegs) "
         "hold no bytes and prove none. On some cards the octets were reported not to move with RoCE: such a "
         "test is unproven.",
@@ -256,7 +264,7 @@ DRIVERS = (
             ),
         ),
         (),
-        "AWS runs the network's congestion control: leave roce_qos_enabled: false",
+        "there is nothing to set, AWS controls congestion itself: declare roce_qos_enabled: false",
         "No netdev and no counters/. lifespan reads 12 on a kernel with HZ=250. Queue pairs are SRD or UD "
         "alone.",
         "torvalds/linux drivers/infiniband/hw/efa/efa_verbs.c; aws-samples/awsome-distributed-training "
@@ -285,7 +293,7 @@ DRIVERS = (
             notice=("hw.received_cnps",),
         ),
         (),
-        "Azure sets the network's classes: leave roce_qos_enabled: false",
+        "there is nothing to set, Azure sets the classes: declare roce_qos_enabled: false",
         "sent_cnps and received_ecns are the device's, not the port's.",
         "torvalds/linux drivers/infiniband/hw/mana/counters.c",
     ),
@@ -308,7 +316,7 @@ DRIVERS = (
             notice=("hw.rx_rdma_cnp_pkts", "hw.rx_rdma_ecn_pkts"),
         ),
         (),
-        "set it by AMD's nicctl, and roce_qos_enabled: false",
+        "set it with AMD's nicctl update qos, and declare roce_qos_enabled: false",
         "Names and widths (8 to 64 bits) come from the firmware; those here were seen on 400G cards. A value "
         "that cannot be read is all ones. Port 1 alone.",
         "torvalds/linux drivers/infiniband/hw/ionic/ionic_hw_stats.c; ROCm's "
@@ -325,7 +333,7 @@ DRIVERS = (
         0,
         Errors(),
         (),
-        "Omni-Path has no RoCE: leave roce_qos_enabled: false",
+        "Omni-Path has no RoCE: declare roce_qos_enabled: false",
         "Larger errors are in hw_counters by names of its own, which are not judged.",
         "prometheus/procfs fixtures (hfi1_0)",
     ),
@@ -379,7 +387,7 @@ DRIVERS = (
         0,
         Errors(),
         (),
-        _DCB_NONE,
+        BY_VENDOR,
         "Files in counters/ read 0 whatever crosses the port.",
         "torvalds/linux drivers/infiniband/hw/qedr/verbs.c (qedr_process_mad)",
     ),
@@ -401,7 +409,7 @@ DRIVERS = (
             notice=("hw.tx_bps_limit_drop_cnt", "hw.rx_bps_limit_drop_cnt", "hw.hw_rx_bps_limit_drop_cnt")
         ),
         (),
-        "Alibaba Cloud sets the network's classes: leave roce_qos_enabled: false",
+        BY_VENDOR,
         "The driver of Alibaba Cloud puts hw_ before the kernel's names.",
         "torvalds/linux drivers/infiniband/hw/erdma/erdma_verbs.c; the vendor's driver (names with hw_)",
     ),
@@ -416,7 +424,7 @@ DRIVERS = (
         LIFESPAN_MS,
         Errors(),
         (),
-        _DCB_NONE,
+        BY_VENDOR,
         "hw_counters from HIP09 on, not for a VF.",
         "torvalds/linux drivers/infiniband/hw/hns/hns_roce_main.c",
     ),

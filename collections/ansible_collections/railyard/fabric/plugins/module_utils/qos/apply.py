@@ -94,7 +94,7 @@ def _apply_port(node: roce_qos_node.Node, one: Work, declared: roce_qos.Declared
         for name, value in sorted(roce_qos.differences(held, found).items())
     ]
     if wrong:
-        by = node.tool.name if node.tool else "ethtool"
+        by = one.port.tool.name if one.port.tool else "ethtool"
         raise QosError(
             f"{one.port.rail} ({one.port.netdev}): not read back as set, though {by} reported success: "
             f"{'; '.join(wrong)}. Fix: look for lldpad or another service that sets the same, and at the "
@@ -215,20 +215,20 @@ def hold(
         QosError: What is declared cannot be, or was not read back.
     """
     declared = roce_qos.check(params)
-    sys_root = os.path.join(params["root"], "sys")
+    node = roce_qos_node.Node(run, os.path.join(params["root"], "sys"))
     ports, problems = [], []
     for rail in params["rails"]:
         try:
-            ports.append(roce_qos_node.find_port(rail, sys_root))
+            port = roce_qos_node.find_port(rail, node.sys_root)
+            ports.append(roce_qos_node.choose_tool(node, which, port))
         except QosError as error:
             problems.append(str(error))
-    if any(port.driver == roce_qos.MLX4 for port in ports):
+    has_mlx4 = any(port.driver == roce_qos.MLX4 for port in ports)
+    if has_mlx4:
         problems += roce_qos_node.foreign_options(params["root"], params["modprobe_file"], declared)
     if problems:
         raise QosError("; ".join(problems))
-    others = [port.netdev for port in ports if port.driver != roce_qos.MLX4]
-    tool = roce_qos_node.choose_tool(run, which, sys_root, others) if others else None
-    node = roce_qos_node.Node(run, sys_root, tool)
+    first: Any = next((port for port in ports if port.tool is not None), None)
     work = look(node, ports, declared)
     todo = [one for one in work if one.todo]
     diff = make_diff(work)
@@ -240,9 +240,9 @@ def hold(
     return {
         "changed": bool(todo or files),
         "diff": diff,
-        "tool": tool.name if tool else None,
-        "rival": tool.rival(run, others[0]) if tool else None,
-        "module_options": roce_qos.module_options(declared) if len(others) < len(ports) else "",
+        "tool": first.tool.name if first else None,
+        "rival": first.tool.rival(run, first.netdev) if first else None,
+        "module_options": roce_qos.module_options(declared) if has_mlx4 else "",
         "ports": [
             {
                 "rail": one.port.rail,

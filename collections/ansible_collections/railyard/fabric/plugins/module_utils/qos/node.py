@@ -22,6 +22,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Optional
 
+from ansible_collections.railyard.fabric.plugins.module_utils.catalogue import nic_drivers
 from ansible_collections.railyard.fabric.plugins.module_utils.qos import replay, tools
 from ansible_collections.railyard.fabric.plugins.module_utils.qos import settings as roce_qos
 from ansible_collections.railyard.fabric.plugins.module_utils.qos.settings import QosError, Settings
@@ -55,6 +56,7 @@ class Port(NamedTuple):
         port: Port of that device, from 1.
         driver: Driver of the netdev's device.
         pci: Bus address of that device.
+        tool: One of `tools.TOOLS` that the driver takes and the node has, see `choose_tool`; None for none.
     """
 
     rail: str
@@ -63,6 +65,7 @@ class Port(NamedTuple):
     port: int
     driver: str
     pci: str
+    tool: Optional[Any] = None  # noqa: UP045 - Python 3.9, which nodes may have, evaluates it
 
 
 class Found(NamedTuple):
@@ -73,11 +76,10 @@ class Found(NamedTuple):
 
 
 class Node(NamedTuple):
-    """How the node is reached: `sys_root` is /sys, `tool` one of `tools.TOOLS` or None for none."""
+    """How the node is reached: `sys_root` is /sys."""
 
     run: Run
     sys_root: str
-    tool: Optional[Any]  # noqa: UP045 - Python 3.9, which nodes may have, evaluates it
 
 
 def find_port(rail: Mapping[str, Any], sys_root: str) -> Port:
@@ -124,22 +126,33 @@ def _hca_of(sys_root: str, netdev: str, device_folder: str) -> str:
     return ""
 
 
-def choose_tool(run: Run, which: Any, sys_root: str, netdevs: Sequence[str]) -> Any:
-    """Return the first of the tools that the node has, None for none.
+def choose_tool(node: Node, which: Any, port: Port) -> Port:
+    """Return the port with the first of its driver's tools that the node has.
 
     Args:
-        run: Runs a program.
+        node: The node.
         which: Returns the path of a program, None when the node has none of that name.
-        sys_root: Where sysfs is.
-        netdevs: The ports.
+        port: The port.
+
+    Raises:
+        QosError: No tool is known to set the QoS of this driver.
     """
+    row = nic_drivers.find(port.driver)
+    place = f"{port.rail} ({port.netdev})"
+    if row is None:
+        raise QosError(
+            f"{place}: driver {port.driver} is not among those whose QoS Railyard can set "
+            f"({nic_drivers.PAGE} lists them). Fix: {nic_drivers.BY_VENDOR}"
+        )
+    if not row.qos:
+        otherwise = row.qos_otherwise.replace("NETDEV", port.netdev)
+        raise QosError(f"{place}: Railyard cannot set the QoS of driver {port.driver}. Fix: {otherwise}")
     for tool in tools.TOOLS:
-        if tool.program is None:
-            if any(tool.read(run, netdev, sys_root) for netdev in netdevs):
-                return tool
-        elif which(tool.program):
-            return tool
-    return None
+        if tool.name not in row.qos:
+            continue
+        if which(tool.program) if tool.program else tool.read(node.run, port.netdev, node.sys_root):
+            return port._replace(tool=tool)
+    return port
 
 
 def _cm_folder(node: Node, port: Port) -> str:
@@ -214,12 +227,12 @@ def read(node: Node, port: Port, settings: Settings, priority: int) -> Found:
     found: Settings = {}
     refused: dict[str, str] = {}
     if "pfc" in settings:
-        if node.tool is None:
+        if port.tool is None:
             raise QosError(
                 f"{port.netdev}: the node has neither mlnx_qos (of mlnx-tools), dcb (of iproute2) nor "
                 "a folder qos in the netdev's sysfs. Fix: install iproute2"
             )
-        found.update(node.tool.read(node.run, port.netdev, node.sys_root))
+        found.update(port.tool.read(node.run, port.netdev, node.sys_root))
     if "global_pause" in settings:
         pause = tools.read_pause(node.run, port.netdev)
         if pause is not None:
@@ -248,8 +261,8 @@ def actions(node: Node, port: Port, settings: Settings, found: Settings, priorit
     todo: list[Action] = []
     if "global_pause" in settings and "global_pause" in found:
         todo.append(tools.pause_action(port.netdev, settings["global_pause"]))
-    if node.tool is not None:
-        todo += node.tool.actions(port.netdev, settings, found, node.sys_root)
+    if port.tool is not None:
+        todo += port.tool.actions(port.netdev, settings, found, node.sys_root)
     files = _files(node, port, priority)
     for name in [name for name in _BY_FILE if name in settings]:
         path = _way(files[name])[0] or files[name][0]
@@ -269,11 +282,11 @@ def restoring_actions(
     A traffic class that was not set cannot be unset again, and is left out.
     """
     old = {name: before[name] for name in changed if before.get(name) is not None}
-    todo = [] if node.tool is None else node.tool.restoring_actions(port.netdev, old, before, node.sys_root)
+    todo = [] if port.tool is None else port.tool.restoring_actions(port.netdev, old, before, node.sys_root)
     of_the_tool = ("dcbx", "trust", "dscp_to_priority", "pfc", "buffer_of_priority", "buffers_bytes")
     others = {name: value for name, value in old.items() if name not in of_the_tool}
     # Global pause comes back after PFC went: a port has one or the other.
-    return [*todo, *actions(node._replace(tool=None), port, others, before, priority)]
+    return [*todo, *actions(node, port._replace(tool=None), others, before, priority)]
 
 
 def foreign_options(root: str, own_file: str, declared: roce_qos.Declared) -> list[str]:
