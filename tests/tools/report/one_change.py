@@ -89,7 +89,7 @@ def sweep(kind: str, place: Path) -> tuple[RunFolder, list[Row], dict[str, short
     if kind == "soft":
         facts = lines_of(made, "facts")
         for port in itertools.chain(*(one["hcas"] for one in facts)):
-            port["driver_class"] = "software"
+            port |= {"driver": "rdma_rxe", "driver_class": "software"}
         made.write("facts.jsonl", "".join(json.dumps(line) + "\n" for line in facts))
     if kind.endswith("boots"):
         boot_id = KINDS[kind][1].args[0]

@@ -254,7 +254,7 @@ def test_garbled_paths_are_unmeasured_and_no_crash() -> None:
     ):
         device = {
             "netdev": "ens0", "pci": "0000:18:00.0", "pci_path": path, "admin_up": True, "carrier": True,
-            "driver_class": "hardware", "speed_mbps": 400000,
+            "driver_class": "hardware", "speed_mbps": 400000, "operstate": "up",
         }  # fmt: skip
         one = Bound({"name": "rail0", "rate_gbps": 400}, device)
         ruling = link_rules.rule("link", "gpu003", one, "hardware", {})
