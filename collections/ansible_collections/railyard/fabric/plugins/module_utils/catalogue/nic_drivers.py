@@ -62,6 +62,8 @@ class NicDriver(NamedTuple):
         qos_otherwise: What to do where there is none. NETDEV stands for the port's netdev.
         quirks: What a reader of the numbers must know.
         source: Where this is from.
+        unsupported: Why Railyard cannot measure RDMA over it; empty where it can.
+        other_test: What to measure it with instead; empty where `unsupported` is.
     """
 
     name: str
@@ -77,6 +79,8 @@ class NicDriver(NamedTuple):
     qos_otherwise: str
     quirks: str
     source: str
+    unsupported: str = ""
+    other_test: str = ""
 
 
 #: Error counters that no single driver owns: the kernel's netdev statistics, and InfiniBand's PortCounters
@@ -268,7 +272,10 @@ DRIVERS = (
         "No netdev and no counters/. lifespan reads 12 on a kernel with HZ=250. Queue pairs are SRD or UD "
         "alone.",
         "torvalds/linux drivers/infiniband/hw/efa/efa_verbs.c; aws-samples/awsome-distributed-training "
-        "efa-node-exporter",
+        "efa-node-exporter; linux-rdma/perftest pull request 57 and issue 113",
+        "it has queue pairs of type SRD and UD alone, and Railyard runs perftest with RC",
+        "use AWS's own tests: /opt/amazon/efa/test/efa_test.sh on each node, and fi_rma_bw -p efa of "
+        "libfabric's fabtests between two",
     ),
     NicDriver(
         "mana_ib",
@@ -435,6 +442,14 @@ _BY_LINK = {link: row for row in DRIVERS for link in (row.name, *row.links)}
 def find(driver: str | None) -> NicDriver | None:
     """Return the row of a driver, by its module or by the name of sysfs's `device/driver` link."""
     return _BY_LINK.get(driver) if driver else None
+
+
+def why_unsupported(driver: str | None) -> str | None:
+    """Return why Railyard cannot measure RDMA over a driver's device, and None where it can."""
+    row = find(driver)
+    if row is None or not row.unsupported:
+        return None
+    return f"Railyard cannot measure RDMA over driver {driver} yet: {row.unsupported} ({PAGE})"
 
 
 def why_unproven(driver: str | None) -> str | None:

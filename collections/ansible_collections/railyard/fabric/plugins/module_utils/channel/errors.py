@@ -34,6 +34,7 @@ ErrorClass = Literal[
     "no_address",
     "hca_missing",
     "no_gid",
+    "rdma_unsupported",
     "version_differs",
     "module_missing",
     "interrupted",

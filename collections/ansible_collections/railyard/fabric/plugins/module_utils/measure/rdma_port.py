@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import NamedTuple, Optional
 
+from ansible_collections.railyard.fabric.plugins.module_utils.catalogue import nic_drivers
 from ansible_collections.railyard.fabric.plugins.module_utils.channel.errors import MeasurementError
 from ansible_collections.railyard.fabric.plugins.module_utils.channel.rail_socket import Place
 from ansible_collections.railyard.fabric.plugins.module_utils.facts import gid, rdma_port
@@ -39,7 +40,8 @@ def find(place: Place, hca: str | None, reader: Reader | None = None) -> RdmaPor
         Where the ends meet over the management network the port is named by device and number alone.
 
     Raises:
-        MeasurementError: `hca_missing`: it is not there; `no_gid`: its table lacks the rail's address.
+        MeasurementError: `hca_missing`: it is not there; `rdma_unsupported`: RDMA over its driver cannot be
+            measured; `no_gid`: its table lacks the rail's address.
     """
     if not hca:
         raise MeasurementError(
@@ -65,6 +67,10 @@ def find(place: Place, hca: str | None, reader: Reader | None = None) -> RdmaPor
             if called
             else "look at: rdma link; dmesg | grep -i -e mlx -e rxe; the role rdma_stack makes it again",
         )
+    row = nic_drivers.find(seen["driver"])
+    if row is not None and row.unsupported:
+        message = f"{hca} of {place.host}: {nic_drivers.why_unsupported(row.name)}"
+        raise MeasurementError("rdma_unsupported", message, place.host, row.other_test)
     numa_node = seen.get("numa_node")
     if seen["link_layer"] == "InfiniBand":
         return RdmaPort(device, int(port), None, None, numa_node, seen.get("port_guid"))

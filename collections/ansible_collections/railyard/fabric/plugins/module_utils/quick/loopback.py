@@ -14,6 +14,7 @@ import time
 from collections.abc import Mapping
 
 from ansible_collections.railyard.fabric.plugins.module_utils import bounded
+from ansible_collections.railyard.fabric.plugins.module_utils.catalogue import nic_drivers
 from ansible_collections.railyard.fabric.plugins.module_utils.numeric import is_number
 from ansible_collections.railyard.fabric.plugins.module_utils.parsers.common import NotThisTool
 from ansible_collections.railyard.fabric.plugins.module_utils.parsers.perftest import output
@@ -39,6 +40,10 @@ def look(bound: Mapping[str, Bound], transport: str, deadline: float, found: Fou
             continue
         hca = str(one.hca["hca"])
         done[hca] = None
+        driver = one.hca.get("driver")
+        if why_not := nic_drivers.why_unsupported(driver if isinstance(driver, str) else None):
+            found.unknown.append(f"loopback {hca}: {why_not}")
+            continue
         if deadline - time.monotonic() < _EACH_S:
             found.unknown.append(f"loopback {hca}: no time is left for it")
             continue

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from ansible_collections.railyard.fabric.plugins.module_utils.catalogue import nic_drivers
 from ansible_collections.railyard.fabric.plugins.module_utils.facts import gid
 from ansible_collections.railyard.fabric.plugins.module_utils.numeric import is_number, is_whole
 from ansible_collections.railyard.fabric.plugins.module_utils.rails import bind, pci_links, rdma_mtu
@@ -90,6 +91,12 @@ def rule(check: str, node: Node, bound: Bound) -> Ruling:
         why = why_none(rail, bound, node.ports)
         return ruling.failed("hca_missing", f"{node.name} {rail['name']}: {why}")
     where = _where(node.name, rail, bound)
+    driver = bound.hca.get("driver")
+    if why_not := nic_drivers.why_unsupported(driver if isinstance(driver, str) else None):
+        # No fault of the node. What such a port reports of itself is not what a RoCE or InfiniBand port does.
+        return Ruling(basis=f"the inventory declares {node.transport}").unknown(
+            "rdma_unsupported", f"{where}: {why_not}"
+        )
     if check == "rdma_port":
         return _port(where, node, bound)
     if check == "rdma_gid":

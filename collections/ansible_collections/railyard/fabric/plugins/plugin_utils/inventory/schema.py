@@ -201,7 +201,8 @@ COMPUTED: dict[str, Field] = {
 FABRIC: dict[str, Field] = {
     "transport": Field(
         values.choice("roce", "infiniband", "tcp"),
-        "write roce, infiniband or tcp",
+        "write roce, infiniband or tcp; RDMA over EFA of AWS cannot be measured yet (docs/drivers.md): for "
+        "such nodes declare tcp and their ENA netdevs",
         "`roce`, `infiniband`, or `tcp`: RDMA is not asked of this cluster",
     ),
     "node_class": Field(

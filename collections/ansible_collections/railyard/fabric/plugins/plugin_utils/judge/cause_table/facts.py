@@ -63,6 +63,11 @@ TABLE = (
     Cause("iwarp", "the device speaks iWARP, and neither RoCE nor InfiniBand",
           "Name a RoCE or InfiniBand port in the inventory, or declare `transport: tcp` for these nodes.",
           "another kind of card than the inventory's", "ibv_devinfo"),
+    Cause("rdma_unsupported", "Railyard cannot measure RDMA over this kind of device",
+          "Measure these devices with their vendor's own tests (docs/drivers.md names them), and declare "
+          "`transport: tcp` with the netdevs that have addresses to measure the nodes' IP network. For EFA: "
+          "/opt/amazon/efa/test/efa_test.sh, and fi_rma_bw -p efa of libfabric's fabtests.",
+          "EFA of AWS, whose queue pairs are SRD and UD alone", "ibv_devinfo -d DEVICE"),
     Cause("dpu_mode", "the BlueField card is in DPU mode, so its own Arm cores stand between host and wire",
           "Set the card to NIC mode (INTERNAL_CPU_OFFLOAD_ENGINE by mstconfig or MFT's mlxconfig; NVIDIA's "
           "page on BlueField's modes of operation has it for each generation) and power the host off and on, "

@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A port's driver decides which tools set its QoS; one without a known way is refused first of all.
 
-Ways: torvalds/linux bnxt_dcb.c (PFC without ETS answers EINVAL), Broadcom's bnxt_setupcc.sh; Intel's README of
-irdma (firmware agent, ETS, X722 without PFC); AMD's guides of the Pollara 400 (nicctl update qos).
+Ways: torvalds/linux bnxt_dcb.c (PFC without ETS answers EINVAL), Broadcom's bnxt_setupcc.sh; Intel's README
+of irdma (firmware agent, ETS, X722 without PFC); AMD's guides of the Pollara 400 (nicctl update qos).
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ import copy
 import datetime
 
 import pytest
-from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory import load, plan
+from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory import load, plan, schema_checks
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.model import Inventory
 from support.inventories.fabric_cases import COMPUTED, SOUND, changed, node
 
@@ -134,3 +134,11 @@ def test_an_odd_value_for_a_rail_whose_name_has_a_dot():
         for odd in ODD:
             first = {**FIRST, "rail_overrides": {"rail.0": {key: odd}}}
             told_or_planned(f"{key} = {odd!r}", fabric, first, SECOND)
+
+
+def test_efa_as_a_transport_is_refused_with_what_to_declare():
+    (finding,) = schema_checks.check_fabric({**SOUND, "transport": "efa"})
+    assert finding.variable == "fabric.transport"
+    assert "efa" in finding.message
+    for words in ("EFA", "docs/drivers.md", "tcp"):
+        assert words in finding.fix

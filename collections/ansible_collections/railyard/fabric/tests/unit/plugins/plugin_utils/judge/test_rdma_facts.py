@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from ansible_collections.railyard.fabric.plugins.module_utils.rules import rdma
 from support.runs.fake_run import NODES, FakeRun, in_sequence
 
 HEALTHY = FakeRun(transport="roce")
@@ -74,6 +75,22 @@ def test_a_port_that_cannot_do_what_is_declared(
     one = verdict_of("rdma_port", changes)
     assert (one["outcome"], one["cause_class"]) == (outcome, cause)
     assert outcome == "pass" or (one["proof"] is None and "gpuserver1 rail0" in one["cause"])
+
+
+#: What a port of EFA reports (torvalds/linux efa_verbs.c; linux-rdma/rdma-core pull request 884).
+EFA = {"driver": "efa", "node_type": "unspecified", "link_layer": "Unknown", "sm_lid": 0, "lid": 0}
+
+
+@pytest.mark.parametrize("transport", ["roce", "infiniband"])
+@pytest.mark.parametrize("layer", ["Unknown", "Ethernet", "InfiniBand"])
+def test_efa_is_unmeasured_by_name_whatever_is_declared(transport: str, layer: str) -> None:
+    run = {"roce": HEALTHY, "infiniband": INFINIBAND}[transport]
+    for check in rdma.CHECKS[transport]:
+        one = verdict_of(check, {**EFA, "link_layer": layer}, run)
+        assert (one["outcome"], one["cause_class"], one["proof"]) == ("unmeasured", "rdma_unsupported", None)
+        assert "driver efa" in one["cause"]
+        assert "docs/drivers.md" in one["cause"]
+        assert "efa_test.sh" in one["next"]
 
 
 @pytest.mark.parametrize(
