@@ -33,9 +33,9 @@ class UnitNetworks:
         """Merge the subnets, which are of one family; the key None stands for all units."""
         self.names = sorted(unit for unit in subnets if unit is not None)
         self._distinct = {text for unit, text in subnets.items() if unit is not None}
-        # One family each: what collapse_addresses wants. Its types do not say that it keeps the family.
-        merged: list[Any] = [network_of(text) for text in self._distinct]
-        self._merged: list[Network] = list(ipaddress.collapse_addresses(merged))
+        self._merged: list[Network] = []
+        # The nodes of a unit have one own subnet.
+        self._others: dict[str | None, list[str]] = {}
 
     def has_others(self, own: str | None) -> bool:
         """Tell whether any unit has another subnet than this one."""
@@ -43,6 +43,15 @@ class UnitNetworks:
 
     def others(self, own: str | None) -> list[str]:
         """Return the networks that hold all units' subnets but this one."""
+        if own not in self._others:
+            self._others[own] = self._without(own)
+        return self._others[own]
+
+    def _without(self, own: str | None) -> list[str]:
+        if not self._merged:
+            # One family each: what collapse_addresses wants. Its types do not say that it keeps the family.
+            distinct: list[Any] = [network_of(text) for text in self._distinct]
+            self._merged = list(ipaddress.collapse_addresses(distinct))
         if own is None or own not in self._distinct:
             return [str(network) for network in self._merged]
         inside: Any = network_of(own)

@@ -307,14 +307,26 @@ class RailNames:
         return max((len(self.of(name)) for name in seen.values()), default=0)
 
 
-def node_rails(order: Mapping[str, Any], entry: Mapping[str, Any]) -> list[Rail]:
-    """Return the planned rails of a roster entry (see `rails.plan_node`)."""
+def node_rails(
+    order: Mapping[str, Any],
+    entry: Mapping[str, Any],
+    specs: Sequence[Sequence[Mapping[str, Any]]] | None = None,
+) -> list[Rail]:
+    """Return the planned rails of a roster entry (see `rails.plan_node`).
+
+    Args:
+        order: the work order.
+        entry: an entry of its roster.
+        specs: `rail_specs` of each of the order's fabrics, for whoever asks about many nodes.
+    """
+    fabric = int(entry.get("fabric", 0))
     return plan.plan_node(
-        order["fabrics"][int(entry.get("fabric", 0))],
+        order["fabrics"][fabric],
         str(entry["name"]),
         entry.get("node_index"),
         entry.get("scalable_unit"),
         entry.get("rail_overrides"),
+        None if specs is None else specs[fabric],
     )
 
 

@@ -22,6 +22,7 @@ from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.module_utils.documents import AskedLine
 from ansible_collections.railyard.fabric.plugins.module_utils.measure import registry
+from ansible_collections.railyard.fabric.plugins.module_utils.rails import plan as rails_plan
 from ansible_collections.railyard.fabric.plugins.module_utils.schedule import node_tests, rounds, together
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import policy as rules
 from ansible_collections.railyard.fabric.plugins.plugin_utils.plain_text import named
@@ -337,7 +338,7 @@ def _listed(wanted: str, order: Mapping[str, Any]) -> partners.Rounds:
     """Return the meetings of a pattern that the circle does not hold."""
     if wanted == rules.RING:
         return partners.ring(len(order["roster"]))
-    leaves = {str(entry["name"]): _leaves(order, entry) for entry in order["roster"]}
+    leaves = _leaves(order)
     if silent := [name for name, mine in leaves.items() if not mine]:
         raise rules.PolicyError(
             [
@@ -365,7 +366,7 @@ def _turns(order: Mapping[str, Any], names: Sequence[str], many: int, of_all: in
     """
     step = max(1, of_all // max(many, _CANDIDATES))
     candidates = range(0, of_all, step)
-    leaf = {str(entry["name"]): _leaves(order, entry) for entry in order["roster"]}
+    leaf = _leaves(order)
     alone = {name for name in names if leaf[name]}
     turns: list[int] = []
     if len({leaf[name] for name in alone}) > 1:
@@ -387,9 +388,13 @@ def _crossing(names: Sequence[str], turn: int, leaf: Mapping[str, object]) -> se
     return {name for both in rounds.partners(names, turn) if leaf[both[0]] != leaf[both[1]] for name in both}
 
 
-def _leaves(order: Mapping[str, Any], entry: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the leaves that a node's rails end at; nothing where one is not declared."""
-    return _declared(rounds.node_rails(order, entry))
+def _leaves(order: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
+    """Return the leaves that each node's rails end at; nothing where one is not declared."""
+    # Once for each fabric: they grow with the number of units.
+    specs = [rails_plan.rail_specs(fabric) for fabric in order["fabrics"]]
+    return {
+        str(entry["name"]): _declared(rounds.node_rails(order, entry, specs)) for entry in order["roster"]
+    }
 
 
 def _declared(rails: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
