@@ -74,11 +74,18 @@ def apply(node: roce_qos_node.Node, work: list[Work], declared: roce_qos.Declare
                 begun.append(one)
             done.append(_apply_port(node, one, declared, run) if one.todo else one)
     except (QosError, OSError) as error:
-        lost = [text for one in reversed(begun) for text in _restore(node, one, declared, run)]
-        if lost:
-            raise QosError(f"{error}. Not all could be set back as it was: {'; '.join(lost)}") from error
-        raise QosError(f"{error}. What was changed before is set back as it was") from error
+        raise restored(node, begun, declared, run, error) from error
     return done
+
+
+def restored(
+    node: roce_qos_node.Node, begun: list[Work], declared: roce_qos.Declared, run: Run, error: Exception
+) -> QosError:
+    """Give ports the values that they had before, and return the error that says so."""
+    lost = [text for one in reversed(begun) for text in _restore(node, one, declared, run)]
+    if lost:
+        return QosError(f"{error}. Not all could be set back as it was: {'; '.join(lost)}")
+    return QosError(f"{error}. What was changed before is set back as it was")
 
 
 def _apply_port(node: roce_qos_node.Node, one: Work, declared: roce_qos.Declared, run: Run) -> Work:
@@ -167,7 +174,7 @@ def differing(files: dict[str, str]) -> dict[str, str]:
 
 
 def store(files: dict[str, str]) -> None:
-    """Write the files, each old or new after a power cut."""
+    """Write the files, each old or new after a power cut; where one cannot be written, all stay old."""
     for path, text in files.items():
         os.makedirs(os.path.dirname(path), mode=0o755, exist_ok=True)
         with open(path + ".new", "w", encoding="utf-8") as handle:
@@ -175,6 +182,7 @@ def store(files: dict[str, str]) -> None:
             handle.flush()
             os.fsync(handle.fileno())
         os.chmod(path + ".new", 0o644)
+    for path in files:
         os.replace(path + ".new", path)
 
 
@@ -236,7 +244,11 @@ def hold(
         work = apply(node, work, declared, run)
     files = differing(kept_files(node, work, declared, params["folder"]))
     if not check_mode:
-        store(files)
+        try:
+            store(files)
+        except OSError as error:
+            # A port that has its values until the next boot alone is half-changed, too.
+            raise restored(node, todo, declared, run, error) from error
     return {
         "changed": bool(todo or files),
         "diff": diff,
