@@ -252,8 +252,8 @@ def _read_one(seen: _Seen, last: dict[str, int], name: str, span: object, row: R
     grown = max(after - before, 0)
     if grown:
         check = CHECKS.get(str(row.get("check")))
-        # Without a traffic class RDMA's packets are in the port's default class, which may drop.
-        in_class = check is not None and check.rdma and is_whole(row.get("traffic_class"))
+        traffic_class = row.get("traffic_class")
+        in_class = check is not None and check.rdma and lossless.has_dscp(traffic_class)
         broken = kind == LOSS and lossless.is_broken(name, seen.promise, row["link_errors"], in_class)
         seen.grew(name, grown, peer, row, broken)
 

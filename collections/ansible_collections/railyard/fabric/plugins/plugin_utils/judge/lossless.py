@@ -14,6 +14,8 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
+from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.policy import is_whole
+
 #: "Sending pauses for a long period of time, reaching time out and disabling transmission of pause frames":
 #: until they are sent again, drops may occur.
 STORM = "ethtool.tx_pause_storm_error_events"
@@ -43,6 +45,14 @@ def promise(netdev: Mapping[str, Any] | None) -> Promise:
     return Promise(frozenset(match.group(1) for match in paused if match), _GLOBAL in names)
 
 
+def has_dscp(traffic_class: object) -> bool:
+    """Tell whether a test's packets have a DSCP other than 0, which is that of the default class (RFC 2474).
+
+    Packets of the default class may be dropped beside a lossless priority.
+    """
+    return is_whole(traffic_class) and traffic_class >> 2 > 0
+
+
 def is_broken(name: str, made: Promise, names: Iterable[str], in_class: bool) -> bool:
     """Tell whether the growth of a counter in a test breaks the promise.
 
@@ -50,7 +60,8 @@ def is_broken(name: str, made: Promise, names: Iterable[str], in_class: bool) ->
         name: the counter.
         made: the port's promise.
         names: all counters that were read around the test.
-        in_class: the test was one of RDMA, with a traffic class of its own: that of the priorities with PFC.
+        in_class: the test was one of RDMA with a DSCP of its own (`has_dscp`), which the site maps to a
+            priority with PFC.
     """
     if name == STORM:
         return True

@@ -359,6 +359,13 @@ def test_rdma_in_the_default_class_may_be_dropped_beside_a_lossless_priority() -
     assert on_card(drops, PFC3, traffic_class=None)["outcome"] == "pass"
 
 
+@pytest.mark.parametrize(("traffic_class", "outcome"), [(0, "pass"), (2, "pass"), (4, "fail"), (106, "fail")])
+def test_a_class_of_dscp_0_is_the_default_class_too(traffic_class: int, outcome: str) -> None:
+    # RFC 2474: DSCP 0 is default forwarding; the lowest two bits are ECN's (RFC 3168).
+    one = on_card({"ethtool.rx_discards_phy": [0, 1]}, PFC3, traffic_class=traffic_class)
+    assert one["outcome"] == outcome
+
+
 def test_drops_between_the_tests_are_others() -> None:
     run = CARD.copy()
     late = False
