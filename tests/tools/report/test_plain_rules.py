@@ -82,14 +82,23 @@ def test_a_round_that_no_runner_writes_has_no_number(value: object, number: int 
 
 @pytest.mark.parametrize(
     ("words", "sound"),
-    [("a b", True), ("a", True), ("other", False), ("a other", False), ("a its", True), ("its", False)],
+    [
+        ("a b", True),
+        ("a", True),
+        ("other", False),
+        ("a other", False),
+        ("a its", True),
+        ("its", False),
+        ("a --tclass=106", False),
+    ],
 )
 def test_a_frames_command_line_is_of_its_rail_whoever_the_peer_is(words: str, sound: bool) -> None:
     """In one row of a frame another rail's word may be the peer's too, and in the next one be none of its."""
     policy = {"idle_bytes_per_s": 1, "busy_bytes_per_s": 1, "allow_busy": False}
     rails = {"rail0": SimpleNamespace(words={"a", "b"})}
     known = SimpleNamespace(policy=policy, ends={"gpu1": rails}, words={"gpu1": {"a", "b", "other"}})
-    row = {"host": "gpu1", "rail": "rail0", "proof": "proven", "other_rails": {}, "netdev": "a"}
+    row = {"host": "gpu1", "rail": "rail0", "proof": "proven", "other_rails": {}, "netdev": "a",
+           "check": "rdma_bandwidth"}  # fmt: skip
     ends: Any = SimpleNamespace(_known=known)
     assert by_end.Ends.is_sound(ends, row, {"argv": [words.split()]}) is sound
 

@@ -33,6 +33,8 @@ _CLOCK_LOST = "Correlation coefficient r^2"
 #: A server that its client has left ends by itself; on a busy emulated processor that takes seconds.
 LEAVE_S = 12.0
 LEAVE_FAILED_S = 1.0
+#: How the options for the class of a test's packets begin.
+CLASS_OPTIONS = ("--tclass=", "--sl=")
 # `--source_ip` of 6.03 was renamed in 6.17; what is older has neither.
 _SOURCE_OPTIONS = (((6, 17), "--bind_source_ip"), ((6, 3), "--source_ip"))
 
@@ -72,22 +74,11 @@ class Perftest(Tool):
             "-p",
             str(play.port),
             *options,
-            *self.class_options(play.policy),
+            *class_words(self._check, play.policy),
             "-F",
             *_source_option(play),
         ]
         return argv if server else [*argv, play.peer_address]
-
-    def class_options(self, policy: Mapping[str, Any]) -> list[str]:
-        """Return the options that put the test's packets into their class.
-
-        `--tclass` goes into the GRH, which RoCE always has; `--sl` into the address vector
-        (linux-rdma/perftest src/perftest_parameters.c). Without `-R` there is no rdma_cm, to
-        which `--tos` belongs.
-        """
-        traffic_class, service_level = class_of(self._check, policy)
-        words = [] if traffic_class is None else [f"--tclass={traffic_class}"]
-        return words if service_level is None else [*words, f"--sl={service_level}"]
 
     def pin(self, play: ToolSession, numa_node: int | None) -> list[str]:
         """Return the words that keep the program and its memory on the port's NUMA node."""
@@ -146,6 +137,18 @@ class Perftest(Tool):
     def differs(self, play: ToolSession, field: str, seen: object, asked: object) -> MeasurementError:
         """Say that the output is not that of the test that was asked for."""
         return failed(play, self.name, f"{field} of its output is {seen!r}, asked was {asked!r}")
+
+
+def class_words(check: str, policy: Mapping[str, Any]) -> list[str]:
+    """Return the options that put a test's packets into their class.
+
+    `--tclass` goes into the GRH, which RoCE always has; `--sl` into the address vector
+    (linux-rdma/perftest src/perftest_parameters.c). Without `-R` there is no rdma_cm, to
+    which `--tos` belongs.
+    """
+    traffic_class, service_level = class_of(check, policy)
+    words = [] if traffic_class is None else [f"{CLASS_OPTIONS[0]}{traffic_class}"]
+    return words if service_level is None else [*words, f"{CLASS_OPTIONS[1]}{service_level}"]
 
 
 def clock_lost(play: ToolSession, name: str) -> MeasurementError:

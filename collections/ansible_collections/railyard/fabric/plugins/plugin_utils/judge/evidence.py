@@ -248,6 +248,8 @@ class Evidence:
                 yield f"it is {asked['tool']}'s, and was told {' '.join(argv)}"
             elif mine.isdisjoint(argv) and its.isdisjoint(argv):
                 yield f"its tool was told nothing of this rail: {' '.join(argv)}"
+            elif other := row_numbers.other_class(argv, asked["check"], self._policy):
+                yield other
 
     def answers(self, row: Mapping[str, Any], asked: Mapping[str, Any]) -> bool:
         """Tell whether a row without a measurement is this run's and this test's."""

@@ -10,14 +10,14 @@ Do a row's numbers fit the question and each other (`impossible`), and do both e
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from itertools import pairwise
 from types import MappingProxyType
 from typing import Any, TypeGuard
 
 from ansible_collections.railyard.fabric.plugins.module_utils.catalogue.tests import TestClass, class_of
-from ansible_collections.railyard.fabric.plugins.module_utils.measure import perftest_lat
+from ansible_collections.railyard.fabric.plugins.module_utils.measure import perftest, perftest_lat
 from ansible_collections.railyard.fabric.plugins.module_utils.measure.base import (
     ENDS_TOLERANCE,
     LEAST_OF_ASKED,
@@ -230,6 +230,17 @@ def as_asked(check: str, client: bool, policy: Mapping[str, Any]) -> Mapping[str
     keys = "iperf3_streams" if check in TCP_BANDWIDTH else "", "rdma_qps" if is_rdma_bandwidth(check) else ""
     numbers = (policy[key] if key else None for key in (*keys, CHECKS[check].message))
     return _as_asked(check, client, *numbers, class_of(check, policy))
+
+
+def other_class(argv: Iterable[object], check: str, policy: Mapping[str, Any]) -> str | None:
+    """Return what is wrong where a command line of an RDMA test does not ask for the planned class."""
+    if not CHECKS[check].rdma:
+        return None
+    words = [word for word in argv if isinstance(word, str) and word.startswith(perftest.CLASS_OPTIONS)]
+    planned = perftest.class_words(check, policy)
+    if words == planned:
+        return None
+    return f"its class options are {' '.join(words) or 'none'}, planned: {' '.join(planned) or 'none'}"
 
 
 # The policy's numbers are a run's, and all its rows are asked the same.

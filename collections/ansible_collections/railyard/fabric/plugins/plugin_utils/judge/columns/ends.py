@@ -153,7 +153,12 @@ class Ends:
         if any(word.lstrip("-").isdigit() for word in every):
             return False  # a port could be taken for it
         # What rows have of their own are ports and the peer's address: no tool, and no rail of this node.
-        return all(not mine.isdisjoint(argv) and every.intersection(argv) <= mine for argv in frame["argv"])
+        return all(
+            not mine.isdisjoint(argv)
+            and every.intersection(argv) <= mine
+            and not row_numbers.other_class(argv, str(row["check"]), policy)
+            for argv in frame["argv"]
+        )
 
     # What rows say.
 

@@ -110,6 +110,9 @@ def error(name: str, host: str = NODES[0], **more: Any) -> dict[str, Any]:
             [["iperf3", "10.0.1.2", "ens6d1"]])),
         (SOFT, {"argv": [["ib_write_bw", "-d", "rxe0"]]}, None),
         (SOFT, {"argv": [["ib_write_bw", "-d", "rxe0", "rxe1"]]}, "row_garbled"),
+        # Nor of a class that was not planned.
+        (SOFT, {"argv": [["ib_write_bw", "-d", "rxe0", "--tclass=106"]]}, "row_garbled"),
+        (SOFT, {"argv": [["ib_write_bw", "-d", "rxe0", "--sl=0"]]}, "row_garbled"),
         (TCP, {"proof": "unproven"}, "unproven"),
         (TCP, {"proof_reason": "other traffic"}, "unproven"),
         (TCP, {"counters": {"rx_packets": GONE}}, "unproven"),

@@ -60,6 +60,27 @@ def test_a_row_has_to_say_the_planned_class(declared, said, good, client) -> Non
     assert row_numbers.same(said.get("traffic_class"), wanted["traffic_class"]) is good
 
 
+@pytest.mark.parametrize(
+    ("words", "check", "good"),
+    [
+        ("--tclass=106 --sl=3", "rdma_bandwidth", True),
+        ("--tclass=106 --sl=3", "rdma_latency", True),
+        ("", "rdma_bandwidth_default_class", True),
+        ("", "tcp_bandwidth", True),
+        ("", "rdma_bandwidth", False),
+        ("--tclass=106", "rdma_bandwidth", False),
+        ("--tclass=98 --sl=3", "rdma_bandwidth", False),
+        # perftest takes the last of several.
+        ("--tclass=106 --sl=3 --tclass=0", "rdma_bandwidth", False),
+        ("--tclass=106 --sl=3", "rdma_bandwidth_default_class", False),
+    ],
+)
+def test_a_command_line_has_to_ask_for_the_planned_class(words: str, check: str, good: bool) -> None:
+    rules = {**POLICY, "rdma_traffic_class": 106, "rdma_service_level": 3}
+    argv = ["ib_write_bw", "-d", "mlx5_0", None, *words.split(), "-F", "10.0.1.2"]
+    assert (row_numbers.other_class(argv, check, rules) is None) is good
+
+
 @pytest.mark.parametrize("iterations", [None, 0, -5, True, 1000.0, "1000"])
 def test_without_iterations_there_is_no_bandwidth(iterations: object) -> None:
     said = list(row_numbers.unlike_iterations(row(iterations=iterations), POLICY))
