@@ -31,6 +31,8 @@ _WAYS = ("forward_gbps", "reverse_gbps")
 NO_LEAF, BETWEEN_UNITS = "None", "between units"
 #: How it was measured, as the policy asks.
 _MEASURED = ("message_bytes", "qps", "streams")
+#: The same, only where it is not the default, so that baselines of earlier versions still fit tests without.
+_CLASS = ("traffic_class", "service_level")
 #: Where the leaves are not declared, so many more switches may be on one way than on another (a spine and two
 #: leaves, or a core above them), each of which takes so long at most.
 UNKNOWN_SWITCHES, SWITCH_US = 4, hops.HOP_MOST_US
@@ -135,6 +137,7 @@ def like_of(
     told = sorted(classes)
     said = {key: line[key] for key in ("check", "tool", "direction")}
     said |= {key: measured.get(key) for key in _MEASURED}
+    said |= {key: measured[key] for key in _CLASS if measured.get(key) is not None}
     said |= zip(("mtu_bytes", "active_mtu_bytes"), mtus, strict=True)
     # Whether all ends are cards: these repeat a number better.
     said |= {"rate_gbps": rate_gbps, "classes": " and ".join(told), "hops": way}

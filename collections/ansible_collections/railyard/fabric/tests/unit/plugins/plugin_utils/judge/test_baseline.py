@@ -10,7 +10,13 @@ import itertools
 from typing import Any
 
 import pytest
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import baseline, verdict
+from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import policy
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import (
+    baseline,
+    fleet,
+    row_numbers,
+    verdict,
+)
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.draft import Answer
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import baseline as kept
 from support.runs.fake_run import RUN, FakeRun, exchanged
@@ -116,6 +122,32 @@ def test_what_was_measured_otherwise_is_not_held_against_it_and_says_so(key: str
         answer.basis
         == f"no authority; not held against the baseline {RUN}: {key} {LIKE[key]} then, another now"
     )
+
+
+@pytest.mark.parametrize(
+    ("check", "rules", "words"),
+    [
+        ("rdma_latency", {"rdma_traffic_class": 106}, {"traffic_class": "106"}),
+        ("rdma_latency", {"rdma_service_level": 3}, {"service_level": "3"}),
+        # As in baselines of earlier versions.
+        ("rdma_latency", {}, {}),
+        ("tcp_latency", {"rdma_traffic_class": 106, "rdma_service_level": 3}, {}),
+        ("rdma_bandwidth_default_class", {"rdma_traffic_class": 106}, {}),
+    ],
+)
+def test_the_class_of_a_test_is_part_of_how_it_was_measured(
+    check: str, rules: dict[str, int], words: dict[str, str]
+) -> None:
+    line = {"check": check, "tool": "x", "direction": "uni"}
+    measured = row_numbers.as_asked(check, True, policy.merge(rules))
+    like = fleet.like_of(line, measured, (9000, 4096), 400, ["hardware"], 1)
+    assert {key: like[key] for key in ("traffic_class", "service_level") if key in like} == words
+
+
+def test_latencies_in_another_class_are_not_held_against_a_baseline() -> None:
+    answer = held(2.0, [9.0], now={"traffic_class": "106"})
+    assert (answer.outcome, answer.floor) == ("recorded", {})
+    assert "traffic_class None then, 106 now" in answer.basis
 
 
 def test_a_link_that_the_baseline_does_not_have_stays_recorded() -> None:
