@@ -46,6 +46,15 @@ def test_the_table_has_a_row_for_each_rail(inventory, capsys):
     assert lines[-1].startswith("Measuring takes about ")
 
 
+def test_rdma_that_is_measured_in_another_class_than_roce_qos_gives_is_reported(inventory, capsys):
+    rails = [{"name": "rail0", "netdev": "ens6", "subnet": "10.0.0.0/16", "leaf": "leaf1"}]
+    fabric = {"transport": "roce", "cabling": "switched", "mtu": 9000, "rails": rails}
+    assert view.run(inventory(fabric), False) == 0
+    assert "default class" not in capsys.readouterr().out
+    assert view.run(inventory(fabric, gpu2={"roce_qos_dscp": 24}), False) == 0
+    assert "default class, not in that of role roce_qos (roce_qos_dscp differs" in capsys.readouterr().out
+
+
 def test_of_many_nodes_it_says_what_each_way_to_measure_takes(inventory, capsys):
     rails = [{"name": f"rail{k}", "netdev": f"ens{k}", "subnet": f"10.{k}.0.0/16"} for k in range(8)]
     assert view.run(inventory({**FABRIC, "rails": rails}, nodes=32), False) == 0

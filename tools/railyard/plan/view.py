@@ -20,6 +20,7 @@ from railyard.plan import svg_model
 # Ansible reads its configuration when it is imported; without ours it would take other files for inventories.
 os.environ.setdefault("ANSIBLE_CONFIG", str(paths.repo_root() / "ansible.cfg"))
 
+from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import policy
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory import load, qos_notes
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory import plan as fabric_plan
 from ansible_collections.railyard.fabric.plugins.plugin_utils.plain_text import clean
@@ -73,6 +74,8 @@ def run(inventory: list[str], as_json: bool, limit: str | None = None, svg: str 
         }
         for line in node_summary.folded(said):
             print(line)
+        if note := qos_notes.default_class_note(policy.merge(loaded.policy), loaded):
+            print(note)
         if loaded.selected_nodes():
             print(cost.of(loaded).text())
         if len(loaded.selected) > _NODES_OF_ONE_PAIR:

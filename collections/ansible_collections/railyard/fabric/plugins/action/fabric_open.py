@@ -70,6 +70,8 @@ def _new(reports_dir: str, run: str | None, inventory: Inventory) -> RunFolder:
     found = baseline.beside(inventory.sources, inventory.cluster)
     sha256 = baseline.digest(found[0]) if found else None
     plan_document, manifest = action_base.opening(inventory, sha256)
+    if note := qos_notes.default_class_note(manifest["policy"], inventory):
+        display.warning(note)
     if found:
         manifest[baseline.STATED] = {"run": found[1].run, "sha256": sha256}
     # This is a worker's; its parent is ansible-playbook, which lives as long as the run.

@@ -14,9 +14,12 @@ from typing import Any
 from ansible_collections.railyard.fabric.plugins.module_utils.qos import settings
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.model import Inventory
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.values import literal
+from ansible_collections.railyard.fabric.plugins.plugin_utils.plain_text import named
 
 VARIABLES = ("rdma_stack_provider", "roce_qos_dscp", "roce_qos_enabled", "roce_qos_not_asked")
 _INBOX = ("ecn", "traffic_class")
+#: How many nodes a sentence names.
+_NAMED = 3
 
 
 def traffic_class(inventory: Inventory) -> int | None:
@@ -26,14 +29,42 @@ def traffic_class(inventory: Inventory) -> int | None:
         None where no node has QoS, where nodes differ, or where the inventory gives an expression, which is
         read by the role alone: `fabric_policy.rdma_traffic_class` declares it then.
     """
-    found = set()
-    for node in inventory.selected_nodes():
-        if isinstance(node.fabric, Mapping) and _is_wanted(node.fabric, node.qos):
-            dscp = node.qos.get("roce_qos_dscp", 26)
-            # Of another type it is an expression, or wrong, which the role reports.
-            known = isinstance(dscp, int) and not isinstance(dscp, bool) and 0 <= dscp < settings.DSCP_VALUES
-            found.add(settings.traffic_class(dscp) if known else None)
+    found = set(_traffic_classes(inventory).values())
     return found.pop() if len(found) == 1 else None
+
+
+def default_class_note(rules: Mapping[str, Any], inventory: Inventory) -> str:
+    """Return why RDMA is measured in the ports' default class although nodes have QoS; else nothing.
+
+    Args:
+        rules: a merged policy.
+        inventory: a validated one.
+    """
+    found = _traffic_classes(inventory)
+    if rules["rdma_traffic_class"] is not None or not found or traffic_class(inventory) is not None:
+        return ""
+    unknown = [name for name, value in found.items() if value is None]
+    why = "roce_qos_dscp differs between nodes"
+    if unknown:
+        why = f"{named(unknown, _NAMED)}: roce_qos_dscp or roce_qos_enabled is an expression"
+    return (
+        f"RDMA tests run in the ports' default class, not in that of role roce_qos ({why}). "
+        "Fix: declare fabric_policy.rdma_traffic_class, which is DSCP times 4 plus 2"
+    )
+
+
+def _traffic_classes(inventory: Inventory) -> dict[str, int | None]:
+    """Return node -> the traffic class that role roce_qos gives it; None where it is not known here."""
+    found: dict[str, int | None] = {}
+    for node in inventory.selected_nodes():
+        if not isinstance(node.fabric, Mapping) or not _is_fabric_with_qos(node.fabric):
+            continue
+        enabled, dscp = node.qos.get("roce_qos_enabled", True), node.qos.get("roce_qos_dscp", 26)
+        # Of another type it is an expression, or wrong, which the role reports.
+        known = isinstance(dscp, int) and not isinstance(dscp, bool) and 0 <= dscp < settings.DSCP_VALUES
+        if enabled is not False:
+            found[node.name] = settings.traffic_class(dscp) if known and enabled is True else None
+    return found
 
 
 def with_traffic_class(rules: dict[str, Any], inventory: Inventory) -> dict[str, Any]:
@@ -42,10 +73,9 @@ def with_traffic_class(rules: dict[str, Any], inventory: Inventory) -> dict[str,
     return {**rules, key: traffic_class(inventory)} if rules[key] is None else rules
 
 
-def _is_wanted(fabric: Mapping[str, Any], said: Mapping[str, Any]) -> bool:
+def _is_fabric_with_qos(fabric: Mapping[str, Any]) -> bool:
     wanted = {"transport": "roce", "node_class": "hardware", "cabling": "switched"}
-    asked = all(fabric.get(key, value) == value for key, value in wanted.items())
-    return asked and said.get("roce_qos_enabled", True) is True
+    return all(fabric.get(key, value) == value for key, value in wanted.items())
 
 
 def plan(fabric: Mapping[str, Any], said: Mapping[str, Any]) -> dict[str, Any]:
@@ -59,6 +89,7 @@ def plan(fabric: Mapping[str, Any], said: Mapping[str, Any]) -> dict[str, Any]:
     names = said.get("roce_qos_not_asked", names)
     dscp = said.get("roce_qos_dscp", 26)
     known = isinstance(names, (list, tuple)) and isinstance(dscp, int) and not any(literal(dict(said)))
-    if not known or not _is_wanted(fabric, said):
+    enabled = said.get("roce_qos_enabled", True) is True
+    if not known or not enabled or not _is_fabric_with_qos(fabric):
         names, dscp = (), 0
     return {"reason": "", "not_asked": list(names), "traffic_class": settings.traffic_class(dscp)}

@@ -35,6 +35,9 @@ def inventory(*nodes: tuple[dict[str, Any], dict[str, Any]]) -> Inventory:
         ([(ROCE, {"roce_qos_dscp": 64})], None),
         ([(ROCE, {"roce_qos_dscp": True})], None),
         ([(ROCE, {"roce_qos_enabled": False})], None),
+        ([(ROCE, {"roce_qos_enabled": "{{ site_qos }}"})], None),
+        ([(ROCE, {}), (ROCE, {"roce_qos_enabled": "{{ site_qos }}"})], None),
+        ([(ROCE, {}), (ROCE, {"roce_qos_enabled": False})], 106),
         # Back to back there is no switch that could drop, and the role is off.
         ([({**ROCE, "cabling": "back_to_back"}, {})], None),
         ([({**ROCE, "node_class": "virtual"}, {})], None),
@@ -51,3 +54,32 @@ def test_the_class_of_the_role_is_that_of_the_tests(nodes, traffic_class):
 def test_a_declared_class_comes_first():
     rules = policy.merge({"rdma_traffic_class": 0})
     assert qos_notes.with_traffic_class(rules, inventory((ROCE, {})))["rdma_traffic_class"] == 0
+
+
+@pytest.mark.parametrize(
+    ("declared", "nodes", "why"),
+    [
+        (None, [(ROCE, {})], None),
+        (None, [(ROCE, {}), (ROCE, {"roce_qos_dscp": 24})], "(roce_qos_dscp differs between nodes)"),
+        (
+            None,
+            [(ROCE, {}), (ROCE, {"roce_qos_dscp": "{{ x }}"})],
+            "(gpu1: roce_qos_dscp or roce_qos_enabled",
+        ),
+        (None, [(ROCE, {"roce_qos_enabled": "{{ x }}"})], "(gpu0: roce_qos_dscp or roce_qos_enabled"),
+        (106, [(ROCE, {}), (ROCE, {"roce_qos_dscp": 24})], None),
+        (0, [(ROCE, {"roce_qos_dscp": "{{ x }}"})], None),
+        # No QoS is wanted, so the default class is the right one.
+        (None, [(ROCE, {"roce_qos_enabled": False})], None),
+        (None, [({**ROCE, "cabling": "back_to_back"}, {"roce_qos_dscp": "{{ x }}"})], None),
+        (None, [({**ROCE, "transport": "infiniband"}, {"roce_qos_dscp": "{{ x }}"})], None),
+        (None, [], None),
+    ],
+)
+def test_a_class_that_is_not_known_is_reported_with_the_key_that_declares_it(declared, nodes, why):
+    rules = policy.merge({"rdma_traffic_class": declared})
+    note = qos_notes.default_class_note(rules, inventory(*nodes))
+    assert bool(note) is (why is not None)
+    if why:
+        assert why in note
+        assert "declare fabric_policy.rdma_traffic_class" in note
