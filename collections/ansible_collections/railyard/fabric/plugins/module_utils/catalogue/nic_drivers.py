@@ -109,15 +109,15 @@ BY_VENDOR = "set trust, PFC and ECN with the vendor's tool, and declare roce_qos
 
 DRIVERS = (
     NicDriver(
-        "mlx5_ib",
-        "NVIDIA ConnectX-4 to ConnectX-8, BlueField",
-        ("mlx5_core", "mlx5_ib"),
-        rdma_counters.PORT_WORDS,
-        "",
-        64,
-        STOPS,
-        0,
-        Errors(
+        name="mlx5_ib",
+        cards="NVIDIA ConnectX-4 to ConnectX-8, BlueField",
+        links=("mlx5_core", "mlx5_ib"),
+        traffic=rdma_counters.PORT_WORDS,
+        why_not="",
+        width_bits=64,
+        at_greatest=STOPS,
+        lifespan_ms=0,
+        errors=Errors(
             physical=("hw.rx_icrc_encapsulated", "ethtool.rx_crc_errors_phy"),
             link_down=("ethtool.link_down_events_phy",),
             symbol=("ethtool.rx_symbol_err_phy", "ethtool.rx_pcs_symbol_err_phy"),
@@ -151,39 +151,41 @@ DRIVERS = (
                 "hw.rp_cnp_ignored",
             ),
         ),
-        ("mlnx_qos", "dcb", "sysfs"),
-        "",
-        "On an Ethernet port these are RoCE alone. hw_counters are 32 bits wide and wrap; they count "
+        qos=("mlnx_qos", "dcb", "sysfs"),
+        qos_otherwise="",
+        quirks="On an Ethernet port these are RoCE alone. hw_counters are 32 bits wide and wrap; they count "
         "requests at the receiver, and no bytes.",
-        "torvalds/linux drivers/infiniband/hw/mlx5/mad.c, counters.c; Documentation/networking/"
+        source="torvalds/linux drivers/infiniband/hw/mlx5/mad.c, counters.c; Documentation/networking/"
         "device_drivers/ethernet/mellanox/mlx5/counters.rst; prometheus/procfs fixtures",
     ),
     NicDriver(
-        "mlx4_ib",
-        "NVIDIA ConnectX-3",
-        ("mlx4_core", "mlx4_ib"),
-        rdma_counters.PORT_WORDS,
-        "",
-        32,
-        STOPS,
-        0,
-        Errors(transport=("hw.sq_num_oos", "hw.rq_num_oos", "hw.sq_num_to")),
-        (MLX4_OPTIONS,),
-        "",
-        "64 bits wide where the extended set is there. Without it a counter stops at 0xffffffff, at 40 "
-        "Gbit/s after 3.4 s: such a test is unproven.",
-        "torvalds/linux drivers/infiniband/hw/mlx4/mad.c, main.c; prometheus/procfs fixtures",
+        name="mlx4_ib",
+        cards="NVIDIA ConnectX-3",
+        links=("mlx4_core", "mlx4_ib"),
+        traffic=rdma_counters.PORT_WORDS,
+        why_not="",
+        width_bits=32,
+        at_greatest=STOPS,
+        lifespan_ms=0,
+        errors=Errors(transport=("hw.sq_num_oos", "hw.rq_num_oos", "hw.sq_num_to")),
+        qos=(MLX4_OPTIONS,),
+        qos_otherwise="",
+        quirks=(
+            "64 bits wide where the extended set is there. Without it a counter stops at 0xffffffff, at 40 "
+            "Gbit/s after 3.4 s: such a test is unproven."
+        ),
+        source="torvalds/linux drivers/infiniband/hw/mlx4/mad.c, main.c; prometheus/procfs fixtures",
     ),
     NicDriver(
-        "bnxt_re",
-        "Broadcom NetXtreme-E and Thor",
-        ("bnxt_en", "bnxt_re"),
-        rdma_counters.TX_RX,
-        "",
-        64,
-        WRAPS,
-        LIFESPAN_MS,
-        Errors(
+        name="bnxt_re",
+        cards="Broadcom NetXtreme-E and Thor",
+        links=("bnxt_en", "bnxt_re"),
+        traffic=rdma_counters.TX_RX,
+        why_not="",
+        width_bits=64,
+        at_greatest=WRAPS,
+        lifespan_ms=LIFESPAN_MS,
+        errors=Errors(
             physical=("ethtool.rx_fcs_err_frames",),
             transport=(
                 "hw.to_retransmits",
@@ -194,30 +196,34 @@ DRIVERS = (
             ),
             notice=("hw.tx_cnp_pkts", "hw.rx_cnp_pkts", "hw.rx_ecn_marked_pkts"),
         ),
-        (),
+        qos=(),
         # Its DCB takes PFC only after ETS gave the priority a traffic class (bnxt_dcb.c), and roce_qos leaves
         # ETS alone; congestion control is in configfs of Broadcom's own driver.
-        "set ETS, PFC and ECN with Broadcom's bnxt_setupcc.sh -i NETDEV -m 3 (it uses dcb or niccli), and "
-        "declare roce_qos_enabled: false",
-        "counters/ answers EINVAL on many kernels. recoverable_errors is filled from a field of broadcast "
-        "packets and is never judged.",
-        "torvalds/linux drivers/infiniband/hw/bnxt_re/hw_counters.c; prometheus/procfs issue 675",
+        qos_otherwise=(
+            "set ETS, PFC and ECN with Broadcom's bnxt_setupcc.sh -i NETDEV -m 3 (it uses dcb or niccli), "
+            "and declare roce_qos_enabled: false"
+        ),
+        quirks=(
+            "counters/ answers EINVAL on many kernels. recoverable_errors is filled from a field of "
+            "broadcast packets and is never judged."
+        ),
+        source="torvalds/linux drivers/infiniband/hw/bnxt_re/hw_counters.c; prometheus/procfs issue 675",
     ),
     NicDriver(
-        "irdma",
-        "Intel E810, E830 and X722 (i40iw)",
-        ("ice", "i40e", "idpf", "irdma", "i40iw"),
-        rdma_counters.in_hw_counters(
+        name="irdma",
+        cards="Intel E810, E830 and X722 (i40iw)",
+        links=("ice", "i40e", "idpf", "irdma", "i40iw"),
+        traffic=rdma_counters.in_hw_counters(
             (("ip4OutOctets", "ip6OutOctets"),),
             (("ip4InOctets", "ip6InOctets"),),
             (("ip4OutPkts", "ip6OutPkts"),),
             (("ip4InPkts", "ip6InPkts"),),
         ),
-        "",
-        64,
-        WRAPS,
-        LIFESPAN_MS,
-        Errors(
+        why_not="",
+        width_bits=64,
+        at_greatest=WRAPS,
+        lifespan_ms=LIFESPAN_MS,
+        errors=Errors(
             physical=(
                 "ethtool.rx_crc_errors.nic",
                 "ethtool.port.rx_crc_errors",
@@ -233,27 +239,33 @@ DRIVERS = (
             ),
             notice=("hw.cnpSent", "hw.cnpHandled", "hw.cnpIgnored", "hw.RxECNMrkd"),
         ),
-        (),
+        qos=(),
         # The firmware's agent overrules software, and PFC needs a map of priorities to at most four classes.
         # X722 (i40e) has iWARP and link pause alone.
-        "run ethtool --set-priv-flags NETDEV fw-lldp-agent off, set PFC and ETS with lldptool as in Intel's "
-        "README of irdma, and declare roce_qos_enabled: false",
-        "No counters/. Octets of IPv4 and IPv6 are added up. Messages and segments (InRdmaWrites, tcpInSegs) "
-        "hold no bytes and prove none. On some cards the octets were reported not to move with RoCE: such a "
-        "test is unproven.",
-        "torvalds/linux drivers/infiniband/hw/irdma/verbs.c, i40iw/i40iw_verbs.c; Intel's README_irdma.txt; "
-        "prometheus/procfs issue 605",
+        qos_otherwise=(
+            "run ethtool --set-priv-flags NETDEV fw-lldp-agent off, set PFC and ETS with lldptool as in "
+            "Intel's README of irdma, and declare roce_qos_enabled: false"
+        ),
+        quirks=(
+            "No counters/. Octets of IPv4 and IPv6 are added up. Messages and segments (InRdmaWrites, "
+            "tcpInSegs) hold no bytes and prove none. On some cards the octets were reported not to move "
+            "with RoCE: such a test is unproven."
+        ),
+        source=(
+            "torvalds/linux drivers/infiniband/hw/irdma/verbs.c, i40iw/i40iw_verbs.c; Intel's "
+            "README_irdma.txt; prometheus/procfs issue 605"
+        ),
     ),
     NicDriver(
-        "efa",
-        "AWS Elastic Fabric Adapter",
-        ("efa",),
-        rdma_counters.TX_RX,
-        "",
-        64,
-        WRAPS,
-        LIFESPAN_MS,
-        Errors(
+        name="efa",
+        cards="AWS Elastic Fabric Adapter",
+        links=("efa",),
+        traffic=rdma_counters.TX_RX,
+        why_not="",
+        width_bits=64,
+        at_greatest=WRAPS,
+        lifespan_ms=LIFESPAN_MS,
+        errors=Errors(
             transport=(
                 "hw.rx_drops",
                 "hw.retrans_timeout_events",
@@ -267,28 +279,36 @@ DRIVERS = (
                 "hw.unresponsive_remote_events",
             ),
         ),
-        (),
-        "there is nothing to set, AWS controls congestion itself: declare roce_qos_enabled: false",
-        "No netdev and no counters/. lifespan reads 12 on a kernel with HZ=250. Queue pairs are SRD or UD "
-        "alone.",
-        "torvalds/linux drivers/infiniband/hw/efa/efa_verbs.c; aws-samples/awsome-distributed-training "
-        "efa-node-exporter; linux-rdma/perftest pull request 57 and issue 113",
-        "it has queue pairs of type SRD and UD alone, and Railyard runs perftest with RC",
-        "use AWS's own tests: /opt/amazon/efa/test/efa_test.sh on each node, and fi_rma_bw -p efa of "
-        "libfabric's fabtests between two",
+        qos=(),
+        qos_otherwise=(
+            "there is nothing to set, AWS controls congestion itself: declare roce_qos_enabled: false"
+        ),
+        quirks=(
+            "No netdev and no counters/. lifespan reads 12 on a kernel with HZ=250. Queue pairs are SRD or "
+            "UD alone."
+        ),
+        source=(
+            "torvalds/linux drivers/infiniband/hw/efa/efa_verbs.c; aws-samples/awsome-distributed-training "
+            "efa-node-exporter; linux-rdma/perftest pull request 57 and issue 113"
+        ),
+        unsupported="it has queue pairs of type SRD and UD alone, and Railyard runs perftest with RC",
+        other_test=(
+            "use AWS's own tests: /opt/amazon/efa/test/efa_test.sh on each node, and fi_rma_bw -p efa of "
+            "libfabric's fabtests between two"
+        ),
     ),
     NicDriver(
-        "mana_ib",
-        "Microsoft Azure Network Adapter",
-        ("mana", "mana_ib"),
-        rdma_counters.in_hw_counters(
+        name="mana_ib",
+        cards="Microsoft Azure Network Adapter",
+        links=("mana", "mana_ib"),
+        traffic=rdma_counters.in_hw_counters(
             (("tx_bytes",),), (("rx_bytes",),), (("tx_packets",),), (("rx_packets",),)
         ),
-        "",
-        64,
-        WRAPS,
-        LIFESPAN_MS,
-        Errors(
+        why_not="",
+        width_bits=64,
+        at_greatest=WRAPS,
+        lifespan_ms=LIFESPAN_MS,
+        errors=Errors(
             transport=(
                 "hw.requester_timeout",
                 "hw.requester_oos_nak",
@@ -299,61 +319,63 @@ DRIVERS = (
             ),
             notice=("hw.received_cnps",),
         ),
-        (),
-        "there is nothing to set, Azure sets the classes: declare roce_qos_enabled: false",
-        "sent_cnps and received_ecns are the device's, not the port's.",
-        "torvalds/linux drivers/infiniband/hw/mana/counters.c",
+        qos=(),
+        qos_otherwise="there is nothing to set, Azure sets the classes: declare roce_qos_enabled: false",
+        quirks="sent_cnps and received_ecns are the device's, not the port's.",
+        source="torvalds/linux drivers/infiniband/hw/mana/counters.c",
     ),
     NicDriver(
-        "ionic_rdma",
-        "AMD Pensando DSC, Pollara",
-        ("ionic", "ionic_rdma"),
-        rdma_counters.in_hw_counters(
+        name="ionic_rdma",
+        cards="AMD Pensando DSC, Pollara",
+        links=("ionic", "ionic_rdma"),
+        traffic=rdma_counters.in_hw_counters(
             (("tx_rdma_ucast_bytes",),),
             (("rx_rdma_ucast_bytes",),),
             (("tx_rdma_ucast_pkts",),),
             (("rx_rdma_ucast_pkts",),),
         ),
-        "",
-        64,
-        WRAPS,
-        LIFESPAN_MS,
-        Errors(
+        why_not="",
+        width_bits=64,
+        at_greatest=WRAPS,
+        lifespan_ms=LIFESPAN_MS,
+        errors=Errors(
             transport=("hw.tx_rdma_ack_timeout", "hw.req_tx_retry_excd_err", "hw.req_rx_pkt_seq_err"),
             notice=("hw.rx_rdma_cnp_pkts", "hw.rx_rdma_ecn_pkts"),
         ),
-        (),
-        "set it with AMD's nicctl update qos, and declare roce_qos_enabled: false",
-        "Names and widths (8 to 64 bits) come from the firmware; those here were seen on 400G cards. A value "
-        "that cannot be read is all ones. Port 1 alone.",
-        "torvalds/linux drivers/infiniband/hw/ionic/ionic_hw_stats.c; ROCm's "
+        qos=(),
+        qos_otherwise="set it with AMD's nicctl update qos, and declare roce_qos_enabled: false",
+        quirks=(
+            "Names and widths (8 to 64 bits) come from the firmware; those here were seen on 400G cards. A "
+            "value that cannot be read is all ones. Port 1 alone."
+        ),
+        source="torvalds/linux drivers/infiniband/hw/ionic/ionic_hw_stats.c; ROCm's "
         "rocprofiler-systems, pmc/collectors/nic",
     ),
     NicDriver(
-        "hfi1",
-        "Cornelis and Intel Omni-Path 100",
-        ("hfi1",),
-        rdma_counters.PORT_WORDS,
-        "",
-        64,
-        STOPS,
-        0,
-        Errors(),
-        (),
-        "Omni-Path has no RoCE: declare roce_qos_enabled: false",
-        "Larger errors are in hw_counters by names of its own, which are not judged.",
-        "prometheus/procfs fixtures (hfi1_0)",
+        name="hfi1",
+        cards="Cornelis and Intel Omni-Path 100",
+        links=("hfi1",),
+        traffic=rdma_counters.PORT_WORDS,
+        why_not="",
+        width_bits=64,
+        at_greatest=STOPS,
+        lifespan_ms=0,
+        errors=Errors(),
+        qos=(),
+        qos_otherwise="Omni-Path has no RoCE: declare roce_qos_enabled: false",
+        quirks="Larger errors are in hw_counters by names of its own, which are not judged.",
+        source="prometheus/procfs fixtures (hfi1_0)",
     ),
     NicDriver(
-        "rxe",
-        "Soft-RoCE",
-        ("rxe", "rdma_rxe"),
-        rdma_counters.SOFT_ROCE,
-        "",
-        64,
-        WRAPS,
-        LIFESPAN_MS,
-        Errors(
+        name="rxe",
+        cards="Soft-RoCE",
+        links=("rxe", "rdma_rxe"),
+        traffic=rdma_counters.SOFT_ROCE,
+        why_not="",
+        width_bits=64,
+        at_greatest=WRAPS,
+        lifespan_ms=LIFESPAN_MS,
+        errors=Errors(
             link_down=("hw.link_downed",),
             transport=(
                 "hw.out_of_seq_request",
@@ -363,77 +385,79 @@ DRIVERS = (
                 "hw.duplicate_request",
             ),
         ),
-        (),
-        "software RDMA has no QoS of hardware: declare fabric.node_class virtual",
-        "Bytes are the netdev's, held within the port's own packets. Sending again is not judged.",
-        "torvalds/linux drivers/infiniband/sw/rxe/rxe_hw_counters.c; run in the lab",
+        qos=(),
+        qos_otherwise="software RDMA has no QoS of hardware: declare fabric.node_class virtual",
+        quirks="Bytes are the netdev's, held within the port's own packets. Sending again is not judged.",
+        source="torvalds/linux drivers/infiniband/sw/rxe/rxe_hw_counters.c; run in the lab",
     ),
     NicDriver(
-        "siw",
-        "Soft-iWARP",
-        ("siw",),
-        None,
-        _SOFT_IWARP,
-        0,
-        WRAPS,
-        0,
-        Errors(),
-        (),
-        "software RDMA has no QoS of hardware: declare fabric.node_class virtual",
-        "The netdev's bytes move with it, and could be TCP's.",
-        "torvalds/linux drivers/infiniband/sw/siw/siw_main.c",
+        name="siw",
+        cards="Soft-iWARP",
+        links=("siw",),
+        traffic=None,
+        why_not=_SOFT_IWARP,
+        width_bits=0,
+        at_greatest=WRAPS,
+        lifespan_ms=0,
+        errors=Errors(),
+        qos=(),
+        qos_otherwise="software RDMA has no QoS of hardware: declare fabric.node_class virtual",
+        quirks="The netdev's bytes move with it, and could be TCP's.",
+        source="torvalds/linux drivers/infiniband/sw/siw/siw_main.c",
     ),
     NicDriver(
-        "qedr",
-        "Marvell FastLinQ 45000",
-        ("qede", "qedr"),
-        None,
-        "qedr answers queries of port counters without filling them in",
-        0,
-        WRAPS,
-        0,
-        Errors(),
-        (),
-        BY_VENDOR,
-        "Files in counters/ read 0 whatever crosses the port.",
-        "torvalds/linux drivers/infiniband/hw/qedr/verbs.c (qedr_process_mad)",
+        name="qedr",
+        cards="Marvell FastLinQ 45000",
+        links=("qede", "qedr"),
+        traffic=None,
+        why_not="qedr answers queries of port counters without filling them in",
+        width_bits=0,
+        at_greatest=WRAPS,
+        lifespan_ms=0,
+        errors=Errors(),
+        qos=(),
+        qos_otherwise=BY_VENDOR,
+        quirks="Files in counters/ read 0 whatever crosses the port.",
+        source="torvalds/linux drivers/infiniband/hw/qedr/verbs.c (qedr_process_mad)",
     ),
     NicDriver(
-        "erdma",
-        "Alibaba Elastic RDMA",
-        ("erdma",),
-        rdma_counters.in_hw_counters(
+        name="erdma",
+        cards="Alibaba Elastic RDMA",
+        links=("erdma",),
+        traffic=rdma_counters.in_hw_counters(
             (("tx_bytes_cnt",), ("hw_tx_bytes_cnt",)),
             (("rx_bytes_cnt",), ("hw_rx_bytes_cnt",)),
             (("tx_packets_cnt",), ("hw_tx_packets_cnt",)),
             (("rx_packets_cnt",), ("hw_rx_packets_cnt",)),
         ),
-        "",
-        64,
-        WRAPS,
-        LIFESPAN_MS,
-        Errors(
+        why_not="",
+        width_bits=64,
+        at_greatest=WRAPS,
+        lifespan_ms=LIFESPAN_MS,
+        errors=Errors(
             notice=("hw.tx_bps_limit_drop_cnt", "hw.rx_bps_limit_drop_cnt", "hw.hw_rx_bps_limit_drop_cnt")
         ),
-        (),
-        BY_VENDOR,
-        "The driver of Alibaba Cloud puts hw_ before the kernel's names.",
-        "torvalds/linux drivers/infiniband/hw/erdma/erdma_verbs.c; the vendor's driver (names with hw_)",
+        qos=(),
+        qos_otherwise=BY_VENDOR,
+        quirks="The driver of Alibaba Cloud puts hw_ before the kernel's names.",
+        source=(
+            "torvalds/linux drivers/infiniband/hw/erdma/erdma_verbs.c; the vendor's driver (names with hw_)"
+        ),
     ),
     NicDriver(
-        "hns_roce_hw_v2",
-        "HiSilicon Kunpeng",
-        ("hns3", "hns_roce_hw_v2", "hns_roce"),
-        None,
-        "hns_roce counts packets and no bytes",
-        0,
-        WRAPS,
-        LIFESPAN_MS,
-        Errors(),
-        (),
-        BY_VENDOR,
-        "hw_counters from HIP09 on, not for a VF.",
-        "torvalds/linux drivers/infiniband/hw/hns/hns_roce_main.c",
+        name="hns_roce_hw_v2",
+        cards="HiSilicon Kunpeng",
+        links=("hns3", "hns_roce_hw_v2", "hns_roce"),
+        traffic=None,
+        why_not="hns_roce counts packets and no bytes",
+        width_bits=0,
+        at_greatest=WRAPS,
+        lifespan_ms=LIFESPAN_MS,
+        errors=Errors(),
+        qos=(),
+        qos_otherwise=BY_VENDOR,
+        quirks="hw_counters from HIP09 on, not for a VF.",
+        source="torvalds/linux drivers/infiniband/hw/hns/hns_roce_main.c",
     ),
 )
 _BY_LINK = {link: row for row in DRIVERS for link in (row.name, *row.links)}
