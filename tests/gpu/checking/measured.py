@@ -9,15 +9,16 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from ansible_collections.railyard.fabric.plugins.module_utils.catalogue import pci_express
 from ansible_collections.railyard.fabric.plugins.module_utils.numeric import is_number, is_whole
 from ansible_collections.railyard.fabric.plugins.module_utils.parsers import registry
+from ansible_collections.railyard.fabric.plugins.module_utils.rails.pci_links import Link
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import slots
 from gpu.checking.capture_archive import Capture
 from gpu.checking.line import FAIL, GOOD, UNMEASURED, Line
 from railyard.base.errors import UserError
 from railyard.nccl import command
 
-#: GT/s of a lane, by generation; the code of 3 and later carries 128 bits in 130 (PCI Express Base).
-_GTS = {1: 2.5, 2: 5.0, 3: 8.0, 4: 16.0, 5: 32.0, 6: 64.0}
 # NVLink-C2C joins these to their CPU; PCI Express does not bound them (docs of NVIDIA's Grace systems).
 _C2C = re.compile(r"\bG(?:H|B)(?:10|200|300)\b")
 # From the slowest GPU with ECC memory that is in use (T4: 320 GB/s by its data sheet) down by far, and up to
@@ -133,7 +134,11 @@ def _bounds(capture: Capture, way: str, name: str) -> tuple[float, float] | None
 
 def _link_gbytes_per_s(row: Mapping[str, Any]) -> float | None:
     generation, lanes = row.get("pcie.link.gen.max"), row.get("pcie.link.width.max")
-    speed_gts = _GTS.get(generation) if is_whole(generation) else None
-    if speed_gts is None or not is_whole(lanes) or not 1 <= lanes <= 32:
+    # Generation 1 is the first of the speeds.
+    if not is_whole(generation) or not 1 <= generation <= len(pci_express.SPEEDS_GTS):
         return None
-    return speed_gts * lanes * (0.8 if speed_gts < 8 else 128 / 130) / 8
+    if lanes not in pci_express.WIDTHS:
+        return None
+    speed_gts = pci_express.SPEEDS_GTS[generation - 1]
+    raw_gbps = slots.raw_gbps(Link(None, None, None, speed_gts, float(lanes)))
+    return None if raw_gbps is None else raw_gbps / 8
