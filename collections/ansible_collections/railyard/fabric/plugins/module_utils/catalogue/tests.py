@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple, Optional
+from typing import Any, NamedTuple, Optional
 
 #: Metric kinds: what a sane value of the metric looks like. `positive` > 0, `count` whole and >= 0,
 #: `positive_count` whole and > 0, `share` within 0 and 100, `nonnegative` >= 0. All are finite numbers, never
@@ -383,16 +383,12 @@ class TestClass(NamedTuple):
         return "".join(parts)
 
 
-def class_of(check: str, policy: Mapping[str, object]) -> TestClass:
+def class_of(check: str, policy: Mapping[str, Any]) -> TestClass:
     """Return the class that a check's packets have by a run's policy; one of an earlier version knew none."""
     if check == DEFAULT_CLASS or not _RDMA.get(check):
         return TestClass(None, None)
-    traffic_class, service_level = policy.get("rdma_traffic_class"), policy.get("rdma_service_level")
-    return TestClass(
-        traffic_class if isinstance(traffic_class, int) else None,
-        # 0 is the default of perftest and of InfiniBand.
-        service_level if isinstance(service_level, int) and service_level > 0 else None,
-    )
+    # Service level 0 is the default of perftest and of InfiniBand.
+    return TestClass(policy.get("rdma_traffic_class"), policy.get("rdma_service_level") or None)
 
 
 _RDMA = {one.name: one.rdma for one in TESTS}

@@ -56,7 +56,7 @@ def path(reader: Reader, folder: str | None) -> list[dict[str, Any]] | None:
     Returns:
         Of each link `port`, the address of the port above it, by which the kernel names it too; `speed_gts`
         and `width` (lanes) as trained; `max_speed_gts` and `max_width`, the most that both ends can do, each
-        None where it is not told; `virtual`: a hypervisor made one of its ends, so that the values say
+        None where it is not known; `virtual`: a hypervisor made one of its ends, so that the values say
         nothing. None where there is no PCI device. A device on the root bus has one link without a `port`.
     """
     if folder is None:
@@ -79,7 +79,7 @@ def own_link(links: Sequence[Mapping[str, Any]] | None) -> dict[str, Any] | None
         links: its `path`.
 
     Returns:
-        The four values of the first of them; None where none of them is told, or a hypervisor made it.
+        The four values of the first of them; None where none of them is known, or a hypervisor made it.
     """
     link = {key: links[0][key] for key in _VALUES} if links and not links[0]["virtual"] else {}
     return link if any(value is not None for value in link.values()) else None

@@ -27,14 +27,14 @@ _CONTINUED = re.compile(r"[ \t]*\\\n[ \t]*")
 
 
 def ask(run: Run) -> dict[str, dict[str, str]]:
-    """Return what systemd says of those that it knows, by name. One question for all of them."""
+    """Return what systemd shows of those that it knows, by name. One question for all of them."""
     units = [f"{name}.service" for name in SERVICES]
     argv = ["systemctl", "show", "--property=Id,LoadState,ActiveState,UnitFileState,FragmentPath", *units]
     found = {}
     for block in (run(argv) or "").split("\n\n"):
-        told = dict(line.partition("=")[::2] for line in block.splitlines() if "=" in line)
-        if told.get("LoadState") == "loaded":
-            found[told["Id"][: -len(".service")]] = told
+        shown = dict(line.partition("=")[::2] for line in block.splitlines() if "=" in line)
+        if shown.get("LoadState") == "loaded":
+            found[shown["Id"][: -len(".service")]] = shown
     # In the order above, whatever systemd's was.
     return {name: found[name] for name in SERVICES if name in found}
 
@@ -43,10 +43,10 @@ def read(asked: Mapping[str, Mapping[str, str]]) -> dict[str, dict[str, bool]]:
     """Return name to `active` and `at_boot` of what `ask` returned."""
     return {
         name: {
-            "active": told.get("ActiveState") in ("active", "activating", "reloading"),
-            "at_boot": told.get("UnitFileState") in _AT_BOOT,
+            "active": shown.get("ActiveState") in ("active", "activating", "reloading"),
+            "at_boot": shown.get("UnitFileState") in _AT_BOOT,
         }
-        for name, told in asked.items()
+        for name, shown in asked.items()
     }
 
 

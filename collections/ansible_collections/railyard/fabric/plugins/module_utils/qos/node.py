@@ -283,8 +283,7 @@ def restoring_actions(
     """
     old = {name: before[name] for name in changed if before.get(name) is not None}
     todo = [] if port.tool is None else port.tool.restoring_actions(port.netdev, old, before, node.sys_root)
-    of_the_tool = ("dcbx", "trust", "dscp_to_priority", "pfc", "buffer_of_priority", "buffers_bytes")
-    others = {name: value for name, value in old.items() if name not in of_the_tool}
+    others = {name: value for name, value in old.items() if name in (*_BY_FILE, "global_pause")}
     # Global pause comes back after PFC went: a port has one or the other.
     return [*todo, *actions(node, port._replace(tool=None), others, before, priority)]
 

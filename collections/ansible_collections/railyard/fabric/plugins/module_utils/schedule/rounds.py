@@ -353,6 +353,7 @@ def _test(
         "direction": direction,
         "round": round_number,
         "group": group,
+        # The names of TestClass are those of AskedLine, which a type checker does not see.
         **class_of(check, policy).as_fields(),  # type: ignore[typeddict-item]
     }
 
