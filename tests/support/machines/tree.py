@@ -164,7 +164,8 @@ class Tree:
         if word == "ipv4":
             texts = self.of_netdev(netdev) if netdev else []
             owned = [one.ip for one in map(ipaddress.ip_interface, texts) if one.version == 4]
-            return [ipaddress.IPv6Address(f"::ffff:{one}").exploded for one in owned]
+            # The kernel writes %pI6 (drivers/infiniband/core/sysfs.c), ipaddress the last half in decimals.
+            return [ipaddress.IPv6Address(f"::ffff:{one}").packed.hex(":", 2) for one in owned]
         return [word]
 
     def _host(self) -> None:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 from typing import Any
 
 #: 0.95 Gbit/s of payload, and 1 % of headers.
@@ -12,6 +13,8 @@ FRAME_BYTES_PER_S = 0.95 * 1.01e9 / 8
 #: 64 KiB messages in the 2 s that perftest counts of its 4 s.
 ITERATIONS = int(0.95e9 / 8 * 2 / 65536)
 
+#: `fe80::1` as a GID.
+LINK_LOCAL = "fe80:0000:0000:0000:0000:0000:0000:0001"
 #: A node's GPU, and where the site has its perftest for it.
 GPU, FOLDER = "0000:17:00.0", "/opt/perftest/bin"
 
@@ -22,13 +25,20 @@ def gpus(cards: list[str], by: str = "switch") -> dict[str, Any]:
         "pci": [GPU],
         "near": [{"nic": card, "by": by, "gpus": [GPU]} for card in cards],
         "rows": [{"pci": GPU, "pcie.link.gen.max": 4, "pcie.link.width.max": 16}],
+        "pci_paths": {GPU: None},
+        "driver": "550.54.15",
+        "nvlink": [],
+        "topology": None,
+        "xids": None,
+        "errors": {},
     }
 
 
 def port(hca: str, netdev: str, address: str, driver_class: str) -> dict[str, Any]:
     """Return a port of a facts row."""
     hardware = driver_class == "hardware"
-    mapped = f"0000:0000:0000:0000:0000:ffff:{address}"
+    low = int(ipaddress.IPv4Address(address))
+    mapped = f"0000:0000:0000:0000:0000:ffff:{low >> 16:04x}:{low & 0xFFFF:04x}"
     return {
         "hca": hca,
         "device": hca.split(":")[0],
@@ -48,10 +58,17 @@ def port(hca: str, netdev: str, address: str, driver_class: str) -> dict[str, An
         "netdev": netdev,
         "numa_node": 0 if hardware else None,
         "pci": f"0000:19:00.{hca[-3]}" if hardware else None,
+        "pci_path": None,
+        "port_guid": None,
+        "firmware": "28.39.1002" if hardware else None,
+        "node_guid": "0200:00ff:fe00:0001",
+        "board_id": None,
+        "hca_type": None,
         "dpu_mode": None,
         "pkeys": ["0xffff"],
+        "pkey_indices": {"0xffff": 0},
         "gids": [
-            {"index": 0, "gid": "fe80::1", "type": "RoCE v2", "netdev": netdev, "address": "fe80::1"},
+            {"index": 0, "gid": LINK_LOCAL, "type": "RoCE v2", "netdev": netdev, "address": "fe80::1"},
             {"index": 1, "gid": mapped, "type": "RoCE v2", "netdev": netdev, "address": address},
         ],
         "counters": {},

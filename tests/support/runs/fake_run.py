@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.module_utils.catalogue.rdma_counters import PORT_DATA
+from ansible_collections.railyard.fabric.plugins.module_utils.facts import netdev as netdev_facts
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import policy
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import run_status, verdict
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import provenance, requests
@@ -177,7 +178,10 @@ class FakeRun:
                 "operstate": "up",
                 "admin_up": True,
                 "speed_mbps": 10000 if self.driver_class == "software" else 1000,
+                "speed_max_mbps": None,
                 "mtu_bytes": 9000,
+                "mtu_max_bytes": None,
+                "ipoib_mode": None,
                 "mac": mac,
                 "permanent_mac": None,
                 "addresses": [address],
@@ -185,9 +189,12 @@ class FakeRun:
                 "driver": "veth",
                 "driver_class": self.driver_class,
                 "pci": None,
+                "pci_link": None,
+                "pci_path": None,
                 "numa_node": None,
                 "hca": None,
-                "counters": {},
+                "counters": dict.fromkeys(netdev_facts.COUNTERS, 7),
+                "qos_counters": {},
             }
 
         subnets = [(NETDEVS[rail], SUBNETS[rail]) for rail in self.rails] + [("enp5s0", "198.18.0")]
@@ -205,10 +212,11 @@ class FakeRun:
                 for number, (name, subnet) in enumerate(subnets)
             ],
             "hcas": self._hcas(index) if self.rdma else [],
-            "gpus": fake_rdma.gpus([str(one["pci"]) for one in self._hcas(index)]),
+            "gpus": fake_rdma.gpus([one["pci"] for one in self._hcas(index) if one["pci"]]),
             "cpu": {"governors": {}, "governor_available": False},
             "memlock_bytes": -1,
             "tools": {"iperf3": "3.12", "sockperf": "3.7"},
+            "warnings": [],
         }
 
     def _hcas(self, index: int) -> list[dict[str, Any]]:

@@ -35,7 +35,12 @@ def test_what_is_written_keeps_its_schema(broken: bool) -> None:
         run.facts[1]["netdevs"][1]["carrier"] = False
         run.results = run.results[:-3]
     assert wrong("manifest", run.manifest) == []
-    for name, rows in (("asked", run.asked), ("result", exchanged(run.results)), ("verdict", run.judge())):
+    for name, rows in (
+        ("asked", run.asked),
+        ("facts", run.facts),
+        ("result", exchanged(run.results)),
+        ("verdict", run.judge()),
+    ):
         for row in rows:
             assert wrong(name, row) == [], row
 

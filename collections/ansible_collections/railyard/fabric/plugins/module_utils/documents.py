@@ -114,28 +114,6 @@ class Verdict(_VerdictOfSome):
     flaky: bool
 
 
-class _NodeFactsOfSome(TypedDict, total=False):
-    gpus: dict[str, Any]
-
-
-class NodeFacts(_NodeFactsOfSome):
-    """What a node says of itself: a line of facts.jsonl."""
-
-    schema: int
-    node: str
-    boot_id: str | None
-    collected: str
-    kernel: str | None
-    python: str
-    os: dict[str, Any]
-    netdevs: list[dict[str, Any]]
-    hcas: list[dict[str, Any]]
-    cpu: dict[str, Any]
-    memlock_bytes: int | None
-    tools: dict[str, Any]
-    warnings: list[str]
-
-
 class _ResultOfSome(TypedDict, total=False):
     exchange: dict[str, Any]
     other_end: dict[str, Any] | None

@@ -14,7 +14,7 @@ import os
 import re
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Final, cast
 
 from ansible_collections.railyard.fabric.plugins.module_utils import bounded
 from ansible_collections.railyard.fabric.plugins.module_utils.bounded import Ended, ToolError
@@ -28,6 +28,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.parsers.gpu import
     nvidia_smi_topo,
     nvml_words,
 )
+from ansible_collections.railyard.fabric.plugins.module_utils.records.facts import Gpus
 
 #: All that nvidia-smi is asked of a node, and one question of it.
 LIMIT_S = 25.0
@@ -72,7 +73,10 @@ KINDS = ("replay", "recovery", "crc")
 
 #: Why a part has no answer: there is no such program or file, it gave none in time, it says that something is
 #: wrong, or what it says cannot be read.
-ABSENT, SILENT, FAILED, GARBLED = "absent", "silent", "failed", "garbled"
+ABSENT: Final = "absent"
+SILENT: Final = "silent"
+FAILED: Final = "failed"
+GARBLED: Final = "garbled"
 #: How near a GPU is to a card, the nearest first.
 SWITCH, ROOT, NODE, FAR = "switch", "root", "numa_node", "far"
 
@@ -99,7 +103,7 @@ def by_the_clock(limit_s: float = LIMIT_S) -> Ask:
 
 def read(
     reader: Reader, ask: Ask, cards: Iterable[str] = (), after: int = 0, parts: Sequence[str] = PARTS
-) -> dict[str, Any]:
+) -> Gpus:
     """Return what is known of the node's GPUs.
 
     Args:
@@ -127,13 +131,13 @@ def read(
         "near": near(reader, cards, folders), "xids": None, "errors": {},
     }  # fmt: skip
     if not folders and driver is None:
-        return found
+        return cast("Gpus", found)
     try:
         found["xids"] = kernel_log.read(os.path.dirname(reader.sys_root), after)._asdict()
     except kernel_log.LogError as error:
         found["errors"]["xids"] = {"class": ABSENT, "message": str(error)}
     if not folders or driver is None:
-        return found
+        return cast("Gpus", found)
     gone = None
     for part, question in (
         ("rows", lambda: _read_rows(ask, reader, folders, found)),
@@ -146,7 +150,7 @@ def read(
             found["errors"][part] = why
             # What is not there, or hung once, is not asked again.
             gone = why if why["class"] in (ABSENT, SILENT) else None
-    return found
+    return cast("Gpus", found)
 
 
 def _why_not(question: Callable[[], None]) -> dict[str, str] | None:

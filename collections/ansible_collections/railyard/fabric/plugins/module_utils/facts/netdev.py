@@ -41,6 +41,7 @@ _CLASSES = ("software", "virtual", "hardware")
 _ARPHRD_INFINIBAND = 32
 _IFF_UP = 1
 _ADDRESS_IS_PERMANENT = 0
+_MAC = re.compile(r"(?:[0-9a-f]{2}:)+[0-9a-f]{2}\Z")
 _NO_HARDWARE_ADDRESS = re.compile(r"(?:00[:-]?)+\Z")
 
 
@@ -119,7 +120,8 @@ def _class_by_name(reader: Reader, name: str) -> str:
 def _permanent_mac(reader: Reader, folder: str, link: Mapping[str, Any], mac: str | None) -> str | None:
     stated = link.get("permaddr")
     if isinstance(stated, str):
-        return stated.lower()
+        # A tunnel over IPv6 is told with half an IPv6 address: "permaddr 8a4c:2ab6:ec8c::".
+        return stated.lower() if _MAC.match(stated.lower()) else None
     # ip names the permanent address only where it differs from the present one.
     permanent = reader.number(os.path.join(folder, "addr_assign_type")) == _ADDRESS_IS_PERMANENT
     return mac if permanent and os.path.exists(os.path.join(folder, "device")) else None

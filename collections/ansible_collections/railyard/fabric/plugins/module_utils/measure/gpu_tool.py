@@ -22,6 +22,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.measure.node_tool 
 )
 from ansible_collections.railyard.fabric.plugins.module_utils.parsers import capture
 from ansible_collections.railyard.fabric.plugins.module_utils.parsers.gpu import nvml_words
+from ansible_collections.railyard.fabric.plugins.module_utils.records.facts import Gpus
 
 # Sixteen GPUs, with room: a matrix of 256 cells, or a table of 40 sizes.
 _MOST_CHARACTERS = 1 << 20
@@ -35,7 +36,7 @@ class GpuTool(NodeTool):
     folder = ""
 
     def __init__(self) -> None:
-        self._found: dict[str, Any] | None = None
+        self._found: Gpus | None = None
 
     def built(self, play: NodeToolSession, name: str) -> str:
         """Return the path of a program of the site's.
@@ -91,7 +92,7 @@ class GpuTool(NodeTool):
 
     def joined(self, one: Mapping[str, Any], other: Mapping[str, Any]) -> str | None:
         """Return how two GPUs are joined, in the words of `nvidia-smi topo -m`; None where it is not told."""
-        rows = (self._found or {}).get("topology") or {}
+        rows = (self._found["topology"] if self._found is not None else None) or {}
         word = (rows.get(f"GPU{one['index']}") or {}).get(f"GPU{other['index']}")
         return str(word)[:20] if word else None
 

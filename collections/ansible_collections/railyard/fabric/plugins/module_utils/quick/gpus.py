@@ -11,6 +11,7 @@ from typing import Any
 from ansible_collections.railyard.fabric.plugins.module_utils.facts import gpus
 from ansible_collections.railyard.fabric.plugins.module_utils.facts.sysfs import Reader
 from ansible_collections.railyard.fabric.plugins.module_utils.quick.found import Found
+from ansible_collections.railyard.fabric.plugins.module_utils.records.facts import Gpus
 from ansible_collections.railyard.fabric.plugins.module_utils.rules import gpu
 from ansible_collections.railyard.fabric.plugins.module_utils.rules.gpu_rows import Node
 from ansible_collections.railyard.fabric.plugins.module_utils.rules.ruling import FAIL, UNMEASURED
@@ -40,7 +41,7 @@ def look(
     if not seen["pci"] and not (expected and expected["count"]):
         found.good += ["no GPU, as expected"] if expected is not None else []
         return None if log is None else int(log["next"])
-    why = seen["errors"].get("rows", {"message": "NVIDIA's driver is not loaded", "class": gpus.ABSENT})
+    why = seen["errors"].get("rows") or {"message": "NVIDIA's driver is not loaded", "class": gpus.ABSENT}
     if expected is None and (seen["driver"] is None or why["class"] == gpus.ABSENT) and not seen["rows"]:
         # What was never promised is said; what hangs is no good either way.
         found.told.append(f"gpus: {why['message']}, so that nothing is known of their health")
@@ -49,7 +50,7 @@ def look(
     return None if log is None else int(log["next"])
 
 
-def _judge(node: Node, seen: Mapping[str, Any], promised: bool, found: Found) -> None:
+def _judge(node: Node, seen: Gpus, promised: bool, found: Found) -> None:
     is_good = True
     # Near which card they are is nothing for one line.
     for check in gpu.CHECKS[:-1]:

@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The PCI Express links of a bound rail, from its facts: each checked before anything rests on it. Pure."""
+"""The PCI Express links of a bound rail, from its facts. Pure."""
 
 from __future__ import annotations
 
@@ -39,46 +39,24 @@ class Link(NamedTuple):
         return None
 
 
-class GarbledError(ValueError):
-    """The facts of a PCI path are not of the form that they are collected in."""
-
-
 def of_device(device: Mapping[str, Any]) -> list[Link]:
-    """Return the links of a netdev's or an RDMA port's facts, its own first; none where it has no PCI device.
-
-    Raises:
-        GarbledError: its facts have a path of another form.
-    """
+    """Return the links of a netdev or an RDMA port, its own first; none where it has no PCI device."""
     path = device.get("pci_path")
     if path is None:
-        # Facts of earlier versions have the device's own link alone.
-        own = device.get("pci_link")
-        pci = device.get("pci")
-        if not isinstance(own, Mapping) and pci is None:
-            return []
-        return [_link(own if isinstance(own, Mapping) else {}, _slot(pci))]
-    if not isinstance(path, list) or not all(isinstance(one, Mapping) and _is_whole(one) for one in path):
-        raise GarbledError(f"pci_path of {device.get('netdev') or device.get('hca')} is garbled")
+        own, pci = device.get("pci_link"), device.get("pci")
+        return [] if own is None and pci is None else [_link(own or {}, _slot(pci))]
     return [_link({} if one["virtual"] else one, one["port"] or _slot(device.get("pci"))) for one in path]
 
 
 def of_end(end: Bound) -> list[Link]:
-    """Return the links of a bound rail; a VLAN's, and a port's without netdev, are those of the RDMA device.
-
-    Raises:
-        GarbledError: its facts have a path of another form.
-    """
+    """Return the links of a bound rail: of its netdev, or of the RDMA device where that shows none."""
     found = of_device(end.netdev or {})
     port = end.hca or {}
     return found or (of_device(port) if port.get("pci_path") is not None else [])
 
 
-def _slot(pci: object) -> str | None:
-    return pci.rsplit(".", 1)[0] if isinstance(pci, str) else None
-
-
-def _is_whole(link: Mapping[str, Any]) -> bool:
-    return isinstance(link.get("port", 0), (str, type(None))) and isinstance(link.get("virtual"), bool)
+def _slot(pci: str | None) -> str | None:
+    return pci.rsplit(".", 1)[0] if pci is not None else None
 
 
 def _link(values: Mapping[str, Any], key: str | None) -> Link:

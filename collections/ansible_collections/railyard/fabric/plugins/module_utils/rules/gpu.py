@@ -16,8 +16,9 @@ from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.module_utils.facts import gpus as facts
 from ansible_collections.railyard.fabric.plugins.module_utils.numeric import is_whole
+from ansible_collections.railyard.fabric.plugins.module_utils.records.facts import GpuRow, Gpus
 from ansible_collections.railyard.fabric.plugins.module_utils.rules import gpu_rows, xid
-from ansible_collections.railyard.fabric.plugins.module_utils.rules.gpu_rows import Node, Row
+from ansible_collections.railyard.fabric.plugins.module_utils.rules.gpu_rows import Node
 from ansible_collections.railyard.fabric.plugins.module_utils.rules.ruling import FAIL, Ruling
 
 _THROTTLE = "clocks_throttle_reasons."
@@ -63,16 +64,14 @@ _LINKS_ALIKE = (
 _NEAR = "recorded: the GPUs that are nearest to each rail's card by PCI Express"
 
 
-def rule(check: str, node: Node, seen: Any) -> Ruling:
+def rule(check: str, node: Node, seen: Gpus) -> Ruling:
     """Say what a node's facts answer of its GPUs.
 
     Args:
         check: one of CHECKS.
         node: the node.
-        seen: `facts.gpus.read` of it, as its facts row has it.
+        seen: what its facts say of its GPUs.
     """
-    if not gpu_rows.is_whole_facts(seen):
-        return Ruling().unknown("gpu_unknown", f"{node.name}: its facts say nothing of GPUs")
     needs, of = _RULES[check]
     if unknown := gpu_rows.why_unknown(node, seen, needs):
         return Ruling().unknown("gpu_unknown", unknown)
@@ -83,27 +82,26 @@ def rule(check: str, node: Node, seen: Any) -> Ruling:
     return ruling
 
 
-def model_of(seen: object) -> str | None:
+def model_of(seen: Gpus) -> str | None:
     """Return the one model that all GPUs of a node have, None where they differ or are not known."""
-    names = {row.get("name") for row in gpu_rows.of(seen)}
+    names = {row.get("name") for row in seen["rows"]}
     name = names.pop() if len(names) == 1 else None
     return name if isinstance(name, str) and gpu_rows.is_word(name) else None
 
 
-def driver_of(seen: object) -> str | None:
-    """Return the version of the driver that a node's GPUs run by, None where it is not known."""
-    driver = seen.get("driver") if isinstance(seen, Mapping) else None
-    return driver if isinstance(driver, str) else None
+def driver_of(seen: Gpus) -> str | None:
+    """Return the version of the driver that a node's GPUs run by, None where none is loaded."""
+    return seen["driver"]
 
 
-def nvlinks_of(seen: object) -> str | None:
+def nvlinks_of(seen: Gpus) -> str | None:
     """Return how many active NVLinks most GPUs of a node have, None where it is not known."""
-    if not isinstance(seen, Mapping) or not gpu_rows.of(seen) or seen["errors"].get("nvlink"):
+    if not seen["rows"] or "nvlink" in seen["errors"]:
         return None
     return str(Counter(gpu_rows.count_active(seen).values()).most_common(1)[0][0])
 
 
-def _count(node: Node, seen: Row) -> Ruling:
+def _count(node: Node, seen: Gpus) -> Ruling:
     there, count = list(seen["pci"]), node.declared.get("count")
     observed = {"gpus": len(there), "listed": len(seen["rows"])}
     wanted = {} if count is None else {"gpus": count, "listed": count}
@@ -117,9 +115,9 @@ def _count(node: Node, seen: Row) -> Ruling:
     if seen["driver"] is None:
         said = f"{node.name}: NVIDIA's driver is not loaded, so nothing is known of their health"
         return ruling.failed("gpu_driver_missing", said)
-    error = seen["errors"].get("rows", {})
-    if error.get("class") == facts.FAILED:
-        return ruling.failed("gpu_lost", f"{node.name}: {error.get('message')}")
+    error = seen["errors"].get("rows")
+    if error is not None and error["class"] == facts.FAILED:
+        return ruling.failed("gpu_lost", f"{node.name}: {error['message']}")
     if unknown := gpu_rows.why_unknown(node, seen, ("rows",)):
         return ruling.unknown("gpu_unknown", unknown)
     listed = {row["pci"] for row in seen["rows"]}
@@ -130,14 +128,16 @@ def _count(node: Node, seen: Row) -> Ruling:
     return ruling if count is not None else ruling.recorded("the inventory declares no expected_gpus")
 
 
-def _kind(node: Node, seen: Row) -> Ruling:
+def _kind(node: Node, seen: Gpus) -> Ruling:
     if unread := gpu_rows.find_unread(node, seen["rows"], "gpu_kind"):
         return Ruling().unknown("gpu_unknown", unread)  # a word for trouble is no other model
     names = Counter(str(row.get("name")) for row in seen["rows"])
     name, driver = names.most_common(1)[0][0], str(driver_of(seen))
     ruling = Ruling.passed({"model": ", ".join(sorted(names)), "driver": driver}, {}, "")
     odd = [
-        (row["pci"], f"{row.get('name')}, most are {name}") for row in seen["rows"] if row.get("name") != name
+        (str(row["pci"]), f"{row.get('name')}, most are {name}")
+        for row in seen["rows"]
+        if row.get("name") != name
     ]
     if odd:
         return ruling.failed("gpu_model_differs", gpu_rows.each(node, odd))
@@ -169,34 +169,34 @@ def _is_version(declared: str, version: str) -> bool:
     return version.split(".")[: len(parts)] == parts
 
 
-def _xids(node: Node, seen: Row) -> Ruling:
+def _xids(node: Node, seen: Gpus) -> Ruling:
     asks = [
-        (row["pci"], f"it asks for its recovery: {row['gpu_recovery_action']}")
+        (str(row["pci"]), f"it asks for its recovery: {row['gpu_recovery_action']}")
         for row in seen["rows"]
-        if gpu_rows.is_word(action := row.get("gpu_recovery_action")) and action.lower() != "none"
+        if gpu_rows.is_word(action := row.get("gpu_recovery_action")) and str(action).lower() != "none"
     ]
-    log = seen.get("xids")
+    log = seen["xids"]
     ruling = Ruling.passed({}, {"critical_xids": 0}, _NO_XID)
-    known = isinstance(log, Mapping) and isinstance(log.get("seen"), list)
-    critical, others = xid.sort_out(log["seen"]) if known and isinstance(log, Mapping) else ([], Counter())
+    critical, others = xid.sort_out(log["seen"]) if log is not None else ([], Counter())
     ruling.observed = {"critical_xids": len(critical) + len(asks)}
     if others:
         listed = (f"{kind} {count} times" for kind, count in sorted(others.items()))
         ruling.observed["other_xids"] = ", ".join(listed)
     if critical or asks:
         return ruling.failed("gpu_xid", gpu_rows.each(node, [*critical, *asks]))
-    if not known or not isinstance(log, Mapping):
-        said = seen["errors"].get("xids", {}).get("message", "its facts say nothing of the kernel's log")
+    if log is None:
+        error = seen["errors"].get("xids")
+        said = error["message"] if error is not None else "its facts say nothing of the kernel's log"
         return ruling.unknown("xid_unknown", f"{node.name}: {said}")
     if unknown := gpu_rows.why_unknown(node, seen, ("rows",)):
         return ruling.unknown("gpu_unknown", unknown)
-    if log.get("first") != 0:
-        ruling.observed["since_boot_s"] = log.get("since_s")
+    if log["first"] != 0:
+        ruling.observed["since_boot_s"] = log["since_s"]
         return ruling.recorded(_LOG_CUT)
     return ruling
 
 
-def _memory(node: Node, seen: Row) -> Ruling:
+def _memory(node: Node, seen: Gpus) -> Ruling:
     rows = seen["rows"]
     errors = gpu_rows.told(rows, _ECC)
     many = [
@@ -205,7 +205,10 @@ def _memory(node: Node, seen: Row) -> Ruling:
         if value
     ]
     waits = [
-        (row["pci"], said) for row in rows for key, said in _WAITS.items() if gpu_rows.is_yes(row.get(key))
+        (str(row["pci"]), said)
+        for row in rows
+        for key, said in _WAITS.items()
+        if gpu_rows.is_yes(row.get(key))
     ]
     observed = {
         "uncorrectable_errors": _sum(errors),
@@ -218,7 +221,7 @@ def _memory(node: Node, seen: Row) -> Ruling:
     if many or waits:
         return ruling.failed("gpu_memory_bad", gpu_rows.each(node, [*many, *waits]))
     if error := seen["errors"].get("remapped"):
-        return ruling.unknown("gpu_unknown", f"{node.name}: remapped rows: {error.get('message')}")
+        return ruling.unknown("gpu_unknown", f"{node.name}: remapped rows: {error['message']}")
     if unknown := _silent(node, rows, _ECC, *_WAITS):
         return ruling.unknown("gpu_unknown", unknown)
     if not errors:
@@ -228,10 +231,10 @@ def _memory(node: Node, seen: Row) -> Ruling:
     return ruling
 
 
-def _slowdown(node: Node, seen: Row) -> Ruling:
+def _slowdown(node: Node, seen: Gpus) -> Ruling:
     rows = seen["rows"]
     slowed = [
-        (row["pci"], said)
+        (str(row["pci"]), said)
         for row in rows
         for key, said in _SLOWDOWNS.items()
         if gpu_rows.is_yes(row.get(key))
@@ -258,7 +261,7 @@ def _slowdown(node: Node, seen: Row) -> Ruling:
     return ruling
 
 
-def _power(node: Node, seen: Row) -> Ruling:
+def _power(node: Node, seen: Gpus) -> Ruling:
     rows, cap = seen["rows"], node.declared.get("power_cap_w")
     limits = gpu_rows.told(rows, "power.limit")
     defaults = dict(gpu_rows.told(rows, "power.default_limit"))
@@ -286,7 +289,7 @@ def _power(node: Node, seen: Row) -> Ruling:
     return ruling.failed("gpu_power_capped", gpu_rows.each(node, low)) if low else ruling
 
 
-def _pcie(node: Node, seen: Row) -> Ruling:
+def _pcie(node: Node, seen: Gpus) -> Ruling:
     rows = seen["rows"]
     now, most = (dict(gpu_rows.told(rows, f"pcie.link.width.{key}")) for key in ("current", "max"))
     narrow = [(pci, f"PCIe runs at {width:g} lanes, {most[pci]:g} are possible") for pci, width in now.items()
@@ -308,12 +311,12 @@ def _pcie(node: Node, seen: Row) -> Ruling:
     return ruling if now and most else ruling.recorded("recorded: the GPUs do not tell their lanes")
 
 
-def _nvlink(node: Node, seen: Row) -> Ruling:
+def _nvlink(node: Node, seen: Gpus) -> Ruling:
     declared = node.declared.get("nvlinks")
     gpus = {one["gpu"]: one for one in seen["nvlink"]}
     active = gpu_rows.count_active(seen)
     speeds = sorted({float(speed) for one in gpus.values() for speed in one["speeds_gbytes_per_s"]})
-    counted = [one["errors"] for one in gpus.values() if one.get("errors") is not None]
+    counted = [one["errors"] for one in gpus.values() if one["errors"] is not None]
     observed = {
         "links": ", ".join(sorted({str(count) for count in active.values()})),
         "speed": ", ".join(f"{speed:g} GB/s" for speed in speeds) or None,
@@ -321,7 +324,7 @@ def _nvlink(node: Node, seen: Row) -> Ruling:
             f"{kind}_errors": sum(one.get(kind, 0) for one in counted) if counted else None
             for kind in facts.KINDS
         },
-        "pairs": _pairs(seen.get("topology")),
+        "pairs": _pairs(seen["topology"]),
     }
     expected = declared if declared is not None else Counter(active.values()).most_common(1)[0][0]
     basis = "the inventory's number of active NVLinks of each GPU"
@@ -343,7 +346,7 @@ def _nvlink(node: Node, seen: Row) -> Ruling:
     return ruling if declared is not None else ruling.recorded(_LINKS_ALIKE)
 
 
-def _pairs(topology: Mapping[str, Mapping[str, Any]] | None) -> dict[str, int] | None:
+def _pairs(topology: Mapping[str, Mapping[str, str | None]] | None) -> dict[str, int] | None:
     """Return how many pairs of GPUs are joined in which way, as `nvidia-smi topo -m` calls it."""
     if topology is None:
         return None
@@ -351,18 +354,17 @@ def _pairs(topology: Mapping[str, Mapping[str, Any]] | None) -> dict[str, int] |
     return dict(sorted(ways.items()))
 
 
-def _nic(node: Node, seen: Row) -> Ruling:
-    near = {one.get("nic"): one for one in seen["near"] if one.get("by") is not None}
+def _nic(node: Node, seen: Gpus) -> Ruling:
+    near = {one["nic"]: one for one in seen["near"] if one["by"] is not None}
+    found = {rail: near[card] for rail, card in node.cards.items() if card in near}
     observed = {
-        rail: f"{', '.join(near[card]['gpus'][: gpu_rows.MOST_NAMED])} ({near[card]['by']})"
-        for rail, card in node.cards.items()
-        if card in near
+        rail: f"{', '.join(one['gpus'][: gpu_rows.MOST_NAMED])} ({one['by']})" for rail, one in found.items()
     }
     if not observed:
         return Ruling().unknown(
             "gpu_unknown", f"{node.name}: no rail's card is known to be near a GPU, or far"
         )
-    far = [rail for rail in observed if near[node.cards[rail]]["by"] == facts.FAR]
+    far = [rail for rail, one in found.items() if one["by"] == facts.FAR]
     silent = [rail for rail in node.cards if rail not in observed]
     basis = _NEAR
     if far:
@@ -372,7 +374,7 @@ def _nic(node: Node, seen: Row) -> Ruling:
     return Ruling.passed(observed, {}, "").recorded(basis)
 
 
-def _silent(node: Node, rows: Iterable[Row], *keys: str) -> str:
+def _silent(node: Node, rows: Iterable[GpuRow], *keys: str) -> str:
     """Tell of a GPU that does not tell what another GPU of its model does, or return nothing."""
     for key in keys:
         telling = {row.get("name") for row in rows if row.get(key) is not None}
@@ -395,7 +397,7 @@ def _kinds(values: Iterable[tuple[str, Any]]) -> str | None:
 
 
 #: Check -> the parts of the facts that it cannot do without, and its rule.
-_RULES: Mapping[str, tuple[tuple[str, ...] | None, Callable[[Node, Row], Ruling]]] = {
+_RULES: Mapping[str, tuple[tuple[str, ...] | None, Callable[[Node, Gpus], Ruling]]] = {
     "gpu_count": (None, _count),
     "gpu_kind": (("rows",), _kind),
     "gpu_xid": (None, _xids),

@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How the rules of GPUs read a node's facts: whether they are whole, who tells what, in which words. Pure."""
+"""How the rules of GPUs read a node's facts: who tells what, in which words. Pure."""
 
 from __future__ import annotations
 
@@ -11,13 +11,12 @@ from typing import Any, NamedTuple
 
 from ansible_collections.railyard.fabric.plugins.module_utils.numeric import is_number, is_whole
 from ansible_collections.railyard.fabric.plugins.module_utils.parsers.gpu import nvml_words
+from ansible_collections.railyard.fabric.plugins.module_utils.records.facts import GpuRow, Gpus
 
 MOST_NAMED = 4
 _MOST_WORDS = 60
 # Each without being the other's: "Yes" and 1 are what versions say; "Not Active" is what most of them do.
 _YES, _NO = ("yes", "1", "active"), ("no", "0", "not active")
-
-Row = Mapping[str, Any]
 
 
 class Node(NamedTuple):
@@ -37,61 +36,7 @@ class Node(NamedTuple):
     cards: Mapping[str, str | None]
 
 
-def is_whole_facts(seen: object) -> bool:
-    """Tell whether facts have the form that `facts.gpus.read` gives them: they come from a node."""
-    if not isinstance(seen, Mapping):
-        return False
-    lists = [seen.get(key) for key in ("rows", "nvlink", "near")]
-    return (
-        _are_texts(seen.get("pci"))
-        and isinstance(seen.get("driver"), (str, type(None)))
-        and _is_mapping_of(seen.get("errors"), _is_mapping)
-        and all(isinstance(one, list) and all(map(_is_mapping, one)) for one in lists)
-        and all(isinstance(row.get("pci"), str) and all(map(_is_plain, row.values())) for row in seen["rows"])
-        and all(map(_is_gpu_with_links, seen["nvlink"]))
-        and all(map(_is_card, seen["near"]))
-        and (seen.get("topology") is None or _is_mapping_of(seen["topology"], _is_mapping))
-    )
-
-
-def _is_mapping(value: object) -> bool:
-    return isinstance(value, Mapping)
-
-
-def _is_mapping_of(value: object, is_one: Callable[[Any], bool]) -> bool:
-    return isinstance(value, Mapping) and all(map(is_one, value.values()))
-
-
-def _are_texts(value: object) -> bool:
-    return isinstance(value, list) and all(isinstance(one, str) for one in value)
-
-
-def _is_plain(value: object) -> bool:
-    return value is None or isinstance(value, str) or is_number(value)
-
-
-def _is_card(one: Mapping[str, Any]) -> bool:
-    return isinstance(one.get("nic"), str) and _is_plain(one.get("by")) and _are_texts(one.get("gpus"))
-
-
-def _is_gpu_with_links(one: Mapping[str, Any]) -> bool:
-    speeds = one.get("speeds_gbytes_per_s")
-    errors = one.get("errors")
-    return (
-        is_whole(one.get("gpu"))
-        and is_whole(one.get("active"))
-        and isinstance(speeds, list)
-        and all(map(is_number, speeds))
-        and (errors is None or _is_mapping_of(errors, is_whole))
-    )
-
-
-def of(seen: object) -> Sequence[Row]:
-    """Return nvidia-smi's rows of facts that are whole; none of others."""
-    return seen["rows"] if isinstance(seen, Mapping) and is_whole_facts(seen) else ()
-
-
-def why_unknown(node: Node, seen: Row, parts: Sequence[str] | None) -> str | None:
+def why_unknown(node: Node, seen: Gpus, parts: Sequence[str] | None) -> str | None:
     """Tell why nothing is known of the parts of the facts that a rule rests on, or None; it may need none."""
     if parts is None:
         return None
@@ -101,7 +46,7 @@ def why_unknown(node: Node, seen: Row, parts: Sequence[str] | None) -> str | Non
         return f"{node.name}: NVIDIA's driver is not loaded"
     for part in parts:
         if error := seen["errors"].get(part):
-            return f"{node.name}: {error.get('message')}"
+            return f"{node.name}: {error['message']}"
     if twice := find_twice(seen["rows"]):
         return f"{node.name}: {twice}"
     return None if seen["rows"] else f"{node.name}: nvidia-smi lists no GPU"
@@ -114,15 +59,17 @@ def each(node: Node, words: Iterable[tuple[str, str]]) -> str:
     return f"{node.name} " + "; ".join(all_words[:MOST_NAMED]) + more
 
 
-def told(rows: Sequence[Row], key: str, is_one: Callable[[Any], bool] = is_number) -> list[tuple[str, Any]]:
+def told(
+    rows: Sequence[GpuRow], key: str, is_one: Callable[[Any], bool] = is_number
+) -> list[tuple[str, Any]]:
     """Return address and value of the GPUs that tell one."""
-    return [(row["pci"], row[key]) for row in rows if is_one(row.get(key))]
+    return [(str(row["pci"]), row[key]) for row in rows if is_one(row.get(key))]
 
 
-def count_active(seen: Row) -> dict[str, int]:
-    """Return address -> active NVLinks of whole facts."""
-    gpus = {one["gpu"]: one["active"] for one in seen["nvlink"]}
-    return {row["pci"]: gpus.get(row.get("index"), 0) for row in seen["rows"]}
+def count_active(seen: Gpus) -> dict[str, int]:
+    """Return address -> active NVLinks."""
+    gpus: Mapping[object, int] = {one["gpu"]: one["active"] for one in seen["nvlink"]}
+    return {str(row["pci"]): gpus.get(row.get("index"), 0) for row in seen["rows"]}
 
 
 def is_yes(value: Any) -> bool:
@@ -140,7 +87,7 @@ def is_word(value: Any) -> bool:
     return isinstance(value, str) and not nvml_words.is_trouble(value)
 
 
-def find_faulty(rows: Iterable[Row]) -> list[tuple[str, str]]:
+def find_faulty(rows: Iterable[GpuRow]) -> list[tuple[str, str]]:
     """Return address and words of the GPUs that say, in place of a value, that they cannot be used."""
     found = []
     for row in rows:
@@ -163,7 +110,7 @@ _READS: Mapping[str, Mapping[str, Callable[[Any], bool]]] = {
 }
 
 
-def find_unread(node: Node, rows: Iterable[Row], check: str) -> str:
+def find_unread(node: Node, rows: Iterable[GpuRow], check: str) -> str:
     """Describe the first value that a check reads, is there and cannot be understood, or return nothing."""
     for row in rows:
         for starts, is_understood in _READS.get(check, {}).items():
@@ -173,7 +120,7 @@ def find_unread(node: Node, rows: Iterable[Row], check: str) -> str:
     return ""
 
 
-def find_twice(rows: Sequence[Row]) -> str:
+def find_twice(rows: Sequence[GpuRow]) -> str:
     """Describe a GPU or an index that stands twice in nvidia-smi's rows, or return nothing."""
     for key in ("pci", "index"):
         counts = Counter(row[key] for row in rows if row.get(key) is not None)

@@ -98,21 +98,13 @@ def _link(node: str, rail: Mapping[str, Any], bound: Bound, node_class: str | No
         return ruling.unknown("link_unknown", where)
     if device.get("operstate") not in _UP:
         return ruling.unknown("link_unknown", f"{where}: operstate is {str(device.get('operstate'))[:40]!r}")
-    if device.get("driver_class") not in ("hardware", "virtual", "software"):
-        return ruling.unknown(
-            "facts_garbled", f"{node} {device['netdev']}: driver_class {device.get('driver_class')!r}"
-        )
     if "speed_mbps" in wanted:
         if not is_number(speed) or speed <= 0:
             return ruling.unknown("link_unknown", f"{where}: it states no speed")
         if speed != wanted["speed_mbps"]:
             seen = f"runs at {speed / 1000:g} Gbit/s, declared {rate:g}"
             return ruling.failed("link_speed", f"{where} {seen}")
-    try:
-        slow = trained_low(bound)
-    except pci_links.GarbledError as error:
-        return ruling.unknown("facts_garbled", f"{node} {rail['name']}: {error}")
-    if slow:
+    if slow := trained_low(bound):
         return ruling.failed(slow.cause, f"{where}: {slow.detail}")
     if hardware and not is_number(rate):
         return _undeclared_speed(ruling, where, device)
@@ -228,11 +220,7 @@ def interfaces(values: object) -> list[_Interface]:
 
 
 def trained_low(bound: Bound) -> Finding | None:
-    """Find a PCI Express link of a rail that is trained below what both of its ends can do: its own first.
-
-    Raises:
-        GarbledError: the facts of its path are of another form.
-    """
+    """Find a PCI Express link of a rail that is trained below what both of its ends can do: its own first."""
     for place, link in enumerate(pci_links.of_end(bound)):
         if low := link.trained_low():
             at = f" at {link.key}" if link.key else ""

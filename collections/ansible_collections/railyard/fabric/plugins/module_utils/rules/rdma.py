@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from ansible_collections.railyard.fabric.plugins.module_utils.catalogue import nic_drivers
 from ansible_collections.railyard.fabric.plugins.module_utils.facts import gid
 from ansible_collections.railyard.fabric.plugins.module_utils.numeric import is_number, is_whole
-from ansible_collections.railyard.fabric.plugins.module_utils.rails import bind, pci_links, rdma_mtu
+from ansible_collections.railyard.fabric.plugins.module_utils.rails import bind, rdma_mtu
 from ansible_collections.railyard.fabric.plugins.module_utils.rails.bind import Bound
 from ansible_collections.railyard.fabric.plugins.module_utils.rules import link
 from ansible_collections.railyard.fabric.plugins.module_utils.rules.ruling import PASS, Ruling
@@ -220,10 +220,7 @@ def _port(where: str, node: Node, bound: Bound) -> Ruling:
 
 def _path(ruling: Ruling, where: str, bound: Bound) -> Ruling | None:
     """Return what is wrong with the PCI Express path of a port without netdev; `link` looks at the others."""
-    try:
-        slow = link.trained_low(bound)
-    except pci_links.GarbledError as error:
-        return ruling.unknown("facts_garbled", f"{where}: {error}")
+    slow = link.trained_low(bound)
     return ruling.failed(slow.cause, f"{where}: {slow.detail}") if slow else None
 
 

@@ -15,6 +15,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
+from ansible_collections.railyard.fabric.plugins.module_utils.records.facts import Xid
+
 _RESET, _RESTART, _WORKFLOW = "reset the GPU", "restart the node", "follow NVIDIA's workflow for it"
 CRITICAL: Mapping[int, str] = {
     46: _RESET,
@@ -42,11 +44,11 @@ SAID_TO_BE_FATAL = range(144, 151)
 _SAID = 80
 
 
-def sort_out(seen: Iterable[object]) -> tuple[list[tuple[str, str]], Counter[str]]:
+def sort_out(seen: Iterable[Xid]) -> tuple[list[tuple[str, str]], Counter[str]]:
     """Part what the kernel's log says of GPUs and switches.
 
     Args:
-        seen: as `kernel_log.Log.seen` has it, from a node.
+        seen: as `kernel_log.Log.seen` has it.
 
     Returns:
         Place and words of what is critical, and how often each other XID was written.
@@ -54,17 +56,13 @@ def sort_out(seen: Iterable[object]) -> tuple[list[tuple[str, str]], Counter[str
     critical: list[tuple[str, str]] = []
     told: Counter[str] = Counter()
     for one in seen:
-        if not isinstance(one, Mapping):
-            continue
-        number, count = one.get("xid"), one.get("count")
-        times = count if isinstance(count, int) else 1
-        kind = str(one.get("kind"))
-        action = CRITICAL.get(number) if kind == "XID" and isinstance(number, int) else None
-        if one.get("fatal") is True and (kind == "SXID" or number in SAID_TO_BE_FATAL):
+        kind, number, times = one["kind"], one["xid"], one["count"]
+        action = CRITICAL.get(number) if kind == "XID" else None
+        if one["fatal"] and (kind == "SXID" or number in SAID_TO_BE_FATAL):
             action = "fatal"
         if action is None:
             told[f"{kind} {number}"] += times
             continue
-        said = str(one.get("said") or "")[:_SAID]
-        critical.append((str(one.get("pci")), f"{kind} {number} ({action}), {times} times, last: {said}"))
+        said = f"{kind} {number} ({action}), {times} times, last: {one['said'][:_SAID]}"
+        critical.append((one["pci"], said))
     return critical, told

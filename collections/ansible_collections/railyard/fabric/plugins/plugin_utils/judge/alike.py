@@ -14,6 +14,7 @@ import json
 from collections.abc import Hashable, Mapping
 from typing import Any
 
+from ansible_collections.railyard.fabric.plugins.module_utils.rails import pci_links
 from ansible_collections.railyard.fabric.plugins.module_utils.rails.bind import Bound
 from ansible_collections.railyard.fabric.plugins.module_utils.rules import rdma
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import bounds, slots
@@ -82,7 +83,7 @@ def _strip(end: Bound) -> Bound:
     rail = {key: end.rail.get(key) for key in _OF_RAIL}
     rail |= {key: address for key, address in _SOME.items() if end.rail.get(key)}
     # The narrowest of the PCI Express links alone, of whichever of the two has them.
-    path = {"pci_link": slots.narrowest(slots.links(end))}
+    path = {"pci_link": slots.narrowest(pci_links.of_end(end))}
     netdev = None if end.netdev is None else {**{key: end.netdev.get(key) for key in _OF_NETDEV}, **path}
     if end.hca is None:
         return Bound(rail, netdev)

@@ -12,9 +12,11 @@ from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.module_utils.rails import bind
 from ansible_collections.railyard.fabric.plugins.module_utils.rails.bind import Bound
+from ansible_collections.railyard.fabric.plugins.module_utils.records import facts as records
+from ansible_collections.railyard.fabric.plugins.module_utils.records.facts import Gpus, Hca, NodeFacts
+from ansible_collections.railyard.fabric.plugins.module_utils.records.reader import RefusedError
 from ansible_collections.railyard.fabric.plugins.module_utils.rules import link, rdma
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue import UNMEASURED
-from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.policy import is_number
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import bounds, causes, slots
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.draft import Answer
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import one_machine
@@ -39,7 +41,8 @@ class BoundFacts:
         ports: node -> all RDMA ports of its facts.
         fastest: board id -> the highest rate in Gbit/s that an InfiniBand port of it runs at, and whose.
         pkeys: the P_Keys of all InfiniBand rails' ports.
-        gpus: node -> what its facts say of its GPUs, in whatever form.
+        gpus: node -> what its facts say of its GPUs.
+        gpus_garbled: node -> what is wrong with that, in place of it.
         shares: node -> rail -> what it is left with while all of the node's rails run, where that is less.
     """
 
@@ -54,10 +57,11 @@ class BoundFacts:
     lost: frozenset[str] = frozenset()
     classes: dict[str, str] = field(default_factory=dict)
     transports: dict[str, str] = field(default_factory=dict)
-    ports: dict[str, list[Mapping[str, Any]]] = field(default_factory=dict)
+    ports: dict[str, list[Hca]] = field(default_factory=dict)
     fastest: dict[str, tuple[float, str]] = field(default_factory=dict)
     pkeys: rdma.Pkeys = field(default_factory=rdma.Pkeys)
-    gpus: dict[str, Any] = field(default_factory=dict)
+    gpus: dict[str, Gpus] = field(default_factory=dict)
+    gpus_garbled: dict[str, str] = field(default_factory=dict)
     shares: dict[str, dict[str, slots.Share]] = field(default_factory=dict)
 
     def unknown(self, node: str) -> Answer | None:
@@ -94,27 +98,29 @@ def gather(plan: Mapping[str, Any], facts: Iterable[Mapping[str, Any]], run: str
             rows.setdefault(node, []).append(row)
     same = one_machine.find(plan["nodes"], (mine[0] for mine in rows.values()))
     for node, mine in rows.items():
-        problem = one_machine.explain(node, same[node]) if node in same else _problem(mine)
-        if problem:
-            fleet.broken[node] = problem
+        if node in same:
+            fleet.broken[node] = one_machine.explain(node, same[node])
             continue
-        row = mine[0]
+        try:
+            row = _one_of(mine)
+        except RefusedError as refused:
+            fleet.broken[node] = f"its facts: {refused}"
+            continue
+        try:
+            fleet.gpus[node] = records.read_gpus(row)
+        except RefusedError as refused:
+            fleet.gpus_garbled[node] = str(refused)
         fleet.bound[node] = bind.bind(plan["nodes"][node]["rails"], row)
         fleet.shares[node] = bounds.shares(fleet.bound[node])
-        fleet.boot_ids[node] = row.get("boot_id")
-        fleet.collected[node] = row.get("collected")
-        fleet.ports[node] = bind.ports(row)
+        fleet.boot_ids[node] = row["boot_id"]
+        fleet.collected[node] = row["collected"]
+        fleet.ports[node] = row["hcas"]
         if fleet.transports[node] == "infiniband":
             fleet.pkeys.add(fleet.bound[node].values())
-        fleet.gpus[node] = row.get("gpus")
         _remember_fastest(fleet, node)
-        tools = row.get("tools")
-        version = tools.get("iperf3") if isinstance(tools, Mapping) else None
-        fleet.iperf3[node] = version if isinstance(version, str) else None
-        cpu = row.get("cpu")
-        governors = cpu.get("governors") if isinstance(cpu, Mapping) else None
-        if isinstance(governors, Mapping) and governors:
-            fleet.governors[node] = " and ".join(sorted(map(str, governors)))
+        fleet.iperf3[node] = row["tools"].get("iperf3")
+        if governors := row["cpu"]["governors"]:
+            fleet.governors[node] = " and ".join(sorted(governors))
         for address in _all_addresses(row):
             fleet.owners.setdefault(address, []).append(node)
     return fleet
@@ -123,11 +129,11 @@ def gather(plan: Mapping[str, Any], facts: Iterable[Mapping[str, Any]], run: str
 def _remember_fastest(fleet: BoundFacts, node: str) -> None:
     """Keep what the node's InfiniBand ports show that their board can do."""
     for port in fleet.ports[node]:
-        board, rate = port.get("board_id"), _positive(port.get("rate_gbps"))
+        board, rate_gbps = port["board_id"], port["rate_gbps"] or 0.0
         # A port that is down tells a rate as well, which no link has shown.
-        shown = port.get("state") == "ACTIVE" and port.get("link_layer") == "InfiniBand"
-        if isinstance(board, str) and board and shown and rate > fleet.fastest.get(board, (0.0, ""))[0]:
-            fleet.fastest[board] = rate, f"{node} {port['hca']}"
+        shown = port["state"] == "ACTIVE" and port["link_layer"] == "InfiniBand"
+        if board and shown and rate_gbps > fleet.fastest.get(board, (0.0, ""))[0]:
+            fleet.fastest[board] = rate_gbps, f"{node} {port['hca']}"
 
 
 def judge(asked: Mapping[str, Any], rail: Mapping[str, Any], fleet: BoundFacts) -> Answer:
@@ -151,31 +157,23 @@ def judge(asked: Mapping[str, Any], rail: Mapping[str, Any], fleet: BoundFacts) 
     return answer
 
 
-def _positive(value: Any) -> float:
-    return max(float(value), 0.0) if is_number(value) else 0.0
-
-
-def _all_addresses(row: Mapping[str, Any]) -> set[str]:
+def _all_addresses(row: NodeFacts) -> set[str]:
     found: set[str] = set()
     for device in row["netdevs"]:
-        for key in ("addresses", "addresses6"):
+        for addresses in (device["addresses"], device["addresses6"]):
             try:
-                found |= {str(one.ip) for one in link.interfaces(device.get(key)) if not one.ip.is_link_local}
+                found |= {str(one.ip) for one in link.interfaces(addresses) if not one.ip.is_link_local}
             except ValueError:
                 continue  # the address check of that netdev says so
     return found
 
 
-def _problem(rows: Sequence[Mapping[str, Any]]) -> str | None:
+def _one_of(rows: Sequence[Mapping[str, Any]]) -> NodeFacts:
+    """Return a node's facts.
+
+    Raises:
+        RefusedError: there are two rows that differ, or what the one says is not understood.
+    """
     if len({json.dumps(row, sort_keys=True) for row in rows}) > 1:
-        return "two rows of facts that differ"
-    row = rows[0]
-    if row.get("schema") != 1 or isinstance(row.get("schema"), bool):
-        return f"schema is {row.get('schema')!r}, not 1"
-    devices = row.get("netdevs")
-    if not isinstance(devices, list) or not all(isinstance(device, Mapping) for device in devices):
-        return "netdevs is no list"
-    if not all(isinstance(device.get("netdev"), str) for device in devices):
-        return "a netdev has no name"
-    names = [device["netdev"] for device in devices]
-    return "a netdev stands in it twice" if len(set(names)) < len(names) else None
+        raise RefusedError("two rows that differ")
+    return records.read(rows[0])

@@ -17,6 +17,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.catalogue.tests im
 from ansible_collections.railyard.fabric.plugins.module_utils.facts import gpus
 from ansible_collections.railyard.fabric.plugins.module_utils.rails import pci_links
 from ansible_collections.railyard.fabric.plugins.module_utils.rails.bind import Bound
+from ansible_collections.railyard.fabric.plugins.module_utils.records.facts import Gpus
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue import FAIL
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.policy import is_whole
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import slots
@@ -27,13 +28,15 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.facts import
 _GTS = {1: 2.5, 2: 5, 3: 8, 4: 16, 5: 32, 6: 64}
 
 
-def unlike(row: Mapping[str, Any], end: Bound, facts: object, policy: Mapping[str, Any]) -> Iterator[str]:
+def unlike(
+    row: Mapping[str, Any], end: Bound, facts: Gpus | None, policy: Mapping[str, Any]
+) -> Iterator[str]:
     """Yield why a row is not of the GPU's memory that its rail has to use; the first counts.
 
     Args:
         row: the row; one of another check is none of this.
         end: the rail's end.
-        facts: what the node's facts say of its GPUs, in whatever form.
+        facts: what the node's facts say of its GPUs, None where that is garbled.
         policy: the merged policy, which says where the site's perftest is.
     """
     if row.get("check") != GPU_MEMORY:
@@ -96,33 +99,30 @@ def beside(answer: Answer, host_gbps: float | None) -> Answer:
     return answer
 
 
-def _nearest(facts: object, end: Bound) -> tuple[object, Sequence[object]]:
+def _nearest(facts: Gpus | None, end: Bound) -> tuple[str | None, Sequence[str]]:
     """Return how near which GPUs are to the rail's card; all of the node where the kernel does not tell."""
-    said: Mapping[str, Any] = facts if isinstance(facts, Mapping) else {}
-    card, everywhere = (end.hca or {}).get("pci"), said.get("pci")
-    for one in _mappings(said.get("near")):
-        if card is not None and one.get("nic") == card and one.get("gpus") and isinstance(one["gpus"], list):
-            return one.get("by"), one["gpus"]
-    return None, everywhere if isinstance(everywhere, list) else []
+    card = (end.hca or {}).get("pci")
+    if facts is None:
+        return None, ()
+    for one in facts["near"]:
+        if one["nic"] == card and one["gpus"]:
+            return one["by"], one["gpus"]
+    return None, facts["pci"]
 
 
-def _way(facts: object, end: Bound) -> slots.GpuWay | None:
+def _way(facts: Gpus | None, end: Bound) -> slots.GpuWay | None:
     """Return what lies between a card and the GPUs near it, of GPUs below the card's port alone: the least.
 
     What goes between the two turns at the switch that both are below, and does not use that switch's own link
     to the processor.
     """
     by, near = _nearest(facts, end)
-    if by != gpus.SWITCH or not isinstance(facts, Mapping):
+    if by != gpus.SWITCH or facts is None:
         return None
-    paths = facts.get("pci_paths")
     own = _own_links(facts)
-    card, found, cards = slots.links(end), [], []
-    for gpu in map(str, near):
-        try:
-            way = pci_links.of_device({"pci_path": paths.get(gpu) if isinstance(paths, Mapping) else None})
-        except pci_links.GarbledError:
-            way = []
+    card, found, cards = pci_links.of_end(end), [], []
+    for gpu in near:
+        way = pci_links.of_device({"pci_path": facts["pci_paths"].get(gpu)})
         link = own.get(gpu)
         if link is None or slots.raw_gbps(link) is None:
             return None
@@ -131,17 +131,12 @@ def _way(facts: object, end: Bound) -> slots.GpuWay | None:
     return slots.GpuWay(min(found), min((one for one in cards if one is not None), default=None))
 
 
-def _own_links(facts: Mapping[str, Any]) -> dict[str, pci_links.Link]:
+def _own_links(facts: Gpus) -> dict[str, pci_links.Link]:
     """Return of each GPU the link that nvidia-smi says its slot and it can have."""
     found = {}
-    for row in _mappings(facts.get("rows")):
+    for row in facts["rows"]:
         generation, width = row.get("pcie.link.gen.max"), row.get("pcie.link.width.max")
         speed = _GTS.get(generation) if is_whole(generation) else None
         link = {"max_speed_gts": speed, "max_width": width}
         found[str(row.get("pci"))] = pci_links.of_device({"pci_link": link})[0]
     return found
-
-
-def _mappings(value: object) -> Iterator[Mapping[str, Any]]:
-    """Yield the mappings of what should be a list of them."""
-    yield from (one for one in value if isinstance(one, Mapping)) if isinstance(value, list) else ()

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from ansible_collections.railyard.fabric.plugins.module_utils.records.facts import Gpus
 from ansible_collections.railyard.fabric.plugins.module_utils.rules import gpu
 from ansible_collections.railyard.fabric.plugins.module_utils.rules.gpu_rows import Node
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.draft import Answer
@@ -18,7 +19,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.plain_text import 
 
 #: Declaration, as JSON -> key -> the usual value and how many nodes have which; see `rules.gpu_rows.Node`.
 Usual = Mapping[str, Mapping[str, tuple[str | None, str]]]
-_OF: dict[str, Callable[[object], str | None]] = {
+_OF: dict[str, Callable[[Gpus], str | None]] = {
     "model": gpu.model_of,
     "driver": gpu.driver_of,
     "nvlinks": gpu.nvlinks_of,
@@ -30,11 +31,11 @@ def usual(plan: Mapping[str, Any], fleet: BoundFacts) -> Usual:
     """Return in what the nodes differ of which the plan declares the same GPUs."""
     seen: dict[str, dict[str, Counter[str]]] = {}
     for name, node in plan["nodes"].items():
-        if node.get("gpus") is None or name not in fleet.bound:
+        if node.get("gpus") is None or name not in fleet.gpus:
             continue
         counts = seen.setdefault(_kind(node["gpus"]), {key: Counter() for key in _OF})
         for key, of in _OF.items():
-            if (value := of(fleet.gpus.get(name))) is not None:
+            if (value := of(fleet.gpus[name])) is not None:
                 counts[key][value] += 1
     return {
         kind: {key: _most(count) for key, count in counts.items() if len(count) > 1}
@@ -78,7 +79,9 @@ def judge(asked: Mapping[str, Any], declared: Mapping[str, Any], fleet: BoundFac
     name, check = str(asked["node"]), str(asked["check"])
     if nothing := fleet.unknown(name):
         return nothing
+    if name in fleet.gpus_garbled:
+        return Answer.unmeasured("gpu_unknown", f"{name}: its facts: {fleet.gpus_garbled[name]}")
     cards = {rail: (one.hca or {}).get("pci") or (one.netdev or {}).get("pci")
              for rail, one in fleet.bound[name].items()}  # fmt: skip
     node = Node(name, declared, others.get(_kind(declared), {}), cards)
-    return Answer.of(gpu.rule(check, node, fleet.gpus.get(name)))
+    return Answer.of(gpu.rule(check, node, fleet.gpus[name]))

@@ -63,14 +63,6 @@ class _Shared(NamedTuple):
     name: str
 
 
-def links(end: Bound) -> list[Link]:
-    """Return the links of a rail's end; none where its facts are garbled, which the check `link` reports."""
-    try:
-        return pci_links.of_end(end)
-    except pci_links.GarbledError:
-        return []
-
-
 def raw_gbps(link: Link) -> float | None:
     """Return what a link carries each way after its line code, with the most that both of its ends can do."""
     speed, width = link.max_speed_gts, link.max_width
@@ -96,7 +88,7 @@ def narrowest(path: Iterable[Link]) -> dict[str, float | None] | None:
 
 def carries_gbps(end: Bound) -> float | None:
     """Return what the links of a rail up to the processor carry of payload, None where it is not known."""
-    return narrowest_gbps(links(end))
+    return narrowest_gbps(pci_links.of_end(end))
 
 
 def below_common(one: Sequence[Link], other: Sequence[Link]) -> list[Link]:
@@ -169,7 +161,7 @@ def _alone_gbps(end: Bound, rate_gbps: float | None) -> float:
 def _shared_links(ends: Mapping[str, Bound]) -> list[_Shared]:
     users: dict[str, dict[str, Link]] = {}
     for name, end in ends.items():
-        for link in links(end):
+        for link in pci_links.of_end(end):
             if link.key is not None:
                 users.setdefault(link.key, {})[name] = link
     found = []

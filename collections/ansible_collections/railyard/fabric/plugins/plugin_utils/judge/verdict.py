@@ -129,7 +129,7 @@ def answers(
         baseline.settle(asked, found, saved, rules)
     alone = {} if rules["allow_busy"] else plan["nodes"]
     hardware = {name for name, node in alone.items() if node.get("node_class") == "hardware"}
-    models = {name: gpu.model_of(fleet.gpus.get(name)) for name in plan["nodes"]}
+    models = {name: gpu.model_of(seen) for name, seen in fleet.gpus.items()}
     groups = peers.groups(plan["nodes"], models)
     drives.settle(asked, found, rows, hardware, groups)
     containers = {name for name, node in plan["nodes"].items() if node.get("node_class") == "container"}

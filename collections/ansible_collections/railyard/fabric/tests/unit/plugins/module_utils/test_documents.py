@@ -20,7 +20,6 @@ RECORDS = [
     (documents.Network, "plan", "network"),
     (documents.Rail, "plan", "rail"),
     (documents.AskedLine, "asked", None),
-    (documents.NodeFacts, "facts", None),
     (documents.ResultRow, "result", None),
     (documents.Verdict, "verdict", None),
 ]

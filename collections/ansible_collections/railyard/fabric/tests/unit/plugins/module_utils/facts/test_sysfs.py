@@ -151,6 +151,11 @@ def test_permanent_address_of_a_bond_member(tmp_path):
     assert netdevs(tree)["ens6d1"]["permanent_mac"] == "aa:00:00:00:00:02"
 
 
+def test_a_tunnels_permanent_address_is_no_mac(tree):
+    tree.netdev("ip6tnl0", ip={"permaddr": "8a50:7f7a:6215::"})  # iproute2 of a tunnel over IPv6
+    assert netdevs(tree)["ip6tnl0"]["permanent_mac"] is None
+
+
 @pytest.mark.parametrize("text", [None, "", "garbage", "{}", "[1]", "[" * 100000])
 def test_without_ip_the_rest_is_still_read(tree, text):
     tree.netdev("ens6", ip=addresses("10.0.1.1/24"))

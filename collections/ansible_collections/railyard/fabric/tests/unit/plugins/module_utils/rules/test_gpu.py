@@ -244,26 +244,6 @@ def test_what_no_gpu_tells_is_recorded_and_no_pass(check, key):
     assert ruled(check, change, {"count": 2}).outcome == "recorded"
 
 
-@pytest.mark.parametrize(
-    "odd",
-    [
-        None,
-        [],
-        {"pci": []},
-        {**HEALTHY, "rows": [{"pci": 7}]},
-        {**HEALTHY, "rows": [{"pci": FIRST, "name": [1]}]},
-        {**HEALTHY, "nvlink": [{"gpu": "x"}]},
-        {**HEALTHY, "near": [{"nic": "a", "by": "far", "gpus": 3}]},
-        {**HEALTHY, "near": [{"nic": [], "by": "far", "gpus": []}]},
-        {**HEALTHY, "errors": {"rows": "x"}},
-        {**HEALTHY, "topology": {"GPU0": 1}},
-    ],
-)
-@pytest.mark.parametrize("check", gpu.CHECKS)
-def test_facts_of_another_form_are_unmeasured(check, odd):
-    assert gpu.rule(check, Node("gpu1", DECLARED, {}, CARDS), odd).cause == "gpu_unknown"
-
-
 def logged(*seen, first=0):
     always = {"pci": FIRST[:-2], "count": 2, "at_s": 1.0, "said": "words"}
     rows = [{"kind": kind, "xid": number, "fatal": fatal, **always} for kind, number, fatal in seen]

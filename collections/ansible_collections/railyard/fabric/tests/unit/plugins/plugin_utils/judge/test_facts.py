@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from ansible_collections.railyard.fabric.plugins.module_utils.rails import bind
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import one_machine
+from support.runs import fake_rdma
 from support.runs.fake_run import FakeRun
 
 GPU2_RAIL1 = {"node": "gpuserver2", "rail": "rail1"}
@@ -31,8 +32,8 @@ def spoilt(check: str, driver: str = "software", rate: float | None = 1.0, **cha
         ("link", {"operstate": "lowerlayerdown"}, "fail", "link_down"),
         ("link", {"operstate": "unknown"}, "pass", None),
         ("link", {"carrier": None}, "unmeasured", "link_unknown"),
-        ("link", {"carrier": 1}, "unmeasured", "link_unknown"),
-        ("link", {"admin_up": "yes"}, "unmeasured", "link_unknown"),
+        ("link", {"carrier": 1}, "unmeasured", "facts_garbled"),
+        ("link", {"admin_up": "yes"}, "unmeasured", "facts_garbled"),
         ("link", {"driver_class": None}, "unmeasured", "facts_garbled"),
         ("link", {"speed_mbps": 10}, "pass", None),  # a veth's speed means nothing
         ("link", {"master": "bond0"}, "fail", "netdev_enslaved"),
@@ -80,9 +81,9 @@ def test_an_address_on_two_nodes_fails_for_both() -> None:
         (999, "fail", "link_speed"),
         (1001, "fail", "link_speed"),
         (None, "unmeasured", "link_unknown"),
-        (-1, "unmeasured", "link_unknown"),
-        ("1000", "unmeasured", "link_unknown"),
-        (True, "unmeasured", "link_unknown"),
+        (-1, "unmeasured", "facts_garbled"),
+        ("1000", "unmeasured", "facts_garbled"),
+        (True, "unmeasured", "facts_garbled"),
     ],
 )
 def test_a_hardware_link_runs_at_its_declared_rate(speed: Any, outcome: str, cause: str | None) -> None:
@@ -254,7 +255,7 @@ def test_a_down_hca_port_is_a_link_down() -> None:
     for node in run.plan["nodes"].values():
         node["rails"][0]["hca"] = "mlx4_0:1"
     for facts in run.facts:
-        facts["hcas"] = [{"hca": "mlx4_0:1", "netdev": "ens6", "state": "DOWN"}]
+        facts["hcas"] = [fake_rdma.port("mlx4_0:1", "ens6", "10.0.1.1", "hardware") | {"state": "DOWN"}]
     ones = [run.verdict(identity) for identity in run.ids("link", rail="rail0")]
     assert {(one["outcome"], one["cause_class"]) for one in ones} == {("fail", "link_down")}
 
@@ -269,7 +270,8 @@ def test_an_infiniband_port_that_is_initializing_waits_for_a_subnet_manager(
         node["rails"][0]["hca"] = "mlx5_0:1"
     for facts in run.facts:
         facts["netdevs"][0]["carrier"] = carrier
-        facts["hcas"] = [{"hca": "mlx5_0:1", "netdev": "ens6", "state": "INIT", "link_layer": layer}]
+        port = fake_rdma.port("mlx5_0:1", "ens6", "10.0.1.1", "hardware")
+        facts["hcas"] = [port | {"state": "INIT", "link_layer": layer}]
     ones = [run.verdict(identity) for identity in run.ids("link", rail="rail0")]
     assert {(one["outcome"], one["cause_class"]) for one in ones} == {("fail", cause)}
 
@@ -282,7 +284,7 @@ def test_an_infiniband_port_that_is_initializing_waits_for_a_subnet_manager(
         (None, 40000, 10000, "pass", None),  # a mode that this version does not know
         (None, 10000, None, "recorded", None),  # up, and nothing says how fast it could be
         (None, None, 40000, "unmeasured", "link_unknown"),
-        (None, 0, 40000, "unmeasured", "link_unknown"),
+        (None, 0, 40000, "unmeasured", "facts_garbled"),
         (10.0, 10000, 40000, "pass", None),  # the lower speed is what was paid for
     ],
 )
@@ -362,3 +364,59 @@ def test_an_ipoib_mtu_below_the_declared_one_says_what_holds_it_down(
     if cause:
         assert "gpuserver2 rail1" in found["cause"]
         assert found["next"]
+
+
+@pytest.mark.parametrize(
+    ("part", "key", "bad"),
+    [
+        ("netdevs", "operstate", "down"),
+        ("netdevs", "master", "bond0"),
+        ("netdevs", "pci_link", {"speed_gts": 8.0, "width": 8, "max_speed_gts": 16.0, "max_width": 16}),
+        ("hcas", "dpu_mode", "dpu"),
+        ("hcas", "node_type", "RNIC"),
+    ],
+)
+def test_what_fails_does_not_pass_by_a_key_that_is_gone(part: str, key: str, bad: object) -> None:
+    """J9: nothing of what the collector always writes says by its absence that all is well."""
+    run = FakeRun(transport="roce", driver_class="hardware", node_class="hardware")
+    assert run.status() == 0
+    run.facts[0][part][0][key] = bad
+    assert run.status() == 1
+    del run.facts[0][part][0][key]
+    assert run.status() == 3
+    causes = {one["cause_class"] for one in run.judge() if one["outcome"] == "unmeasured"}
+    assert "facts_garbled" in causes
+    of_others = [one for one in run.judge() if run.facts[0]["node"] not in (one["node"], one["peer"])]
+    assert of_others
+    assert not [
+        one for one in of_others if one["check"] in ("link", "rdma_port") and one["outcome"] != "pass"
+    ]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"netdevs": [{"netdev": "ens6", "pci": []}]},
+        {"netdevs": 5},
+        {"hcas": [[]]},
+        {"cpu": None},
+        {"tools": "iperf3"},
+        {"gpus": {"pci": []}},
+        {"gpus": None},
+        {"schema": 2},
+        {"more": 1},
+        {"boot_id": 7},
+    ],
+)
+def test_one_nodes_garbage_leaves_the_others_as_they_are(change: dict[str, Any]) -> None:
+    """J1: the run has all its verdicts, and those of the other node are not touched."""
+    run = FakeRun()
+    before = run.judge()
+    run.facts[1].update(change)
+    after = run.judge()
+    assert len(after) == len(before)
+    other = run.facts[1]["node"]
+    for was, now in zip(before, after, strict=True):
+        if other not in (was["node"], was["peer"]) and was["check"] in ("link", "address", "mtu"):
+            assert now == was
+        assert now["outcome"] == was["outcome"] or now["outcome"] == "unmeasured"

@@ -20,7 +20,8 @@ ROW = {
     "clocks_throttle_reasons.hw_thermal_slowdown": "Not Active",
 }  # fmt: skip
 GPUS: dict[str, Any] = {
-    "pci": ["0000:17:00.0"], "driver": "550.54.15", "rows": [ROW], "nvlink": [], "topology": None, "near": [],
+    "pci": ["0000:17:00.0"], "pci_paths": {}, "driver": "550.54.15", "rows": [ROW], "nvlink": [],
+    "topology": None, "near": [],
     "xids": {"first": 0, "next": 3, "since_s": 0.0, "seen": []}, "errors": {},
 }  # fmt: skip
 

@@ -243,25 +243,6 @@ def test_functions_on_one_wire_carry_its_rate_together(tmp_path: Path) -> None:
     assert found > 13.2
 
 
-def test_garbled_paths_are_unmeasured_and_no_crash() -> None:
-    for path in (
-        5,
-        "x",
-        [5],
-        [{}],
-        [{"port": 5, "virtual": False}],
-        [{"port": "0000:15:01.0", "virtual": "no"}],
-    ):
-        device = {
-            "netdev": "ens0", "pci": "0000:18:00.0", "pci_path": path, "admin_up": True, "carrier": True,
-            "driver_class": "hardware", "speed_mbps": 400000, "operstate": "up",
-        }  # fmt: skip
-        one = Bound({"name": "rail0", "rate_gbps": 400}, device)
-        ruling = link_rules.rule("link", "gpu003", one, "hardware", {})
-        assert (ruling.outcome, ruling.cause) == ("unmeasured", "facts_garbled")
-        assert limits.shares({"rail0": one, "rail1": one}) == {}
-
-
 def whole_run(uplink_lanes: int, gbps: float) -> FakeRun:
     """Two rails of 1 Gbit/s below one switch; at once each carries `gbps`."""
     run = FakeRun(1.0, "hardware", "roce", rails=2, node_class="hardware", beacon=False)

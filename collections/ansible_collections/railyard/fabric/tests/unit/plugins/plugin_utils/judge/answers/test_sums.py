@@ -47,7 +47,7 @@ def test_a_sum_is_of_tests_at_once_between_its_own_two_nodes() -> None:
     assert "is a tcp_bandwidth" in run.verdict(lines[0]["id"])["cause"]
 
 
-SLOT = {"max_speed_gts": 2.5, "max_width": 1}
+SLOT = {"speed_gts": 2.5, "width": 1, "max_speed_gts": 2.5, "max_width": 1}
 SLOT_GBPS = 2.5 * 8 / 10 * 0.905  # line code, then packets of 256 bytes
 
 

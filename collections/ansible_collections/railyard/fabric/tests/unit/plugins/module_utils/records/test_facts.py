@@ -1,0 +1,192 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The records of facts: what the collector writes on this machine, and what is no such row."""
+
+from __future__ import annotations
+
+import copy
+import json
+import subprocess
+import typing
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible_collections.railyard.fabric.plugins.module_utils.facts import node
+from ansible_collections.railyard.fabric.plugins.module_utils.facts.sysfs import Reader
+from ansible_collections.railyard.fabric.plugins.module_utils.records import facts as records
+from ansible_collections.railyard.fabric.plugins.module_utils.records import reader
+from support.runs.fake_run import FakeRun
+
+HEALTHY = FakeRun(transport="roce", driver_class="hardware", node_class="hardware").facts[0]
+ODD: list[Any] = [None, "", "x", "9000", True, -1, float("nan"), 10**400, [], {}, [None], {"a": 1}, [[]]]
+
+
+def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Yield the place of each value below this one."""
+    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, one in inner:
+        yield (*path, key)
+        yield from places(one, (*path, key))
+
+
+def at(value: Any, path: tuple[Any, ...]) -> Any:
+    for key in path:
+        value = value[key]
+    return value
+
+
+def _run(argv: Sequence[str]) -> str | None:
+    try:
+        return subprocess.run(argv, capture_output=True, text=True, check=False).stdout
+    except FileNotFoundError:
+        return None
+
+
+def test_what_is_collected_here_is_a_record() -> None:
+    row = node.collect(Reader(), _run, None)
+    assert reader.refusal(records.NodeFacts, {**row, "node": "here"}) is None
+    records.read_gpus(records.read({**row, "node": "here"}))
+
+
+def test_each_key_of_facts_that_is_gone_is_missed() -> None:
+    for path in places(HEALTHY):
+        row = copy.deepcopy(HEALTHY)
+        holder = at(row, path[:-1])
+        if not isinstance(holder, dict) or path[0] in ("run", "gpus"):
+            continue
+        if path[:1] == ("tools",) or path[-2:-1] in (("pkey_indices",), ("counters",), ("hw_counters",)):
+            continue  # its keys are what the node has
+        del holder[path[-1]]
+        with pytest.raises(reader.RefusedError, match=f"{path[-1]} is missing"):
+            records.read(row)
+
+
+@pytest.mark.parametrize("odd", ODD, ids=lambda one: ascii(one)[:12])
+def test_a_value_of_another_type_is_refused_or_may_be_so(odd: Any) -> None:
+    refused = 0
+    for path in places(HEALTHY):
+        row = copy.deepcopy(HEALTHY)
+        before = at(row, path)
+        at(row, path[:-1])[path[-1]] = odd
+        try:
+            read = records.read(row)
+            records.read_gpus(read)
+        except reader.RefusedError:
+            refused += 1
+            continue
+        if path[:2] == ("gpus", "rows"):
+            continue  # nvidia-smi's words are read by the rules
+        # What is taken is of the type of what stood there, or says that nothing is known.
+        numbers = {int, float}
+        same = type(odd) is type(before) or {type(odd), type(before)} == numbers
+        assert same or None in (odd, before), (path, odd)
+    assert refused > 20
+
+
+def test_a_name_twice_is_refused() -> None:
+    for what in ("netdevs", "hcas"):
+        row = copy.deepcopy(HEALTHY)
+        row[what].append(row[what][0])
+        with pytest.raises(reader.RefusedError, match=f"^{what} names"):
+            records.read(row)
+
+
+def test_garbled_gpus_leave_the_rest_as_it_is() -> None:
+    row = {**HEALTHY, "gpus": {"pci": 5}}
+    facts = records.read(row)
+    with pytest.raises(reader.RefusedError, match=r"^gpus\.pci is 5"):
+        records.read_gpus(facts)
+    del row["gpus"]
+    with pytest.raises(reader.RefusedError, match=r"^gpus is missing"):
+        records.read_gpus(records.read(row))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"rows": [{"pci": 7}]},
+        {"rows": [{"name": "H100"}]},
+        {"rows": [{"pci": "0000:17:00.0", "name": [1]}]},
+        {"nvlink": [{"gpu": "x"}]},
+        {"near": [{"nic": "a", "by": "far", "gpus": []}]},
+        {"near": [{"nic": "0000:18:00.0", "by": "close", "gpus": []}]},
+        {"errors": {"rows": "x"}},
+        {"errors": {"rows": {"class": "odd", "message": "x"}}},
+        {"topology": {"GPU0": 1}},
+        {"pci": ["0000:17:00.0", "0000:17:00.0"]},
+        # J5: an XID is a number.
+        {"xids": {"first": 0, "next": 1, "since_s": 0.0, "seen": [{"xid": "79"}]}},
+    ],
+)
+def test_gpus_of_another_form_are_refused(change: dict[str, Any]) -> None:
+    row = {**HEALTHY, "gpus": {**HEALTHY["gpus"], **change}}
+    with pytest.raises(reader.RefusedError, match=r"^gpus\."):
+        records.read_gpus(records.read(row))
+
+
+def schema_of(kind: Any) -> dict[str, Any]:
+    """Return the JSON Schema that a record is, without words."""
+    origin, inner = typing.get_origin(kind), typing.get_args(kind)
+    if hasattr(kind, "__required_keys__"):
+        hints = typing.get_type_hints(kind, include_extras=True)
+        return {
+            "type": "object",
+            "properties": {name: schema_of(hint) for name, hint in hints.items()},
+            "required": sorted(kind.__required_keys__),
+            "additionalProperties": False,
+        }
+    if hasattr(kind, "__metadata__"):
+        schema = schema_of(kind.__origin__)
+        for limit in kind.__metadata__:
+            if isinstance(limit, reader.AtLeast):
+                schema["minimum"] = limit.least
+            elif isinstance(limit, reader.Matches):
+                schema["pattern"] = f"^{limit.pattern}$"
+            else:
+                schema["uniqueItems"] = True
+        return schema
+    if origin is typing.Literal:
+        return {"enum": list(inner)} if len(inner) > 1 else {"const": inner[0]}
+    if origin is typing.Union:
+        schemas = [schema_of(one) for one in inner if one is not type(None)]
+        if "enum" in schemas[0]:
+            return {"enum": [*schemas[0]["enum"], None]}
+        return {**schemas[0], "type": sorted([*(one["type"] for one in schemas), "null"])}
+    if origin is list:
+        return {"type": "array", "items": schema_of(inner[0])}
+    if origin is dict:
+        return {"type": "object", "additionalProperties": schema_of(inner[1])}
+    return {"type": {str: "string", int: "integer", float: "number", bool: "boolean"}[kind]}
+
+
+def without_words(schema: Any, document: dict[str, Any]) -> Any:
+    """Return a schema of `docs/schema` with its references put in, without titles and descriptions."""
+    if not isinstance(schema, dict):
+        return schema
+    if "$ref" in schema:
+        schema = document["$defs"][schema["$ref"].rsplit("/", 1)[1]]
+    found = {}
+    for key, value in schema.items():
+        if key in ("$schema", "$defs", "title", "description", "examples"):
+            continue
+        if key == "properties":
+            found[key] = {name: without_words(one, document) for name, one in value.items()}
+        elif key in ("required", "type") and isinstance(value, list):
+            found[key] = sorted(value)
+        else:
+            found[key] = without_words(value, document)
+    return found
+
+
+def test_the_records_are_what_the_schema_says() -> None:
+    path = Path(__file__).resolve().parents[9] / "docs" / "schema" / "facts.schema.json"
+    document = json.loads(path.read_text(encoding="utf-8"))
+    hints = typing.get_type_hints(records.NodeFacts, include_extras=True)
+    whole = without_words(document, document)
+    assert whole["properties"].pop("gpus") == schema_of(records.Gpus)
+    assert hints.pop("gpus") is Any
+    assert whole["properties"] == {name: schema_of(hint) for name, hint in hints.items()}
+    assert whole["required"] == sorted(records.NodeFacts.__required_keys__)
