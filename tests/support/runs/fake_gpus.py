@@ -61,6 +61,9 @@ def gpus_of(run: FakeRun) -> list[dict[str, Any]]:
 
 def _row(line: Mapping[str, Any], share: float, gpus: int, only_way: bool) -> dict[str, Any]:
     check = str(line["check"])
+    program = "/opt/nvbandwidth/nvbandwidth"
+    if check in nccl_tests.COLLECTIVES:
+        program = f"/opt/nccl-tests/{nccl_tests.COLLECTIVES[check]}_perf"
     of_gpu = {"pcie_generation": 5, "pcie_lanes": 16, "name": gpu_words.MODEL}
     told: dict[str, Any] = {
         "version": "1",
@@ -95,7 +98,7 @@ def _row(line: Mapping[str, Any], share: float, gpus: int, only_way: bool) -> di
         told["matrices"] = dict(zip(nvbandwidth.COPIES[check], matrices, strict=True))
         metrics = nvbandwidth.least(check, told["matrices"])
     return {
-        **node_row(line, (0.1, 9.0)),
+        **node_row(line, (0.1, 9.0), [program]),
         "metrics": {**metrics, "gpus": gpus},
         "nccl_tests" if line["tool"] == "nccl-tests" else "nvbandwidth": told,
     }

@@ -71,7 +71,7 @@ def _row(line: Mapping[str, Any], share: float) -> dict[str, Any]:
         "pcie": {"speed_gts": 16.0, "max_speed_gts": 16.0, "width": 4.0, "max_width": 4.0}, "hardware": True,
     }  # fmt: skip
     return {
-        **node_row(line, (0.4, 0.4 + _SECONDS)),
+        **node_row(line, (0.4, 0.4 + _SECONDS), ["fio", *fio.JOBS[check].options]),
         "metrics": {
             "bandwidth_bytes_per_s": rate,
             "iops": rate / _BLOCK.get(check, 4096),

@@ -14,7 +14,9 @@ _NOTHING = (
 _ASKED = ("id", "check", "tool", "node", "peer", "rail", "direction", "round", "subject")
 
 
-def node_row(line: Mapping[str, Any], window_s: tuple[float, float]) -> dict[str, Any]:
+def node_row(
+    line: Mapping[str, Any], window_s: tuple[float, float], argv: list[str] | None = None
+) -> dict[str, Any]:
     return {
         **dict.fromkeys(_NOTHING),
         **{key: line[key] for key in _ASKED},
@@ -28,7 +30,7 @@ def node_row(line: Mapping[str, Any], window_s: tuple[float, float]) -> dict[str
         "status": "measured",
         "counters": {},
         "proof": "proven",
-        "argv": [[line["tool"]]],
+        "argv": [argv or [line["tool"]]],
         "exit_status": 0,
         "raw": {"file": f"raw/{line['node']}.tar.gz", "name": f"{line['id']}.client.txt"},
     }

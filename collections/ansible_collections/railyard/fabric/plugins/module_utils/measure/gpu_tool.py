@@ -38,13 +38,17 @@ class GpuTool(NodeTool):
     def __init__(self) -> None:
         self._found: Gpus | None = None
 
-    def built(self, play: NodeToolSession, name: str) -> str:
-        """Return the path of a program of the site's.
+    def program_of(self, check: str, policy: Mapping[str, Any]) -> str:
+        """Return the path of the program of a check."""
+        return os.path.join(str(policy[self.folder]), self.name)
+
+    def built(self, play: NodeToolSession, check: str) -> str:
+        """Return the path of the program of a check, which the site has built.
 
         Raises:
             MeasurementError: `tool_missing`.
         """
-        path = os.path.join(str(play.policy[self.folder]), name)
+        path = self.program_of(check, play.policy)
         if not os.path.isfile(path) or not os.access(path, os.X_OK):
             raise MeasurementError(
                 "tool_missing",

@@ -21,7 +21,11 @@ from ansible_collections.railyard.fabric.plugins.module_utils.channel.errors imp
 from ansible_collections.railyard.fabric.plugins.module_utils.facts import numa
 from ansible_collections.railyard.fabric.plugins.module_utils.facts.numa import NumaNode
 from ansible_collections.railyard.fabric.plugins.module_utils.facts.sysfs import Reader
-from ansible_collections.railyard.fabric.plugins.module_utils.measure.base import Finished, failed
+from ansible_collections.railyard.fabric.plugins.module_utils.measure.base import (
+    LEAST_OF_ASKED,
+    Finished,
+    failed,
+)
 from ansible_collections.railyard.fabric.plugins.module_utils.measure.node_tool import (
     NodeReading,
     NodeTool,
@@ -81,7 +85,7 @@ class LikwidBench(NodeTool):
                 "memory_unfit", f"the kernel of {play.own.host} tells of no NUMA node", play.own.host,
                 "see /sys/devices/system/node there",
             )  # fmt: skip
-        seconds = max(1, int(self.planned_s(play.policy) / len(found)))
+        seconds = _each_s(play.policy, len(found))
         told: list[dict[str, Any]] = []
         counters: dict[str, list[int]] = {}
         spans: list[float] = []
@@ -100,7 +104,8 @@ class LikwidBench(NodeTool):
             spans += [done.begun_s, done.ended_s]
         metrics = {"bandwidth_bytes_per_s": min(one["bandwidth_bytes_per_s"] for one in told)}
         window = [round(spans[0], 4), round(spans[-1], 4)]
-        return NodeReading(metrics, window, counters, unproven(metrics, told, counters), {"memory": told})
+        reason = unproven(metrics, told, counters, play.policy)
+        return NodeReading(metrics, window, counters, reason, {"memory": told})
 
     def _counted(self, play: NodeToolSession, node: NumaNode) -> dict[str, int]:
         busy, foreign = counter_names(node.number)
@@ -171,8 +176,16 @@ def counter_names(number: int) -> tuple[str, str]:
     return f"numa{number}_busy_ms", f"numa{number}_foreign"
 
 
+def _each_s(policy: Mapping[str, Any], nodes: int) -> int:
+    """Return how long each of so many NUMA nodes is asked to read, in whole seconds as likwid-bench takes."""
+    return max(1, int(float(policy["memory_bandwidth_duration_s"]) / nodes))
+
+
 def unproven(
-    metrics: Mapping[str, Any], told: Sequence[Mapping[str, Any]], counters: Mapping[str, Sequence[int]]
+    metrics: Mapping[str, Any],
+    told: Sequence[Mapping[str, Any]],
+    counters: Mapping[str, Sequence[int]],
+    policy: Mapping[str, Any],
 ) -> str | None:
     """Return why the kernel's counters do not bear out what likwid-bench claims, or None when they do.
 
@@ -180,12 +193,20 @@ def unproven(
         metrics: the slowest NUMA node's `bandwidth_bytes_per_s`.
         told: of each NUMA node `numa_node cpus read_bytes read_s vector_bytes bandwidth_bytes_per_s`.
         counters: by `counter_names`, before and after.
+        policy: the run's.
     """
+    if len({one["numa_node"] for one in told}) < len(told):
+        return "it tells of a NUMA node twice"
+    least_s = LEAST_OF_ASKED * _each_s(policy, len(told))
     for one in told:
         name, seconds, rate = f"NUMA node {one['numa_node']}", one["read_s"], one["bandwidth_bytes_per_s"]
         busy, foreign = (
             counters[counter][1] - counters[counter][0] for counter in counter_names(int(one["numa_node"]))
         )
+        if seconds < least_s:
+            return f"{name} was read for {seconds:g} s, less than {least_s:g}"
+        if one["vector_bytes"] < _LEAST_BYTES:
+            return f"the vector of {name} had {one['vector_bytes']} bytes: a cache may have held it"
         wanted_s = seconds * one["cpus"]
         if busy / 1000 < LEAST_AT_WORK * wanted_s:
             return f"the CPUs of {name} worked for {busy / 1000:g} s, reading took them {wanted_s:g} s"

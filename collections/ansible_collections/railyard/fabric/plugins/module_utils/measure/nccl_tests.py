@@ -9,6 +9,7 @@ greatest size, out of place: of alltoall the other half is not checked.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -60,13 +61,17 @@ class NcclTests(GpuTool):
         """Return the seconds after which nobody waits any more."""
         return _MARGIN_S + int(policy["nccl_tests_most_bytes"]) * _TIMES / _SLOWEST_BYTES_PER_S
 
+    def program_of(self, check: str, policy: Mapping[str, Any]) -> str:
+        """Return the path of the collective's program, which the site has built."""
+        return os.path.join(str(policy[self.folder]), f"{COLLECTIVES[check]}_perf")
+
     def measure(self, play: NodeToolSession, check: str) -> NodeReading:
         """Measure one collective.
 
         Raises:
             MeasurementError: `tool_missing`, `gpu_unfit`, `gpu_wrong`, `tool_too_old`, or what it says.
         """
-        program = self.built(play, f"{COLLECTIVES[check]}_perf")
+        program = self.built(play, check)
         gpus = self.gpus(play, 2)
         most = int(play.policy["nccl_tests_most_bytes"])
         argv = [program, "-b", "8", "-e", str(most), "-f", "2", "-g", str(len(gpus)), "-c", "1"]

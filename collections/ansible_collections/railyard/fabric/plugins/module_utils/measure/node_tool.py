@@ -97,6 +97,10 @@ class NodeTool(Tool):
         """
         raise NotImplementedError
 
+    def program_of(self, check: str, policy: Mapping[str, Any]) -> str:
+        """Return the program that every command line of a check begins with."""
+        return self.name
+
     def release(self) -> None:
         """Leave the node as it was; called once, after the last test of the subject, on every way out."""
 

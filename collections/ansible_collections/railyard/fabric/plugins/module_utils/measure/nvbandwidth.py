@@ -56,7 +56,7 @@ class NvBandwidth(GpuTool):
         Raises:
             MeasurementError: `tool_missing`, `gpu_unfit`, `gpu_wrong`, or what it says.
         """
-        program, wanted = self.built(play, self.name), COPIES[check]
+        program, wanted = self.built(play, check), COPIES[check]
         listed = self.gpus(play, 2 if check == "gpu_peer_bandwidth" else 1)
         done, output = self.ran(play, [program, "-j", "-t", *wanted], nvbandwidth.parse)
         tests = {str(test["test"]): test for test in output["tests"]}

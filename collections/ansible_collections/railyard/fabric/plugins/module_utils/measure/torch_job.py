@@ -57,6 +57,10 @@ class TorchJob(NodeTool):
         """Return the seconds after which it is certainly over, the wait for the others included."""
         return float(policy["first_rendezvous_timeout_s"]) + _LATE_S + _longest_s(policy)
 
+    def program_of(self, check: str, policy: Mapping[str, Any]) -> str:
+        """Return the interpreter that has torch."""
+        return str(policy["collective_python"])
+
     def measure(self, play: NodeToolSession, check: str) -> NodeReading:
         """Take part in a job."""
         company, subject, backend = play.company(), str(play.subject), str(play.policy["collective_backend"])

@@ -51,6 +51,20 @@ class AtLeast(NamedTuple):
         return f"at least {self.least:g}"
 
 
+class Long(NamedTuple):
+    """How many values a list has: `Annotated[list[float], Long(2)]`."""
+
+    values: int
+
+    def __call__(self, value: Any) -> bool:
+        """Tell whether a list has so many."""
+        return len(value) == self.values
+
+    def __str__(self) -> str:
+        """Return it in words."""
+        return f"of {self.values} values"
+
+
 class Matches(NamedTuple):
     """The form that a text has from its first to its last character: `Annotated[str, Matches("[0-9]+")]`."""
 
@@ -65,7 +79,43 @@ class Matches(NamedTuple):
         return f"of the form {self.pattern}"
 
 
-class NotTwice:
+class _Same:
+    """A limit without a number of its own: any two are one, for whoever keeps what is made of a type."""
+
+    def __hash__(self) -> int:
+        """Be the same as any other."""
+        return hash(type(self))
+
+    def __eq__(self, other: object) -> bool:
+        """Be the same as any other."""
+        return type(self) is type(other)
+
+
+class AboveZero(_Same):
+    """A number above 0: `Annotated[float, AboveZero()]`."""
+
+    def __call__(self, value: Any) -> bool:
+        """Tell whether a number is above 0."""
+        return bool(value > 0)
+
+    def __str__(self) -> str:
+        """Return it in words."""
+        return "above 0"
+
+
+class NotEmpty(_Same):
+    """A list with something in it: `Annotated[list[str], NotEmpty()]`."""
+
+    def __call__(self, value: Any) -> bool:
+        """Tell whether there is something in it."""
+        return bool(value)
+
+    def __str__(self) -> str:
+        """Return it in words."""
+        return "a list with something in it"
+
+
+class NotTwice(_Same):
     """A list names nothing twice: `Annotated[list[str], NotTwice()]`."""
 
     def __call__(self, value: Any) -> bool:
@@ -75,14 +125,6 @@ class NotTwice:
     def __str__(self) -> str:
         """Return it in words."""
         return "without a value that stands there twice"
-
-    def __hash__(self) -> int:
-        """Be the same as any other."""
-        return 0
-
-    def __eq__(self, other: object) -> bool:
-        """Be the same as any other."""
-        return isinstance(other, NotTwice)
 
 
 def read(kind: Callable[..., _T], value: object, place: str = "") -> _T:

@@ -10,23 +10,20 @@ the others of its own job is slow.
 
 from __future__ import annotations
 
+import json
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.module_utils.catalogue.tests import ALL_RAILS
 from ansible_collections.railyard.fabric.plugins.module_utils.collective import operations
-from ansible_collections.railyard.fabric.plugins.module_utils.collective.sweep import WARM_UP
+from ansible_collections.railyard.fabric.plugins.module_utils.collective.sweep import WARM_UP, sizes_up_to
 from ansible_collections.railyard.fabric.plugins.module_utils.measure import torch_job
 from ansible_collections.railyard.fabric.plugins.module_utils.rails.bind import Bound
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue import PASS, RECORDED
-from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.policy import (
-    is_number,
-    is_texts,
-    is_whole,
-)
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.bounds import Bounds, end_rate
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.draft import Answer
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.row_numbers import window_s
 
 Row = Mapping[str, Any]
 ELSEWHERE, OPERATIONS = torch_job.ELSEWHERE, torch_job.OPERATIONS
@@ -38,51 +35,54 @@ _SLOW = 0.6
 _GOOD = (PASS, RECORDED)
 # What is said with five digits.
 _DIGITS = 1e-3
+#: Efficiency is rounded to a tenth, and so are the samples that it follows from, to a hundredth.
+_EFFICIENCY_PERCENT = 0.2
+#: What all nodes of a job tell alike.
+_TOLD_ALIKE = (
+    *("backend", "nodes", "ranks", "call", "sizes", "left_out_bytes"),
+    *("steps", "gradient_bytes", "loss_first", "loss_last"),
+)
 
 
 def doubt(row: Row, policy: Mapping[str, Any]) -> str | None:
     """Tell why a row's own account or the rails' counters do not bear its numbers out, or None."""
-    said, counters, window = row.get("collective"), row.get("counters"), window_s(row)
-    if not isinstance(said, Mapping) or not isinstance(counters, Mapping) or window is None:
-        return "it brings no account of the job, or no counters"
+    said, window = row["collective"], row["window_s"]
     if wrong := next(_wrong(row, said, policy), None):
         return wrong
-    spans = {}
-    for name, span in counters.items():
-        if not isinstance(span, list) or len(span) != 2:
-            return f"{name} is {span!r}"
-        spans[name] = [one if is_whole(one) else None for one in span]
     lasted_s, idle = window[1] - window[0], float(policy["idle_bytes_per_s"])
-    return torch_job.doubt(str(row["check"]), spans, said, lasted_s, idle)
+    return torch_job.doubt(str(row["check"]), row["counters"], said, lasted_s, idle)
 
 
 def _wrong(row: Row, said: Row, policy: Mapping[str, Any]) -> Iterator[str]:
     """Yield in what a job's account contradicts what was asked, or itself."""
-    rails, ranks, nodes, moved = (said.get(key) for key in ("rails", "ranks", "nodes", "moved_bytes"))
-    subject = row.get("subject")
-    if not is_texts(rails) or not rails or (subject != ALL_RAILS and rails != [subject]):
-        yield f"it ran over {rails!r}, asked was {subject}"
-    if said.get("backend") != policy["collective_backend"]:
-        yield f"its backend is {said.get('backend')!r}"
-    if not (is_whole(ranks) and is_whole(nodes) and 2 <= nodes <= ranks and is_number(moved) and moved > 0):
-        yield f"nodes, ranks and moved_bytes are {nodes!r}, {ranks!r}, {moved!r}"
-        return
-    most = said.get("most_bytes", moved)
-    if not is_number(most) or not moved <= most <= 3 * moved:
-        yield f"most_bytes is {most!r}"
+    rails, ranks, nodes, moved = (said[key] for key in ("rails", "ranks", "nodes", "moved_bytes"))
+    subject, processes, metrics = row["subject"], said["processes"], row["metrics"]
+    if subject != ALL_RAILS and rails != [subject]:
+        yield f"it ran over {', '.join(rails)}, asked was {subject}"
+    if said["backend"] != policy["collective_backend"]:
+        yield f"its backend is {said['backend']!r}"
+    # Of gloo a node has one process.
+    most_processes = 1 if policy["collective_backend"] == "gloo" else ranks - nodes + 1
+    if nodes > ranks or processes > most_processes:
+        yield f"its processes are {processes}, of {ranks} on {nodes} nodes"
     if row["check"] not in OPERATIONS:
+        yield from _wrong_training(said, metrics)
         return
-    name, processes = OPERATIONS[row["check"]], said.get("processes")
-    if name == operations.ALLTOALL and not _can_be(processes, ranks, nodes, policy):
-        yield f"its processes are {processes!r}, of {ranks} on {nodes} nodes"
-        return
-    sizes = said.get("sizes")
-    if not isinstance(sizes, list) or not sizes or not all(map(_is_point, sizes)):
-        yield f"sizes is {sizes!r}"
-        return
-    factor, metrics = operations.wire_factor(name, ranks), row["metrics"]
+    name, sizes = OPERATIONS[row["check"]], said["sizes"]
+    asked = [
+        size
+        for size in sizes_up_to(int(policy["collective_most_bytes"]))
+        if size >= operations.least_bytes(name, ranks)
+    ]
+    if len(sizes) + len(said["left_out_bytes"]) != max(len(asked), 1):
+        told = f"{len(sizes)} sizes and {len(said['left_out_bytes'])} that were left out"
+        yield f"it tells of {told}, asked were {len(asked)}"
+    for one, other in pairwise(sizes):
+        if one["size_bytes"] >= other["size_bytes"]:
+            yield f"{other['size_bytes']} bytes come after {one['size_bytes']}"
+    factor = operations.wire_factor(name, ranks)
     sent = sum((one["iterations"] + WARM_UP) * one["size_bytes"] for one in sizes)
-    sent *= operations.rails_factor(name, ranks, processes or 1)
+    sent *= operations.rails_factor(name, ranks, processes)
     if abs(sent - moved) > _DIGITS * sent:
         yield f"its sizes make {sent:.0f} bytes, moved_bytes is {moved}"
     last = sizes[-1]
@@ -92,24 +92,64 @@ def _wrong(row: Row, said: Row, policy: Mapping[str, Any]) -> Iterator[str]:
         or metrics["size_bytes"] != last["size_bytes"]
     ):
         yield f"busbw_GBps is {metrics['busbw_GBps']!r}, by size and time {follows:.5g}"
-    window = window_s(row) or (0.0, 0.0)
+    window = row["window_s"]
     # The median of many is at most twice their mean.
     busy_s = sum(one["iterations"] * one["time_us"] for one in sizes) / 2e6
     if busy_s > window[1] - window[0]:
         yield f"its operations take {busy_s:.3g} s at least, the job lasted {window[1] - window[0]:.3g}"
 
 
-def _can_be(processes: object, ranks: int, nodes: int, policy: Mapping[str, Any]) -> bool:
-    """Tell whether a node can have so many of a job's processes; of gloo it has one."""
-    most = 1 if policy["collective_backend"] == "gloo" else ranks - nodes + 1
-    return is_whole(processes) and 1 <= processes <= most
+def _wrong_training(said: Row, metrics: Row) -> Iterator[str]:
+    """Yield in what a training job's numbers contradict each other."""
+    if not said["moved_bytes"] <= said["most_bytes"] <= 3 * said["moved_bytes"]:
+        yield f"most_bytes is {said['most_bytes']}, moved_bytes {said['moved_bytes']}"
+    if said["loss_last"] >= said["loss_first"]:
+        yield f"the loss went from {said['loss_first']:g} to {said['loss_last']:g}"
+    alone = metrics["alone_samples_per_s"] * said["ranks"]
+    follows = 100 * metrics["samples_per_s"] / alone if alone > 0 else 0.0
+    if abs(follows - metrics["efficiency_percent"]) > _EFFICIENCY_PERCENT + _DIGITS * follows:
+        yield f"efficiency_percent is {metrics['efficiency_percent']:g}, by its samples {follows:.4g}"
 
 
-def _is_point(one: object) -> bool:
-    if not isinstance(one, Mapping):
-        return False
-    numbers = [one.get(key) for key in ("size_bytes", "iterations", "time_us")]
-    return all(is_number(number) and number > 0 for number in numbers)
+def agree(asked: Sequence[Row], found: Sequence[Answer], rows: Mapping[str, Sequence[Row]]) -> None:
+    """Take back the rows of a job that contradict those of its other nodes; changed in place.
+
+    Every decision of a job is made by all ranks together, and each time is that of the slowest: all nodes
+    tell of the same ranks, sizes and times. Where they do not, what more than half of them tell counts.
+
+    Args:
+        asked: the asked lines.
+        found: their answers, in the same order.
+        rows: id -> its rows.
+    """
+    jobs: dict[tuple[str, str], list[tuple[Row, Answer]]] = {}
+    nodes: Counter[tuple[str, str]] = Counter()
+    for line, answer in zip(asked, found, strict=True):
+        if str(line["tool"]).startswith("torch_"):
+            job = str(line["check"]), str(line.get("subject"))
+            nodes[job] += 1
+            if answer.proof == "proven":
+                jobs.setdefault(job, []).append((rows[str(line["id"])][0], answer))
+    for job, members in jobs.items():
+        accounts = [{key: row["collective"].get(key) for key in _TOLD_ALIKE} for row, _answer in members]
+        told = [json.dumps(account) for account in accounts]
+        common, many = Counter(told).most_common(1)[0]
+        usual = accounts[told.index(common)] if 2 * many > len(told) else None
+        for (row, answer), account in zip(members, accounts, strict=True):
+            where = f"{row['host']}: "
+            if account["nodes"] != nodes[job]:
+                answer.unknown(
+                    "not_borne_out", f"{where}its job had {account['nodes']} nodes, {nodes[job]} were asked"
+                )
+            elif len(set(told)) > 1 and account != usual:
+                other = usual or next(one for one in accounts if one != account)
+                key = next(key for key in _TOLD_ALIKE if account[key] != other[key])
+                whose = (
+                    f"{many} of the job's {len(told)} nodes tell"
+                    if usual
+                    else "another node of the job tells"
+                )
+                answer.unknown("not_borne_out", f"{where}{key} is not what {whose}")
 
 
 def bounds(row: Row, rails: Mapping[str, Bound]) -> Bounds:

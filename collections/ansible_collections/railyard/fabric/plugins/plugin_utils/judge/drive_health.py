@@ -16,9 +16,14 @@ from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.module_utils.measure.smartctl import NONE, READ, UNREAD
 from ansible_collections.railyard.fabric.plugins.module_utils.parsers.node.smartctl import FAILING
+from ansible_collections.railyard.fabric.plugins.module_utils.records.node_rows import Drive
 from ansible_collections.railyard.fabric.plugins.plugin_utils import plain_text
-from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue import UNMEASURED
-from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.policy import is_texts, is_whole
+from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue import (
+    PASS,
+    RECORDED,
+    UNMEASURED,
+)
+from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.policy import is_whole
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.draft import Answer
 
 Row = Mapping[str, Any]
@@ -72,14 +77,15 @@ _MOST_WORDS, _MOST_DRIVES = 200, 16
 
 def doubt(row: Row, _policy: Row) -> str | None:
     """Tell why a whole row is no account of a mount's drives, or None."""
-    health, metrics = row.get("health"), row["metrics"]
-    drives = health.get("drives") if isinstance(health, Mapping) else None
-    if not isinstance(health, Mapping) or not isinstance(drives, list):
-        return "it holds no account of drives"
-    if health.get("mount") != row.get("subject"):
-        return f"it is about {health.get('mount')!r}"
+    health, metrics = row["health"], row["metrics"]
+    drives = health["drives"]
+    if health["mount"] != row["subject"]:
+        return f"it is about {health['mount']!r}"
+    names = [drive["name"] for drive in drives]
+    if len(set(names)) < len(names):
+        return f"it names a drive twice: {', '.join(names)}"
     for drive in drives:
-        if not isinstance(drive, Mapping) or not _is_whole(drive):
+        if drive["smart"] == READ and not _is_whole(drive):
             return f"what it says of a drive is {drive!r}"[:_MOST_WORDS]
     read = sum(drive["smart"] == READ for drive in drives)
     if (metrics["drives"], metrics["drives_read"]) != (len(drives), read):
@@ -87,19 +93,10 @@ def doubt(row: Row, _policy: Row) -> str | None:
     return None
 
 
-def _is_whole(drive: Row) -> bool:
-    if drive.get("smart") in (NONE, UNREAD):
-        return True
-    values = drive.get("values")
-    return (
-        drive.get("smart") == READ
-        and isinstance(drive.get("passed"), bool)
-        and is_whole(drive.get("exit_status"))
-        and is_texts(drive.get("attributes"))
-        and isinstance(values, Mapping)
-        and all(is_whole(value) for value in values.values())
-        and (drive.get("protocol") != "NVMe" or "critical_warning" in values)
-    )
+def _is_whole(drive: Drive) -> bool:
+    """Tell whether a drive that was read says all that it has to."""
+    says = drive["passed"] is not None and drive["exit_status"] is not None
+    return says and (drive["protocol"] != "NVMe" or "critical_warning" in drive["values"])
 
 
 def weigh(row: Row) -> Answer:
@@ -127,19 +124,40 @@ def weigh(row: Row) -> Answer:
     return answer
 
 
-def settle(asked: Sequence[Row], answers: Sequence[Answer], containers: AbstractSet[str]) -> None:
-    """Take back that a container did not reach its host's drives; changed in place.
+def settle(
+    asked: Sequence[Row],
+    answers: Sequence[Answer],
+    rows: Mapping[str, Sequence[Row]],
+    containers: AbstractSet[str],
+) -> None:
+    """Take back what is of other drives, and that a container did not reach its host's; changed in place.
 
     Args:
         asked: the asked lines.
         answers: their answers, in the same order.
+        rows: id -> its rows.
         containers: nodes that the inventory declares to be some.
     """
+    measured: dict[tuple[object, object], set[str]] = {}
     for line, answer in zip(asked, answers, strict=True):
+        if line["tool"] == "fio" and answer.proof == "proven":
+            disks = rows[str(line["id"])][0]["storage"]["disks"]
+            measured.setdefault((line["node"], line["subject"]), {disk["name"] for disk in disks})
+    for line, answer in zip(asked, answers, strict=True):
+        wanted = measured.get((line["node"], line["subject"])) if line["tool"] == "smartctl" else None
+        if wanted is not None and answer.outcome in (PASS, RECORDED):
+            names = {drive["name"] for drive in rows[str(line["id"])][0]["health"]["drives"]}
+            if names != wanted:
+                said = f"it is about {_listed(names)}, fio measured {_listed(wanted)}"
+                answer.unknown("row_garbled", f"{line['node']} {line['subject']}: {said}")
         unread = answer.outcome == UNMEASURED and answer.cause.get("cause_class") == "drive_unread"
         if line["tool"] == "smartctl" and unread and line["node"] in containers:
             mine = Answer.not_applicable(f"{CONTAINER}; {answer.cause['cause']}")
             answer.outcome, answer.basis, answer.floor, answer.ceiling = mine.outcome, mine.basis, {}, {}
+
+
+def _listed(names: AbstractSet[str]) -> str:
+    return ", ".join(_clean(name) for name in sorted(names)[:_MOST_DRIVES]) or "no drive"
 
 
 def failing(drive: Row) -> Iterator[str]:

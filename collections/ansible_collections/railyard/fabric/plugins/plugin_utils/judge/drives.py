@@ -18,12 +18,9 @@ from collections.abc import Set as AbstractSet
 from typing import Any, NamedTuple
 
 from ansible_collections.railyard.fabric.plugins.module_utils.measure import fio
+from ansible_collections.railyard.fabric.plugins.module_utils.records.node_rows import Storage
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue import CHECKS, PASS, RECORDED
-from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.policy import (
-    is_number,
-    is_pair,
-    is_whole,
-)
+from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.policy import is_pair
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import peers
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.draft import Answer
 
@@ -60,17 +57,14 @@ _WINDOW_S = 1.0
 
 def doubt(row: Row, policy: Mapping[str, Any]) -> str | None:
     """Tell why a whole row's counters do not bear its numbers out, or None."""
-    storage, counters = row.get("storage"), row.get("counters")
-    names = (fio.READ_BYTES, fio.WRITTEN_BYTES)
-    if not isinstance(storage, Mapping) or not isinstance(counters, Mapping):
-        return "it holds no counters of a device"
-    good = is_whole(storage.get("moved_bytes")) and is_number(storage.get("moved_s"))
-    if not good or not all(is_pair(counters.get(name)) for name in names):
-        return (
-            f"its device's counters are {dict(counters)!r}, and what was moved {storage.get('moved_bytes')!r}"
-        )
-    if storage.get("mount") != row.get("subject"):
-        return f"it was measured below {storage.get('mount')!r}"
+    storage, counters = row["storage"], row["counters"]
+    if not all(is_pair(counters.get(name)) for name in (fio.READ_BYTES, fio.WRITTEN_BYTES)):
+        return f"its device's counters are {counters!r}"
+    if storage["mount"] != row["subject"]:
+        return f"it was measured below {storage['mount']!r}"
+    options = fio.JOBS[str(row["check"])].options
+    if not set(options) <= set(row["argv"][-1]):
+        return f"argv is {row['argv'][-1]!r}, which lacks {' '.join(options)}"
     window = row["window_s"]
     lasted_s = float(window[1]) - float(window[0])
     if abs(storage["moved_s"] - lasted_s) > _WINDOW_S:
@@ -82,14 +76,12 @@ def doubt(row: Row, policy: Mapping[str, Any]) -> str | None:
 def shown(row: Row) -> dict[str, str]:
     """Return what a verdict shows of a row's drives: file system, device, models and sizes."""
     storage = row["storage"]
-    disks = storage.get("disks")
     told = [
-        " ".join(str(disk[key])[:_MOST_WORDS] for key in ("name", "model") if disk.get(key) is not None)
-        + (f" {disk['size_bytes'] / 1e12:.3g} TB" if is_whole(disk.get("size_bytes")) else "")
-        for disk in (disks if isinstance(disks, list) else ())[:_MOST_DISKS]
-        if isinstance(disk, Mapping)
+        " ".join(str(disk[key])[:_MOST_WORDS] for key in ("name", "model") if disk[key] is not None)
+        + (f" {disk['size_bytes'] / 1e12:.3g} TB" if disk["size_bytes"] is not None else "")
+        for disk in storage["disks"][:_MOST_DISKS]
     ]
-    words = (str(storage.get(key))[:_MOST_WORDS] for key in ("filesystem", "name"))
+    words = (storage[key][:_MOST_WORDS] for key in ("filesystem", "name"))
     return {"drive": " on ".join(words) + (f" ({', '.join(told)})" if told else "")}
 
 
@@ -183,17 +175,18 @@ def _words_of(kind: tuple[object, ...] | None) -> str:
     return "not described" if kind is None else " ".join(map(str, kind))[: 4 * _MOST_WORDS]
 
 
-def slots(storage: Mapping[str, Any]) -> Iterator[str]:
+def slots(storage: Storage) -> Iterator[str]:
     """Yield of each disk below a mount that its link is trained below what both its ends can do."""
-    disks = storage.get("disks")
-    for disk in disks if isinstance(disks, list) else ():
-        link = disk.get("pcie") if isinstance(disk, Mapping) else None
-        for key, unit in (("speed_gts", "GT/s"), ("width", "lanes")):
-            now, most = (
-                link.get(name) if isinstance(link, Mapping) else None for name in (key, f"max_{key}")
-            )
-            if is_number(now) and is_number(most) and now < most:
-                yield f"{disk.get('name')} runs at {now:g} {unit}, {most:g} are possible"
+    for disk in storage["disks"]:
+        link = disk["pcie"]
+        if link is None:
+            continue
+        for now, most, unit in (
+            (link["speed_gts"], link["max_speed_gts"], "GT/s"),
+            (link["width"], link["max_width"], "lanes"),
+        ):
+            if now is not None and most is not None and now < most:
+                yield f"{disk['name']} runs at {now:g} {unit}, {most:g} are possible"
 
 
 def _behind(value: float, usual: float, metric: str, how: Behind) -> bool:
@@ -202,17 +195,12 @@ def _behind(value: float, usual: float, metric: str, how: Behind) -> bool:
     return value < usual * (1 - how.share)
 
 
-def _kind(storage: Mapping[str, Any]) -> tuple[object, ...] | None:
+def _kind(storage: Storage) -> tuple[object, ...] | None:
     """Return what makes a mount's drives like another's; None where they do not say what they are."""
-    disks = storage.get("disks")
-    if not isinstance(disks, list) or not disks or not all(isinstance(disk, Mapping) for disk in disks):
-        return None
+    disks = storage["disks"]
     # A virtual drive has no model; of drives that have one none lacks it.
-    models = {isinstance(disk.get("model"), str) for disk in disks}
-    if len(models) > 1 or not all(is_whole(disk.get("size_bytes")) for disk in disks):
+    models = {disk["model"] is None for disk in disks}
+    if len(models) != 1 or any(disk["size_bytes"] is None for disk in disks):
         return None
-    return (str(storage.get("filesystem")), str(storage.get("file_bytes")), *sorted(map(_model, disks)))
-
-
-def _model(disk: Mapping[str, Any]) -> tuple[str, str, str]:
-    return str(disk.get("model")), str(disk.get("size_bytes")), str(disk.get("rotational"))
+    kinds = sorted((str(disk["model"]), str(disk["size_bytes"]), str(disk["rotational"])) for disk in disks)
+    return (storage["filesystem"], str(storage["file_bytes"]), *kinds)

@@ -12,9 +12,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from ansible_collections.railyard.fabric.plugins.module_utils.measure import registry
 from ansible_collections.railyard.fabric.plugins.module_utils.rails.bind import Bound
+from ansible_collections.railyard.fabric.plugins.module_utils.records import node_rows as records
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue import FAIL, UNMEASURED
-from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.policy import is_number, is_texts
+from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.policy import is_number
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import (
     bounds_check,
     causes,
@@ -129,10 +131,12 @@ def _garbled(row: Row, asked: Row, run: str, policy: Mapping[str, Any], clock: C
         return f"{key} is {row.get(key)!r}, asked was {wanted[key]!r}"
     if outside := clock.outside(str(asked["node"]), row):
         return outside
-    argvs = row.get("argv")
-    if not isinstance(argvs, list) or not all(map(is_texts, argvs)):
-        return f"argv is {argvs!r}"
-    found = asked["tool"] in _STATUS_IS_FOUND
-    if not found and (row.get("exit_status") not in (0, None) or row.get("exit_status") is False):
-        return f"its tool's exit status is {row.get('exit_status')!r}"
+    if refused := records.refusal(row):
+        return refused
+    if asked["tool"] not in _STATUS_IS_FOUND and row["exit_status"] not in (0, None):
+        return f"its tool's exit status is {row['exit_status']}"
+    wanted_program = registry.NODE_TOOLS[str(asked["check"])]().program_of(str(asked["check"]), policy)
+    for argv in row["argv"]:
+        if argv[0] != wanted_program:
+            return f"argv is {argv!r}, which runs no {wanted_program}"
     return next(row_numbers.impossible(row, policy), None)

@@ -50,6 +50,8 @@ BEFORE_START_S = 0.5
 HELD_UP_S = 120.0
 #: Both ends of a window are rounded to 0.1 ms.
 _ROUNDING_S = 0.001
+#: A window ends when the tool says so, which may be a little before the last reply was counted.
+_TOLD_LATE_S = 1.0
 #: A time above 1000 s is no latency.
 _MOST_US = 1e9
 #: sockperf's ping-pong is a chain of round trips, so they add up to the time that it ran: 0.55 s of 1 s, and
@@ -98,6 +100,8 @@ def impossible(row: Row, policy: Mapping[str, Any]) -> Iterator[str]:
         seen, is_time = metrics.get(metric), metric.endswith("_us")
         if not _is_kind(seen, kind) or (is_time and seen > _MOST_US):
             yield f"{metric} is {seen!r}" if metric in metrics else f"{metric} is missing"
+        elif is_time and window and seen / 1e6 > window[1] - window[0] + _TOLD_LATE_S:
+            yield f"{metric} {seen:g} is longer than its window of {window[1] - window[0]:g} s"
         elif is_time and kind == "positive" and seen < _LEAST_US:
             yield f"{metric} {seen:g} is less than any message takes to another node"
     for key, value in as_asked(check.name, client, policy).items():

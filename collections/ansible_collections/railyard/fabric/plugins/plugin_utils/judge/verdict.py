@@ -133,9 +133,10 @@ def answers(
     groups = peers.groups(plan["nodes"], models)
     drives.settle(asked, found, rows, hardware, groups)
     containers = {name for name, node in plan["nodes"].items() if node.get("node_class") == "container"}
-    drive_health.settle(asked, found, containers)
+    drive_health.settle(asked, found, rows, containers)
     lasting.unsteady(asked, found)
     slow_rails.name(asked, found, fleet)
+    collectives.agree(asked, found, rows)
     collectives.compare(asked, found)
     declared = {name: (node.get("gpus") or {}).get("count") for name, node in plan["nodes"].items()}
     gpu_links.settle(asked, found, rows, declared, hardware, groups)

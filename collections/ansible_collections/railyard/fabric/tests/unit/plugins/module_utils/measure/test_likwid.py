@@ -106,7 +106,7 @@ def test_the_slowest_numa_nodes_rate_counts(desk: Desk) -> None:
     ]
     assert row["window_s"] == [0.1, 5.9]
     assert row["counters"]["numa1_busy_ms"] == [5000, 9000]
-    assert row["proof_reason"] is memory.doubt(row, {}) is None
+    assert row["proof_reason"] is memory.doubt(row, desk.policy) is None
 
 
 def test_the_clocks_are_read_while_it_runs(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -136,27 +136,40 @@ def test_what_the_kernel_does_not_bear_out_proves_nothing(
 ) -> None:
     vars(desk).update(change)
     row = row_of(desk)
-    assert row["proof_reason"] == memory.doubt(row, {}) == says
+    assert row["proof_reason"] == memory.doubt(row, desk.policy) == says
 
 
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        ({"memory": None}, "no account"),
-        ({"memory": [{"numa_node": 0}]}, "what it says of a NUMA node"),
         ({"counters": {"numa0_busy_ms": [1, 2]}}, "its counters are"),
         ({"window_s": [0.0, 2.0]}, "longer than its window"),
         ({"metrics": {"bandwidth_bytes_per_s": 20e9}}, "is not the one that it states"),
     ],
 )
-def test_the_judge_reckons_it_again(desk: Desk, change: dict[str, Any], says: str) -> None:
-    assert says in str(memory.doubt({**row_of(desk), **change}, {}))
+def test_the_judge_calculates_it_again(desk: Desk, change: dict[str, Any], says: str) -> None:
+    assert says in str(memory.doubt({**row_of(desk), **change}, desk.policy))
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        # J3: a moment, a vector that a cache holds, one NUMA node twice.
+        ({"read_s": 0.001}, "was read for 0.001 s, less than 1"),
+        ({"vector_bytes": 1024}, "had 1024 bytes: a cache may have held it"),
+        ({"numa_node": 1}, "a NUMA node twice"),
+    ],
+)
+def test_less_than_was_asked_proves_nothing(desk: Desk, change: dict[str, Any], says: str) -> None:
+    row = row_of(desk)
+    row["memory"][0].update(change)
+    assert says in str(memory.doubt(row, desk.policy))
 
 
 def test_a_rate_that_is_not_its_bytes_in_its_time(desk: Desk) -> None:
     row = row_of(desk)
     row["memory"][0]["read_bytes"] *= 2
-    assert "20000000000 B/s for 2 s are not the 80000000000 bytes" in str(memory.doubt(row, {}))
+    assert "20000000000 B/s for 2 s are not the 80000000000 bytes" in str(memory.doubt(row, desk.policy))
 
 
 @pytest.mark.parametrize(

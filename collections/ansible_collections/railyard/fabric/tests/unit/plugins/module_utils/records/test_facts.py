@@ -6,11 +6,9 @@
 from __future__ import annotations
 
 import copy
-import json
 import subprocess
 import typing
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,6 +16,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.facts import node
 from ansible_collections.railyard.fabric.plugins.module_utils.facts.sysfs import Reader
 from ansible_collections.railyard.fabric.plugins.module_utils.records import facts as records
 from ansible_collections.railyard.fabric.plugins.module_utils.records import reader
+from support import record_schema
 from support.runs.fake_run import FakeRun
 
 HEALTHY = FakeRun(transport="roce", driver_class="hardware", node_class="hardware").facts[0]
@@ -127,66 +126,11 @@ def test_gpus_of_another_form_are_refused(change: dict[str, Any]) -> None:
         records.read_gpus(records.read(row))
 
 
-def schema_of(kind: Any) -> dict[str, Any]:
-    """Return the JSON Schema that a record is, without words."""
-    origin, inner = typing.get_origin(kind), typing.get_args(kind)
-    if hasattr(kind, "__required_keys__"):
-        hints = typing.get_type_hints(kind, include_extras=True)
-        return {
-            "type": "object",
-            "properties": {name: schema_of(hint) for name, hint in hints.items()},
-            "required": sorted(kind.__required_keys__),
-            "additionalProperties": False,
-        }
-    if hasattr(kind, "__metadata__"):
-        schema = schema_of(kind.__origin__)
-        for limit in kind.__metadata__:
-            if isinstance(limit, reader.AtLeast):
-                schema["minimum"] = limit.least
-            elif isinstance(limit, reader.Matches):
-                schema["pattern"] = f"^{limit.pattern}$"
-            else:
-                schema["uniqueItems"] = True
-        return schema
-    if origin is typing.Literal:
-        return {"enum": list(inner)} if len(inner) > 1 else {"const": inner[0]}
-    if origin is typing.Union:
-        schemas = [schema_of(one) for one in inner if one is not type(None)]
-        if "enum" in schemas[0]:
-            return {"enum": [*schemas[0]["enum"], None]}
-        return {**schemas[0], "type": sorted([*(one["type"] for one in schemas), "null"])}
-    if origin is list:
-        return {"type": "array", "items": schema_of(inner[0])}
-    if origin is dict:
-        return {"type": "object", "additionalProperties": schema_of(inner[1])}
-    return {"type": {str: "string", int: "integer", float: "number", bool: "boolean"}[kind]}
-
-
-def without_words(schema: Any, document: dict[str, Any]) -> Any:
-    """Return a schema of `docs/schema` with its references put in, without titles and descriptions."""
-    if not isinstance(schema, dict):
-        return schema
-    if "$ref" in schema:
-        schema = document["$defs"][schema["$ref"].rsplit("/", 1)[1]]
-    found = {}
-    for key, value in schema.items():
-        if key in ("$schema", "$defs", "title", "description", "examples"):
-            continue
-        if key == "properties":
-            found[key] = {name: without_words(one, document) for name, one in value.items()}
-        elif key in ("required", "type") and isinstance(value, list):
-            found[key] = sorted(value)
-        else:
-            found[key] = without_words(value, document)
-    return found
-
-
 def test_the_records_are_what_the_schema_says() -> None:
-    path = Path(__file__).resolve().parents[9] / "docs" / "schema" / "facts.schema.json"
-    document = json.loads(path.read_text(encoding="utf-8"))
+    document = record_schema.read("facts")
     hints = typing.get_type_hints(records.NodeFacts, include_extras=True)
-    whole = without_words(document, document)
-    assert whole["properties"].pop("gpus") == schema_of(records.Gpus)
+    whole = record_schema.without_words(document, document)
+    assert whole["properties"].pop("gpus") == record_schema.schema_of(records.Gpus)
     assert hints.pop("gpus") is Any
-    assert whole["properties"] == {name: schema_of(hint) for name, hint in hints.items()}
+    assert whole["properties"] == {name: record_schema.schema_of(hint) for name, hint in hints.items()}
     assert whole["required"] == sorted(records.NodeFacts.__required_keys__)

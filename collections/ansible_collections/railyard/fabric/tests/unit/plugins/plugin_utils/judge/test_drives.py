@@ -87,19 +87,16 @@ def test_of_two_like_drives_neither_is_accused() -> None:
 @pytest.mark.parametrize(
     "disks",
     [
-        5, None, [], ["nvme0n1"], [{"name": "nvme0n1"}],
-        [{"name": "nvme0n1", "model": "another", "size_bytes": 10**12, "rotational": False}],
-        [{"name": "nvme0n1", "model": None, "size_bytes": 10**12, "rotational": False}],
-        [{"name": "nvme0n1", "model": "FAST 9000", "size_bytes": 0, "rotational": False}],
+        None, {"model": "another"}, {"model": None}, {"size_bytes": 0}, {"size_bytes": None},
     ],
 )  # fmt: skip
-def test_a_node_with_other_drives_than_its_peers_is_reported(disks: Any) -> None:
+def test_a_node_with_other_drives_than_its_peers_is_reported(disks: dict[str, Any] | None) -> None:
     run = with_drives(
         NODES, node_class="hardware", slow={"gpu3": {"storage_read": 0.2, "storage_write": 0.2}}
     )
     for row in run.results:
         if row["host"] == "gpu3" and row.get("storage"):
-            row["storage"]["disks"] = disks
+            row["storage"]["disks"] = [] if disks is None else [{**row["storage"]["disks"][0], **disks}]
     assert set(outcomes(run, "gpu3").values()) == {"unmeasured"}
     assert {one["outcome"] for one in drives_of(run) if one["node"] != "gpu3"} == {"recorded"}
     [read] = [one for one in drives_of(run) if (one["node"], one["check"]) == ("gpu3", "storage_read")]
@@ -174,6 +171,8 @@ def test_a_site_bounds_a_drive() -> None:
         {"counters": None},
         {"storage": None},
         {"mount": "/other"},
+        # J8: the command line is of another test, and a time is longer than the test.
+        {"argv": [["fio", "--rw=write", "--bs=1M", "--ioengine=libaio", "--iodepth=16"]]},
         {"moved_bytes": 1},
         {"moved_bytes": "many"},
         {"moved_s": 50.0},
@@ -194,8 +193,9 @@ def test_a_row_that_its_counters_do_not_bear_out_is_unmeasured(change: dict[str,
     for key, value in change.items():
         (row if key in row else row["storage"])[key] = value
     bad = [one for one in drives_of(run) if one["outcome"] != "recorded"]
-    assert [(one["outcome"], one["cause_class"]) for one in bad] == [("unmeasured", "not_borne_out")]
-    assert bad[0]["proof"] == "unproven"
+    assert [one["outcome"] for one in bad] == ["unmeasured"]
+    of_type = any(value is None or value == "many" for value in change.values())
+    assert bad[0]["cause_class"] == ("row_garbled" if of_type else "not_borne_out")
 
 
 @pytest.mark.parametrize(

@@ -10,12 +10,14 @@ from typing import Any
 import pytest
 from ansible_collections.railyard.fabric.plugins.module_utils.catalogue.tests import Check
 from ansible_collections.railyard.fabric.plugins.module_utils.measure import registry
+from ansible_collections.railyard.fabric.plugins.module_utils.records import node_rows as records
 from ansible_collections.railyard.fabric.plugins.module_utils.schedule import node_tests, policy_keys
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import catalogue, policy
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import node_rows
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present import summary
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import cost, requests
-from support.runs.fake_run import RUN, FakeRun
+from support.runs.fake_run import FakeRun
+from support.runs.node_row import node_row
 
 WEIGHT = Check(
     "weight", "weight", ("mass_bytes",), {"mass_bytes": "positive"}, source="node", tool="scale",
@@ -27,6 +29,9 @@ class Scale:
     def planned_s(self, _policy: object) -> float:
         return 40.0
 
+    def program_of(self, _check: str, _policy: object) -> str:
+        return "scale"
+
 
 @pytest.fixture(autouse=True)
 def weighed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -34,19 +39,16 @@ def weighed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(catalogue.CHECKS, "weight", WEIGHT)
     # Of a tool the plan asks only how long it takes.
     monkeypatch.setitem(registry.NODE_TOOLS, "weight", Scale)  # type: ignore[arg-type]
-    monkeypatch.setitem(node_rows.DOUBTS, "scale", lambda row, _policy: row.get("wobbles"))
+    monkeypatch.setitem(node_rows.DOUBTS, "scale", lambda row, _policy: row["wobbles"])
+    monkeypatch.setitem(records.ACCOUNTS, "scale", "wobbles")  # type: ignore[index]
+    monkeypatch.setitem(records._KINDS, "wobbles", str | None)  # type: ignore[index]
     monkeypatch.setitem(policy_keys.KEYS, "scales", policy_keys.Key([], "", "paths", 0, 4))  # type: ignore[index]
     monkeypatch.setitem(policy.DEFAULT, "scales", ["/a", "/b"])
 
 
 def row_of(line: dict[str, Any]) -> dict[str, Any]:
-    keys = ("id", "check", "tool", "node", "peer", "rail", "direction", "round", "group", "subject")
-    return {
-        **{key: line[key] for key in keys}, "schema": 1, "run": RUN, "end": "client", "host": line["node"],
-        "started": "2026-11-21T10:15:50.000Z", "window_s": [0.0, 5.0], "status": "measured",
-        "metrics": {"mass_bytes": 7.0}, "counters": {"grams": [1, 8]}, "proof": "proven",
-        "proof_reason": None, "argv": [["scale"]], "exit_status": 0, "error": None,
-    }  # fmt: skip
+    told = {"metrics": {"mass_bytes": 7.0}, "counters": {"grams": [1, 8]}, "wobbles": None}
+    return {**node_row(line, (0.0, 5.0)), **told}
 
 
 def made(**rules: Any) -> FakeRun:
@@ -79,7 +81,10 @@ def test_a_site_bounds_it(bounds: list[float], outcome: str) -> None:
     ("change", "cause"),
     [
         ({"proof": "unproven", "proof_reason": "the cache"}, "not_borne_out"),
-        ({"proof": None}, "not_borne_out"),
+        ({"proof": "unproven"}, "not_borne_out"),
+        ({"proof": None}, "row_garbled"),
+        ({"wobbles": 7}, "row_garbled"),
+        ({"more": 7}, "row_garbled"),
         ({"wobbles": "the counters say less"}, "not_borne_out"),
         ({"subject": "/c"}, "row_garbled"),
         ({"run": "20261121T101500Z-aaaa"}, "row_garbled"),
@@ -89,6 +94,7 @@ def test_a_site_bounds_it(bounds: list[float], outcome: str) -> None:
         ({"metrics": {"mass_bytes": -1.0}}, "row_garbled"),
         ({"exit_status": 1}, "row_garbled"),
         ({"argv": "scale"}, "row_garbled"),
+        ({"argv": [["echo", "scale"]]}, "row_garbled"),
         ({"window_s": None}, "row_garbled"),
         ({"started": "2026-11-20T10:15:50.000Z"}, "row_garbled"),
         (

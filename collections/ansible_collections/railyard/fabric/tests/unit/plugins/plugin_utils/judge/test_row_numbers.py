@@ -187,7 +187,13 @@ def test_a_latency_is_that_of_as_many_exchanges_as_were_asked(
         ("client", {"error": {}}, "it says measured and brings an error"),
         ("client", {"metrics": None}, "metrics is None"),
         ("client", {"metrics": {"rtt_min_us": 7.0}}, "rtt_average_us is missing"),
-        ("client", {"metrics": {"rtt_min_us": 7.0, "rtt_average_us": 1e9}}, None),
+        ("client", {"metrics": {"rtt_min_us": 7.0, "rtt_average_us": 3e6}}, None),
+        # J8: no time is longer than the window in which it was measured.
+        (
+            "client",
+            {"metrics": {"rtt_min_us": 7.0, "rtt_average_us": 3.1e6}},
+            "rtt_average_us 3.1e+06 is longer than its window of 2 s",
+        ),
         ("client", {"metrics": {"rtt_min_us": 0.1, "rtt_average_us": 8.0}}, None),
         (
             "client",
