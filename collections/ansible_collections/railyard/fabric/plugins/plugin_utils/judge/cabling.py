@@ -15,15 +15,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from ansible_collections.railyard.fabric.plugins.module_utils.records import cable_rows
 from ansible_collections.railyard.fabric.plugins.module_utils.runner.cabling import NAMED
 from ansible_collections.railyard.fabric.plugins.module_utils.schedule import cable_checks
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue import FAIL, UNMEASURED
-from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.policy import (
-    is_number,
-    is_pair,
-    is_texts,
-    is_whole,
-)
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import causes, neighbours
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.clock import Clock
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.draft import Answer
@@ -151,11 +146,11 @@ class CablingMap:
             "error": None,
             "netdev": (bound.netdev or {}).get("netdev"),
         }
-        wrong = unlike(row, wanted)
-        told = row.get("cabling")
-        if wrong is not None or not isinstance(told, Mapping):
-            key = wrong or "cabling"
-            return Answer.unmeasured("row_garbled", f"{node}: {key} is {row.get(key)!r}")
+        if wrong := unlike(row, wanted):
+            return Answer.unmeasured("row_garbled", f"{node}: {wrong} is {row.get(wrong)!r}")
+        told: Row = row.get("cabling", {})
+        if refused := cable_rows.refusal(str(line["check"]), told):
+            return Answer.unmeasured("row_garbled", f"{node}: {refused}")
         if outside := self._clock.outside(node, row):
             return Answer.unmeasured("row_garbled", f"{node}: {outside}")
         return told
@@ -169,28 +164,24 @@ class CablingMap:
         expected = len(answered) - 1  # its own row is there, so it is one of them
         if len(members) > 1 and not expected:
             return _unheard(next(name for name in members if name != node))
-        missing, foreign = told.get("missing"), told.get("foreign")
-        counts = (told.get("expected"), told.get("heard"))
+        missing, heard = told["missing"], told["heard"]
+        begin, end = told["listened"]
         good = (
             segment is not None
-            and all(is_whole(count) for count in counts)
-            and counts[0] == expected
-            and is_texts(missing)
+            and told["expected"] == expected
+            and heard <= expected
             and set(missing) <= answered - {node}
-            and isinstance(foreign, list)
-            and _is_interval(told.get("listened"))
-            and all(self._clock.covers(node, moment_s) for moment_s in told["listened"])
-            and all(_is_foreign(one) for one in foreign)
+            and 0 < begin <= end
+            and all(self._clock.covers(node, moment_s) for moment_s in (begin, end))
+            and all(len(one["nodes"]) <= one["count"] for one in told["foreign"])
         )
-        heard = int(counts[1] or 0) if good else 0
-        if not good or not 0 <= heard <= expected:
+        if not good or segment is None:
             return Answer.unmeasured("row_garbled", f"{node}: cabling is {dict(told)!r}")
-        begin, end = told["listened"]
         left = expected - heard
-        if len(set(missing or [])) != min(left, NAMED):
+        if len(missing) != min(left, NAMED):
             return Answer.unmeasured("row_garbled", f"{node}: {left} were not heard, missing is {missing!r}")
-        strange = [Foreign(one["rail"], one["network"], one["count"], one["nodes"]) for one in foreign or ()]
-        return Report(segment or ("", ""), expected, heard, missing or [], (begin, end), strange)
+        strange = [Foreign(**one) for one in told["foreign"]]
+        return Report(segment, expected, heard, missing, (begin, end), strange)
 
     def _together(self, report: Report, other: Place) -> bool:
         """Tell whether two ports listened at the same time; one that had gone could not be heard."""
@@ -219,16 +210,18 @@ class CablingMap:
         told = self.trusted(line, rows)
         if isinstance(told, Answer):
             return told
-        peer = str(told.get("peer"))
+        if line["check"] == cable_checks.NEIGHBOUR:
+            return neighbours.judge_switch(node, self._fleet.bound[node][rail].rail, told["neighbours"])
+        peer = told["peer"]
         if peer in self._nodes and self._fleet.unknown(peer):
             return _unheard(peer)
         own = {place: mac for mac, place in self._ports(peer).items()}.get(f"{peer} {rail}")
-        if line["check"] == cable_checks.OWNER and own not in (None, told.get("peer_mac")):
-            said = f"{node} took {told.get('peer_mac')} for {peer} {rail}, whose facts say {own}"
+        if line["check"] == cable_checks.OWNER and own not in (None, told["peer_mac"]):
+            said = f"{node} took {told['peer_mac']} for {peer} {rail}, whose facts say {own}"
             return Answer.unmeasured("row_garbled", said)
         bound = self._fleet.bound[node][rail]
         planned = {**bound.rail, "netdev": (bound.netdev or {}).get("netdev")}
-        if isinstance(told.get("known"), Mapping):
+        if line["check"] == cable_checks.OWNER:
             # Who had sent no beacon yet when it was asked is known by its facts.
             told = {**told, "known": {**self._ports(peer), **told["known"]}}
         check, proxies = str(line["check"]), self._proxies.get(rail, set())
@@ -337,28 +330,11 @@ def _unheard(peer: str) -> Answer:
 
 def proxies_of(told: Sequence[Row | Answer]) -> set[str]:
     """Return who answers for every address that a rail's nodes asked for; where one is silent, nobody."""
-    rows = [one for one in told if not isinstance(one, Answer) and is_texts(one.get("claimed_by"))]
-    if len(rows) < len(told) or len({str(one.get("peer_address")) for one in rows}) < _PROXIED:
+    rows = [one for one in told if not isinstance(one, Answer)]
+    if len(rows) < len(told) or len({one["peer_address"] for one in rows}) < _PROXIED:
         return set()
     return set.intersection(*(set(one["claimed_by"]) for one in rows))
 
 
 def _address(rail: Row) -> str:
     return str(rail.get("address") or rail.get("address6")).split("/", maxsplit=1)[0]
-
-
-def _is_interval(value: object) -> bool:
-    return is_pair(value, is_number) and 0 < value[0] <= value[1]
-
-
-def _is_foreign(one: object) -> bool:
-    if not isinstance(one, Mapping):
-        return False
-    nodes, count = one.get("nodes"), one.get("count")
-    return (
-        all(isinstance(one.get(key), str) for key in ("rail", "network"))
-        and is_whole(count)
-        and count > 0
-        and is_texts(nodes)
-        and 0 < len(nodes) <= count
-    )

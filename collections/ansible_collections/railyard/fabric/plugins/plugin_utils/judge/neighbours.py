@@ -9,15 +9,15 @@ cannot be asked, and the cabling verdict of the same rail says why.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from ansible_collections.railyard.fabric.plugins.module_utils.records.cable_rows import Switch
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue import (
     PASS,
     RECORDED,
 )
-from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.policy import is_texts, is_whole
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.addresses import maker_of
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.draft import Answer
 
@@ -35,26 +35,22 @@ def judge(
     """Answer a question about a cable's other end.
 
     Args:
-        check: link_address_owner, reply_path or neighbour.
+        check: link_address_owner or reply_path.
         node: who asked.
         rail: its planned rail, with the netdev that it is bound to.
         told: the `cabling` part of its row.
         addresses: the plan's bare address of each other node on this rail.
         proxies: MAC addresses that answer for every address of the rail.
     """
-    if check == "neighbour":
-        return _neighbour(node, rail, told)
-    peer = told.get("peer")
-    if not isinstance(peer, str) or peer == node or told.get("peer_address") != addresses.get(peer):
-        return _garbled(node, told)
+    peer = told["peer"]
+    if peer == node or told["peer_address"] != addresses.get(peer):
+        return Answer.unmeasured("row_garbled", f"{node}: cabling is {dict(told)!r}")
     return _owner(node, rail, told, proxies) if check == "link_address_owner" else _reply(node, rail, told)
 
 
 def _owner(node: str, rail: Mapping[str, Any], told: Told, proxies: Collection[str]) -> Answer:
-    peer, address, mac = told["peer"], told["peer_address"], told.get("peer_mac")
-    claimed, others, known = told.get("claimed_by"), told.get("other_claimed_by"), told.get("known")
-    if not (is_texts(claimed) and is_texts(others) and isinstance(known, Mapping) and isinstance(mac, str)):
-        return _garbled(node, told)
+    peer, address, mac = told["peer"], told["peer_address"], told["peer_mac"]
+    claimed, others, known = told["claimed_by"], told["other_claimed_by"], told["known"]
     wanted = {"claimed_by": [mac], "answers_for_other_rail": 0}
     foreign = sum(one == mac for one in others)
     answer = Answer.passed(
@@ -65,8 +61,8 @@ def _owner(node: str, rail: Mapping[str, Any], told: Told, proxies: Collection[s
     answering = [one for one in claimed if one in proxies]
     claimed, others = ([one for one in macs if one not in proxies] for macs in (claimed, others))
     where = f"{peer} {rail['name']} ({address}), asked by {node}"
-    own_ports = {one for one, owner in known.items() if str(owner).rpartition(" ")[0] == peer}
-    other_place = f"{told.get('other_address')} of its {told.get('other_rail')}"
+    own_ports = {one for one, owner in known.items() if owner.rpartition(" ")[0] == peer}
+    other_place = f"{told['other_address']} of its {told['other_rail']}"
     for what, macs in (("it", claimed), (other_place, others)):
         strangers = [one for one in macs if one != mac and one not in own_ports]
         if strangers:
@@ -89,18 +85,13 @@ def _owner(node: str, rail: Mapping[str, Any], told: Told, proxies: Collection[s
     if not claimed:
         return answer.unknown("no_arp_answer", where)
     if others:
-        return answer.unknown("peer_miswired", f"{where}: its {told.get('other_rail')} answers here too")
+        return answer.unknown("peer_miswired", f"{where}: its {told['other_rail']} answers here too")
     return answer
 
 
 def _reply(node: str, rail: Mapping[str, Any], told: Told) -> Answer:
     peer, name = told["peer"], str(rail["name"])
-    replies, route = told.get("replies"), told.get("route_netdev")
-    counted = isinstance(replies, Mapping) and all(
-        is_whole(count) and count >= 0 for count in replies.values()
-    )
-    if not isinstance(replies, Mapping) or not counted or not isinstance(route, (str, type(None))):
-        return _garbled(node, told)
+    replies, route = told["replies"], told["route_netdev"]
     elsewhere = {other: count for other, count in replies.items() if other != name and count}
     came = replies.get(name, 0)
     wanted = {"route_netdev": rail["netdev"], "replies_elsewhere": 0}
@@ -120,24 +111,29 @@ def _reply(node: str, rail: Mapping[str, Any], told: Told) -> Answer:
     return answer
 
 
-def _neighbour(node: str, rail: Mapping[str, Any], told: Told) -> Answer:
-    found, where = told.get("neighbours"), f"{node} {rail['name']}"
-    if not isinstance(found, list) or not all(isinstance(one, Mapping) for one in found):
-        return _garbled(node, told)
+def judge_switch(node: str, rail: Mapping[str, Any], found: Sequence[Switch]) -> Answer:
+    """Answer which switch is at a cable's other end.
+
+    Args:
+        node: who asked.
+        rail: its planned rail.
+        found: the switches that it heard.
+    """
+    where = f"{node} {rail['name']}"
     leaf = str(rail.get("leaf"))
     wanted = {"switch": leaf}
     if not found:
         # Silence says nothing of the cable: nothing was compared, so nothing is recorded or proven either.
         return Answer(observed={"neighbours": 0}).unknown("no_lldp", f"{where}, planned is {leaf}")
-    said = [str(one.get("switch") or one.get("chassis") or "") for one in found]
-    ports = ", ".join(f"{name} port {one.get('port')}" for name, one in zip(said, found, strict=True))
+    said = [one["switch"] or one["chassis"] for one in found]
+    ports = ", ".join(f"{name} port {one['port']}" for name, one in zip(said, found, strict=True))
     answer = Answer(
         RECORDED, {"switch": ", ".join(said), "ports": ports}, dict(wanted), dict(wanted),
         "the leaf that the inventory names, as it says itself by LLDP, which nothing proves",
         proof="unproven",
     )  # fmt: skip
     if not any(_same_switch(name, leaf) for name in said):
-        if not all(one.get("switch") for one in found):
+        if not all(one["switch"] for one in found):
             return answer.unknown("switch_unnamed", f"{where} is at {ports}, planned is {leaf}")
         return answer.failed("wrong_leaf", f"{where} is at {ports}, planned is {leaf}")
     if not all(_same_switch(name, leaf) for name in said):
@@ -151,7 +147,3 @@ def _same_switch(said: str, leaf: str) -> bool:
     return one == other or (
         ("." in one) != ("." in other) and one.split(".", maxsplit=1)[0] == other.split(".", maxsplit=1)[0]
     )
-
-
-def _garbled(node: str, told: Told) -> Answer:
-    return Answer.unmeasured("row_garbled", f"{node}: cabling is {dict(told)!r}")

@@ -34,7 +34,8 @@ def test_what_a_switch_says_is_read_though_nothing_proves_it() -> None:
     row = {**line, "schema": 1, "run": RUN, "host": "gpu1", "end": "client", "status": "measured",
            "proof": "unproven", "error": None, "netdev": RAILS["rail0"][0], "started": EPOCH,
            "address": Hall(2).rail("gpu1", "rail0")["address"].partition("/")[0],
-           "cabling": {"neighbours": [{"switch": "leaf9", "port": "7"}]}}  # fmt: skip
+           "cabling": {"count": 1, "neighbours": [{"switch": "leaf9", "chassis": "c", "port": "7"}]},
+           }  # fmt: skip
     assert chart.judge(line, {"c00009": [row]}).cause["cause_class"] == "wrong_leaf"
 
 
