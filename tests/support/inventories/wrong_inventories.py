@@ -220,7 +220,7 @@ FAULTS = {
         "pair", FABRIC, "9000", "9979", "mtu: 9979", None, None, "no MTU of an Ethernet link", "mtu: 9000"),
     "no_subnet_on_roce": Fault(
         "pair", FABRIC, "      subnet: 10.0.1.0/24\n", "", "name: rail1", None, "rail1",
-        "the rail has no subnet", "only transport infiniband does without"),
+        "the rail has no subnet", "only transports infiniband and efa do without"),
     "same_netdev_twice": Fault(
         "pair", FABRIC, "netdev: ens2", "netdev: ens1", "netdev: ens1", None, "rail1",
         "netdev ens1 is also that of rail rail0", "an interface of its own"),

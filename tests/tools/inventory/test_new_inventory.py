@@ -127,6 +127,17 @@ def test_infiniband_ports_by_their_pci_addresses(tmp_path):
     assert "| rail1 | pci 0000:40:00.0 |" in (folder / "README.md").read_text()
 
 
+def test_efa_devices_by_their_pci_addresses(tmp_path):
+    ports = ["0000:4f:00.0", "0000:50:00.0"]
+    plan, folder = make(tmp_path, transport="efa", netdev=None, pci=",".join(ports), rails=2)
+    rails = plan["nodes"]["gpu001"]["rails"]
+    assert [(one["pci"], one["netdev"], one["address"], one["mtu"]) for one in rails] == [
+        (one, None, None, None) for one in ports
+    ]
+    fabric = yaml.safe_load((folder / "group_vars/all/fabric.yml").read_text())["fabric"]
+    assert "mtu" not in fabric
+
+
 def test_infiniband_with_addresses(tmp_path):
     plan, _folder = make(tmp_path, transport="infiniband", supernet="10.8.0.0/16", mtu=2044)
     assert rail_of(plan, "gpu032", "rail7")["address"] == "10.8.7.32/24"

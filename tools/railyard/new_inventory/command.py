@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
+from ansible_collections.railyard.fabric.plugins.module_utils.catalogue.tests import WITHOUT_IP
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.schema import (
     RATE_MAX_GBPS,
     UPLINK_MAX_GBPS,
@@ -83,7 +84,7 @@ def compose(wanted: Wanted, name: str) -> new_inventory_files.Contents:
     if made.wrong or wrong_reach:
         raise _refused([*made.wrong, *wrong_reach])
     mtu = wanted.mtu
-    if mtu is None and wanted.transport != "infiniband":
+    if mtu is None and wanted.transport not in WITHOUT_IP:
         mtu = rails.DEFAULT_MTU_BYTES
     return new_inventory_files.Contents(name, wanted, reached, made, numbering.host_offset, mtu)
 

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from ansible_collections.railyard.fabric.plugins.module_utils.catalogue.tests import WITHOUT_IP
 from ansible_collections.railyard.fabric.plugins.module_utils.rails import plan as rails
 from ClusterShell.RangeSet import RangeSet, RangeSetException
 
@@ -135,12 +136,12 @@ def _unfolded(part: str) -> list[str]:
 
 
 def _subnets(made: Rails, wanted: Wanted, units: Sequence[str], nodes_in_unit: int) -> None:
-    addressless = wanted.transport == "infiniband" and wanted.supernet is None and not wanted.subnets
+    addressless = wanted.transport in WITHOUT_IP and wanted.supernet is None and not wanted.subnets
     if addressless:
         for option, value in (("--rail-prefix", wanted.rail_prefix), ("--gateway", wanted.gateway)):
             if value is not None:
-                fix = "give --supernet as well (IPoIB), or leave it out"
-                made.refuse(option, "the rails of this InfiniBand fabric have no addresses", fix)
+                fix = "leave it out" + ("" if wanted.transport == "efa" else ", or give --supernet (IPoIB)")
+                made.refuse(option, f"the rails of this {wanted.transport} fabric have no addresses", fix)
         made.gateway = "none"
         return
     if wanted.subnets:

@@ -14,7 +14,7 @@ class Wanted:
 
     nodes: Annotated[str, Option(metavar="NODES", help="Folded names, as 'gpu[001-032]'.")]
     rails: Annotated[int, Option(help="Rails of each node.")]
-    transport: Annotated[str, Option(help="roce, infiniband or tcp.")]
+    transport: Annotated[str, Option(help="roce, infiniband, efa or tcp.")]
     supernet: Annotated[
         str | None, Option(help="Network that rails' subnets are cut from. Default: 10.224.0.0/12.")
     ] = None
@@ -34,7 +34,7 @@ class Wanted:
         str | None, Option(help="RDMA devices, where nothing else names the port: 'mlx5_[0-3,6-9]'.")
     ] = None
     rate_gbps: Annotated[float | None, Option(help="Rate of a link in Gbit/s.")] = None
-    mtu: Annotated[int | None, Option(help="MTU in bytes. Default: 9000, on InfiniBand none.")] = None
+    mtu: Annotated[int | None, Option(help="MTU in bytes. Default: 9000, on InfiniBand and EFA none.")] = None
     gateway: Annotated[
         str | None, Option(help="first, last or none. Default: first with scalable units, else none.")
     ] = None

@@ -8,7 +8,13 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.present.wording im
 
 from railyard.plan import svg_model
 
-_TRANSPORTS = {"roce": "RoCE", "infiniband": "InfiniBand", "tcp": "TCP only", "mixed": "mixed transports"}
+_TRANSPORTS = {
+    "roce": "RoCE",
+    "infiniband": "InfiniBand",
+    "efa": "EFA",
+    "tcp": "TCP only",
+    "mixed": "mixed transports",
+}
 _TBIT_GBPS = 1000  # from here on, Tbit/s are easier to read
 
 

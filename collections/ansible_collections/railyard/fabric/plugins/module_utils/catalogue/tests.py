@@ -392,5 +392,7 @@ def class_of(check: str, policy: Mapping[str, Any]) -> TestClass:
 
 
 _RDMA = {one.name: one.rdma for one in TESTS}
-#: Transports that RDMA is asked of.
-RDMA_TRANSPORTS = ("roce", "infiniband")
+#: Transports with RDMA tests.
+RDMA_TRANSPORTS = ("roce", "infiniband", "efa")
+#: Transports whose rails may have no IP address: their ends meet over the management network.
+WITHOUT_IP = ("infiniband", "efa")

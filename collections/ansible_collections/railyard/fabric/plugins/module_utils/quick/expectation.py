@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from ansible_collections.railyard.fabric.plugins.module_utils.numeric import is_number, is_whole
 
 SCHEMA = 1
-TRANSPORTS = ("roce", "infiniband", "tcp")
+TRANSPORTS = ("roce", "infiniband", "efa", "tcp")
 CLASSES = ("hardware", "virtual", "container")
 _TEXTS = ("netdev", "mac", "pci", "hca", "ipoib_mode")
 _LARGEST_BYTES = 1 << 20

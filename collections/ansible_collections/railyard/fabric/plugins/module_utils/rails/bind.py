@@ -142,7 +142,7 @@ def port_names(rails: Sequence[Mapping[str, Any]], facts: Mapping[str, Any]) -> 
 
 
 def port_guids(rails: Sequence[Mapping[str, Any]], facts: Mapping[str, Any]) -> dict[str, str]:
-    """Return rail name -> GUID of its InfiniBand port, for the rails whose port the facts show with one."""
+    """Return rail name -> GUID of its port, for the rails whose port the facts show with one."""
     return {
         name: str(one.hca["port_guid"])
         for name, one in bind(rails, facts).items()
@@ -151,7 +151,7 @@ def port_guids(rails: Sequence[Mapping[str, Any]], facts: Mapping[str, Any]) -> 
 
 
 def without_ip(rail: Mapping[str, Any]) -> bool:
-    """Tell whether a planned rail has no address; only InfiniBand's may, and its ends meet elsewhere."""
+    """Tell whether a planned rail has no address; see `catalogue.tests.WITHOUT_IP`."""
     return not (rail.get("address") or rail.get("address6"))
 
 

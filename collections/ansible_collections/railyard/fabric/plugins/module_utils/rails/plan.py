@@ -16,6 +16,7 @@ import ipaddress
 from collections.abc import Mapping, Sequence
 from typing import Any, Union, cast
 
+from ansible_collections.railyard.fabric.plugins.module_utils.catalogue.tests import WITHOUT_IP
 from ansible_collections.railyard.fabric.plugins.module_utils.documents import Rail
 from ansible_collections.railyard.fabric.plugins.module_utils.rails.addresses import (
     Network,
@@ -366,7 +367,7 @@ def plan_node(
             "correct the rail's name",
         )
     for spec in specs:
-        if fabric.get("transport") != "infiniband" and not spec["subnets"] and not spec["subnets6"]:
+        if fabric.get("transport") not in WITHOUT_IP and not spec["subnets"] and not spec["subnets6"]:
             raise PlanError(
                 spec["variable"], spec["name"], "the rail has no subnet", "add `subnet: 10.0.1.0/24`"
             )

@@ -14,6 +14,7 @@ import ipaddress
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
+from ansible_collections.railyard.fabric.plugins.module_utils.catalogue.tests import WITHOUT_IP
 from ansible_collections.railyard.fabric.plugins.module_utils.documents import AskedLine
 from ansible_collections.railyard.fabric.plugins.module_utils.schedule import rounds
 from ansible_collections.railyard.fabric.plugins.module_utils.schedule.request import local_line
@@ -52,8 +53,8 @@ class Map:
     def _add(self, order: Mapping[str, Any], entry: Mapping[str, Any]) -> None:
         node = str(entry["name"])
         mine = self.ports.setdefault(node, {})
-        # InfiniBand has no Ethernet to send a beacon on; its subnet manager knows the cables.
-        if order["fabrics"][int(entry.get("fabric", 0))].get("transport") == "infiniband":
+        # InfiniBand has no Ethernet to send a beacon on, and EFA no netdev.
+        if order["fabrics"][int(entry.get("fabric", 0))].get("transport") in WITHOUT_IP:
             return
         wanted = set(self._rails.of(node))
         for rail in rounds.node_rails(order, entry):

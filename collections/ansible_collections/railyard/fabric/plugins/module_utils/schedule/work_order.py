@@ -19,6 +19,7 @@ import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from ansible_collections.railyard.fabric.plugins.module_utils.catalogue.tests import WITHOUT_IP
 from ansible_collections.railyard.fabric.plugins.module_utils.schedule import rounds
 from ansible_collections.railyard.fabric.plugins.module_utils.schedule.policy_keys import KEYS
 
@@ -180,7 +181,7 @@ def _without_ip(
     order: Mapping[str, Any], entry: Mapping[str, Any], rail: Mapping[str, Any]
 ) -> dict[str, Any]:
     transport = order["fabrics"][int(entry.get("fabric", 0))].get("transport")
-    if address_of(rail) or transport != "infiniband":
+    if address_of(rail) or transport not in WITHOUT_IP:
         return {}
     said = entry.get("management") or {}
     return {

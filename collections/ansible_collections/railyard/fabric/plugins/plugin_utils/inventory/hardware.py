@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Checks of what is declared of hardware that rails or nodes share: a wire, an NVLink domain."""
+"""Checks of what hardware cannot have or share: EFA's rails, a wire, an NVLink domain."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.model import Located, Node, Origin
-from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.schema import Finding
+from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.schema import Finding, Told
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.values import unit
 
 #: NVIDIA, GB200 NVL72: the NVLink domain of a rack has 72 GPUs in 18 compute trays of 4. NVLink of the fifth
@@ -18,6 +18,24 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.values i
 NVLINK_DOMAIN_GPUS_MAX = 576
 #: As above, of a node whose GPUs are not declared: it has one at least.
 _LEAST_GPUS = 1
+#: Keys of a rail, and of the fabric, that need a netdev, which an EFA device has not.
+_NEED_NETDEV = (
+    "netdev", "mac", "vlan", "subnet", "subnets", "subnet6", "subnets6", "address", "address6", "gateway",
+    "gateway6", "routes", "mtu", "ipoib_mode", "netdev_pattern", "supernet", "rail_prefix", "rail_routes",
+)  # fmt: skip
+
+
+def check_efa(item: Mapping[str, Any], transport: object) -> Iterator[Told]:
+    """Yield the keys of a rail, an override or a fabric that EFA's rails cannot have.
+
+    Args:
+        item: The mapping.
+        transport: The fabric's.
+    """
+    for key in _NEED_NETDEV if transport == "efa" else ():
+        if item.get(key) is not None:
+            message = "it needs a netdev, and an EFA device has none"
+            yield key, message, "remove it, and name each rail by pci; transport tcp is for ENA's netdevs"
 
 
 def check_wires(rails: Sequence[Any]) -> Iterator[Finding]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory import hardware
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.addresses import IPNetwork, meet
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.networks import Networks
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.schema import (
@@ -61,6 +62,7 @@ def check(
             message = "it takes away what says which interface the rail is"
             yield Finding(where, message, "name a netdev, mac, pci or hca in its place", None, name)
         yield from placed(check_mac(override.get("mac"), fabric.get("transport")), where, name)
+        yield from placed(hardware.check_efa(override, fabric.get("transport")), where, name)
         yield from placed(check_vlan_name("netdev", override.get("netdev"), rail["vlan"]), where, name)
     yield from _check_networks_of_their_own(specs, planned, overrides, networks)
 

@@ -107,7 +107,7 @@ RAIL: dict[str, Field] = {
         "rarely needed: RDMA device and port, `mlx4_0:1`. Left out, the name is the one that the node "
         "gives the port at the time; given, it must be that name"
     ),
-    "subnet": _SUBNET.says("its network; not needed on InfiniBand"),
+    "subnet": _SUBNET.says("its network; not needed on InfiniBand, refused on EFA"),
     "subnets": Field(
         values.by_unit(values.subnet(4), "networks"),
         "map scalable units to networks, as `subnets: {su1: 10.0.1.0/24}`",
@@ -200,10 +200,10 @@ COMPUTED: dict[str, Field] = {
 }
 FABRIC: dict[str, Field] = {
     "transport": Field(
-        values.choice("roce", "infiniband", "tcp"),
-        "write roce, infiniband or tcp; RDMA over EFA of AWS cannot be measured yet (docs/drivers.md): for "
-        "such nodes declare tcp and their ENA netdevs",
-        "`roce`, `infiniband`, or `tcp`: RDMA is not asked of this cluster",
+        values.choice("roce", "infiniband", "efa", "tcp"),
+        "write roce, infiniband, efa (AWS) or tcp",
+        "`roce`, `infiniband`, `efa` (AWS: each rail has its `pci`, and no netdev or address), or `tcp`: "
+        "RDMA is not asked of this cluster",
     ),
     "node_class": Field(
         values.choice("hardware", "virtual", "container"),

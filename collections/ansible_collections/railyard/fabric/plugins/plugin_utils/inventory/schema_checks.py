@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from ansible_collections.railyard.fabric.plugins.module_utils.catalogue.tests import WITHOUT_IP
 from ansible_collections.railyard.fabric.plugins.module_utils.rails import plan
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory import hardware, values
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.schema import (
@@ -120,11 +121,13 @@ def _check_rail(fabric: Mapping[str, Any], item: Mapping[str, Any]) -> Iterator[
     for one, many in (("subnet", "subnets"), ("subnet6", "subnets6"), ("leaf", "leaves")):
         if {one, many} <= given:
             yield many, f"{one} and {many} are both set", f"keep one of {one}, {many}"
-    if not given & {"subnet", "subnets", "subnet6", "subnets6"} and transport != "infiniband":
-        fix = "add `subnet: 10.0.1.0/24` (only transport infiniband does without)"
+    if not given & {"subnet", "subnets", "subnet6", "subnets6"} and transport not in WITHOUT_IP:
+        fix = "add `subnet: 10.0.1.0/24` (only transports infiniband and efa do without)"
         yield "subnet", "the rail has no subnet", fix
     if not given.intersection(SELECTORS):
-        yield "netdev", "nothing says which interface the rail is", "add netdev, mac, pci or hca"
+        fix = "add pci" if transport == "efa" else "add netdev, mac, pci or hca"
+        yield "pci" if transport == "efa" else "netdev", "nothing says which interface the rail is", fix
+    yield from hardware.check_efa(item, transport)
     yield from check_bond(item)
     yield from _check_vlan(item)
     yield from _check_gateway(fabric, item)
@@ -166,6 +169,9 @@ def _check_ipoib_mode(item: Mapping[str, Any], transport: Any) -> Iterator[Told]
 def _check_mtu(fabric: Mapping[str, Any]) -> Iterator[Finding]:
     mtu, transport = fabric.get("mtu"), fabric.get("transport")
     infiniband = transport == "infiniband"
+    yield from placed(hardware.check_efa(fabric, transport), "fabric")
+    if transport == "efa":
+        return
     low, high = MTU_BYTES["infiniband" if infiniband else "ethernet"]
     yield from placed(_check_ipoib_mode(fabric, transport), "fabric")
     if mtu is None:
@@ -226,12 +232,15 @@ def _check_form(fabric: Mapping[str, Any]) -> Iterator[Told]:
         yield "rails", "neither rails nor rail_count is set: there is no rail", fix
         return
     needed = ["rail_count"]
-    if fabric.get("transport") != "infiniband" or "supernet" in computed or "rail_prefix" in computed:
+    if fabric.get("transport") not in WITHOUT_IP or "supernet" in computed or "rail_prefix" in computed:
         needed += ["supernet", "rail_prefix"]
     for key in needed:
         if key not in computed:
             yield key, "the computed form needs it, and it is not set", COMPUTED[key].fix
-    if "netdev_pattern" not in computed and "hca_pattern" not in computed:
+    if fabric.get("transport") == "efa":
+        if "hca_pattern" not in computed:
+            yield "rails", "nothing says which device a rail is", "list the rails, each with its pci"
+    elif "netdev_pattern" not in computed and "hca_pattern" not in computed:
         fix = COMPUTED["netdev_pattern"].fix + ", or give hca_pattern"
         yield "netdev_pattern", "nothing says which interface a rail is", fix
     if is_right(COMPUTED, fabric, "rail_count"):

@@ -185,9 +185,8 @@ def _asked_of(plan: Mapping[str, Any], verdicts: Iterable[Mapping[str, Any]]) ->
     if transport == "tcp":
         return "TCP only, RDMA not asked"
     if rdma:
-        return {"roce": "RDMA over Ethernet", "infiniband": "RDMA over InfiniBand"}.get(
-            str(transport), "RDMA and TCP"
-        )
+        named = {"roce": "RDMA over Ethernet", "infiniband": "RDMA over InfiniBand", "efa": "RDMA over EFA"}
+        return named.get(str(transport), "RDMA and TCP")
     return f"TCP only, RDMA not measured though the inventory declares {transport}"
 
 

@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Where nodes meet whose InfiniBand rails have no IP: each node's address on the management network.
+"""Where nodes meet whose rails (InfiniBand, EFA) have no IP: each node's address on the management network.
 
 The host variable `management_address` says it; without it, it is what `ansible_host` means to the
 controller's resolver. Either way an address counts only when the node's own facts show it on a netdev: behind
@@ -15,6 +15,7 @@ import ipaddress
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from ansible_collections.railyard.fabric.plugins.module_utils.catalogue.tests import WITHOUT_IP
 from ansible_collections.railyard.fabric.plugins.module_utils.rails import bind
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.model import Node
 
@@ -28,7 +29,7 @@ def entries(
     facts: Iterable[Mapping[str, Any]],
     resolve: Resolve,
 ) -> dict[str, dict[str, Any]]:
-    """Return what the roster says of nodes whose InfiniBand rails have no IP.
+    """Return what the roster says of nodes whose rails have no IP.
 
     Args:
         nodes: the inventory's nodes.
@@ -45,7 +46,7 @@ def entries(
     for node in nodes:
         planned = plan["nodes"].get(node.name) or {}
         rails = [rail for rail in planned.get("rails", ()) if bind.without_ip(rail)]
-        if planned.get("transport") != "infiniband" or not rails:
+        if planned.get("transport") not in WITHOUT_IP or not rails:
             continue
         row = rows.get(node.name)
         address, why_not = _address(node, row, resolve)

@@ -111,7 +111,7 @@ def test_a_partner_of_another_boot_is_not_the_one_that_was_met(monkeypatch: pyte
 
 def order(transport: str = "infiniband", **management: Any) -> dict[str, Any]:
     rails: list[dict[str, Any]] = [{"name": "rail0", "hca": "mlx5_0:1"}]
-    if transport != "infiniband":
+    if transport == "roce":
         rails[0].update(netdev="ens6", subnet="10.0.1.0/24")
     entry = {"name": "dgx01", "node_index": 1, "scalable_unit": None, "rail_overrides": {}, "fabric": 0}
     if management:
@@ -119,8 +119,9 @@ def order(transport: str = "infiniband", **management: Any) -> dict[str, Any]:
     return {"fabrics": [{"transport": transport, "mtu": 9000, "rails": rails}], "roster": [entry]}
 
 
-def test_the_order_says_where_a_node_without_ip_is_met_and_which_port_it_has() -> None:
-    said = order(address="192.168.0.1", why_not=None, port_guids={"rail0": GUIDS["dgx01"]})
+@pytest.mark.parametrize("transport", ["infiniband", "efa"])
+def test_the_order_says_where_a_node_without_ip_is_met_and_which_port_it_has(transport: str) -> None:
+    said = order(transport, address="192.168.0.1", why_not=None, port_guids={"rail0": GUIDS["dgx01"]})
     rail = work_order.rails_of(said, "dgx01")["rail0"]
     assert (rail["ip"], rail["management"], rail["port_guid"]) == (None, "192.168.0.1", GUIDS["dgx01"])
     unknown = work_order.rails_of(order(address=None, why_not="no", port_guids={}), "dgx01")["rail0"]

@@ -10,7 +10,12 @@ import copy
 import datetime
 
 import pytest
-from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory import load, plan, schema_checks
+from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory import (
+    hardware,
+    load,
+    plan,
+    schema_checks,
+)
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.model import Inventory
 from support.inventories.fabric_cases import COMPUTED, SOUND, changed, node
 
@@ -136,9 +141,40 @@ def test_an_odd_value_for_a_rail_whose_name_has_a_dot():
             told_or_planned(f"{key} = {odd!r}", fabric, first, SECOND)
 
 
-def test_efa_as_a_transport_is_refused_with_what_to_declare():
-    (finding,) = schema_checks.check_fabric({**SOUND, "transport": "efa"})
-    assert finding.variable == "fabric.transport"
-    assert "efa" in finding.message
-    for words in ("EFA", "docs/drivers.md", "tcp"):
-        assert words in finding.fix
+EFA = {"transport": "efa", "rails": [{"name": "rail0", "pci": "0000:4f:00.0", "rate_gbps": 100}]}
+
+
+def test_rails_of_efa_need_nothing_but_their_pci():
+    assert list(schema_checks.check_fabric(EFA)) == []
+    (finding,) = schema_checks.check_fabric({**EFA, "rails": [{"name": "rail0"}]})
+    assert (finding.variable, finding.fix) == ("fabric.rails[0].pci", "add pci")
+    (finding,) = schema_checks.check_fabric({"transport": "efa", "rail_count": 4})
+    assert (finding.variable, finding.fix) == ("fabric.rails", "list the rails, each with its pci")
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("netdev", "ens6"),
+        ("mac", "52:54:00:ab:cd:ef"),
+        ("subnet", "10.0.1.0/24"),
+        ("subnet6", "fd00:0:0:1::/64"),
+        ("subnets", {"su1": "10.0.1.0/24"}),
+        ("vlan", 100),
+        ("routes", ["10.2.0.0/16"]),
+        ("ipoib_mode", "datagram"),
+    ],
+)
+def test_what_needs_a_netdev_is_refused_of_efa(key, value):
+    rail = {**EFA["rails"][0], key: value}
+    found = [one.variable for one in schema_checks.check_fabric({**EFA, "rails": [rail]})]
+    assert f"fabric.rails[0].{key}" in found
+    (override,) = hardware.check_efa({"netdev": "ens6"}, "efa")
+    assert override[0] == "netdev"
+
+
+@pytest.mark.parametrize(("key", "value"), [("mtu", 9001), ("ipoib_mode", "connected")])
+def test_what_needs_netdevs_is_refused_of_a_fabric_of_efa(key, value):
+    (finding,) = schema_checks.check_fabric({**EFA, key: value})
+    assert finding.variable == f"fabric.{key}"
+    assert "EFA device has none" in finding.message

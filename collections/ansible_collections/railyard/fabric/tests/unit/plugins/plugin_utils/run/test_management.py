@@ -51,6 +51,14 @@ def one(found: dict[str, dict[str, Any]]) -> tuple[str | None, str | None]:
     return said["address"], said["why_not"]
 
 
+@pytest.mark.parametrize("transport", ["infiniband", "efa"])
+def test_each_transport_whose_rails_may_have_no_ip_meets_there(transport: str) -> None:
+    nodes = [node(ansible_host="192.168.0.1")]
+    found = management.entries(nodes, planned(transport=transport), [facts()], unasked)
+    assert one(found) == ("192.168.0.1", None)
+    assert found["dgx01"]["port_guids"] == {"rail0": "b83f:d203:00a1:0000"}
+
+
 def test_a_declared_address_goes_before_the_resolvers() -> None:
     nodes = [node(management_address="192.168.0.1", ansible_host="jump.example")]
     found = management.entries(nodes, planned(), [facts()], unasked)
