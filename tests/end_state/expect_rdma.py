@@ -21,7 +21,7 @@ _ROCE_V1_CARDS = ("0x15b3:0x1003", "0x15b3:0x1004")
 
 def is_asked(node: Plan, options: Options) -> bool:
     """Whether the inventory asks RDMA of a node whose kernel is its own."""
-    asked = options.get("rdma_stack_enabled", node.get("transport") in ("roce", "infiniband"))
+    asked = options.get("rdma_stack_enabled", node.get("transport") in ("roce", "infiniband", "efa"))
     return bool(asked) and node.get("node_class") != "container"
 
 

@@ -147,7 +147,7 @@ def drivers() -> Iterator[tuple[str, ...]]:
             width = f"{row.width_bits} bits, {row.at_greatest}"
             refresh = f"{row.lifespan_ms} ms" if row.lifespan_ms else "at each read"
         qos = ", ".join(f"`{way}`" for way in row.qos) or f"none: {row.qos_otherwise}"
-        notes = f"{row.quirks} Not measured: {row.unsupported}." if row.unsupported else row.quirks
+        notes = f"{row.quirks} perftest runs with -c {row.connection}." if row.connection else row.quirks
         yield f"`{row.name}`", row.cards, links, *sent, width, refresh, qos, notes, row.source
 
 

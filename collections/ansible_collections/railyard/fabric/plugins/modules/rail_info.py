@@ -259,7 +259,7 @@ rail_info:
           type: int
           sample: 0
         port_guid:
-          description: GUID of an InfiniBand port; null on Ethernet.
+          description: GUID of a port of InfiniBand or EFA, from its first GID; null on Ethernet.
           type: str
           sample: "0002:c903:0000:0002"
         pkeys:

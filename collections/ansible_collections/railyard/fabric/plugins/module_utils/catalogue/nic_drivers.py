@@ -62,8 +62,8 @@ class NicDriver(NamedTuple):
         qos_otherwise: What to do where there is none. NETDEV stands for the port's netdev.
         quirks: What a reader of the numbers must know.
         source: Where this is from.
-        unsupported: Why Railyard cannot measure RDMA over it; empty where it can.
-        other_test: What to measure it with instead; empty where `unsupported` is.
+        connection: Type of its queue pairs, as perftest's `-c` names it; empty for RC, the default.
+        link_is_hidden: Whether no counter shows its link, which is the cloud's: `errors.transport` is judged.
     """
 
     name: str
@@ -79,8 +79,8 @@ class NicDriver(NamedTuple):
     qos_otherwise: str
     quirks: str
     source: str
-    unsupported: str = ""
-    other_test: str = ""
+    connection: str = ""
+    link_is_hidden: bool = False
 
 
 #: Error counters that no single driver owns: the kernel's netdev statistics, and InfiniBand's PortCounters
@@ -260,7 +260,7 @@ DRIVERS = (
         name="efa",
         cards="AWS Elastic Fabric Adapter",
         links=("efa",),
-        traffic=rdma_counters.TX_RX,
+        traffic=rdma_counters.EFA,
         why_not="",
         width_bits=64,
         at_greatest=WRAPS,
@@ -284,18 +284,15 @@ DRIVERS = (
             "there is nothing to set, AWS controls congestion itself: declare roce_qos_enabled: false"
         ),
         quirks=(
-            "No netdev and no counters/. lifespan reads 12 on a kernel with HZ=250. Queue pairs are SRD or "
-            "UD alone."
+            "No netdev, no LID and no counters/. lifespan reads 12 on a kernel with HZ=250. Queue pairs are "
+            "SRD or UD alone. Older drivers report 100 Gbit/s of every card."
         ),
         source=(
             "torvalds/linux drivers/infiniband/hw/efa/efa_verbs.c; aws-samples/awsome-distributed-training "
-            "efa-node-exporter; linux-rdma/perftest pull request 57 and issue 113"
+            "efa-node-exporter; linux-rdma/perftest pull requests 57 and 206, issue 113"
         ),
-        unsupported="it has queue pairs of type SRD and UD alone, and Railyard runs perftest with RC",
-        other_test=(
-            "use AWS's own tests: /opt/amazon/efa/test/efa_test.sh on each node, and fi_rma_bw -p efa of "
-            "libfabric's fabtests between two"
-        ),
+        connection="SRD",
+        link_is_hidden=True,
     ),
     NicDriver(
         name="mana_ib",
@@ -468,12 +465,10 @@ def find(driver: str | None) -> NicDriver | None:
     return _BY_LINK.get(driver) if driver else None
 
 
-def why_unsupported(driver: str | None) -> str | None:
-    """Return why Railyard cannot measure RDMA over a driver's device, and None where it can."""
-    row = find(driver)
-    if row is None or not row.unsupported:
-        return None
-    return f"Railyard cannot measure RDMA over driver {driver} yet: {row.unsupported} ({PAGE})"
+def connection_of(driver: object) -> str:
+    """Return the connection type that perftest needs for a driver's device; empty for RC, its default."""
+    row = find(driver) if isinstance(driver, str) else None
+    return row.connection if row is not None else ""
 
 
 def why_unproven(driver: str | None) -> str | None:

@@ -39,6 +39,7 @@ class Traffic(NamedTuple):
         bytes_factor: How much more than the claim may be seen, for headers and what was sent again.
         netdev_shows_rdma: Whether the netdev's counters move with RDMA.
         counters: The port's own; empty where the netdev's are enough.
+        count_acknowledgements: Whether a port that only sends is known to count what it receives in answer.
     """
 
     bytes: tuple[str, str]
@@ -46,6 +47,7 @@ class Traffic(NamedTuple):
     bytes_factor: float
     netdev_shows_rdma: bool = True
     counters: tuple[Counter, ...] = ()
+    count_acknowledgements: bool = True
 
 
 NETDEV_BYTES = ("tx_bytes", "rx_bytes")
@@ -93,6 +95,9 @@ def in_hw_counters(*files: tuple[tuple[str, ...], ...]) -> Traffic:
 
 
 TX_RX = in_hw_counters((("tx_bytes",),), (("rx_bytes",),), (("tx_pkts",),), (("rx_pkts",),))
+# EFA counts messages without headers, 2 bytes for one of 2 (linux-rdma/perftest issue 113). Whether it counts
+# acknowledgements no source says.
+EFA = TX_RX._replace(count_acknowledgements=False)
 #: All ways of counting; rows of results tell by their counters' names which it was.
 FORMS = (SOFT_ROCE, PORT_WORDS, TX_RX)
 #: What a port counts of each way: whatever is sent is acknowledged.

@@ -15,7 +15,7 @@ import fcntl
 import os
 import socket
 import struct
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Optional
 
 from ansible_collections.railyard.fabric.plugins.module_utils.catalogue import nic_drivers
@@ -41,6 +41,10 @@ KINDS: dict[str, str] = {
     for field, kind in _KIND_OF_FIELD.items()
     for name in getattr(errors, field)
 }
+
+_OF_HIDDEN_LINKS = frozenset(
+    name for driver in nic_drivers.DRIVERS if driver.link_is_hidden for name in driver.errors.transport
+)
 
 #: Packets that came before an earlier one. On one path that is a loss; where the fabric spreads a
 #: connection's packets over several (adaptive routing) it is no fault: cards place them "instead of being
@@ -112,6 +116,11 @@ def read(netdev: str, hca: str | None, sys_root: str = "/sys") -> Values:
         if name in KINDS:
             values[name] = value
     return values
+
+
+def show_link(names: Iterable[str]) -> bool:
+    """Tell whether a rail's link can be judged by these counters: its cable's, where its driver has such."""
+    return any(KINDS.get(name) == PHYSICAL or name in _OF_HIDDEN_LINKS for name in names)
 
 
 def kind_of(name: str, adaptive_routing: bool = False) -> str | None:

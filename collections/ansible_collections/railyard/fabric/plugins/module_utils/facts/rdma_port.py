@@ -19,6 +19,8 @@ from ansible_collections.railyard.fabric.plugins.module_utils.facts.sysfs import
 _RATE = re.compile(r"(?P<gbps>[0-9]+(?:\.[0-9]+)?) Gb/sec(?: \((?P<width>[0-9]+X))?")
 _PHYSICAL_PORT = re.compile(r"p[0-9]+\Z")
 _ROCE_V1 = "IB/RoCE v1"
+#: What sysfs calls the link layer of EFA, IB_LINK_LAYER_UNSPECIFIED (torvalds/linux core/sysfs.c).
+UNSPECIFIED_LAYER = "Unknown"
 
 
 def _address(gid: str) -> str | None:
@@ -105,9 +107,13 @@ def _netdev(reader: Reader, hca_folder: str, port: int, ports: int, gids: list[d
 
 
 def _port_guid(gids: list[dict[str, Any]], layer: str | None) -> str | None:
-    """Return an InfiniBand port's GUID: the lower half of its first GID. A RoCE port has none."""
+    """Return the GUID of a port of InfiniBand or EFA: the lower half of its first GID. A RoCE port has none.
+
+    EFA's driver gives no node_guid; its one GID is the device's own address (torvalds/linux efa_verbs.c,
+    efa_query_gid).
+    """
     first = next((gid["gid"] for gid in gids if gid["index"] == 0), None)
-    return ":".join(first.split(":")[4:]) if first and layer == "InfiniBand" else None
+    return ":".join(first.split(":")[4:]) if first and layer in ("InfiniBand", UNSPECIFIED_LAYER) else None
 
 
 def _counters(reader: Reader, folder: str) -> dict[str, int]:

@@ -17,6 +17,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.channel.errors imp
     CLOCK_LOST,
     MeasurementError,
 )
+from ansible_collections.railyard.fabric.plugins.module_utils.measure import perftest_srd
 from ansible_collections.railyard.fabric.plugins.module_utils.measure.base import (
     Finished,
     Tool,
@@ -63,11 +64,14 @@ class Perftest(Tool):
         """Return the whole command line of one end; the port's GID is looked up now.
 
         Raises:
-            MeasurementError: the port or its GID is gone.
+            MeasurementError: the port or its GID is gone; `rdma_unsupported`, see `perftest_srd`.
         """
         port = play.rdma_port()
         program = self.program(play.policy)
         argv = [*self.pin(play, port.numa_node), program, "-d", port.device, "-i", str(port.port)]
+        if port.connection:
+            perftest_srd.require(self.name, program, port.connection, play.own.host)
+            argv += perftest_srd.words(self.name, port.connection)
         if port.gid_index is not None:
             argv += ["-x", str(port.gid_index)]
         argv += [
@@ -120,6 +124,10 @@ class Perftest(Tool):
         except MeasurementError as obstacle:
             if _CLOCK_LOST in done.text:
                 raise clock_lost(play, self.name) from obstacle
+            if port.connection:
+                refused = perftest_srd.refusal(done.text, self.name, port.device, play.own.host)
+                if refused is not None:
+                    raise refused from obstacle
             # "Couldn't connect to" alone could be anybody's words: the status says that it failed.
             if obstacle.error_class == "tool_garbage" and done.exit_status != 0:
                 raise failed(play, self.name, done.text or "it ended without a word") from obstacle

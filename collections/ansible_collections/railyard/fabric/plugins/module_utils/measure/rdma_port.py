@@ -18,14 +18,25 @@ from ansible_collections.railyard.fabric.plugins.module_utils.facts.sysfs import
 
 
 class RdmaPort(NamedTuple):
-    """The port and the GID that the rail's address has in its table; InfiniBand has no GID to choose."""
+    """The port and its GID.
+
+    Attributes:
+        device: Its device.
+        port: Its number.
+        gid_index: That of the rail's address on RoCE, 0 on EFA; None on InfiniBand, which needs none.
+        gid_type: The GID's type on RoCE.
+        numa_node: The device's.
+        port_guid: None on RoCE.
+        connection: What perftest's `-c` needs; empty for its default, RC.
+    """
 
     device: str
     port: int
     gid_index: Optional[int]  # noqa: UP045 - Python 3.9 evaluates it
     gid_type: Optional[str]  # noqa: UP045 - as above
     numa_node: Optional[int]  # noqa: UP045 - as above
-    port_guid: Optional[str] = None  # noqa: UP045 - as above; InfiniBand's alone
+    port_guid: Optional[str] = None  # noqa: UP045 - as above
+    connection: str = ""
 
 
 def find(place: Place, hca: str | None, reader: Reader | None = None) -> RdmaPort:
@@ -40,8 +51,8 @@ def find(place: Place, hca: str | None, reader: Reader | None = None) -> RdmaPor
         Where the ends meet over the management network the port is named by device and number alone.
 
     Raises:
-        MeasurementError: `hca_missing`: it is not there; `rdma_unsupported`: RDMA over its driver cannot be
-            measured; `no_gid`: its table lacks the rail's address.
+        MeasurementError: `hca_missing`: it is not there; `link_layer_wrong`: a rail without IP has another
+            kind of port; `no_gid`: its table lacks the rail's address.
     """
     if not hca:
         raise MeasurementError(
@@ -67,17 +78,17 @@ def find(place: Place, hca: str | None, reader: Reader | None = None) -> RdmaPor
             if called
             else "look at: rdma link; dmesg | grep -i -e mlx -e rxe; the role rdma_stack makes it again",
         )
-    row = nic_drivers.find(seen["driver"])
-    if row is not None and row.unsupported:
-        message = f"{hca} of {place.host}: {nic_drivers.why_unsupported(row.name)}"
-        raise MeasurementError("rdma_unsupported", message, place.host, row.other_test)
     numa_node = seen.get("numa_node")
     if seen["link_layer"] == "InfiniBand":
         return RdmaPort(device, int(port), None, None, numa_node, seen.get("port_guid"))
+    if connection := nic_drivers.connection_of(seen["driver"]):
+        # EFA's table has one GID, without whose index nothing arrives (linux-rdma/perftest issue 113).
+        return RdmaPort(device, int(port), 0, None, numa_node, seen.get("port_guid"), connection)
     if place.management:
         raise MeasurementError(
             "link_layer_wrong",
-            f"{hca} of {place.host} is {seen['link_layer']}, its rail {place.rail} InfiniBand without IP",
+            f"{hca} of {place.host} is {seen['link_layer']}, and its rail {place.rail} has no IP, which only "
+            "InfiniBand and EFA do without",
             place.host,
             "set the port's type to InfiniBand (LINK_TYPE_P1=1 or LINK_TYPE_P2=1 by mstconfig of package "
             "mstflint), or give the rail its address",

@@ -23,6 +23,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.facts.link_errors 
     PHYSICAL,
     SYMBOL,
     SYMBOLS_AT_ONCE,
+    show_link,
     stands_still,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils.numeric import is_number, is_whole
@@ -167,7 +168,7 @@ def grown(last: Last | None, now: Last, rail: str) -> Grown:
     before = last.rails.get(rail) if last is not None and last.boot_id == now.boot_id else None
     same_port = before is not None and (before.netdev, before.hca) == (seen.netdev, seen.hca)
     unknown = []
-    if not any(KINDS.get(name) == PHYSICAL for name in seen.values):
+    if not show_link(seen.values):
         unknown.append("it has no error counters of its link")
     for name, value in seen.values.items():
         if KINDS.get(name) in (PHYSICAL, SYMBOL) and stands_still(name, value):

@@ -15,6 +15,7 @@ from collections.abc import Mapping
 
 from ansible_collections.railyard.fabric.plugins.module_utils import bounded
 from ansible_collections.railyard.fabric.plugins.module_utils.catalogue import nic_drivers
+from ansible_collections.railyard.fabric.plugins.module_utils.measure import perftest_srd
 from ansible_collections.railyard.fabric.plugins.module_utils.numeric import is_number
 from ansible_collections.railyard.fabric.plugins.module_utils.parsers.common import NotThisTool
 from ansible_collections.railyard.fabric.plugins.module_utils.parsers.perftest import output
@@ -40,10 +41,6 @@ def look(bound: Mapping[str, Bound], transport: str, deadline: float, found: Fou
             continue
         hca = str(one.hca["hca"])
         done[hca] = None
-        driver = one.hca.get("driver")
-        if why_not := nic_drivers.why_unsupported(driver if isinstance(driver, str) else None):
-            found.unknown.append(f"loopback {hca}: {why_not}")
-            continue
         if deadline - time.monotonic() < _EACH_S:
             found.unknown.append(f"loopback {hca}: no time is left for it")
             continue
@@ -59,10 +56,12 @@ def look(bound: Mapping[str, Bound], transport: str, deadline: float, found: Fou
         found.unknown.append("loopback: asked for, and no rail has an HCA")
 
 
-def argv(hca: str, gid_index: int | None, port: int) -> list[str]:
+def argv(hca: str, gid_index: int | None, port: int, connection: str = "") -> list[str]:
     """Return the words that both ends share."""
     device, _colon, number = hca.partition(":")
     words = [*_WORDS, "-d", device, "-i", number, "-p", str(port)]
+    if connection:
+        words += perftest_srd.words(_WORDS[0], connection)
     return words if gid_index is None else [*words, "-x", str(gid_index)]
 
 
@@ -70,16 +69,20 @@ def _measure(hca: str, one: Bound, transport: str) -> float:
     """Return the Gbit/s.
 
     Raises:
-        ToolError: perftest is not there, or hangs.
+        ToolError: perftest is not there, hangs, or was built without the connection type.
         ValueError: it gives no number.
     """
     chosen = rdma.choice(one) if transport == "roce" else None
     if transport == "roce" and chosen is None:
         raise ValueError("the rail's address has no GID")
+    connection = nic_drivers.connection_of((one.hca or {}).get("driver"))
+    if connection and (why_not := perftest_srd.why_not(_WORDS[0], connection)):
+        raise bounded.ToolError(f"rdma_unsupported: {_WORDS[0]} cannot use {connection}: {why_not}")
+    gid_index = 0 if connection else chosen.index if chosen else None
     with socket.socket() as free:
         free.bind((_HERE, 0))
         port = free.getsockname()[1]
-    words = argv(hca, chosen.index if chosen else None, port)
+    words = argv(hca, gid_index, port, connection)
     server = bounded.start(words)
     try:
         _await(server, port)

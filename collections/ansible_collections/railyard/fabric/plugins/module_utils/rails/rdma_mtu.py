@@ -37,11 +37,11 @@ def span(
     Args:
         rail: the plan's rail.
         hca: the facts' HCA port, or None where there is none.
-        transport: `roce` or `infiniband`.
+        transport: `roce`, `infiniband` or `efa`.
     """
     port = hca or {}
     most = _step(port.get("max_mtu_bytes"))
-    if transport == "infiniband":
+    if transport != "roce":
         return (min(most, MLX4_BYTES) if most is not None and is_mlx4(port) else most), most
     mtu = rail.get("mtu")
     if not isinstance(mtu, int) or isinstance(mtu, bool):
@@ -58,7 +58,7 @@ def span(
 def declared(rail: Mapping[str, Any], hca: Mapping[str, Any] | None, transport: str) -> int:
     """Return the RDMA MTU in bytes that a rail should have by its inventory, whatever its port says."""
     mtu = rail.get("mtu")
-    fits = largest(mtu) if transport != "infiniband" and isinstance(mtu, int) else None
+    fits = largest(mtu) if transport == "roce" and isinstance(mtu, int) else None
     return min(fits or STEPS[-1], MLX4_BYTES if is_mlx4(hca or {}) else STEPS[-1])
 
 

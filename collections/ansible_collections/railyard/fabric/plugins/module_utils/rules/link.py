@@ -23,6 +23,8 @@ def left_out(check: str, rail: Mapping[str, Any], transport: str | None) -> Ruli
     """Return why the inventory does not ask this of a rail; None where it does."""
     if check == "address" and not _planned(rail):
         return Ruling.not_applicable("the inventory declares no subnet for this rail")
+    if check == "link" and transport == "efa":
+        return Ruling.not_applicable("an EFA device has no netdev; its port is judged by rdma_port")
     if check == "link" and transport == "infiniband" and not _has_netdev(rail):
         basis = "the inventory names no netdev for this InfiniBand rail; its port is judged by rdma_port"
         return Ruling.not_applicable(basis)

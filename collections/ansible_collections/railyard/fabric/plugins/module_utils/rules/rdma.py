@@ -11,19 +11,21 @@ from typing import Any, NamedTuple
 
 from ansible_collections.railyard.fabric.plugins.module_utils.catalogue import nic_drivers
 from ansible_collections.railyard.fabric.plugins.module_utils.facts import gid
+from ansible_collections.railyard.fabric.plugins.module_utils.facts.rdma_port import UNSPECIFIED_LAYER
 from ansible_collections.railyard.fabric.plugins.module_utils.numeric import is_number, is_whole
 from ansible_collections.railyard.fabric.plugins.module_utils.rails import bind, rdma_mtu
 from ansible_collections.railyard.fabric.plugins.module_utils.rails.bind import Bound
 from ansible_collections.railyard.fabric.plugins.module_utils.rules import link
 from ansible_collections.railyard.fabric.plugins.module_utils.rules.ruling import PASS, Ruling
 
-#: Transport -> what its nodes are asked of each rail; InfiniBand's GIDs are no addresses.
+#: Transport -> the checks of each rail; the GIDs of InfiniBand and EFA are no addresses.
 CHECKS = {
     "roce": ("rdma_port", "rdma_gid", "rdma_mtu"),
     "infiniband": ("rdma_port", "rdma_mtu", "rdma_pkeys"),
+    "efa": ("rdma_port", "rdma_mtu"),
 }
 #: Transport -> the link layer that its ports have; a VPI port can be either.
-LINK_LAYERS = {"roce": "Ethernet", "infiniband": "InfiniBand"}
+LINK_LAYERS = {"roce": "Ethernet", "infiniband": "InfiniBand", "efa": UNSPECIFIED_LAYER}
 #: LIDs that no subnet manager hands out to itself: none at all, and everybody's.
 _NO_LID = (0, 0xFFFF)
 #: What a port that is active reports beside it: drivers/infiniband/core/sysfs.c has the words, and EFA is
@@ -91,12 +93,8 @@ def rule(check: str, node: Node, bound: Bound) -> Ruling:
         why = why_none(rail, bound, node.ports)
         return ruling.failed("hca_missing", f"{node.name} {rail['name']}: {why}")
     where = _where(node.name, rail, bound)
-    driver = bound.hca.get("driver")
-    if why_not := nic_drivers.why_unsupported(driver if isinstance(driver, str) else None):
-        # No fault of the node. What such a port reports of itself is not what a RoCE or InfiniBand port does.
-        return Ruling(basis=f"the inventory declares {node.transport}").unknown(
-            "rdma_unsupported", f"{where}: {why_not}"
-        )
+    if wrong := _other_kind(where, node.transport, bound.hca):
+        return Ruling(basis=f"the inventory declares {node.transport}").failed("link_layer_wrong", wrong)
     if check == "rdma_port":
         return _port(where, node, bound)
     if check == "rdma_gid":
@@ -104,6 +102,18 @@ def rule(check: str, node: Node, bound: Bound) -> Ruling:
     if check == "rdma_pkeys":
         return _pkeys(where, str(rail["name"]), bound, node)
     return _mtu(where, rail, bound.hca, node.transport)
+
+
+def _other_kind(where: str, transport: str, port: Mapping[str, Any]) -> str | None:
+    """Return why a port is not of the declared transport, where one of the two is EFA.
+
+    What EFA's port reports of its link layer is no type that could be set.
+    """
+    driver = port.get("driver")
+    if not isinstance(driver, str) or (transport == "efa") == bool(nic_drivers.connection_of(driver)):
+        return None
+    kind = "is no EFA device" if transport == "efa" else "is an EFA device"
+    return f"{where} {kind} (driver {driver}), and the inventory declares {transport}"
 
 
 def _keys_of(bound: Bound) -> tuple[str, ...]:
@@ -174,6 +184,8 @@ def _port(where: str, node: Node, bound: Bound) -> Ruling:
         if is_number(rate):
             wanted["rate_gbps"] = rate
             basis += f" at {rate:g} Gbit/s"
+    if transport == "efa":
+        basis += "; older drivers report 100 Gbit/s of every EFA device, so its rate is not compared"
     ruling = Ruling.passed(observed, wanted, basis)
     if port.get("node_type") == "RNIC":
         return ruling.failed("iwarp", where)
@@ -310,7 +322,7 @@ def _mtu(where: str, rail: Mapping[str, Any], port: Mapping[str, Any], transport
     ruling.proof = "proven"
     ruling.basis = (
         "the largest that the port can do"
-        if transport == "infiniband"
+        if transport != "roce"
         else f"the largest step that fits with RoCE headers into the inventory's MTU {rail['mtu']}"
     )
     if rdma_mtu.is_mlx4(port):

@@ -358,6 +358,8 @@ def _not_the_rails_port(row: Row, known: RailEnd, transport: str) -> Iterator[Pr
                 "gid_wrong",
                 f"it used GID index {index!r}, {kind!r}; the rail's is {found.index}, {found.type}",
             )
+    elif transport == "efa" and row.get("gid_index") != 0:
+        yield "gid_wrong", f"it used GID index {row.get('gid_index')!r}; an EFA device has index 0 alone"
     mtu = row.get("active_mtu_bytes")
     if not is_whole(mtu) or mtu not in rdma_mtu.STEPS:
         yield "row_garbled", f"active_mtu_bytes is {mtu!r}"
@@ -370,10 +372,6 @@ def _not_the_rails_port(row: Row, known: RailEnd, transport: str) -> Iterator[Pr
     counters = row.get("counters")
     spans = counters if isinstance(counters, Mapping) else {}
     yield from _not_the_drivers(row, hca, spans)
-    for name in rdma_counters.BOTH_WAYS:
-        span = spans.get(name)
-        if isinstance(span, list) and len(span) == 2 and span[0] == span[1]:
-            yield "unproven", f"{name} stood still, and whatever is sent is acknowledged"
 
 
 def _not_the_drivers(row: Row, hca: Mapping[str, Any], spans: Mapping[str, Any]) -> Iterator[Problem]:
@@ -391,6 +389,12 @@ def _not_the_drivers(row: Row, hca: Mapping[str, Any], spans: Mapping[str, Any])
     if missing is not None:
         reason = row.get("proof_reason") or f"by which driver {driver} of {port} shows its traffic"
         yield "unproven", f"{missing} is not counted: {reason}"
+    if traffic is not None and not traffic.count_acknowledgements:
+        return
+    for name in rdma_counters.BOTH_WAYS:
+        span = spans.get(name)
+        if isinstance(span, list) and len(span) == 2 and span[0] == span[1]:
+            yield "unproven", f"{name} stood still, and whatever is sent is acknowledged"
 
 
 def _met_elsewhere(row: Row, end: Bound) -> Iterator[Problem]:

@@ -28,6 +28,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.facts.link_errors 
     SYMBOLS_AT_ONCE,
     TRANSPORT,
     kind_of,
+    show_link,
     stands_still,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils.rails.bind import Bound
@@ -166,7 +167,7 @@ def judge(
         return answer.unknown("error_counters_reset", f"{where}: {seen.doubt}")
     # What is told alone, or is of RDMA's transport, proves nothing of the link; nor do symbol errors, which
     # it may have.
-    if not any(KINDS[name] == PHYSICAL for name in seen.names):
+    if not show_link(seen.names):
         return Answer.unmeasured("no_error_counters", where)
     if any(CHECKS[str(test["check"])].rdma for test in mine) and not _has_rdma(seen.names):
         return answer.unknown("no_error_counters", f"{where}: none of the RDMA port's own was read")

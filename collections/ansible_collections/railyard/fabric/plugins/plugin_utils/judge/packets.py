@@ -7,6 +7,7 @@
     RoCE v2:    Ethernet 14, FCS 4, preamble 8, gap 12; IPv4 20 (IPv6 40), UDP 8, BTH 12, ICRC 4 = 82 (102)
     RoCE v1:    Ethernet 14, FCS 4, preamble 8, gap 12; GRH 40, BTH 12, ICRC 4                   = 94
     InfiniBand: LRH 8, BTH 12, ICRC 4, VCRC 2 (inside a subnet there is no GRH)                  = 26
+    EFA:        AWS publishes no format of SRD's packets: taken as 0, so that the ceiling is the rate itself
 
 On a software link the frame never meets a wire: its shaper counts what the netdev counts. To RDMA a VLAN tag
 adds 4. The RETH (16) of a message's first packet, acknowledgements and InfiniBand's delimiters and flow
@@ -84,7 +85,9 @@ def rdma(client: Bound, server: Bound, transport: str) -> Packet:
     software = not all(map(_is_hardware, ends))
     mtus = [mtu for end in ends if (mtu := rdma_mtu.used(end.rail, end.hca, transport)) is not None]
     mtu = min(mtus, default=rdma_mtu.STEPS[-1])
-    if transport == "infiniband":
+    if transport == "efa":
+        around = 0
+    elif transport == "infiniband":
         around = _LRH + _BTH_ICRC + _VCRC
     else:
         tag = _VLAN_TAG if all(end.rail.get("vlan") is not None for end in ends) else 0

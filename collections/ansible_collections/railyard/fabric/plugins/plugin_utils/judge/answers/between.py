@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.module_utils.catalogue.tests import GPU_MEMORY
+from ansible_collections.railyard.fabric.plugins.module_utils.catalogue.tests import GPU_MEMORY, WITHOUT_IP
 from ansible_collections.railyard.fabric.plugins.module_utils.rails.bind import Bound
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue import (
     CHECKS,
@@ -145,7 +145,7 @@ class Between:
         return [bounds_check.observed(*pair)["bandwidth_gbps"] for pair in pairs]
 
     def without_ip(self, asked: Mapping[str, Any]) -> Answer | None:
-        """Return the answer to a test that needs IP on an InfiniBand rail to which the inventory gives none.
+        """Return the answer to a test that needs IP on a rail to which the inventory gives none.
 
         Only the plan is looked at: that an address was not found on a node never excuses a test. A sum over
         rails is not applicable as soon as one of its rails has no IP: it would be the sum of fewer rails than
@@ -157,7 +157,7 @@ class Between:
         for part in parts:
             for node in (str(part["node"]), str(part["peer"])):
                 addressed = self.is_addressed(node, str(part["rail"]))
-                if self.fleet.transports.get(node) == "infiniband" and not addressed:
+                if self.fleet.transports.get(node) in WITHOUT_IP and not addressed:
                     of = f"{part['rail']} of {node}"
                     basis = f"the inventory declares no subnet for {of}: this test needs IP on it"
                     return Answer.not_applicable(basis)

@@ -63,11 +63,12 @@ TABLE = (
     Cause("iwarp", "the device speaks iWARP, and neither RoCE nor InfiniBand",
           "Name a RoCE or InfiniBand port in the inventory, or declare `transport: tcp` for these nodes.",
           "another kind of card than the inventory's", "ibv_devinfo"),
-    Cause("rdma_unsupported", "Railyard cannot measure RDMA over this kind of device",
-          "Measure these devices with their vendor's own tests (docs/drivers.md names them), and declare "
-          "`transport: tcp` with the netdevs that have addresses to measure the nodes' IP network. For EFA: "
-          "/opt/amazon/efa/test/efa_test.sh, and fi_rma_bw -p efa of libfabric's fabtests.",
-          "EFA of AWS, whose queue pairs are SRD and UD alone", "ibv_devinfo -d DEVICE"),
+    Cause("rdma_unsupported", "the installed perftest, or the EFA device, cannot run this test over SRD",
+          "Install perftest 23.07 or newer on all nodes, built with libefa (Debian 13's is); for what the "
+          "device itself lacks choose other tests in fabric_policy.rdma_tests. Until then "
+          "/opt/amazon/efa/test/efa_test.sh and fi_rma_bw -p efa of libfabric's fabtests measure EFA.",
+          "perftest of Debian 12 or Ubuntu 22.04, which has SRD for send and read alone",
+          "ib_write_bw -c SRD --help"),
     Cause("dpu_mode", "the BlueField card is in DPU mode, so its own Arm cores stand between host and wire",
           "Set the card to NIC mode (INTERNAL_CPU_OFFLOAD_ENGINE by mstconfig or MFT's mlxconfig; NVIDIA's "
           "page on BlueField's modes of operation has it for each generation) and power the host off and on, "
@@ -76,7 +77,7 @@ TABLE = (
     Cause("link_layer_wrong", "the port's link layer is not that of the declared transport",
           "Set the port's type (`mstconfig -d PCI set LINK_TYPE_P1=2` is Ethernet, 1 InfiniBand, and "
           "LINK_TYPE_P2 the second port; MFT's mlxconfig is the same; then reboot), or correct `transport` "
-          "in the inventory.",
+          "in the inventory: for EFA of AWS it is `efa`.",
           "a VPI port that is set to the other type", "mstconfig -d PCI query LINK_TYPE_P1"),
     Cause("sm_missing", "no subnet manager takes care of the InfiniBand port",
           "Start one: on a managed switch, or opensm on one node (role rdma_stack); `sminfo -C DEVICE` shows "

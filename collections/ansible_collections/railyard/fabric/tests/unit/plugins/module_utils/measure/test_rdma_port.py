@@ -58,16 +58,19 @@ def test_a_port_that_was_renamed_after_the_plan_is_told_with_its_present_name(tm
     assert "the port of ens6 is called fabric0:1 now" in str(caught.value)
 
 
-@pytest.mark.parametrize("layer", ["Unknown", "InfiniBand", "Ethernet"])
-def test_a_port_of_efa_is_refused_before_perftest_runs(tmp_path: Path, layer: str) -> None:
-    # perftest without -c SRD ends there with "Unable to create QP".
-    make_port(tmp_path, layer=layer)
+def test_a_port_of_efa_has_srd_its_one_gid_and_its_guid(tmp_path: Path) -> None:
+    make_port(tmp_path, layer="Unknown")
     device = tmp_path / "devices/0000:4f:00.0"
     device.mkdir(parents=True)
     (device / "driver").symlink_to(tmp_path / "bus/pci/drivers/efa")
     (tmp_path / "class/infiniband/rxe0/device").symlink_to(device)
-    for place in (OWN, OWN._replace(management=True)):
-        with pytest.raises(MeasurementError, match=r"rxe0:1 .*driver efa") as caught:
-            rdma_place.find(place, "rxe0:1", Reader(str(tmp_path)))
-        assert (caught.value.error_class, caught.value.status) == ("rdma_unsupported", "unmeasured")
-        assert "efa_test.sh" in caught.value.fix
+    found = rdma_place.find(OWN._replace(management=True, netdev=""), "rxe0:1", Reader(str(tmp_path)))
+    assert found[:4] == ("rxe0", 1, 0, None)
+    assert (found.connection, found.port_guid) == ("SRD", "0000:00ff:fe00:0101")
+
+
+def test_a_port_without_ip_is_of_infiniband_or_efa(tmp_path: Path) -> None:
+    make_port(tmp_path, layer="Ethernet")
+    with pytest.raises(MeasurementError, match="is Ethernet") as caught:
+        rdma_place.find(OWN._replace(management=True), "rxe0:1", Reader(str(tmp_path)))
+    assert caught.value.error_class == "link_layer_wrong"

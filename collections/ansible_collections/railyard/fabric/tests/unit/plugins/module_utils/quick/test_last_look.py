@@ -63,6 +63,12 @@ def test_what_tells_nothing_is_no_good(before, after, said):
     assert said in " ".join(last_look.grown(look(before), look(after), "rail0").unknown)
 
 
+def test_the_link_of_efa_is_the_clouds_and_its_own_counters_are_enough():
+    before, after = {"hw.rx_drops": 3}, {"hw.rx_drops": 5}
+    found = last_look.grown(look(before, netdev=""), look(after, netdev=""), "rail0")
+    assert (found.wrong, found.unknown, found.told) == ({}, [], {"hw.rx_drops": 2})
+
+
 def test_a_look_is_kept_as_it_was(tmp_path):
     kept = look({CRC: 5}, hca=None)
     assert last_look.load(str(tmp_path), "local") is None

@@ -79,6 +79,14 @@ def test_the_ceiling_is_what_the_packets_leave(
     )
 
 
+def test_efa_has_the_rate_itself_as_ceiling_and_the_same_floor() -> None:
+    # AWS publishes no packet format. stas00/ml-engineering: 193.72 of 200 Gbit/s by ib_write_bw -c SRD.
+    found = bounds(end(200, None), transport="efa")
+    assert found.ceiling["bandwidth_gbps"] == pytest.approx(200 * 1.02)
+    assert found.floor["bandwidth_gbps"] == pytest.approx(0.9 * 200)
+    assert found.floor["bandwidth_gbps"] < 193.72 < found.ceiling["bandwidth_gbps"]
+
+
 def test_infiniband_has_26_bytes_around_each_packet() -> None:
     # LRH 8 + BTH 12 + ICRC 4 + VCRC 2
     found = bounds(end(200, None), transport="infiniband")

@@ -33,6 +33,7 @@ PROGRAMS = {
         "dmesg",
         "dpkg",
         "ethtool",
+        "ib_write_bw",
         "ibstat",
         "ibv_devinfo",
         "ip",
@@ -96,7 +97,7 @@ def test_every_cause_has_a_likely_cause_a_command_and_a_next_step() -> None:
         program, *words = shlex.split(cause.command)
         assert program in PROGRAMS, name
         capitals = {found for word in words for found in re.findall(r"\b[A-Z][A-Z_]{2,}\b", word)}
-        assert capitals <= {*causes.PLACEHOLDERS, "INTERNAL_CPU_OFFLOAD_ENGINE"}, name
+        assert capitals <= {*causes.PLACEHOLDERS, "INTERNAL_CPU_OFFLOAD_ENGINE", "SRD"}, name
         assert causes.explain(name)["next"] == f"Likely {cause.likely}; see `{cause.command}`. {cause.next}"
 
 

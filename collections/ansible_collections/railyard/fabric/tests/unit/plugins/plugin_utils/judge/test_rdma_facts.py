@@ -82,16 +82,61 @@ def test_a_port_that_cannot_do_what_is_declared(
 EFA = {"driver": "efa", "node_type": "unspecified", "link_layer": "Unknown", "sm_lid": 0, "lid": 0}
 
 
+def efa() -> FakeRun:
+    run = FakeRun(transport="efa", rate_gbps=200.0, driver_class="hardware")
+    for row in run.facts:
+        for port in row["hcas"]:
+            port |= {**EFA, "netdev": None, "rate_gbps": 100.0, "gids": [GID]}
+        row["netdevs"] = []
+    for node in run.plan["nodes"].values():
+        for rail, pci in zip(node["rails"], ("0000:4f:00.0", "0000:50:00.0"), strict=True):
+            rail.update(address=None, subnet=None, mtu=None, netdev=None, mac=None, hca=None, pci=pci)
+    for row in run.facts:
+        for port, pci in zip(row["hcas"], ("0000:4f:00.0", "0000:50:00.0"), strict=True):
+            port["pci"] = pci
+    return run
+
+
+GID = {"index": 0, "gid": "fe80::4c:74ff:fe46:e1ab", "type": "IB", "netdev": None, "address": None}
+OVER_EFA = efa()
+
+
+def test_a_healthy_port_of_efa_passes_whatever_rate_its_driver_reports() -> None:
+    for check in ("rdma_port", "rdma_mtu"):
+        one = verdict_of(check, {}, OVER_EFA)
+        assert (one["outcome"], one["proof"]) == ("pass", "proven"), one["cause"]
+    assert "not compared" in verdict_of("rdma_port", {}, OVER_EFA)["basis"]
+    assert not OVER_EFA.ids("rdma_gid")
+    assert not OVER_EFA.ids("rdma_pkeys")
+    # That there is no netdev is the transport's nature, and not what was not found.
+    (link, *_others) = (OVER_EFA.verdict(one) for one in OVER_EFA.ids("link"))
+    assert link["outcome"] == "not_applicable"
+    assert "EFA device" in link["basis"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "cause"),
+    [
+        ({"state": "DOWN"}, "link_down"),
+        ({"link_layer": "Ethernet"}, "link_layer_wrong"),
+        ({"driver": "mlx5_core"}, "link_layer_wrong"),
+        ({"pci": "0000:51:00.0"}, "hca_missing"),
+    ],
+)
+def test_a_port_of_efa_that_is_not_as_declared_fails(changes: dict[str, Any], cause: str) -> None:
+    one = verdict_of("rdma_port", changes, OVER_EFA)
+    assert (one["outcome"], one["cause_class"]) == ("fail", cause)
+
+
 @pytest.mark.parametrize("transport", ["roce", "infiniband"])
 @pytest.mark.parametrize("layer", ["Unknown", "Ethernet", "InfiniBand"])
-def test_efa_is_unmeasured_by_name_whatever_is_declared(transport: str, layer: str) -> None:
+def test_efa_under_another_transport_fails_with_what_to_declare(transport: str, layer: str) -> None:
     run = {"roce": HEALTHY, "infiniband": INFINIBAND}[transport]
     for check in rdma.CHECKS[transport]:
         one = verdict_of(check, {**EFA, "link_layer": layer}, run)
-        assert (one["outcome"], one["cause_class"], one["proof"]) == ("unmeasured", "rdma_unsupported", None)
-        assert "driver efa" in one["cause"]
-        assert "docs/drivers.md" in one["cause"]
-        assert "efa_test.sh" in one["next"]
+        assert (one["outcome"], one["cause_class"], one["proof"]) == ("fail", "link_layer_wrong", None)
+        assert "EFA device" in one["cause"]
+        assert "`efa`" in one["next"]
 
 
 @pytest.mark.parametrize(

@@ -160,3 +160,40 @@ def test_what_keeps_the_ends_apart_is_said_with_its_cause(name: str) -> None:
         row.update(status="unmeasured", error=error, proof=None, metrics={}, counters=None)
     one = run.verdict(identity)
     assert (one["outcome"], one["cause_class"], one["next"]) == ("unmeasured", name, "do this")
+
+
+def over_efa() -> FakeRun:
+    """Return the run with cards of EFA, whose ports count what they send, and no acknowledgements."""
+    run = healthy()
+    for node in run.plan["nodes"].values():
+        node["transport"] = "efa"
+    for facts in run.facts:
+        for port in facts["hcas"]:
+            port |= {"link_layer": "Unknown", "driver": "efa", "lid": 0, "sm_lid": 0}
+    for row in run.results:
+        sends = {"client": "port_xmit", "server": "port_rcv"}[row["end"]]
+        one_way = {}
+        for name, (before, after) in row["counters"].items():
+            way, unit = ("tx", "rx")["rcv" in name], 4 if name.endswith("data") else 1
+            own = f"hw_{way}_{'bytes' if unit == 4 else 'pkts'}"
+            one_way[own] = [before * unit, (after if name.startswith(sends) else before) * unit]
+        row.update(gid_index=0, gid_type=None, counters=one_way)
+        row["other_rails"] = {
+            rail: {"hw_tx_bytes": [7, 7], "hw_rx_bytes": [7, 7]} for rail in row["other_rails"]
+        }
+        row["link_errors"] = {"hw.rx_drops": [0, 0]}
+    return run
+
+
+OVER_EFA = over_efa()
+
+
+def test_efa_is_believed_without_counted_acknowledgements_and_at_gid_0_alone() -> None:
+    identity = OVER_EFA.ids("rdma_bandwidth")[0]
+    one = OVER_EFA.verdict(identity)
+    assert (one["outcome"], one["proof"]) == ("pass", "proven"), one["cause"]
+    run = OVER_EFA.copy()
+    for row in run.rows(identity, "client"):
+        row["gid_index"] = None
+    one = run.verdict(identity)
+    assert (one["outcome"], one["cause_class"]) == ("unmeasured", "gid_wrong")
