@@ -74,7 +74,7 @@ def _profile(node: Plan, options: Options, reading: Reading) -> dict[str, str | 
     rails, overlays = _rails(node, options), options.get("nccl_profile_overlays", [])
     frontend = options.get("nccl_profile_socket_netdev", (node.get("frontend") or {}).get("netdev"))
     network = "Socket" if transport == "tcp" else "" if "sharp" in overlays else "IB"
-    plugin = options.get("nccl_profile_net_plugin", "")
+    plugin = options.get("nccl_profile_net_plugin", "efa" if transport == "efa" else "")
     network = _NETWORKS.get(plugin, plugin) or network
     expected = {
         "NCCL_NET": options.get("nccl_profile_net", network) or None,
@@ -87,7 +87,7 @@ def _profile(node: Plan, options: Options, reading: Reading) -> dict[str, str | 
         "NCCL_SOCKET_IFNAME": f"={frontend}" if frontend else None,
     }
     hcas = [port_name(rail, reading) for rail in rails]
-    if transport != "tcp" and hcas and None not in hcas:
+    if transport in ("roce", "infiniband") and hcas and None not in hcas:
         expected["NCCL_IB_HCA"] = "=" + ",".join(str(hca) for hca in hcas)
     v1_alone = _roce_v1_alone(rails, reading)
     if transport == "roce" and _is_old(options):

@@ -417,6 +417,8 @@ def test_the_gid_table_decides_the_roce_version(v100_fabric, tmp_path):
         ("roce", {}, facts(), {}),
         ("roce", index, facts("RoCE v1"), index),  # the site's word
         ("tcp", {}, {"skipped": True}, {}),
+        # Of EFA the plugin takes every device, and no port is named though the facts show it.
+        ("efa", {}, facts("RoCE v1"), {}),
     ]
     (tmp_path / "play.yml").write_text(PLAYBOOK.format(role=ROLE, folder=tmp_path))
     keys = ("transport", "settings", "facts")
@@ -437,6 +439,8 @@ def test_the_gid_table_decides_the_roce_version(v100_fabric, tmp_path):
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    for number, (*_case, wanted) in enumerate(cases):
+    for number, (transport, *_case, wanted) in enumerate(cases):
         found = settings((tmp_path / str(number)).read_text())
         assert {name: found[name] for name in found if name in {**v1, **index}} == wanted, number
+        assert ("NCCL_IB_HCA" in found) is (transport == "roce")
+        assert found["NCCL_NET"] == {"roce": "IB", "tcp": "Socket", "efa": "Libfabric"}[transport]

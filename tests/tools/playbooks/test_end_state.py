@@ -215,6 +215,7 @@ IB = ["NCCL_NET=IB", HCA, SOCKET]
             [],
             ["NCCL_NET=Libfabric", "NCCL_NET_PLUGIN=ofi", SOCKET],
         ),
+        ({"nccl_profile_transport": "efa"}, [], ["NCCL_NET=Libfabric", SOCKET]),
         (
             {"nccl_profile_transport": "tcp", "nccl_profile_net_plugin": "tcpxo"},
             [],

@@ -21,6 +21,9 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.nccl.findings impo
 )
 from ansible_collections.railyard.fabric.plugins.plugin_utils.plain_text import fold_names, named
 
+#: Transports over which NCCL's own RDMA network runs, which NCCL_IB_HCA is of.
+_NCCL_NAMES_HCAS = ("roce", "infiniband")
+
 
 @dataclass(frozen=True)
 class Node:
@@ -28,7 +31,7 @@ class Node:
 
     Attributes:
         name: the host.
-        transport: roce, infiniband or tcp.
+        transport: roce, infiniband, efa or tcp.
         rails: of each rail its name, HCA (`mlx5_0:1`, or None), netdev (or None), whether it has an address.
         frontend: the netdev of the frontend, or None.
         nvlink_domain: the declared NVLink domain that it is in, or None.
@@ -73,6 +76,7 @@ def check(settings: Mapping[str, Setting], nodes: Sequence[Node]) -> Iterator[Fi
     """Yield what is wrong with settings (those that count, by name) on these nodes."""
     if hcas := settings.get("NCCL_IB_HCA"):
         yield from _hcas(hcas, nodes)
+    yield from _efa(settings, nodes)
     if netdevs := settings.get("NCCL_SOCKET_IFNAME"):
         yield from _netdevs(netdevs, nodes)
     if devices := settings.get("UCX_NET_DEVICES"):
@@ -83,6 +87,18 @@ def check(settings: Mapping[str, Setting], nodes: Sequence[Node]) -> Iterator[Fi
     if marks and all(node.transport == "infiniband" for node in nodes):
         why = "it is RoCE's DSCP, and these rails are InfiniBand, whose switches go by the service level"
         yield about(marks, NOTE, "not_here", why, "take it out; NCCL_IB_SL is InfiniBand's")
+
+
+def _efa(settings: Mapping[str, Setting], nodes: Sequence[Node]) -> Iterator[Finding]:
+    """Yield settings of NCCL's own RDMA network, which does not know EFA: the plugin aws-ofi-nccl does."""
+    if not nodes or any(node.transport != "efa" for node in nodes):
+        return
+    if (network := settings.get("NCCL_NET")) and (network.value or "").lower() == "ib":
+        why = "NCCL's own network IB needs connections of type RC, which EFA, the rails' transport, has not"
+        yield about(network, ERROR, "no_rdma", why, "write NCCL_NET=Libfabric, with the plugin aws-ofi-nccl")
+    if hcas := settings.get("NCCL_IB_HCA"):
+        why = "NCCL's own network IB reads it, and the rails are EFA, which the plugin aws-ofi-nccl uses"
+        yield about(hcas, NOTE, "not_here", why, "take it out")
 
 
 def _without_nvlink(setting: Setting, nodes: Sequence[Node]) -> Iterator[Finding]:
@@ -107,7 +123,7 @@ def _hcas(setting: Setting, nodes: Sequence[Node]) -> Iterator[Finding]:
     untold: list[str] = []
     counted: dict[tuple[int, int], list[str]] = {}
     for node in nodes:
-        if node.transport == "tcp":
+        if node.transport not in _NCCL_NAMES_HCAS:
             continue
         hcas = [hca for _name, hca, _netdev, _address in node.rails]
         if None in hcas:
@@ -205,7 +221,7 @@ def _ucx(setting: Setting, nodes: Sequence[Node]) -> Iterator[Finding]:
     missed: dict[tuple[str, ...], list[str]] = {}
     for node in nodes:
         out = tuple(f"{rail[0]} ({rail[1]})" for rail in node.rails if rail[1] and rail[1] not in listed)
-        if node.transport != "tcp" and out:
+        if node.transport in _NCCL_NAMES_HCAS and out:
             missed.setdefault(out, []).append(node.name)
     for rails, hosts in missed.items():
         why = f"it leaves out {len(rails)} of the rails of {_folded(hosts)}: {named(rails, 8)}"

@@ -210,6 +210,7 @@ def test_slurms_list_ends_at_a_comma():
 
 ROCE, IB, TCP = node(), node("infiniband", address=False), node("tcp")
 UNNAMED = Node("gpu1", "roce", (("rail0", None, "ens1", True), ("rail1", None, "ens2", True)), None)
+EFA = Node("gpu1", "efa", tuple((f"rail{n}", None, None, False) for n in range(8)), "eno1")
 ALL = ",".join(f"mlx5_{n}:1" for n in range(8))
 
 
@@ -242,6 +243,12 @@ ALL = ",".join(f"mlx5_{n}:1" for n in range(8))
         ([ROCE], "NCCL_SOCKET_IFNAME=^lo", [("warning", "socket_on_rail")]),
         ([ROCE], "NCCL_SOCKET_IFNAME==eth0", [("warning", "not_frontend")]),
         ([IB], "NCCL_IB_TC=106", [("note", "not_here")]),
+        # As public job scripts for EFA have it, and what NCCL's own network would be told.
+        ([EFA], "NCCL_NET=Libfabric", [("note", "plugin")]),
+        ([EFA], "FI_PROVIDER=efa\nNCCL_NET=socket", [("error", "no_rdma")]),
+        ([EFA], "NCCL_NET=IB", [("error", "no_rdma")]),
+        ([EFA], "NCCL_IB_HCA==rdmap79s0", [("note", "not_here")]),
+        ([EFA], "UCX_NET_DEVICES=eth0", []),
         ([IB], "NCCL_IB_GID_INDEX=3", [("warning", "gid_index")]),
         ([ROCE], "UCX_NET_DEVICES=mlx5_0:1", [("warning", "rails_missed")]),
         ([ROCE], f"UCX_NET_DEVICES={ALL}", []),
