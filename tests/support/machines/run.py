@@ -36,6 +36,8 @@ from support.runs.run_builder import FAKE_GBPS, LATENCIES, scale
 Row = dict[str, Any]
 _ASKED = ("check", "tool", "node", "peer", "rail", "direction", "round", "group")
 _READ_ERRORS = link_errors.read
+#: Transport -> the GID index that perftest is given; InfiniBand has none, RoCE that of the address.
+_ONLY_GID = {"efa": 0}
 #: What a healthy machine reaches where nothing is published: this share of the narrower of port and slot.
 ASSUMED_SHARE = 0.9
 
@@ -169,7 +171,7 @@ class GalleryRun:
                 "tool_version": "6.20",
                 **class_of(check, self.policy)._asdict(),
                 "hca": hca.get("hca"),
-                "gid_index": chosen.index if chosen else None,
+                "gid_index": chosen.index if chosen else _ONLY_GID.get(self.plan["nodes"][host]["transport"]),
                 "gid_type": chosen.type if chosen else None,
                 "active_mtu_bytes": hca.get("active_mtu_bytes"),
                 "numa_node": hca.get("numa_node"),
