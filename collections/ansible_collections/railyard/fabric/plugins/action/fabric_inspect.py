@@ -28,7 +28,7 @@ class ActionModule(ActionBase):
         node = str((task_vars or {})["inventory_hostname"])
         try:
             reply = self._execute_module(
-                module_name="railyard.fabric.rail_info", module_args={}, task_vars=task_vars
+                module_name="railyard.fabric.rail_info", module_args={"optics": True}, task_vars=task_vars
             )
         except AnsibleError as error:
             unreachable = isinstance(error, AnsibleConnectionFailure)

@@ -27,6 +27,12 @@ options:
       - Omitted, all are read but the loopback and the host's ends of containers (veth below a bridge).
     type: list
     elements: str
+  optics:
+    description:
+      - Read the modules of ports that have a link too, with C(ethtool -m), C(ethtool -I --show-fec) and,
+        where it is installed, C(mlxlink) or C(mstlink). This needs root and takes up to some seconds.
+    type: bool
+    default: false
 attributes:
   check_mode:
     support: full
@@ -205,6 +211,15 @@ rail_info:
               durations in microseconds. Empty for a link that is no card, and for a driver that has none.
           type: dict
           sample: {rx_prio3_pause: 0, tx_prio3_pause: 0, np_cnp_sent: 0, rp_cnp_handled: 0}
+        optics:
+          description:
+            - What was read of the port's module; only with O(optics=true), and null without a link or module.
+            - C(module) is what C(ethtool -m) says (identifier, vendor, part number, whether it is copper or
+              optical, temperature, power of each lane in dBm, alarms with reading and limit), C(fec) what
+              C(ethtool --show-fec) says, C(link) what C(mlxlink) says (the same, and bit error ratios before
+              and after FEC). Each is null where it was not read; C(unread) says why.
+          type: dict
+          sample: {module: null, fec: {active: [RS]}, link: null, unread: {module: "ethtool: not found"}}
     hcas:
       description: One entry per RDMA port; empty without RDMA.
       type: list
@@ -325,6 +340,10 @@ rail_info:
           description: The driver's name for the kind of card.
           type: str
           sample: MT4129
+        optics:
+          description: As of a netdev, of a port that has none; only with O(optics=true).
+          type: dict
+          sample: {module: null, fec: null, link: null, unread: {link: "mlxlink or mstlink: not found"}}
         dpu_mode:
           description:
             - Who manages a BlueField's embedded switch, its own Arm system (C(dpu)) or the host (C(nic)).
@@ -440,18 +459,22 @@ rail_info:
 """
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.railyard.fabric.plugins.module_utils.facts import node, tools
+from ansible_collections.railyard.fabric.plugins.module_utils.facts import gpus, node, optics, tools
 from ansible_collections.railyard.fabric.plugins.module_utils.facts.sysfs import Reader
 
 
 def main() -> None:
     """Run the module."""
     module = AnsibleModule(
-        argument_spec={"netdevs": {"type": "list", "elements": "str"}}, supports_check_mode=True
+        argument_spec={
+            "netdevs": {"type": "list", "elements": "str"},
+            "optics": {"type": "bool", "default": False},
+        },
+        supports_check_mode=True,
     )
-    module.exit_json(
-        changed=False, rail_info=node.collect(Reader(), tools.runner(module), module.params["netdevs"])
-    )
+    ask_optics = gpus.by_the_clock(optics.LIMIT_S) if module.params["optics"] else None
+    found = node.collect(Reader(), tools.runner(module), module.params["netdevs"], ask_optics=ask_optics)
+    module.exit_json(changed=False, rail_info=found)
 
 
 if __name__ == "__main__":

@@ -64,6 +64,8 @@ class NicDriver(NamedTuple):
         source: Where this is from.
         connection: Type of its queue pairs, as perftest's `-c` names it; empty for RC, the default.
         link_is_hidden: Whether no counter shows its link, which is the cloud's: `errors.transport` is judged.
+        link_tools: Programs that read the port's module and bit error ratios as mlxlink does, the first that
+        is there.
     """
 
     name: str
@@ -81,6 +83,7 @@ class NicDriver(NamedTuple):
     source: str
     connection: str = ""
     link_is_hidden: bool = False
+    link_tools: tuple[str, ...] = ()
 
 
 #: Error counters that no single driver owns: the kernel's netdev statistics, and InfiniBand's PortCounters
@@ -140,7 +143,7 @@ DRIVERS = (
                 ),
             ),
             # A packet above the MTU is one that was not sent, too. What FEC corrects is there on each link of
-            # 50 Gbit/s a lane and more; no published figure bounds it.
+            # 50 Gbit/s a lane and more; the judge bounds its ratio to all bits (judge/optics.py).
             notice=(
                 "ethtool.rx_corrected_bits_phy",
                 "ethtool.tx_errors_phy",
@@ -154,9 +157,12 @@ DRIVERS = (
         qos=("mlnx_qos", "dcb", "sysfs"),
         qos_otherwise="",
         quirks="On an Ethernet port these are RoCE alone. hw_counters are 32 bits wide and wrap; they count "
-        "requests at the receiver, and no bytes.",
+        "requests at the receiver, and no bytes. An IPoIB netdev has no ethtool -m: mlxlink reads its "
+        "module.",
         source="torvalds/linux drivers/infiniband/hw/mlx5/mad.c, counters.c; Documentation/networking/"
-        "device_drivers/ethernet/mellanox/mlx5/counters.rst; prometheus/procfs fixtures",
+        "device_drivers/ethernet/mellanox/mlx5/counters.rst; drivers/net/ethernet/mellanox/mlx5/core/ipoib/"
+        "ethtool.c; prometheus/procfs fixtures",
+        link_tools=("mlxlink", "mstlink"),
     ),
     NicDriver(
         name="mlx4_ib",
@@ -187,6 +193,7 @@ DRIVERS = (
         lifespan_ms=LIFESPAN_MS,
         errors=Errors(
             physical=("ethtool.rx_fcs_err_frames",),
+            symbol=("ethtool.rx_fec_uncorrectable_blocks",),
             transport=(
                 "hw.to_retransmits",
                 "hw.seq_err_naks_rcvd",
@@ -194,7 +201,12 @@ DRIVERS = (
                 "hw.max_retry_exceeded",
                 "hw.oos_drop_count",
             ),
-            notice=("hw.tx_cnp_pkts", "hw.rx_cnp_pkts", "hw.rx_ecn_marked_pkts"),
+            notice=(
+                "ethtool.rx_corrected_bits",
+                "hw.tx_cnp_pkts",
+                "hw.rx_cnp_pkts",
+                "hw.rx_ecn_marked_pkts",
+            ),
         ),
         qos=(),
         # Its DCB takes PFC only after ETS gave the priority a traffic class (bnxt_dcb.c), and roce_qos leaves
@@ -207,7 +219,8 @@ DRIVERS = (
             "counters/ answers EINVAL on many kernels. recoverable_errors is filled from a field of "
             "broadcast packets and is never judged."
         ),
-        source="torvalds/linux drivers/infiniband/hw/bnxt_re/hw_counters.c; prometheus/procfs issue 675",
+        source="torvalds/linux drivers/infiniband/hw/bnxt_re/hw_counters.c, drivers/net/ethernet/broadcom/"
+        "bnxt/bnxt_ethtool.c; prometheus/procfs issue 675",
     ),
     NicDriver(
         name="irdma",

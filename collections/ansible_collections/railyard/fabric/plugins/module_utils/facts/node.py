@@ -14,6 +14,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.facts import (
     gpus,
     host,
     netdev,
+    optics,
     qos_counters,
     rdma_port,
     tools,
@@ -22,7 +23,11 @@ from ansible_collections.railyard.fabric.plugins.module_utils.facts.sysfs import
 
 
 def collect(
-    reader: Reader, run: tools.Run, netdevs: list[str] | None, ask: gpus.Ask | None = None
+    reader: Reader,
+    run: tools.Run,
+    netdevs: list[str] | None,
+    ask: gpus.Ask | None = None,
+    ask_optics: optics.Ask | None = None,
 ) -> dict[str, Any]:
     """Return the facts row without the node's name.
 
@@ -31,6 +36,7 @@ def collect(
         run: Runs an argv and returns what it printed; None when there is no such tool.
         netdevs: Names to read; None for all that matter.
         ask: Runs nvidia-smi; by default for a bounded time.
+        ask_optics: Runs ethtool and mlxlink; None leaves modules unread.
 
     Returns:
         The structure that RETURN of the module rail_info describes.
@@ -39,6 +45,8 @@ def collect(
     hcas = rdma_port.read_hcas(reader)
     rdma_port.attach(rows, hcas)
     _add_qos(reader, rows, hcas)
+    if ask_optics is not None:
+        optics.add(rows, hcas, ask_optics)
     now = datetime.datetime.now(datetime.timezone.utc)  # noqa: UP017 - nodes may have Python 3.9
     return {
         **host.read_host(reader),

@@ -53,7 +53,67 @@ class NetdevCounters(TypedDict):
     tx_dropped: Optional[Count]
 
 
-class Netdev(TypedDict):
+class ModuleAlarm(TypedDict):
+    """An alarm or a warning of a module, its reading and the module's own limit."""
+
+    what: Literal["rx power", "tx power", "bias current", "temperature", "voltage"]
+    side: Literal["high", "low"]
+    level: Literal["alarm", "warning"]
+    lane: Optional[Annotated[int, AtLeast(1)]]
+    value: Optional[float]
+    limit: Optional[float]
+    unit: Literal["dBm", "mA", "C", "V", "mV"]
+
+
+class OpticalModule(TypedDict):
+    """What a module or cable says of itself."""
+
+    identifier: Optional[str]
+    vendor: Optional[str]
+    part_number: Optional[str]
+    medium: Optional[Literal["copper", "optical"]]
+    temperature_c: Optional[float]
+    rx_power_dbm: Optional[list[float]]
+    tx_power_dbm: Optional[list[float]]
+    reports_alarms: bool
+    alarms: list[ModuleAlarm]
+
+
+class OpticalLink(OpticalModule):
+    """What mlxlink says of a port: its module, and the bit errors of its link."""
+
+    state: Optional[str]
+    speed: Optional[str]
+    fec: Optional[str]
+    raw_ber: Optional[Annotated[float, AtLeast(0)]]
+    effective_ber: Optional[Annotated[float, AtLeast(0)]]
+    effective_errors: Optional[Count]
+    counted_min: Optional[Annotated[float, AtLeast(0)]]
+
+
+class Fec(TypedDict):
+    """Which FEC a link has, and what it corrected since the driver began."""
+
+    active: list[str]
+    corrected_blocks: Optional[Count]
+    uncorrectable_blocks: Optional[Count]
+    corrected_bits: Optional[Count]
+
+
+class Optics(TypedDict):
+    """What was read of a port's module, and why what was not."""
+
+    module: Optional[OpticalModule]
+    fec: Optional[Fec]
+    link: Optional[OpticalLink]
+    unread: dict[str, str]
+
+
+class _PortOfSome(TypedDict, total=False):
+    optics: Optional[Optics]  # where it was asked for; earlier versions have none
+
+
+class Netdev(_PortOfSome):
     """A netdev of a node."""
 
     netdev: Name
@@ -92,7 +152,7 @@ class Gid(TypedDict):
     address: Optional[str]
 
 
-class Hca(TypedDict):
+class Hca(_PortOfSome):
     """An RDMA port of a node."""
 
     hca: Port

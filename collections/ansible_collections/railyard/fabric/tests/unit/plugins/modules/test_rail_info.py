@@ -6,12 +6,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import jsonschema
 import pytest
 import yaml
+from ansible_collections.railyard.fabric.plugins.module_utils.bounded import Ended, ToolError
 from ansible_collections.railyard.fabric.plugins.module_utils.catalogue.tests import TOOL_VERSIONS
 from ansible_collections.railyard.fabric.plugins.module_utils.facts import node
 from ansible_collections.railyard.fabric.plugins.module_utils.facts.sysfs import Reader
@@ -26,7 +28,11 @@ SCHEMA = Path(__file__).resolve().parents[8] / "docs" / "schema" / "facts.schema
 
 def collect(tree: Tree, netdevs: list[str] | None = None) -> dict[str, Any]:
     said = {"ip": tree.ip_json(), "iperf3": "iperf 3.12 (cJSON 1.7.15)\n"}
-    return node.collect(tree.reader(), lambda argv: said.get(argv[0]), netdevs)
+    return node.collect(tree.reader(), lambda argv: said.get(argv[0]), netdevs, ask_optics=no_program)
+
+
+def no_program(argv: Sequence[str]) -> Ended:
+    raise ToolError(f"{argv[0]}: not found", absent=True)
 
 
 def validate(row: dict[str, Any]) -> None:

@@ -19,6 +19,8 @@ from ansible_collections.railyard.fabric.plugins.module_utils.parsers.hca import
     ethtool_module,
     mlxlink,
 )
+from ansible_collections.railyard.fabric.plugins.module_utils.records import facts as records
+from ansible_collections.railyard.fabric.plugins.module_utils.records import reader
 
 FEC = """FEC parameters for ens1f0np0:
 Supported/Configured FEC encodings: Auto RS BaseR
@@ -241,19 +243,32 @@ def test_what_is_not_understood_is_refused_with_a_reason(
         parse(text)
 
 
-@pytest.mark.parametrize("parse", [ethtool_module.parse, ethtool_fec.parse, mlxlink.parse])
+RECORDS = {
+    ethtool_module.parse: records.OpticalModule,
+    ethtool_fec.parse: records.Fec,
+    mlxlink.parse: records.OpticalLink,
+}
+
+
+@pytest.mark.parametrize("parse", RECORDS)
 def test_no_damage_breaks_a_parser_or_makes_an_alarm(parse: Callable[[str], dict[str, Any]]) -> None:
-    healthy = [QSFP28.replace(": On", ": Off"), SFP.replace(": On", ": Off"), FEC, COPPER, JSON_CMIS,
+    """What is parsed is a record: one that is none would take all of the node's facts with it."""
+    counts = json.dumps([{"active": ["RS"], "statistics": {"corrected_blocks": {"total": 0}}}])
+    healthy = [QSFP28.replace(": On", ": Off"), SFP.replace(": On", ": Off"), FEC, COPPER, JSON_CMIS, counts,
                MLXLINK.replace("-5.100", "-4.900")]  # fmt: skip
+    parsed = 0
     for text in healthy:
         damaged = [text[:cut] for cut in range(0, len(text), 7)]
-        damaged += [text.replace(old, new) for old in ("0", "dBm", ": ", "true")
-                    for new in ("", "\0", "[", "inf", "nan", "9" * 500, " " * 9000)]  # fmt: skip
+        damaged += [text.replace(old, new) for old in ("0", "1", "dBm", ": ", "true", "false")
+                    for new in ("", "\0", "[", "inf", "nan", "-7", "0", "9" * 500, " " * 9000)]  # fmt: skip
         for one in damaged:
             try:
                 found = parse(one)
             except NotThisTool:
                 continue
+            parsed += 1
             assert json.dumps(found, allow_nan=False)
-            if "9" * 500 not in one and parse is not mlxlink.parse:
+            assert reader.refusal(RECORDS[parse], found) is None
+            if one in text:
                 assert found.get("alarms", []) == []
+    assert parsed > 40
