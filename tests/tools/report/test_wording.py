@@ -22,6 +22,8 @@ from support.runs.run_builder import build_run
         ({"gid_index": 1, "gid_type": "RoCE v2"}, "GID index 1, GID type RoCE v2"),
         ({"rtt_average_us": 82.0, "loss_percent": 0}, "RTT average 82 µs, loss 0 %"),
         ({"latency_p50_us": 5.0}, "latency p50 5 µs"),
+        ({"raw_ber": 2e-9, "rx_power_min_dbm": -1.5},
+         "bit error ratio before FEC 2e-09, rx power min -1.50 dBm"),
         ({"bandwidth_bytes_per_s": 2.376e9, "iops": 9000}, "bandwidth 2.38 GB/s, IOPS 9000"),
         ({"bandwidth_bytes_per_s": 45.4e6}, "bandwidth 45.4 MB/s"),
         (None, ""),

@@ -9,7 +9,8 @@ a legal rate: they weigh when they come again, or many at once. Transport ones (
 at within the tests, weigh when a test's next attempt has them too, and on hardware alone: software RDMA sends
 again whenever its processor is late. Drops for want of buffers weigh within the tests, and where the node's
 own port promises that there are none (`lossless`). What congestion control did is told and never judged, nor
-are packets that come out of order where the policy says that the fabric has adaptive routing.
+are packets that come out of order where the policy says that the fabric has adaptive routing. Alarms of the
+rail's module, and a bit error ratio before FEC above the limit, fail as well (`optics`).
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.policy impo
     is_pair,
     is_whole,
 )
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import lossless, row_numbers
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import lossless, optics, row_numbers
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.draft import Answer
 from ansible_collections.railyard.fabric.plugins.plugin_utils.plain_text import named
 
@@ -65,6 +66,7 @@ class _Seen:
         sent_again: test -> the attempts at it in which packets were sent again.
         attempts: test -> all attempts at it.
         doubt: why a counter cannot be trusted.
+        corrected: the bits that FEC corrected.
     """
 
     promise: lossless.Promise
@@ -79,6 +81,7 @@ class _Seen:
     sent_again: dict[str, set[int]] = field(default_factory=dict)
     attempts: dict[str, set[int]] = field(default_factory=dict)
     doubt: str | None = None
+    corrected: optics.CorrectedBits = field(default_factory=optics.CorrectedBits)
 
     def grew(self, name: str, by: int, peer: str, row: Row, broken: bool) -> None:
         kind = kind_of(name, self.adaptive_routing)
@@ -124,7 +127,8 @@ def judge(
 
     Returns:
         pass with zero growth; fail where a counter of the cable grew, symbol errors came twice or many at
-        once, one of transport on hardware in two attempts, or drops and pause storms on a lossless rail;
+        once, one of transport on hardware in two attempts, drops and pause storms on a lossless rail, or its
+        module has an alarm or its link too many errors before FEC;
         recorded where it grew otherwise; unmeasured without the rows of all tests, without counters, or with
         counters that cannot be trusted.
     """
@@ -136,17 +140,25 @@ def judge(
             if row.get("run") == run and row.get("host") == node and row.get("end") == end:
                 found.append((str(test["peer"] if end == "client" else test["node"]), row))
     seen = _read(found, bound, adaptive_routing)
+    optical = optics.find(bound, seen.corrected)
     where = f"{node} {rail} ({(bound.netdev or {}).get('netdev')})"
     peers = named(list(seen.peers), _NAMED)
     grown = {**seen.growth, **seen.losses}
     answer = Answer(
         PASS,
-        {"errors": sum(grown.values()), "counters": len(seen.names), **grown, **seen.told},
+        {
+            "errors": sum(grown.values()),
+            "counters": len(seen.names),
+            **grown,
+            **seen.told,
+            **optical.observed,
+        },
         {"errors": 0},
         {"errors": 0},
         f"no error counter of the rail may grow, in {len(seen.used)} rows and between them"
         + lossless.basis(seen.promise, seen.names)
-        + (f"; told, not judged: {_told(seen.told)}" if seen.told else ""),
+        + (f"; told, not judged: {_told(seen.told)}" if seen.told else "")
+        + "".join(f"; {remark}" for remark in optical.remarks),
         proof="proven",
         rows=list(dict.fromkeys(seen.used)),
     )
@@ -157,12 +169,15 @@ def judge(
         or (KINDS[name] == SYMBOL and (seen.spans[name] > 1 or by > SYMBOLS_AT_ONCE))
     }
     if physical:
-        return answer.failed("link_errors", f"{where}: {_told(physical)}; the cable to {peers}")
+        shown = f"; {optical.detail}" if optical.cause else ""
+        return answer.failed("link_errors", f"{where}: {_told(physical)}; the cable to {peers}{shown}")
     if seen.losses:
         detail = f"{where}: {_told(seen.losses)}, with {peers}"
         return answer.failed("pause_storm" if lossless.STORM in seen.losses else "lossless_drops", detail)
     if seen.sent_again and not _is_software(bound) and seen.lasts(confirm):
         return answer.failed("link_errors", f"{where}: {_told(seen.growth)}, with {peers}")
+    if optical.cause:
+        return answer.failed(optical.cause, f"{where}: {optical.detail}")
     if seen.doubt:
         return answer.unknown("error_counters_reset", f"{where}: {seen.doubt}")
     # What is told alone, or is of RDMA's transport, proves nothing of the link; nor do symbol errors, which
@@ -207,6 +222,7 @@ def _read(found: Sequence[tuple[str, Row]], bound: Bound, adaptive_routing: bool
             seen.doubt = f"{row.get('id')}: read on netdev {row.get('netdev')!r}"
             continue
         seen.used.append(str(row.get("id")))
+        seen.corrected.add(row, spans)
         if spans == still and are_pairs(spans.values()):
             continue
         gone = [name for name in last if name not in spans]

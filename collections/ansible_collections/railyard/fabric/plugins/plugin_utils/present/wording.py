@@ -83,6 +83,7 @@ _MAIN_METRICS = (
 # What is counted, where the metric's name does not say it; its label is its unit.
 _COUNTS = {
     "counters": "error counters read",
+    "effective_ber": "bit error ratio after FEC",
     "errors": "errors counted",
     "foreign": "beacons of another rail",
     "gpus": "GPUs used",
@@ -91,6 +92,7 @@ _COUNTS = {
     "neighbours": "neighbours heard",
     "observations": "samples",
     "questions": "questions asked",
+    "raw_ber": "bit error ratio before FEC",
     "received": "probes received",
     "replies": "replies received",
     "replies_elsewhere": "replies on other netdevs",
@@ -113,6 +115,7 @@ _UNITS = (
     ("_s", "s"),
     ("_w", "W"),
     ("_c", "°C"),
+    ("_dbm", "dBm"),
 )
 # A drive's rate is told in the prefix that fits it.
 _RATES = ((1e9, "G"), (1e6, "M"), (1e3, "k"))

@@ -54,10 +54,21 @@ TABLE = (
     Cause("link_errors", "error counters of the link grew",
           "Look at the cable and transceivers between the two ends that are named, reseat or replace them; "
           "`ethtool -S NETDEV` and the port's counters in /sys/class/infiniband show whether it goes on; "
-          "`mlxlink -d DEVICE -m -c` (NVIDIA's MFT) shows the optics' power and the bit error rate before "
-          "and after FEC, which Railyard does not read. Where only out_of_sequence grew and the fabric has "
-          "adaptive routing, set fabric_policy.adaptive_routing.",
+          "`mlxlink -d DEVICE -m -c` (NVIDIA's MFT) shows the optics' power and the bit error ratio before "
+          "and after FEC. Where only out_of_sequence grew and the fabric has adaptive routing, set "
+          "fabric_policy.adaptive_routing.",
           "cable or transceiver: dirty, bent or loose", "ethtool -m NETDEV"),
+    Cause("module_alarm", "the port's module reports an alarm by its own limits",
+          "Received power too low: clean and reseat the fibre at both ends, then exchange the fibre or the "
+          "module at the other end, which sends. Sent power, bias current or voltage: exchange this "
+          "module. Received power too high: an attenuator or a module for the distance is missing. "
+          "Temperature: look at the airflow of the cage. Then validate again.",
+          "a dirty fibre, or a module that fails or is too hot", "ethtool -m NETDEV"),
+    Cause("ber_high", "the link has more bit errors before FEC than its FEC is specified for",
+          "Clean and reseat the fibre or cable at both ends, then exchange it, then the modules one by one; "
+          "compare both ends' FEC (`ethtool --show-fec NETDEV`) and the lanes (`mlxlink -d DEVICE -m -c`), "
+          "then validate again.",
+          "a dirty or damaged cable, or a module that fails", "ethtool -I --show-fec NETDEV"),
     Cause("lossless_drops", "packets were dropped for want of buffers on a rail that is to be lossless",
           "Compare trust, PFC priority, buffers and DSCP of both ends and of the switch ports between (role "
           "roce_qos; `dcb app show dev NETDEV`, `dcb buffer show dev NETDEV`, or all at once the vendor's "

@@ -73,7 +73,10 @@ def test_a_physical_error_fails_and_names_the_cable(run: FakeRun, name: str) -> 
     [([[2, 5], [5, 5]], "recorded"), ([[2, 3], [3, 4]], "fail"), ([[2, 2], [3, 5]], "fail"),
      ([[2, 30], [30, 30]], "fail")],
 )  # fmt: skip
-@pytest.mark.parametrize("name", ["hca.symbol_error", "hca.port_rcv_remote_physical_errors"])
+@pytest.mark.parametrize(
+    "name",
+    ["hca.symbol_error", "hca.port_rcv_remote_physical_errors", "ethtool.rx_fec_uncorrectable_blocks"],
+)
 def test_symbol_errors_weigh_when_they_come_again_or_many_at_once(
     name: str, spans: list[list[int]], outcome: str
 ) -> None:
@@ -119,7 +122,13 @@ def test_packets_out_of_order_are_reported_where_the_policy_has_adaptive_routing
 
 
 @pytest.mark.parametrize(
-    "name", ["hca.port_xmit_discards", "hca.port_xmit_wait", "ethtool.rx_corrected_bits_phy"]
+    "name",
+    [
+        "hca.port_xmit_discards",
+        "hca.port_xmit_wait",
+        "ethtool.rx_corrected_bits_phy",
+        "ethtool.rx_corrected_bits",
+    ],
 )
 def test_waits_discards_and_bits_that_were_corrected_are_reported(name: str) -> None:
     run = CARD.copy()
