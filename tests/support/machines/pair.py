@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from ansible_collections.railyard.fabric.plugins.module_utils.bounded import Ended, ToolError
 from ansible_collections.railyard.fabric.plugins.module_utils.facts import node as facts_node
 from ansible_collections.railyard.fabric.plugins.module_utils.facts.sysfs import Reader
 from ansible_collections.railyard.fabric.plugins.module_utils.gpu import facts as gpu_facts
@@ -86,11 +87,18 @@ class NodeOn:
         )  # fmt: skip
         return Answer(done.returncode, done.stdout, done.stderr)
 
+    def ask(self, argv: Any) -> Ended:
+        """Run one of the node's programs as `bounded.ask` does."""
+        answer = self.answer(argv)
+        if answer.status == 127:
+            raise ToolError(f"{argv[0]}: not found", absent=True)
+        return Ended(answer.status, f"{answer.out}{answer.error}")
+
     def facts(self) -> dict[str, Any]:
         """Return the node's facts row, as rail_info reads it."""
         if self._facts is None:
             with self.kernel.running():
-                row = facts_node.collect(self.reader(), self.run, None)
+                row = facts_node.collect(self.reader(), self.run, None, ask_optics=self.ask)
             self._facts = {**row, "node": self.name, "run": RUN, "collected": "2026-11-21T10:15:02.000Z"}
         return self._facts
 
