@@ -19,6 +19,7 @@ from collections.abc import Iterable, Mapping
 from typing import Optional
 
 from ansible_collections.railyard.fabric.plugins.module_utils.catalogue import nic_drivers
+from ansible_collections.railyard.fabric.plugins.module_utils.facts import counter_file
 
 PHYSICAL = "physical"
 SYMBOL = "symbol"
@@ -109,8 +110,9 @@ def read(netdev: str, hca: str | None, sys_root: str = "/sys") -> Values:
             folder = folders[place]
             if name == "netdev.carrier_changes":
                 folder = os.path.dirname(folder)
-            with contextlib.suppress(OSError, ValueError), open(os.path.join(folder, counter)) as handle:
-                values[name] = int(handle.read())
+            number = counter_file.read(os.path.join(folder, counter)).number
+            if number is not None:
+                values[name] = number
     for counter, value in ethtool_statistics(netdev).items():
         name = "ethtool." + counter
         if name in KINDS:

@@ -5,16 +5,15 @@
 
 from __future__ import annotations
 
-import errno
 import math
 import os
-import re
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import NamedTuple, Optional
+from typing import Optional
 
 from ansible_collections.railyard.fabric.plugins.module_utils.catalogue import nic_drivers, rdma_counters
+from ansible_collections.railyard.fabric.plugins.module_utils.facts import counter_file
 from ansible_collections.railyard.fabric.plugins.module_utils.facts.hca import driver_of
 from ansible_collections.railyard.fabric.plugins.module_utils.facts.sysfs import Reader
 from ansible_collections.railyard.fabric.plugins.module_utils.measure.base import LEAST_OVERLAP, MOST_GAP
@@ -31,8 +30,7 @@ _NEAR, _KEPT_APART = 1 - LEAST_OVERLAP, 0.8 * MOST_GAP
 SYS = "/sys/class/net"
 # Beside the lifespan: the kernel counts it in ticks, of which the longest take 10 ms.
 _TICK_S = 0.02
-_MOST_BYTES, _MOST_NAMED = 64, 12
-_NUMBER = re.compile(r"[0-9]{1,20}\Z")
+_MOST_NAMED = 12
 
 # Python 3.9, which nodes may have, cannot evaluate `X | Y`.
 Snapshot = dict[str, Optional[int]]  # noqa: UP045 - see above
@@ -84,13 +82,6 @@ def rate_bytes_per_s(netdev: str, over_s: float, hca: str | None = None, sys_roo
             grown = (last.get(name) or 0) - (first.get(name) or 0)
             moved[way] += max(grown, 0) * rdma_counters.unit_bytes(name)
     return max(moved) / elapsed
-
-
-class _Value(NamedTuple):
-    """What a counter's file holds, or why it holds no number."""
-
-    number: Optional[int]  # noqa: UP045 - Python 3.9, which nodes may have, evaluates it
-    why_not: str = ""
 
 
 class Port:
@@ -275,15 +266,9 @@ def _number(path: str) -> int | None:
     return _read(path).number
 
 
-def _read(path: str) -> _Value:
-    """Read a counter: the kernel answers with an error, or a word, where it has no number."""
-    try:
-        with open(path, "rb") as handle:
-            text = handle.read(_MOST_BYTES).decode("ascii", "replace").strip()
-    except OSError as error:
-        return _Value(None, errno.errorcode.get(error.errno or 0, str(error)))
-    if not _NUMBER.match(text):
-        return _Value(None, f"reads {text!a}")
-    if int(text) >= rdma_counters.UNREADABLE:
-        return _Value(None, "reads all ones")
-    return _Value(int(text))
+def _read(path: str) -> counter_file.Value:
+    """Read a counter of traffic; all ones are what a driver answers that could not read it."""
+    value = counter_file.read(path)
+    if value.number is not None and value.number >= rdma_counters.UNREADABLE:
+        return counter_file.Value(None, "reads all ones")
+    return value

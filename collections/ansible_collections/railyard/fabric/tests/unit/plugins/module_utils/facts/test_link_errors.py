@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import socket
 import struct
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -34,6 +35,22 @@ def test_each_counter_is_read_where_the_kernel_has_it(tree: Path) -> None:
     assert link_errors.read("ens6", "mlx5_0:1", str(tree)) == {**netdev, **port}
     assert link_errors.read("ens6", None, str(tree)) == netdev
     assert link_errors.read("ens6", "gone0:1", str(tree)) == netdev
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "N/A (no PMA)\n", "-5\n", "1_000\n", "12 13\n", "\x00\xff", "7" * 10_000_000, "\0" * 10_000_000],
+)
+def test_a_file_that_holds_no_counter_is_left_out_and_not_read_to_its_end(tree: Path, text: str) -> None:
+    file = tree / "class/infiniband/mlx5_0/ports/1/counters/symbol_error"
+    file.write_text(text, encoding="latin-1")
+    tracemalloc.start()
+    found = link_errors.read("ens6", "mlx5_0:1", str(tree))
+    _now, peak_bytes = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert "hca.symbol_error" not in found
+    assert found["hw.out_of_sequence"] == 5
+    assert peak_bytes < 1_000_000
 
 
 def test_growth_and_what_went_away_are_told_apart() -> None:
