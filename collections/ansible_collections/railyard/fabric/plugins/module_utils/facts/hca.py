@@ -115,8 +115,12 @@ def dpu_mode(reader: Reader, device: str, netdev: str | None) -> str | None:
         return None
     if not _PHYSICAL_PORT.match(reader.text(os.path.join(folder, "phys_port_name")) or ""):
         return None
-    if reader.text(os.path.join(folder, "phys_switch_id")):
+    switch_id = os.path.join(folder, "phys_switch_id")
+    if reader.text(switch_id):
         return "nic"
+    # The kernel answers EOPNOTSUPP for a port without a switch; no such file is no answer.
+    if not os.path.exists(switch_id):
+        return None
     kernel = _KERNEL.match(reader.text(reader.proc("sys", "kernel", "osrelease")) or "")
     if kernel is None or (int(kernel.group(1)), int(kernel.group(2))) < _NAMES_THE_SWITCH:
         return None

@@ -166,7 +166,8 @@ def bluefield(tree: Tree, number: str = "0xa2dc", kernel: str = "6.8.0-45-generi
 
 
 SWITCH = {"phys_port_name": "p0", "phys_switch_id": "ef2a3b0003a1420c"}
-ARM_HAS_THE_SWITCH = {"phys_port_name": "p0"}
+# The kernel answers EOPNOTSUPP, which a reader sees as it sees an empty file.
+ARM_HAS_THE_SWITCH = {"phys_port_name": "p0", "phys_switch_id": ""}
 
 
 @pytest.mark.parametrize(
@@ -178,6 +179,7 @@ ARM_HAS_THE_SWITCH = {"phys_port_name": "p0"}
         ({"kernel": "5.15.0-119-generic"}, ARM_HAS_THE_SWITCH, "dpu"),
         ({"kernel": "5.9.0"}, ARM_HAS_THE_SWITCH, None),  # names the port, does not yet tell the switch
         ({"kernel": "5.9.0"}, SWITCH, "nic"),
+        ({}, {"phys_port_name": "p0"}, None),  # a kernel without the file answers nothing
         ({}, {}, None),  # a driver that names no port tells nothing by the missing id
         ({}, {"phys_port_name": "pf0vf1"}, None),
         ({"number": "0x1021"}, ARM_HAS_THE_SWITCH, None),  # ConnectX-7
