@@ -16,6 +16,7 @@ from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.module_utils.facts import gpus as facts
 from ansible_collections.railyard.fabric.plugins.module_utils.numeric import is_whole
+from ansible_collections.railyard.fabric.plugins.module_utils.parsers.gpu import nvml_words
 from ansible_collections.railyard.fabric.plugins.module_utils.records.facts import GpuRow, Gpus
 from ansible_collections.railyard.fabric.plugins.module_utils.rules import gpu_rows, xid
 from ansible_collections.railyard.fabric.plugins.module_utils.rules.gpu_rows import Node
@@ -117,7 +118,11 @@ def _count(node: Node, seen: Gpus) -> Ruling:
         return ruling.failed("gpu_driver_missing", said)
     error = seen["errors"].get("rows")
     if error is not None and error["class"] == facts.FAILED:
-        return ruling.failed("gpu_lost", f"{node.name}: {error['message']}")
+        message = error["message"]
+        if nvml_words.is_version_mismatch(message):
+            said = f"driver {seen['driver']} is loaded, and the installed libraries are of another version"
+            return ruling.failed("gpu_driver_differs", f"{node.name}: {said} ({message}): reboot the node")
+        return ruling.failed("gpu_lost", f"{node.name}: {message}")
     if unknown := gpu_rows.why_unknown(node, seen, ("rows",)):
         return ruling.unknown("gpu_unknown", unknown)
     listed = {row["pci"] for row in seen["rows"]}

@@ -34,6 +34,8 @@ _FAULTY = frozenset(
         "corrupted inforom",
     }
 )
+#: NVML_ERROR_LIB_RM_VERSION_MISMATCH: the loaded module is not of the version of the installed libraries.
+_MISMATCH = "driver/library version mismatch"
 #: The value could not be read, which says nothing about the GPU.
 _UNREAD = frozenset(
     {
@@ -51,7 +53,7 @@ _UNREAD = frozenset(
         "invalid state",
         "in use by another client",
         "gpu access blocked by the operating system",
-        "driver/library version mismatch",
+        _MISMATCH,
     }
 )
 _BRACKETS = re.compile(r"\[(.{1,200})\]\Z")
@@ -77,3 +79,8 @@ def is_trouble(value: object) -> bool:
 def is_faulty(value: object) -> bool:
     """Tell whether a value says that the GPU itself cannot be used as it is."""
     return isinstance(value, str) and _bare(value) in _FAULTY
+
+
+def is_version_mismatch(message: object) -> bool:
+    """Tell whether a message is that the loaded driver and the installed libraries are of two versions."""
+    return isinstance(message, str) and _MISMATCH in message.lower()

@@ -73,6 +73,10 @@ def test_a_healthy_node_passes_by_its_bounds_or_is_recorded(check):
     assert found.basis
 
 
+#: What nvidia-smi prints (NVML_ERROR_LIB_RM_VERSION_MISMATCH of nvml.h).
+MISMATCH = "nvidia-smi: Failed to initialize NVML: Driver/library version mismatch"
+
+
 @pytest.mark.parametrize(
     ("check", "change", "cause", "said"),
     [
@@ -85,6 +89,13 @@ def test_a_healthy_node_passes_by_its_bounds_or_is_recorded(check):
             lambda seen: seen.update(rows=[], errors={"rows": {"class": "failed", "message": "GPU is lost"}}),
             "gpu_lost",
             "GPU is lost",
+        ),
+        (
+            # After an update of the driver without a reboot: no GPU is at fault.
+            "gpu_count",
+            lambda seen: seen.update(rows=[], errors={"rows": {"class": "failed", "message": MISMATCH}}),
+            "gpu_driver_differs",
+            "reboot the node",
         ),
         ("gpu_kind", second(name="NVIDIA A100-SXM4-80GB"), "gpu_model_differs", "A100-SXM4-80GB, most"),
         ("gpu_kind", lambda seen: seen.update(driver="535.183.01"), "gpu_driver_differs", "'s is 550"),
