@@ -17,6 +17,8 @@ from ansible_collections.railyard.fabric.plugins.module_utils.rules.ruling impor
 CHECKS = ("link", "address", "mtu")
 # What a netdev with a carrier reports; `unknown` is that of a driver without operational states (RFC 2863).
 _UP = ("up", "unknown")
+#: States of an RDMA port that carries no traffic, in the words of drivers/infiniband/core/sysfs.c.
+NOT_ACTIVE = ("NOP", "DOWN", "INIT", "ARMED", "ACTIVE_DEFER")
 
 
 def left_out(check: str, rail: Mapping[str, Any], transport: str | None) -> Ruling | None:
@@ -87,7 +89,7 @@ def _link(node: str, rail: Mapping[str, Any], bound: Bound, node_class: str | No
     named = bound.hca if rail.get("hca") is not None else None
     if down or str(device.get("operstate")) in ("down", "lowerlayerdown", "notpresent"):
         return ruling.failed(_why_down(bound.hca), where)
-    if named is not None and named.get("state") not in (None, "ACTIVE"):
+    if named is not None and named.get("state") in NOT_ACTIVE:
         detail = f"{on_rail} (HCA port {rail['hca']} is {named['state']})"
         return ruling.failed(_why_down(named), detail)
     if bound.findings:

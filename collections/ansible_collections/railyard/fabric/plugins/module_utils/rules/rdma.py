@@ -27,7 +27,7 @@ CHECKS = {
 #: Transport -> the link layer that its ports have; a VPI port can be either.
 LINK_LAYERS = {"roce": "Ethernet", "infiniband": "InfiniBand", "efa": UNSPECIFIED_LAYER}
 #: LIDs that no subnet manager hands out to itself: none at all, and everybody's.
-_NO_LID = (0, 0xFFFF)
+_NO_LID = (0, 0xFFFF, 0xFFFFFFFF)
 #: What a port that is active reports beside it: drivers/infiniband/core/sysfs.c has the words, and EFA is
 #: `unspecified`.
 _UNDERSTOOD: Mapping[str, tuple[str, ...]] = {
@@ -197,7 +197,7 @@ def _port(where: str, node: Node, bound: Bound) -> Ruling:
     # A port without a link has no SM LID either: what it lacks is its cable.
     if managed and (state == "INIT" or (state != "DOWN" and port.get("sm_lid") in _NO_LID)):
         return ruling.failed("sm_missing", f"{where} is {state}, SM LID {port.get('sm_lid')}")
-    if isinstance(state, str) and state != "ACTIVE":
+    if state in link.NOT_ACTIVE:
         return ruling.failed("link_down", f"{where} is {state}, {port.get('physical_state')}")
     for finding in bound.findings:
         if finding.cause in ("hca_missing", "netdev_differs", "netdev_shared"):
@@ -205,6 +205,8 @@ def _port(where: str, node: Node, bound: Bound) -> Ruling:
     for key, value in (("link_layer", layer), ("state", state), ("node_type", port.get("node_type"))):
         if not isinstance(value, str):
             return ruling.unknown("rdma_unknown", f"{where}: {key} is {value!r}")
+    if state != "ACTIVE":
+        return ruling.unknown("rdma_unknown", f"{where}: state is {str(state)[:_MOST_WORDS]!r}")
     for key, known in _UNDERSTOOD.items():
         if port.get(key) not in known:
             said = str(port.get(key))[:_MOST_WORDS]
@@ -214,8 +216,11 @@ def _port(where: str, node: Node, bound: Bound) -> Ruling:
         return ruling.unknown("rdma_unknown", f"{where}: driver_class is {port.get('driver_class')!r}")
     if node.node_class == "hardware" and port["driver_class"] == "software":
         return ruling.failed("not_hardware", f"{where}: it is software RDMA ({port.get('driver')})")
-    if managed and not is_whole(port.get("sm_lid")):
-        return ruling.unknown("rdma_unknown", f"{where}: sm_lid is {port.get('sm_lid')!r}")
+    for key in ("sm_lid", "lid") if managed else ():
+        if not is_whole(port.get(key)):
+            return ruling.unknown("rdma_unknown", f"{where}: {key} is {port.get(key)!r}")
+    if managed and port.get("lid") in _NO_LID:
+        return ruling.failed("sm_missing", f"{where} is {state}, and no subnet manager gave it a LID")
     # On Ethernet the link check holds the netdev's speed against the declared rate.
     if "rate_gbps" in wanted:
         seen = port.get("rate_gbps")
