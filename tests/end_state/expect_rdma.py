@@ -110,14 +110,18 @@ def _link(rail: Plan, reading: Reading) -> dict[str, Any] | None:
 
 
 def _link_at(rail: Plan, netdev: str | None, reading: Reading) -> dict[str, Any] | None:
-    """Find the one port at the rail's bus address: `rdma link` shows no netdev of InfiniBand's."""
-    bus = rail.get("pci") or (reading["netdevs"].get(netdev) or {}).get("pci")
+    """Find the rail's port at its bus address: `rdma link` shows no netdev of InfiniBand's."""
+    told = reading["netdevs"].get(netdev) or {}
+    bus = rail.get("pci") or told.get("pci")
     devices = [
         name
         for name, device in reading.get("rdma_devices", {}).items()
         if bus and str(device.get("pci")).lower() == str(bus).lower()
     ]
     found = [one for one in reading.get("rdma_links") or [] if one["ifname"] in devices]
+    if len(found) > 1:
+        named = rail.get("netdev") or rail.get("mac")
+        found = [one for one in found if named and one["port"] == told.get("port")]
     return found[0] if len(found) == 1 else None
 
 

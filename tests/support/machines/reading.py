@@ -26,7 +26,7 @@ def of(tree: Tree, nccl_conf: str) -> dict[str, Any]:
     ]
     return {
         "addresses": json.loads(tree.ip_json()),
-        "netdevs": {name: {"pci": one.pci} for name, one in node.netdevs.items()},
+        "netdevs": {name: {"pci": one.pci, "port": one.port} for name, one in node.netdevs.items()},
         "hcas": {f"{name}:{number}": port.netdev for name, number, port in ports if port.netdev},
         "rdma_links": [
             {

@@ -74,6 +74,18 @@ def test_an_infiniband_port_is_found_at_its_bus_address(key):
     assert expect_rdma.port(rail, reading) != []
 
 
+@pytest.mark.parametrize(("netdev", "name"), [("ib0", "mlx4_0:1"), ("ib1", "mlx4_0:2")])
+def test_of_two_ports_at_one_bus_address_the_netdevs_own_is_found(netdev, name):
+    """ConnectX-3 has two ports on one PCI function (torvalds/linux drivers/infiniband/ulp/ipoib)."""
+    reading = copy.deepcopy(AS_PLANNED)
+    reading["netdevs"] = {f"ib{one}": {"pci": "0000:42:00.0", "port": one + 1} for one in (0, 1)}
+    reading["rdma_links"] = [{"ifname": "mlx4_0", "port": one, "state": "ACTIVE"} for one in (1, 2)]
+    reading["rdma_devices"] = {"mlx4_0": {"is_software": False, "pci": "0000:42:00.0"}}
+    assert expect_rdma.port_name({**RAIL, "hca": None, "netdev": netdev}, reading) == name
+    bare = {**RAIL, "hca": None, "netdev": None, "pci": "0000:42:00.0"}
+    assert expect_rdma.port_name(bare, reading) is None
+
+
 def test_a_renamed_device_is_still_made_at_boot_by_the_rule_that_has_another_name():
     reading = copy.deepcopy(AS_PLANNED)
     reading["rdma_links"][0]["ifname"] = "fabric0"
