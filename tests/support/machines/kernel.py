@@ -21,6 +21,7 @@ from unittest import mock
 
 from ansible_collections.railyard.fabric.plugins.module_utils.facts import ethtool, sysfs, verbs
 
+from support.machines.fields import DataError
 from support.machines.tree import Tree
 
 _SIOCETHTOOL = 0x8946
@@ -82,7 +83,7 @@ class Machine:
         if netdev is None:
             raise OSError(19, "No such device")
         command = struct.unpack("=I", ctypes.string_at(address, 4))[0]
-        statistics = netdev.ethtool or {}
+        statistics = self._tree.ethtool[name.rstrip(b"\0").decode()]
         if command == _GSSET_INFO and statistics:
             answer = struct.pack("=IIQI", command, 0, 1 << 1, len(statistics))
         elif command == _GSTRINGS and statistics:
@@ -101,7 +102,10 @@ class Machine:
         asked = struct.unpack("=b", ctypes.string_at(address + 15, 1))[0]
         if asked != _MODE_WORDS:
             return struct.pack("=I11xb", command, -_MODE_WORDS)
-        bit = next(first for first, _last, mbps in ethtool.LINK_MODES_MBPS if mbps == speed_mbps)
+        bits = [first for first, _last, mbps in ethtool.LINK_MODES_MBPS if mbps == speed_mbps]
+        if not bits:
+            raise DataError(f"speed_max_mbps {speed_mbps}: no link mode of Linux has this speed")
+        bit = bits[0]
         supported = [0] * _MODE_WORDS
         supported[bit // 32] |= 1 << bit % 32
         head = struct.pack("=I11xb", command, _MODE_WORDS).ljust(48, b"\0")

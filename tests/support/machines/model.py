@@ -34,7 +34,7 @@ class PciLink:
 
 @dataclass(frozen=True)
 class Function:
-    """A PCI function, or a bridge."""
+    """A PCI function, or a bridge; `inside_chip`: what stands between it and the bridge above is no link."""
 
     parent: str
     vendor: str
@@ -44,6 +44,7 @@ class Function:
     numa: int
     link: PciLink | None
     max_link: PciLink | None
+    inside_chip: bool
     files: dict[str, Content]
 
 
@@ -75,7 +76,7 @@ class Port:
     state: str
     phys_state: str
     rate: str
-    lid: str
+    lid: str | None
     sm_lid: str
     netdev: str | None
     gids: list[dict[str, str]] | None
@@ -215,6 +216,7 @@ def _function(value: object, where: str) -> Function:
         numa=fields.take("numa", int, -1),
         link=_link(link, f"{where}.link"),
         max_link=_link(fields.take("max_link", str, link), f"{where}.max_link"),
+        inside_chip=fields.take("inside_chip", bool, False),
         files=fields.each("files", content),
     )
     fields.done()
@@ -265,7 +267,7 @@ def _port(value: object, where: str) -> Port:
         state=fields.take("state", str, "4: ACTIVE"),
         phys_state=fields.take("phys_state", str, "5: LinkUp"),
         rate=fields.take("rate", str),
-        lid=fields.take("lid", str, "0x0"),
+        lid=fields.take("lid", str, None if layer == "InfiniBand" else "0x0"),
         sm_lid=fields.take("sm_lid", str, "0x0"),
         netdev=fields.take("netdev", str, None),
         gids=None if gids is None else read_gids(gids, f"{where}.gids"),

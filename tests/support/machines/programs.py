@@ -39,13 +39,22 @@ def write(tree: Tree, folder: Path) -> None:
         if answers == "qos_recorder":
             _write(folder / name, f"#!{sys.executable} -IS\n{qos_node.RECORDER.read_text()}")
         elif isinstance(answers, list) and answers:
-            _write(folder / name, _script(answers, name))
+            described = folder / f".{name}"
+            if name == "nvidia-smi" and tree.node.nvidia:
+                (folder / name).rename(described)
+            _write(folder / name, _script(answers, name, described if described.exists() else None))
         else:
             (folder / name).unlink(missing_ok=True)
 
 
-def _script(answers: list[model.Answer], name: str) -> str:
-    """Return a program of the shell: the first pattern that matches its arguments answers."""
+def _script(answers: list[model.Answer], name: str, otherwise: Path | None = None) -> str:
+    """Return a program of the shell: the first pattern that matches its arguments answers.
+
+    Args:
+        answers: what it answers.
+        name: its name.
+        otherwise: the program that answers what no pattern matches.
+    """
     lines = ["#!/bin/sh", 'case "$*" in']
     for one in answers:
         pattern = "".join(char if char == "*" else shlex.quote(char) for char in one.arguments) or "''"
@@ -54,6 +63,8 @@ def _script(answers: list[model.Answer], name: str) -> str:
             if text:
                 lines.append(f"printf '%s' {shlex.quote(text)}{stream}")
         lines.append(f"exit {one.exit};;")
+    if otherwise is not None:
+        return "\n".join([*lines, "esac", f'exec {shlex.quote(str(otherwise))} "$@"']) + "\n"
     said = shlex.quote(f"{name}: the stand-in has no answer to: ")
     lines += ["esac", f"printf '%s%s\\n' {said} \"$*\" >&2", f"exit {_NOT_ANSWERED}"]
     return "\n".join(lines) + "\n"

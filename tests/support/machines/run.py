@@ -25,6 +25,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory import q
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import run_status, verdict
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import management, provenance, requests
 
+from support.machines.fields import DataError
 from support.machines.machine import Change
 from support.machines.pair import NodeOn, Pair
 from support.machines.slots import narrowest_gbps
@@ -80,8 +81,12 @@ class GalleryRun:
         if pair.variant is None:
             pair.results = self.results
         in_sequence(self.results)
-        for change in pair.variant.results if pair.variant else []:
+        changes = pair.variant.results if pair.variant else []
+        for change in changes:
             self._change(change)
+        # More traffic than the healthy machine's, and the next test's counters begin later.
+        if any(change.gbps is not None for change in changes):
+            in_sequence(self.results)
 
     def judge(self) -> list[Row]:
         """Return the verdicts."""
@@ -267,7 +272,11 @@ class GalleryRun:
             and change.node in (None, row["host"], row["node"], row["peer"])
         ]  # fmt: skip
         if not touched:
-            raise ValueError(f"{self.pair.machine.name}: a change of {change.check} touches no result")
+            checks = ", ".join(sorted({row["check"] for row in self.results}))
+            raise DataError(
+                f"{self.pair.machine.name}: results: no result of check {change.check} has this rail, node "
+                f"and end; checks with results are {checks}"
+            )
         for row in touched:
             if change.gbps is not None:
                 ratio = change.gbps / self.gbps(row["check"], row["rail"])

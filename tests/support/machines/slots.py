@@ -24,7 +24,7 @@ def narrowest_gbps(node: Node, pcis: Mapping[str, str], alone: str | None) -> di
         shares = [
             link.gbps / sum(_holds(other, key) for other in ways.values())
             for key in way
-            if (link := node.pci[key[0]].link) is not None
+            if (link := node.pci[key[0]].link) is not None and not node.pci[key[0]].inside_chip
         ]
         if shares:
             found[rail] = min(shares)

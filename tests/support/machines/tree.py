@@ -27,6 +27,7 @@ _STATISTICS = (
     *("rx_bytes", "tx_bytes", "rx_packets", "tx_packets", "rx_errors", "tx_errors", "rx_dropped"),
     *("tx_dropped", "rx_crc_errors", "rx_frame_errors", "tx_carrier_errors"),
 )
+_MOST_PORTS = 4
 _NO_GID = "0000:0000:0000:0000:0000:0000:0000:0000"
 #: What a counter of traffic stands at when the node is looked at first.
 BEGIN = 1_000_000
@@ -43,6 +44,7 @@ class Tree:
         drivers: what each kernel driver of RDMA shows.
         addresses: rail -> its planned addresses in CIDR form.
         errors: path -> the number with which opening it fails; `kernel.Kernel` answers so.
+        ethtool: netdev -> its statistics of `ethtool -S` as they stand now.
     """
 
     root: Path
@@ -51,6 +53,7 @@ class Tree:
     drivers: Mapping[str, driver_files.Driver]
     addresses: Mapping[str, list[str]]
     errors: dict[str, int] = field(default_factory=dict)
+    ethtool: dict[str, dict[str, int]] = field(default_factory=dict)
     _folders: set[Path] = field(default_factory=set)
 
     def build(self) -> None:
@@ -62,6 +65,7 @@ class Tree:
             self._function(address)
         for name, netdev in self.node.netdevs.items():
             self._netdev(name, netdev)
+            self.ethtool[name] = dict(netdev.ethtool or {})
         self._netdev("lo", _LOOPBACK)
         for name, device in self.node.rdma.items():
             self._rdma(name, device)
@@ -90,13 +94,13 @@ class Tree:
 
     def mac(self, name: str) -> str:
         """Return a netdev's MAC: the data's, or a locally administered one."""
-        told = self.node.netdevs[name].mac
+        told = self._of_node(self.node.netdevs[name].mac or "")
         return told or f"02:00:00:{self.number:02x}:00:{list(self.node.netdevs).index(name) + 1:02x}"
 
     def of_netdev(self, name: str) -> list[str]:
         """Return a netdev's addresses in CIDR form: its rail's planned ones, and its own."""
         netdev = self.node.netdevs[name]
-        own = [one.replace("{node}", str(self.number)) for one in netdev.addresses]
+        own = [self._of_node(one) for one in netdev.addresses]
         return [*self.addresses.get(netdev.rail or "", []), *own]
 
     def ip_json(self) -> str:
@@ -166,7 +170,11 @@ class Tree:
             owned = [one.ip for one in map(ipaddress.ip_interface, texts) if one.version == 4]
             # The kernel writes %pI6 (drivers/infiniband/core/sysfs.c), ipaddress the last half in decimals.
             return [ipaddress.IPv6Address(f"::ffff:{one}").packed.hex(":", 2) for one in owned]
-        return [word]
+        return [self._of_node(word)]
+
+    def _of_node(self, text: str) -> str:
+        """Put the node's number in the place of `{node}`."""
+        return text.replace("{node}", str(self.number))
 
     def _host(self) -> None:
         node = self.node
@@ -281,8 +289,12 @@ class Tree:
 
     def _port(self, device: str, number: str, port: model.Port, driver: driver_files.Driver) -> None:
         base = self.port_folder(device, number)
+        # An InfiniBand port has a LID of its own.
+        place = 1 + list(self.node.rdma).index(device) * _MOST_PORTS + int(number)
+        made_up = f"0x{self.number:x}{place:02x}"
         for key in ("link_layer", "state", "phys_state", "rate", "lid", "sm_lid"):
-            self.put(f"{base}/{key}", getattr(port, key))
+            value = getattr(port, key)
+            self.put(f"{base}/{key}", made_up if value is None else self._of_node(value))
         for index, key in enumerate(port.pkeys):
             self.put(f"{base}/pkeys/{index}", key)
         used = self.gids(device, number)

@@ -5,12 +5,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import errno
 import shutil
 
 import pytest
 from ansible_collections.railyard.fabric.plugins.module_utils.facts import ethtool, link_errors
-from support.machines import fields, machine, pair
+from support.machines import fields, machine, pair, stages, traffic
 
 BASE = "connectx5-100g"
 
@@ -100,6 +101,63 @@ def test_ioctls_answer_for_the_machine(node):
         assert ethtool.speed_max_mbps("enp225s0f0np0") == 100000
         assert ethtool.stats("lo") == {}
         assert ethtool.speed_max_mbps("eth9") is None
+
+
+def variant(tmp_path, text):
+    """Return the pair of a machine that has one more sick variant."""
+    more = f"variants:\n  more:\n    what: x\n    source: x\n{text}"
+    of = machine.read(changed(tmp_path, "variants:\n", more))
+    (tmp_path / "nodes").mkdir()
+    return pair.Pair(of, tmp_path / "nodes", of.variants["more"])
+
+
+def test_a_statistic_of_ethtool_grows_while_a_test_runs(tmp_path):
+    sick = variant(tmp_path, "    counters: {ethtool/rx_prio3_buf_discard: 7}\n    expect: {words: x}\n")
+    found = [one for one in stages.judge(sick) if "rx_prio3_buf_discard" in one.text]
+    assert {(one.outcome, one.cause, one.node) for one in found} == {("fail", "lossless_drops", "node2")}
+
+
+@pytest.mark.parametrize("path", ["counters/symbol_eror", "ethtool/rx_prio9_pause"])
+def test_a_counter_that_is_not_there_is_refused(tmp_path, path):
+    sick = variant(tmp_path, f"    counters: {{{path}: 7}}\n    expect: {{words: x}}\n")
+    with pytest.raises(fields.DataError, match=f"counters.{path}: .* has no such"):
+        stages.judge(sick)
+
+
+def test_results_that_are_not_there_are_refused_by_the_names_of_those_that_are(tmp_path):
+    sick = variant(tmp_path, "    results: [{check: rdma_bandwith, gbps: 1}]\n    expect: {words: x}\n")
+    with pytest.raises(fields.DataError, match=r"rdma_bandwith .*checks with results are .*rdma_bandwidth"):
+        stages.judge(sick)
+
+
+def test_the_nodes_number_stands_in_macs_and_lids(tmp_path):
+    text = '    node: {netdevs: {eno1: {mac: "b8:ce:f6:00:00:0{node}"}}}\n    on_nodes: [1, 2]\n'
+    sick = variant(tmp_path, f"{text}    expect: {{words: x}}\n")
+    macs = [one.tree.mac("eno1") for one in sick.nodes.values()]
+    assert macs == ["b8:ce:f6:00:00:01", "b8:ce:f6:00:00:02"]
+
+
+def test_packets_of_rdma_have_the_ports_mtu():
+    spans = {"port_xmit_data": [0, 1024], "port_rcv_data": [0, 0]}
+    row = {"counters": {**spans, "port_xmit_packets": [0, 1], "port_rcv_packets": [0, 1]}}
+    assert traffic.Moved.of({**row, "active_mtu_bytes": 1024}).sent_packets == 4
+    assert traffic.Moved.of({**row, "active_mtu_bytes": 4096}).sent_packets == 1
+    assert traffic.Moved.of({**row, "active_mtu_bytes": None}).sent_packets == 1
+
+
+def test_answers_of_nvidia_smi_come_before_what_is_described(tmp_path):
+    of = pair.read("dgx-spark")
+    node = of.with_changes(
+        dataclasses.replace(
+            next(iter(of.variants.values())),
+            over={"tools": {"nvidia-smi": [{"arguments": "topo*", "stdout": "N/A", "exit": 6}]}},
+        )
+    )
+    addresses = {}
+    one = pair.Tree(tmp_path, 1, node, pair.drivers(), addresses)
+    on = pair.NodeOn(one, "node1", {})
+    assert on.answer(["nvidia-smi", "topo", "-m"]) == pair.Answer(6, "N/A", "")
+    assert on.answer(["nvidia-smi", "--query-gpu=index", "--format=csv"]).out == "index\n0\n"
 
 
 def test_empty_gid_entries_answer_einval(node):
