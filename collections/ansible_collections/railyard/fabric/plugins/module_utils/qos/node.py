@@ -34,6 +34,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.qos.tools import (
 from ansible_collections.railyard.fabric.plugins.module_utils.rails import resolve
 
 _GLOBAL_CLASS = re.compile(r"^Global tclass=([0-9]{1,3})\s*$", re.M)
+_NUMBER = re.compile(r"(?:0x[0-9a-f]{1,16}|[0-9]{1,20})\Z", re.I)
 _PFC_OPTION = re.compile(r"\bpfc[tr]x=(0x[0-9a-fA-F]{1,8}|[0-9]{1,10})")
 # Set by a file, in this order.
 _BY_FILE = (
@@ -122,7 +123,8 @@ def _hca_of(sys_root: str, netdev: str, device_folder: str) -> str:
             for port in sorted(os.listdir(base)):
                 if _text(os.path.join(base, port, "gid_attrs/ndevs/0")) == netdev:
                     return f"{device}:{port}"
-            return f"{device}:{int(_text(os.path.join(sys_root, 'class/net', netdev, 'dev_port')) or 0) + 1}"
+            dev_port = _number(_text(os.path.join(sys_root, "class/net", netdev, "dev_port")))
+            return f"{device}:{(dev_port or 0) + 1}"
     return ""
 
 
@@ -208,7 +210,7 @@ def _value(name: str, text: str) -> Any:
         found = _GLOBAL_CLASS.search(text)
         # Empty until a class is set.
         return int(found.group(1)) if found else None
-    number = int(text, 0) if re.match(r"(?:0x[0-9a-f]+|[0-9]+)\Z", text, re.I) else None
+    number = _number(text)
     return number == 1 if name.startswith("ecn_") and number is not None else number
 
 
@@ -240,8 +242,9 @@ def read(node: Node, port: Port, settings: Settings, priority: int) -> Found:
     if "module_pfc" in settings:
         folder = os.path.join(node.sys_root, "module/mlx4_en/parameters")
         values = {name: _text(os.path.join(folder, name)) for name in settings["module_pfc"]}
-        if all(value.isdecimal() for value in values.values()):
-            found["module_pfc"] = {name: int(value) for name, value in values.items()}
+        numbers = {name: number for name, value in values.items() if (number := _number(value)) is not None}
+        if len(numbers) == len(values):
+            found["module_pfc"] = numbers
     files = _files(node, port, priority)
     with replay.folder_made(_cm_folder(node, port)):
         for name in [name for name in _BY_FILE if name in settings]:
@@ -316,6 +319,11 @@ def foreign_options(root: str, own_file: str, declared: roce_qos.Declared) -> li
                         "line, or declare roce_qos_mlx4_flow_control and roce_qos_priority accordingly"
                     )
     return problems
+
+
+def _number(text: str) -> int | None:
+    """Return a number of a kernel file, None for a word or for more digits than the kernel writes."""
+    return int(text, 0) if _NUMBER.match(text) else None
 
 
 def _text(path: str) -> str:

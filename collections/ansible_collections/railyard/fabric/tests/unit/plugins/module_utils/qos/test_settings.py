@@ -193,6 +193,23 @@ def test_a_file_that_takes_the_value_and_drops_it_is_caught(tmp_path):
         node.hold()
 
 
+@pytest.mark.parametrize("text", ["", "N/A", "-1", "\x00\x7f", "7" * 5000, "0x" + "f" * 5000])
+def test_a_file_that_holds_no_number_is_set_like_one_that_holds_another(tmp_path, text):
+    """5,000 digits are more than Python turns into a number (sys.int_info.default_max_str_digits)."""
+    node = QosNode(tmp_path, TOOLS[0]).vendor()
+    node.tree.write("sys/class/net/ens1/ecn/roce_np/cnp_dscp", text)
+    node.hold()
+    assert node.text("class/net/ens1/ecn/roce_np/cnp_dscp") == "48"
+
+
+def test_a_word_in_place_of_the_netdevs_port_is_the_first_port(tmp_path):
+    node = QosNode(tmp_path, TOOLS[0]).vendor()
+    for file in tmp_path.glob("sys/class/infiniband/*/ports/1/gid_attrs/ndevs/0"):
+        file.unlink()
+    node.tree.write("sys/class/net/ens1/dev_port", "N/A")
+    assert node.hold()["changed"]
+
+
 def test_the_order_of_tools_is_fixed(tmp_path):
     node = QosNode(tmp_path, ("dcb", "mlnx_qos", "ethtool")).vendor()
     assert node.hold()["tool"] == "mlnx_qos"
