@@ -19,7 +19,7 @@ from collections.abc import Iterable, Mapping
 from typing import Optional
 
 from ansible_collections.railyard.fabric.plugins.module_utils.catalogue import nic_drivers
-from ansible_collections.railyard.fabric.plugins.module_utils.facts import counter_file
+from ansible_collections.railyard.fabric.plugins.module_utils.facts import counter_file, vlan
 
 PHYSICAL = "physical"
 SYMBOL = "symbol"
@@ -91,14 +91,15 @@ _TRIES = 3
 
 
 def read(netdev: str, hca: str | None, sys_root: str = "/sys") -> Values:
-    """Return the counters of the table that this rail has.
+    """Return the counters of the table that this rail has; of a VLAN those of its port.
 
     Args:
         netdev: the rail's netdev.
         hca: the rail's RDMA port as `device:port`, or None.
         sys_root: where sysfs is.
     """
-    folders = {"netdev": os.path.join(sys_root, "class/net", netdev, "statistics")}
+    port_netdev = vlan.port_of(netdev, sys_root)
+    folders = {"netdev": os.path.join(sys_root, "class/net", port_netdev, "statistics")}
     if hca:
         device, _colon, port = hca.partition(":")
         folder = os.path.join(sys_root, "class/infiniband", device, "ports", port)
@@ -113,7 +114,7 @@ def read(netdev: str, hca: str | None, sys_root: str = "/sys") -> Values:
             number = counter_file.read(os.path.join(folder, counter)).number
             if number is not None:
                 values[name] = number
-    for counter, value in ethtool_statistics(netdev).items():
+    for counter, value in ethtool_statistics(port_netdev).items():
         name = "ethtool." + counter
         if name in KINDS:
             values[name] = value

@@ -18,6 +18,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.facts import (
     qos_counters,
     rdma_port,
     tools,
+    vlan,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils.facts.sysfs import Reader
 
@@ -63,11 +64,12 @@ def collect(
 
 
 def _add_qos(reader: Reader, rows: list[dict[str, Any]], hcas: list[dict[str, Any]]) -> None:
-    """Write each netdev's counters of QoS; a link that is no card has none."""
+    """Write each netdev's counters of QoS, a VLAN's are its port's; a link that is no card has none."""
     hw_counters = {one["hca"]: one["hw_counters"] for one in hcas}
     for row in rows:
         is_card = row["driver_class"] == "hardware"
-        statistics = ethtool.stats(row["netdev"]) if reader.live and is_card else {}
+        port = vlan.port_of(row["netdev"], reader.sys_root)
+        statistics = ethtool.stats(port) if reader.live and is_card else {}
         row["qos_counters"] = (
             qos_counters.select(statistics, hw_counters.get(row["hca"]) or {}) if is_card else {}
         )

@@ -11,7 +11,7 @@ import tracemalloc
 from pathlib import Path
 
 import pytest
-from ansible_collections.railyard.fabric.plugins.module_utils.facts import link_errors
+from ansible_collections.railyard.fabric.plugins.module_utils.facts import link_errors, vlan
 from support.nodes.files import write
 
 
@@ -51,6 +51,21 @@ def test_a_file_that_holds_no_counter_is_left_out_and_not_read_to_its_end(tree: 
     assert "hca.symbol_error" not in found
     assert found["hw.out_of_sequence"] == 5
     assert peak_bytes < 1_000_000
+
+
+def test_errors_of_a_vlan_are_its_ports(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A VLAN has no statistics of the driver: bad cables and drops of a rail on one were not seen."""
+    write(tree, "class/net/ens6.100/uevent", "DEVTYPE=vlan\nINTERFACE=ens6.100\nIFINDEX=9\n")
+    write(tree, "class/net/ens6.100/statistics/rx_crc_errors", "0\n")
+    (tree / "class/net/ens6.100/lower_ens6").symlink_to(tree / "class/net/ens6")
+    monkeypatch.setattr(
+        link_errors, "ethtool_statistics", lambda netdev: {"rx_crc_errors_phy": 4} if netdev == "ens6" else {}
+    )
+    assert link_errors.read("ens6.100", None, str(tree)) == link_errors.read("ens6", None, str(tree))
+    # What is stacked otherwise keeps its own name.
+    write(tree, "class/net/ens6.100/uevent", "INTERFACE=ens6.100\n")
+    assert vlan.port_of("ens6.100", str(tree)) == "ens6.100"
+    assert vlan.port_of("gone", str(tree)) == "gone"
 
 
 def test_growth_and_what_went_away_are_told_apart() -> None:
