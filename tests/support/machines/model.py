@@ -179,8 +179,9 @@ def _check_references(node: Node, where: str) -> None:
                 raise DataError(f"{where}.{kind}.{name}.pci: {one.pci} is no function of `pci`")
     for name, device in node.rdma.items():
         for number, port in device.ports.items():
-            if port.netdev is not None and port.netdev not in node.netdevs:
-                raise DataError(f"{where}.rdma.{name}.ports.{number}.netdev: there is no {port.netdev}")
+            for netdev in (port.netdev, *(row.get("netdev") for row in port.gids or [])):
+                if netdev is not None and netdev not in node.netdevs:
+                    raise DataError(f"{where}.rdma.{name}.ports.{number}.netdev: there is no {netdev}")
     for address in node.nvidia.gpus if node.nvidia else {}:
         if address not in node.pci:
             raise DataError(f"{where}.nvidia.gpus.{address}: it is no function of `pci`")
@@ -286,7 +287,9 @@ def read_gids(rows: object, where: str) -> list[dict[str, str]]:
     found = []
     for place, row in enumerate(rows):
         fields = Fields(row, f"{where}[{place}]")
-        found.append({"gid": fields.take("gid", str), "type": fields.take("type", str)})
+        one = {"gid": fields.take("gid", str), "type": fields.take("type", str)}
+        netdev = fields.take("netdev", str, None)
+        found.append({**one, "netdev": netdev} if netdev else one)
         fields.done()
     return found
 

@@ -103,6 +103,10 @@ def move(tree: Tree, bound: Bound, moved: Moved, rdma: bool, over: Mapping[str, 
 def _move_ethtool(tree: Tree, bound: Bound, path: str, change: object) -> None:
     """Change a statistic of `ethtool -S`."""
     netdev, name = str((bound.netdev or {}).get("netdev")), path.removeprefix(_ETHTOOL)
+    if bound.hca is not None and not tree.ethtool.get(netdev):
+        # A VLAN has none, its port has.
+        device, _colon, number = str(bound.hca["hca"]).partition(":")
+        netdev = tree.node.rdma[device].ports[number].netdev or netdev
     statistics = tree.ethtool.get(netdev, {})
     if name not in statistics:
         raise DataError(f"counters.{path}: netdev {netdev} has no such statistic in `ethtool`")

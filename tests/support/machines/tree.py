@@ -140,10 +140,9 @@ class Tree:
             rows = [{"gid": "infiniband", "type": "IB/RoCE v1"}]
         found: list[tuple[int, str, str, str | None]] = []
         for row in rows:
-            for gid in self._expanded(row["gid"], device, number):
-                found.append(
-                    (len(found), gid, row["type"], None if row["gid"] == "infiniband" else port.netdev)
-                )
+            netdev = row.get("netdev", port.netdev)
+            for gid in self._expanded(row["gid"], device, number, netdev):
+                found.append((len(found), gid, row["type"], None if row["gid"] == "infiniband" else netdev))
         return found
 
     def guid(self, device: str, number: str = "0") -> str:
@@ -154,8 +153,7 @@ class Tree:
         """Return the path of a port below the root."""
         return f"sys/class/infiniband/{device}/ports/{number}"
 
-    def _expanded(self, word: str, device: str, number: str) -> list[str]:
-        netdev = self.node.rdma[device].ports[number].netdev
+    def _expanded(self, word: str, device: str, number: str, netdev: str | None) -> list[str]:
         if word == "infiniband":
             return [f"fe80:0000:0000:0000:{self.guid(device, number)}"]
         if word == "link_local":
