@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import datetime
+import ipaddress
 import random
 import shutil
 import sys
@@ -23,6 +24,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "collections"), str(Path(__file__).parent)]
 
 import sound_numbers as numbers
+from ansible_collections.railyard.fabric.plugins.module_utils.facts.netdev import COUNTERS
 from ansible_collections.railyard.fabric.plugins.module_utils.measure.counters import received
 from ansible_collections.railyard.fabric.plugins.module_utils.runner import short_rows
 from ansible_collections.railyard.fabric.plugins.module_utils.schedule import rounds as schedule
@@ -207,10 +209,13 @@ class _Fleet:
                     "addresses": [address], "addresses6": [f"fe80::{number:x}/64"], "driver": "mlx5_core",
                     "driver_class": "hardware", "pci": pci, "numa_node": place // 4, "hca": rail["hca"],
                     "pci_link": {"speed_gts": 16, "max_speed_gts": 16, "width": 16, "max_width": 16},
-                    "ipoib_mode": None, "qos_counters": {}, "counters": {},
+                    "pci_path": None, "ipoib_mode": None, "qos_counters": {},
+                    "counters": dict.fromkeys(COUNTERS, 7),
                 }
             )  # fmt: skip
-            mapped = f"0000:0000:0000:0000:0000:ffff:{bare}"
+            low = int(ipaddress.IPv4Address(bare))
+            mapped = f"0000:0000:0000:0000:0000:ffff:{low >> 16:04x}:{low & 0xFFFF:04x}"
+            link_local = f"fe80:0000:0000:0000:0000:0000:0000:{number:04x}"
             hcas.append(
                 {
                     "hca": rail["hca"], "device": rail["hca"].split(":")[0], "port": 1,
@@ -219,8 +224,11 @@ class _Fleet:
                     "rate_gbps": 100.0, "width": "4X", "lid": 0, "sm_lid": 0, "active_mtu_bytes": RDMA_MTU,
                     "max_mtu_bytes": RDMA_MTU, "netdev": rail["netdev"], "numa_node": place // 4,
                     "dpu_mode": None, "board_id": "MT_0000000012", "counters": {}, "hw_counters": {},
+                    "pci": pci, "pci_path": None, "port_guid": None, "pkeys": ["0xffff"],
+                    "pkey_indices": {"0xffff": 0}, "firmware": "22.39.1002", "node_guid": None,
+                    "hca_type": None,
                     "gids": [
-                        {"index": 1, "gid": f"fe80::{number:x}", "type": "RoCE v2",
+                        {"index": 1, "gid": link_local, "type": "RoCE v2",
                          "netdev": rail["netdev"], "address": f"fe80::{number:x}"},
                         {"index": 3, "gid": mapped, "type": "RoCE v2",
                          "netdev": rail["netdev"], "address": bare},
@@ -232,7 +240,7 @@ class _Fleet:
             "collected": folder.timestamp(BEGIN), "kernel": "6.8.0", "python": "3.12.3",
             "os": {"id": "ubuntu", "version": "24.04"}, "netdevs": netdevs, "hcas": hcas,
             "cpu": {"governors": {"performance": 128}, "governor_available": True}, "memlock_bytes": -1,
-            "tools": TOOLS,
+            "tools": TOOLS, "warnings": [],
         }  # fmt: skip
 
     def rows(self, asked: list[Any]) -> Iterator[Row]:

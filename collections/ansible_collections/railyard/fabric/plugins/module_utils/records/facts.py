@@ -19,7 +19,6 @@ PciAddress = Annotated[str, Matches(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-
 Mac = Annotated[str, Matches(r"([0-9a-f]{2}:)+[0-9a-f]{2}")]
 #: RDMA device and port: `mlx5_0:1`.
 Port = Annotated[str, Matches(r"[^:]+:[0-9]+")]
-Name = Annotated[str, Matches(r"\S+")]
 RdmaMtu = Literal[256, 512, 1024, 2048, 4096]
 DriverClass = Literal["hardware", "virtual", "software"]
 
@@ -116,7 +115,7 @@ class _PortOfSome(TypedDict, total=False):
 class Netdev(_PortOfSome):
     """A netdev of a node."""
 
-    netdev: Name
+    netdev: str
     kind: Literal["physical", "veth", "virtual", "bond", "bridge", "vlan", "ipoib"]
     master: Optional[str]
     carrier: Optional[bool]
@@ -156,7 +155,7 @@ class Hca(_PortOfSome):
     """An RDMA port of a node."""
 
     hca: Port
-    device: Name
+    device: str
     port: Annotated[int, AtLeast(1)]
     link_layer: Optional[str]
     state: Optional[str]
@@ -210,7 +209,7 @@ class NodeFacts(_NodeFactsOfSome):
     """What a node says of itself: a line of facts.jsonl."""
 
     schema: Literal[1]
-    node: Name
+    node: str
     boot_id: Optional[str]
     collected: Annotated[str, Matches(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}\.[0-9]{3}Z")]
     kernel: Optional[str]
