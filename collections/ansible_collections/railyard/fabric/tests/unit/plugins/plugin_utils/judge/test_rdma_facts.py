@@ -99,7 +99,13 @@ def efa() -> FakeRun:
     return run
 
 
-GID = {"index": 0, "gid": "fe80::4c:74ff:fe46:e1ab", "type": "IB", "netdev": None, "address": None}
+GID = {
+    "index": 0,
+    "gid": "fe80:0000:0000:0000:104c:74ff:fe46:e1ab",
+    "type": "IB",
+    "netdev": None,
+    "address": None,
+}
 OVER_EFA = efa()
 
 
