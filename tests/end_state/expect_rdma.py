@@ -111,8 +111,8 @@ def _link(rail: Plan, reading: Reading) -> dict[str, Any] | None:
 
 def _link_at(rail: Plan, netdev: str | None, reading: Reading) -> dict[str, Any] | None:
     """Find the rail's port at its bus address: `rdma link` shows no netdev of InfiniBand's."""
-    told = reading["netdevs"].get(netdev) or {}
-    bus = rail.get("pci") or told.get("pci")
+    own = reading["netdevs"].get(netdev) or {}
+    bus = rail.get("pci") or own.get("pci")
     devices = [
         name
         for name, device in reading.get("rdma_devices", {}).items()
@@ -121,7 +121,7 @@ def _link_at(rail: Plan, netdev: str | None, reading: Reading) -> dict[str, Any]
     found = [one for one in reading.get("rdma_links") or [] if one["ifname"] in devices]
     if len(found) > 1:
         named = rail.get("netdev") or rail.get("mac")
-        found = [one for one in found if named and one["port"] == told.get("port")]
+        found = [one for one in found if named and one["port"] == own.get("port")]
     return found[0] if len(found) == 1 else None
 
 

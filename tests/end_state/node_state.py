@@ -79,9 +79,9 @@ def netdevs():
     for path in glob.glob("/sys/class/net/*"):
         device = os.path.realpath(path + "/device")
         at_bus = os.path.exists(path + "/device")
-        # ConnectX-3 has two ports on one PCI function; older kernels tell which in dev_id.
-        told = [(text(path + "/" + name) or "").strip() for name in ("dev_port", "dev_id")]
-        port = next((int(one, 0) for one in told if one and int(one, 0)), 0) + 1
+        # ConnectX-3 has two ports on one PCI function; older kernels write the port's number to dev_id.
+        numbers = [(text(path + "/" + name) or "").strip() for name in ("dev_port", "dev_id")]
+        port = next((int(one, 0) for one in numbers if one and int(one, 0)), 0) + 1
         found[os.path.basename(path)] = {"pci": os.path.basename(device) if at_bus else None, "port": port}
     hcas = {}
     for path in glob.glob("/sys/class/infiniband/*/ports/*/gid_attrs/ndevs/*"):
