@@ -360,7 +360,9 @@ class _Fleet:
                 "known": {mac: f"{peer} {rail}"},
             },
             "reply_path": {**asked, "route_netdev": own["netdev"], "replies": {rail: 3, other: 0}},
-            "neighbour": {"neighbours": [{"switch": own["leaf"], "chassis": "02:aa", "port": "Eth1/1"}]},
+            "neighbour": {
+                "neighbours": [{"switch": own["leaf"], "chassis": "02:aa", "port": "Eth1/1"}], "count": 1,
+            },
         }  # fmt: skip
         return {
             "schema": 1, "run": RUN, "end": "client", "host": host,

@@ -6,6 +6,7 @@ import errno
 import gzip
 import hashlib
 import io
+import ipaddress
 import json
 import os
 import re
@@ -145,7 +146,8 @@ def test_addresses_and_digests_hold_together(site, tmp_path):
     facts = json.loads(texts["facts.jsonl"].splitlines()[0])
     cidr = plan["nodes"]["node1"]["rails"][0]["address"]
     device, port = facts["netdevs"][0], facts["hcas"][0]
-    assert (device["addresses"], port["gids"][1]["gid"][-len(cidr) + 3 :]) == ([cidr], cidr[:-3])
+    groups = ipaddress.IPv4Address(cidr[:-3]).packed.hex(":", 2)
+    assert (device["addresses"], port["gids"][1]["gid"][-len(groups) :]) == ([cidr], groups)
     decimal = ":".join(f"{int(one):02d}" for one in cidr[:-3].split("."))
     assert f"255:255:{decimal}\n" in texts[RAW]
     low = int(device["mac"][9:].replace(":", ""), 16)

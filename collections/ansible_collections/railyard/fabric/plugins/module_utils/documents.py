@@ -137,6 +137,7 @@ class _ResultOfSome(TypedDict, total=False):
     memory: list[dict[str, Any]]
     nccl_tests: dict[str, Any]
     nvbandwidth: dict[str, Any]
+    collective: dict[str, Any]
     subject: str | None
     attempt: int
     traffic_class: int | None

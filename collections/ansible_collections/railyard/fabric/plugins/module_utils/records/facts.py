@@ -201,7 +201,8 @@ class Cpu(TypedDict):
 
 
 class _NodeFactsOfSome(TypedDict, total=False):
-    run: str
+    run: str  # these two are the controller's
+    hostname: Optional[str]
     gpus: Any  # `Gpus`, checked by itself: GPUs that are garbled leave a node's rails as they are
 
 

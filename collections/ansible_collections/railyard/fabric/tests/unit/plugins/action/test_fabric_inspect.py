@@ -66,12 +66,12 @@ def nested(depth: int) -> Any:
 
 def test_facts_are_of_the_node_that_was_asked(folder: RunFolder) -> None:
     result = inspect(
-        folder, facts(node=HONEST, run="20251121T101500Z-3f2a", other=float("nan"), half="\ud800")
+        folder, facts(node=HONEST, run="20251121T101500Z-3f2a", memlock_bytes=float("nan"), kernel="\ud800")
     )
     assert result == {"changed": False, "inspected": True}
     row = folder.rows(run_folder.FACTS)[0][1]
     assert (row["node"], row["run"], row["hostname"]) == (HOSTILE, folder.name, HONEST)
-    assert (row["other"], row["half"]) == (None, "?")
+    assert (row["memlock_bytes"], row["kernel"]) == (None, "?")
     assert rejudge.rejudge(folder.path) == 0
 
 
