@@ -57,6 +57,11 @@ def test_a_module_without_an_alarm_passes_and_shows_its_weakest_lane() -> None:
     assert "the module has no alarm" in one["basis"]
 
 
+def test_a_dark_lane_is_not_the_weakest_one() -> None:
+    one = judged(optics(module={**MODULE, "rx_power_dbm": [0.5, -40.0, -2.0]}))
+    assert one["observed"]["rx_power_min_dbm"] == -2.0
+
+
 @pytest.mark.parametrize("value", [-15.0, None])
 def test_an_alarm_of_the_module_fails(value: float | None) -> None:
     one = judged(with_alarms({**RX_LOW, "value": value}))
@@ -210,3 +215,24 @@ def test_a_port_without_a_netdev_is_judged_by_its_own() -> None:
     port = {"driver_class": "hardware", "optics": optics(module=None, link={**LINK, "raw_ber": 3e-4})}
     found = judge_optics.find(Bound({"name": "rail0"}, hca=port), judge_optics.CorrectedBits())
     assert found.cause == "ber_high"
+
+
+@pytest.mark.parametrize(
+    ("rows", "gbps"),
+    [
+        ([("10:15:00", 5)], 100),
+        ([("10:15:00", 5), ("10:15:00", 10**13)], 100),
+        ([("10:15:00", 10**13), ("10:16:00", 5)], 100),
+        ([("10:16:00", 5), ("10:15:00", 10**13)], 100),
+        ([("10:15:00", 5), ("10:16:00", None)], 100),
+        ([("10:15:00", 5), ("soon", 10**13)], 100),
+        ([("10:15:00", 5), ("10:16:00", 10**13)], None),
+    ],
+)
+def test_without_two_readings_a_time_and_a_speed_there_is_no_ratio(
+    rows: list[tuple[str, int | None]], gbps: float | None
+) -> None:
+    corrected = judge_optics.CorrectedBits()
+    for moment, bits in rows:
+        corrected.add({"started": f"2026-11-21T{moment}.000Z"}, {CORRECTED: [bits, bits]})
+    assert corrected.ratio(gbps) is None
