@@ -47,7 +47,7 @@ def collect(
     rdma_port.attach(rows, hcas)
     _add_qos(reader, rows, hcas)
     if ask_optics is not None:
-        optics.add(rows, hcas, ask_optics)
+        optics.add(rows, hcas, ask_optics, lambda name: vlan.port_of(name, reader.sys_root))
     now = datetime.datetime.now(datetime.timezone.utc)  # noqa: UP017 - nodes may have Python 3.9
     return {
         **host.read_host(reader),

@@ -33,15 +33,22 @@ Ask = Callable[[Sequence[str]], Ended]
 _Parser = Callable[[str], "dict[str, Any]"]
 
 
-def add(netdevs: Sequence[dict[str, Any]], hcas: Sequence[dict[str, Any]], ask: Ask) -> None:
+def add(
+    netdevs: Sequence[dict[str, Any]],
+    hcas: Sequence[dict[str, Any]],
+    ask: Ask,
+    port_of: Callable[[str], str] = str,
+) -> None:
     """Write `optics` into each netdev and RDMA port that is a card's and has a link.
 
-    An RDMA port whose netdev has it is left out. Of what has no module, or no link, it is None.
+    An RDMA port whose netdev has it is left out; a VLAN has its port's. Of what has no module, or no link, it
+    is None.
 
     Args:
         netdevs: the netdevs of the facts row.
         hcas: the RDMA ports of the facts row.
         ask: runs a program; of several threads at once.
+        port_of: returns the netdev of the port that a VLAN lies on.
     """
     ports: list[tuple[dict[str, Any], str | None]] = []
     for row in netdevs:
@@ -57,6 +64,10 @@ def add(netdevs: Sequence[dict[str, Any]], hcas: Sequence[dict[str, Any]], ask: 
         found = threads.map(lambda port: _read(port[1], port[0]["pci"], port[0]["driver"], ask), ports)
         for (row, _netdev), optics in zip(ports, found):  # noqa: B905 - Python 3.9 has no strict
             row["optics"] = optics
+    by_name = {row["netdev"]: row["optics"] for row in netdevs}
+    for row in netdevs:
+        if row["kind"] == "vlan":
+            row["optics"] = by_name.get(port_of(row["netdev"]))
 
 
 def _read(netdev: str | None, pci: str, driver: str | None, ask: Ask) -> dict[str, Any]:

@@ -113,3 +113,14 @@ def test_an_rdma_port_without_a_netdev_is_read_by_its_pci_address() -> None:
     optics.add([], ports, programs)
     assert [bool(one["optics"]) for one in ports] == [True, False, False, False]
     assert programs.asked == [["mlxlink", "-d", PCI, "-m", "-c"]]
+
+
+def test_a_vlan_has_the_module_of_its_port_which_is_read_once() -> None:
+    programs = Programs(module=MODULE, fec=FEC, mlxlink=LINK)
+    port, vlan = netdev(), netdev(netdev="rail0", kind="vlan", pci=None)
+    other = netdev(netdev="rail1", kind="vlan", pci=None)
+    optics.add([vlan, port, other], [], programs, {"rail0": "ens1", "rail1": "gone"}.__getitem__)
+    assert vlan["optics"] == port["optics"]
+    assert vlan["optics"]["module"]["identifier"] == "QSFP28"
+    assert other["optics"] is None
+    assert len(programs.asked) == 3
