@@ -46,7 +46,7 @@ SITE = {
     r'"cluster": "lab"': '"cluster": "moonbase"',
     r'"argv": \["ansible-playbook"': '"argv": ["ansible-playbook", "-u", "deployer14", '
     '"-i", "/srv/acme/inventories/moonbase"',
-    r'"lid": 0': '"lid": 0, "node_guid": "b83f:d203:004a:0001", "firmware": "22.39.1002"',
+    r'"node_guid": "[0-9a-f:]*"': '"node_guid": "b83f:d203:004a:0001"',
 }
 ORIGINALS = (
     *(
