@@ -52,6 +52,9 @@ def test_a_factor_of_time_limits_that_is_none_is_refused(inventory, factor):
     assert f"railyard_time_factor must be a number from 1 to 100, not '{factor}'" in " ".join(
         done.stdout.split()
     )
+
+
+def test_a_factor_of_time_limits_may_have_a_fraction(inventory):
     assert run(inventory(), "-e", "railyard_time_factor=2.5").returncode == 0
 
 

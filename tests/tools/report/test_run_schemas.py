@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Callable
 from typing import Any
@@ -17,6 +18,7 @@ from support.runs.fake_run import FakeRun, exchanged
 from support.runs.fake_storage import with_drives
 
 
+@functools.cache
 def schema(name: str) -> Draft202012Validator:
     text = (paths.repo_root() / "docs" / "schema" / f"{name}.schema.json").read_text(encoding="utf-8")
     document = json.loads(text)
