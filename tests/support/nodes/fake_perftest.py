@@ -1,7 +1,7 @@
 """Stands for perftest in a node without RDMA: a real TCP exchange, and counters of a port that are files.
 
 It takes the options of ib_write_bw and ib_write_lat that the runner gives, refuses others, and counts in
-/sys/class/infiniband as a card does: 4-byte words and packets, while it runs.
+/sys/class/infiniband as a card does, while it runs: 4-byte words and packets; with SRD, as EFA, bytes.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ ITERATIONS_PER_S = 2000
 LATENCY_US = 500.0
 MTU_BYTES = 4096
 HEADERS_BYTES = 30
+SRD = "SRD"
 VERSION = "6.06"
 LINE = "-" * 87
 BANDWIDTH = " #bytes     #iterations    BW peak[MB/sec]    BW average[MB/sec]   MsgRate[Mpps]"
@@ -26,8 +27,12 @@ LATENCY = (
 
 
 def options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser()
+    parser = argparse.ArgumentParser(add_help=False)
     parser.add_argument("--version", action="store_true")
+    parser.add_argument("--help", action="store_true")
+    parser.add_argument("-c", dest="connection", choices=["RC", SRD], default="RC")
+    parser.add_argument("-x", dest="gid_index", type=int)
+    parser.add_argument("-I", dest="inline", type=int)
     parser.add_argument("-d", dest="device")
     parser.add_argument("-i", dest="port", default="1")
     parser.add_argument("-p", dest="tcp_port", type=int)
@@ -47,14 +52,16 @@ def options() -> argparse.Namespace:
 class Port:
     """The counters of the device's port."""
 
-    def __init__(self, device: str, port: str) -> None:
-        self._folder = Path("/sys/class/infiniband") / device / "ports" / port / "counters"
+    def __init__(self, device: str, port: str, connection: str) -> None:
+        self.is_efa = connection == SRD
+        self._folder = Path("/sys/class/infiniband") / device / "ports" / port
 
     def count(self, sent: bool, octets: int, packets: int) -> None:
-        data, whole = (
-            ("port_xmit_data", "port_xmit_packets") if sent else ("port_rcv_data", "port_rcv_packets")
-        )
-        for name, by in ((data, octets // 4), (whole, packets)):
+        way, own = ("xmit", "tx") if sent else ("rcv", "rx")
+        files = {f"counters/port_{way}_data": octets // 4, f"counters/port_{way}_packets": packets}
+        if self.is_efa:
+            files = {f"hw_counters/{own}_bytes": octets, f"hw_counters/{own}_pkts": packets}
+        for name, by in files.items():
             path = self._folder / name
             path.write_text(f"{int(path.read_text()) + by}\n")
 
@@ -73,11 +80,14 @@ def main() -> int:
     if asked.version:
         print(f"Version: {VERSION}")
         return 0
+    if asked.help:
+        print("Usage:")
+        return 1
     client = asked.peer is not None
     with exchange(asked) as sock:
         sock.sendall(b"." if client else b":")
         sock.recv(1)
-        port = Port(asked.device, asked.port)
+        port = Port(asked.device, asked.port, asked.connection)
         if asked.iterations is None:
             send(asked, port, client)
         else:
@@ -96,7 +106,8 @@ def send(asked: argparse.Namespace, port: Port, client: bool) -> None:
     packets = messages * asked.size // MTU_BYTES
     for step in range(1, steps + 1):
         port.count(client, messages * asked.size + packets * HEADERS_BYTES, packets)
-        port.count(not client, packets // 16 * HEADERS_BYTES, packets // 16)
+        if not port.is_efa:  # whether EFA counts acknowledgements is not published
+            port.count(not client, packets // 16 * HEADERS_BYTES, packets // 16)
         time.sleep(max(0.0, begun + step * 0.1 - time.monotonic()))
 
 
@@ -111,8 +122,12 @@ def print_table(asked: argparse.Namespace) -> None:
     print(LINE)
     print("                    RDMA_Write {} Test".format("BW" if bandwidth else "Latency"))
     print(f" Dual-port       : OFF\t\tDevice         : {asked.device}")
-    print(f" Number of qps   : {asked.qps}\t\tTransport type : IB")
+    kind = "Unknown" if asked.connection == SRD else "IB"
+    print(f" Number of qps   : {asked.qps}\t\tTransport type : {kind}")
+    print(f" Connection type : {asked.connection}\t\tUsing SRQ      : OFF")
     print(f" TX depth        : 128\n Mtu             : {MTU_BYTES}[B]\n Link type       : IB")
+    if asked.gid_index is not None:
+        print(f" GID index       : {asked.gid_index}")
     print(LINE)
     print(" local address: LID 0x01 QPN 0x0015\n remote address: LID 0x02 QPN 0x0016")
     print(LINE)

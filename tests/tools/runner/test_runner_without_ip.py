@@ -1,4 +1,4 @@
-"""InfiniBand rails without IP: two runners meet over management and prove what crossed their ports.
+"""InfiniBand and EFA without IP: two runners meet over management and prove what crossed their ports.
 
 Nodes are network namespaces, their RDMA ports a tree of files in the place of /sys/class/infiniband, and
 perftest is tests/support/nodes/fake_perftest.py, which exchanges over real TCP and counts in those files.
@@ -33,17 +33,19 @@ pytestmark = MARKS
 FAKE = Path(rail_namespaces.__file__).with_name("fake_perftest.py")
 HCAS = {"rail0": "mlx5_0:1", "rail1": "mlx5_1:1"}
 COUNTERS = ("port_xmit_data", "port_rcv_data", "port_xmit_packets", "port_rcv_packets", "symbol_error")
+#: Of EFA's driver (torvalds/linux efa_verbs.c).
+HW_COUNTERS = ("tx_bytes", "rx_bytes", "tx_pkts", "rx_pkts", "rx_drops")
 
 
 def guid(node: int, rail: int) -> str:
     return f"b83f:d203:00a{node}:000{rail}"
 
 
-def work_order(rails: list[str] | None = None, **management: Any) -> Row:
+def work_order(rails: list[str] | None = None, transport: str = "infiniband", **management: Any) -> Row:
     common = order(rails=rails)
     common["fabrics"] = [
         {
-            "transport": "infiniband",
+            "transport": transport,
             "node_class": "hardware",
             "rails": [{"name": name, "hca": hca, "rate_gbps": 400} for name, hca in HCAS.items()],
         }
@@ -58,14 +60,15 @@ def work_order(rails: list[str] | None = None, **management: Any) -> Row:
     return common
 
 
-def ports(folder: Path, number: int) -> Path:
-    """Make a node's /sys/class: two InfiniBand ports, without any netdev."""
+def ports(folder: Path, number: int, transport: str = "infiniband") -> Path:
+    """Make a node's /sys/class: two ports of InfiniBand, or of EFA, without any netdev."""
+    is_efa = transport == "efa"
     made = folder / f"class{number}"
     (made / "net").mkdir(parents=True)
     for rail, hca in enumerate(HCAS.values()):
         port = made / "infiniband" / hca.partition(":")[0] / "ports" / "1"
         files = {
-            "link_layer": "InfiniBand",
+            "link_layer": "Unknown" if is_efa else "InfiniBand",
             "state": "4: ACTIVE",
             "phys_state": "5: LinkUp",
             "rate": "400 Gb/sec (4X NDR)",
@@ -73,13 +76,15 @@ def ports(folder: Path, number: int) -> Path:
             "sm_lid": "0x1",
             "gids/0": f"fe80:0000:0000:0000:{guid(number, rail)}",
             "gid_attrs/types/0": "IB/RoCE v1",
-            **{f"counters/{name}": "1000" for name in COUNTERS},
+            **{f"counters/{name}": "1000" for name in COUNTERS if not is_efa},
+            **{f"hw_counters/{name}": "1000" for name in HW_COUNTERS if is_efa},
         }
         for name, text in files.items():
             (port / name).parent.mkdir(parents=True, exist_ok=True)
             (port / name).write_text(text + "\n")
         (port.parents[1] / "device").mkdir()
-        (port.parents[1] / "device" / "driver").symlink_to("../../../../bus/pci/drivers/mlx5_core")
+        driver = "efa" if is_efa else "mlx5_core"
+        (port.parents[1] / "device" / "driver").symlink_to(f"../../../../bus/pci/drivers/{driver}")
     return made
 
 
@@ -99,10 +104,9 @@ def start(nodes: Rails, folder: Path, common: Row, path: str = "", **own: Any) -
     """Start both runners; `path` and `own`, of its work order, are what is different at the second node."""
     honest = tools(folder / "tools", f'exec {sys.executable} {FAKE} "$@"')
     own = {"netdevs": {}, "hcas": HCAS, **own}
-    first = {"path": honest, "own": {"netdevs": {}, "hcas": HCAS}, "classes": ports(folder, 1)}
-    return both(
-        nodes, folder, common, first, {"path": path or honest, "own": own, "classes": ports(folder, 2)}
-    )
+    trees = [ports(folder, number, common["fabrics"][0]["transport"]) for number in (1, 2)]
+    first = {"path": honest, "own": {"netdevs": {}, "hcas": HCAS}, "classes": trees[0]}
+    return both(nodes, folder, common, first, {"path": path or honest, "own": own, "classes": trees[1]})
 
 
 def run(nodes: Rails, folder: Path, common: Row, **second: Any) -> dict[str, list[Row]]:
@@ -155,6 +159,38 @@ def test_from_the_meeting_over_management_to_rows_that_the_ports_counters_prove(
     assert bandwidth["metrics"]["bandwidth_gbps"] == pytest.approx(2000 * 65536 * 8 / 1e9, rel=1e-4)
     assert set(bandwidth["other_rails"]) == {"rail1"}
     assert set(bandwidth["other_rails"]["rail1"]) == {"port_xmit_data", "port_rcv_data"}
+
+
+def test_efa_is_measured_with_srd_and_proven_by_its_own_counters(nodes: Rails, tmp_path: Path) -> None:
+    rows = run(nodes, tmp_path, work_order(transport="efa"))
+    for node in NODES:
+        mine = rdma(rows[node])
+        assert len(mine) == 12
+        wrong = [
+            (row["id"], row["check"], row["error"], row["proof_reason"])
+            for row in mine
+            if (row["status"], row["proof"]) != ("measured", "proven")
+        ]
+        assert wrong == []
+        for row in mine:
+            assert (row["gid_index"], row["gid_type"], row["netdev"]) == (0, None, None)
+            assert set(row["counters"]) == {"hw_tx_bytes", "hw_rx_bytes", "hw_tx_pkts", "hw_rx_pkts"}
+            for argv in row["argv"]:
+                assert argv[argv.index("-c") + 1] == "SRD"
+                assert argv[argv.index("-x") + 1] == "0"
+                assert ("-I" in argv) is ("latency" in row["check"])
+
+
+def test_a_build_without_srd_is_refused_at_both_ends(nodes: Rails, tmp_path: Path) -> None:
+    # What Debian 12's prints.
+    refuses = "echo ' SRD connection only possible in SEND/READ verbs' >&2; exit 1"
+    path = tools(tmp_path / "old", f'[ "$1" != --version ] || exec {sys.executable} {FAKE} "$@"; {refuses}')
+    rows = run(nodes, tmp_path, work_order(rails=["rail0"], transport="efa"), path=path)
+    for node in NODES:
+        mine = rdma(rows[node])
+        assert {row["status"] for row in mine} == {"unmeasured"}
+        assert classes(mine) == {"rdma_unsupported"}
+        assert "SEND/READ" in mine[0]["error"]["message"]
 
 
 def test_a_port_of_another_guid_than_inspected_is_refused_at_both_ends(nodes: Rails, tmp_path: Path) -> None:
