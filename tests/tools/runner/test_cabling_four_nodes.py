@@ -16,6 +16,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.schedule import ca
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import policy
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import verdict
 from support.nodes.rail_namespaces import MARKS, NETDEVS, RUN, Rails, entries, ip, listen, order, two_nodes
+from support.runs.fake_run import FakeRun
 
 pytestmark = MARKS
 NODES = tuple(f"gpuserver{number}" for number in range(1, 5))
@@ -66,10 +67,12 @@ def validate(rails: Rails, folder: Path) -> list[Verdict]:
             for entry in common["roster"]
         },
     }
-    facts = [
-        {"schema": 1, "run": RUN, "node": node, "netdevs": [{"netdev": name} for name in NETDEVS.values()]}
-        for node in NODES
+    of_one = FakeRun().facts[0]
+    netdevs = [
+        {**of_one["netdevs"][0], "netdev": name, "mac": None, "addresses": []} for name in NETDEVS.values()
     ]
+    whole = {**of_one, "run": RUN, "netdevs": netdevs, "collected": start["at"].replace("Z", ".000Z")}
+    facts = [{**whole, "node": node, "boot_id": f"boot of {node}"} for node in NODES]
     end = {"at": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")}
     manifest = {"schema": 1, "run": RUN, "policy": common["policy"], "start": start, "end": end}
     return verdict.judge(manifest, plan, list(cable_checks.asked_lines(common)), facts, rows)
