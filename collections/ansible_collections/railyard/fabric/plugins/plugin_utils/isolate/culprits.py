@@ -46,6 +46,8 @@ ENOUGH_PARTNERS = 9
 DEAD = 0.02
 #: Fewer alike ends on a slow rail may as well be slow themselves, as may so many whose pairs differ.
 _LEAST_ENDS = 3
+#: So many of the ends behind a leaf carry about the same, where the leaf is what slows them.
+_MOST_ALIKE = 0.75
 
 
 class Suspect(NamedTuple):
@@ -149,6 +151,18 @@ def _top(level: NDArray[np.float64]) -> float:
     return ends.top(level, np.full(len(level), NONE))
 
 
+def _is_low_throughout(share: NDArray[np.float64]) -> bool:
+    """Tell whether a leaf explains that some ends behind it are slow: none is good, and most are alike.
+
+    Of a leaf that carries 0.9 of the others noise puts half of its ends above SLOW: the leaf is held against
+    other leaves before any of its nodes is named.
+    """
+    middle = float(np.median(share))
+    alike = int((np.abs(share / max(middle, DEAD) - 1) < 1 - ends.AT_THE_TOP).sum())
+    wanted = max(_LEAST_ENDS, int(np.ceil(_MOST_ALIKE * len(share))))
+    return middle < ends.AT_THE_TOP and float(np.max(share)) < ends.GOOD and alike >= wanted
+
+
 class _Matrix:
     """The levels of all ends, nodes down and rails across, and what explains the slow ones."""
 
@@ -200,7 +214,8 @@ class _Matrix:
         for leaf, places in self._behind():
             rows, columns = places
             mine = share[rows, columns]
-            if len(rows) < 2 or slow[rows, columns].sum() < 2 or (mine >= SLOW).any():
+            many = int(slow[rows, columns].sum())
+            if not (many and _is_low_throughout(mine)) and (many < 2 or (mine >= SLOW).any()):
                 continue
             behind = set(rows.tolist())
             others = {int(one) for one in wiring.leaf[rows].ravel() if one != NONE}

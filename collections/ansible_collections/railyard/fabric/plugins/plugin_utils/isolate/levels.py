@@ -27,7 +27,7 @@ _BETTER = 1.1
 #: With fewer partners nobody can tell an end from the path to its only partner.
 LEAST_PARTNERS = 2
 #: Levels this close to the best are the best, and noise.
-_AT_THE_TOP = 0.93
+AT_THE_TOP = 0.93
 _TURNS = 8
 #: So far up in order stands what is good where a tenth is.
 _FAR_UP = 0.9
@@ -209,7 +209,7 @@ def top(level: NDArray[np.float64], leaf: NDArray[np.int64]) -> float:
         best = float(np.sort(level)[int(np.ceil(_FAR_UP * (len(level) - 1)))])
     else:
         return 0.0
-    near = level[level >= _AT_THE_TOP * best]
+    near = level[level >= AT_THE_TOP * best]
     return float(np.median(near)) if len(near) else best
 
 

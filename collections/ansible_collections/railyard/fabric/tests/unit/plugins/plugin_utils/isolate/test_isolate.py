@@ -103,6 +103,34 @@ def test_each_kind_is_named_and_nothing_else(kind: str, turns: list[int] | None)
     assert [one.confidence for one in found.suspects] == ["confirmed"]
 
 
+@pytest.mark.parametrize("turns", [None, [0, 3, 5, 9, 12, 17, 21, 27]], ids=["all_pairs", "eight_rounds"])
+@pytest.mark.parametrize("share", [0.87, 0.88, 0.89, 0.9, 0.91, 0.92])
+def test_a_leaf_that_is_a_little_slow_is_named_before_the_nodes_behind_it(
+    share: float, turns: list[int] | None
+) -> None:
+    """J10: at 0.9 noise puts some ends behind it above what counts as slow, and some below."""
+    made = order(64, unit=16, turns=turns)
+
+    def carries(one: int, _other: int, rail: int) -> float:
+        return share if rail == 1 and one < 16 else 1.0
+
+    wiring = measured.wiring(made)
+    for seed in range(1, 6):
+        found = culprits.isolate(measure(made, carries, seed), wiring)
+        assert parts(found) <= {("leaf", None, "rail1", None, "leaf0-1")}
+        assert found.suspects or share >= 0.9
+
+
+def test_nodes_of_one_leaf_that_are_slow_by_themselves_are_no_slow_leaf() -> None:
+    made = order(64, unit=16)
+
+    def carries(one: int, other: int, rail: int) -> float:
+        return 0.85 if rail == 1 and {one, other} & {0, 1, 2, 3, 4} else 1.0
+
+    found = culprits.isolate(measure(made, carries), measured.wiring(made))
+    assert parts(found) == {("node_rail", f"n{node}", "rail1", None, None) for node in range(5)}
+
+
 def test_several_at_once_are_all_named() -> None:
     def all_of_them(one: int, other: int, rail: int) -> float:
         return float(
