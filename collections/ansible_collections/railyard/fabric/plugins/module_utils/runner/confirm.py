@@ -21,7 +21,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.channel.errors imp
     ErrorClass,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils.facts import link_errors
-from ansible_collections.railyard.fabric.plugins.module_utils.measure import like, proof
+from ansible_collections.railyard.fabric.plugins.module_utils.measure import outliers, proof
 from ansible_collections.railyard.fabric.plugins.module_utils.measure.base import (
     ENDS_TOLERANCE,
     LEAST_OF_ASKED,
@@ -133,7 +133,7 @@ def _standing_apart(rows: Sequence[Row]) -> list[str]:
     found: set[str] = set()
     for kind, values in alike.items():
         for hardware in (True, False):
-            found |= like.apart(values, str(kind[0]).endswith("_gbps"), hardware)
+            found |= outliers.apart(values, str(kind[0]).endswith("_gbps"), hardware)
     return sorted(found)
 
 

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+from ansible_collections.railyard.fabric.plugins.module_utils.measure import outliers
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import significance
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue import CHECKS
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.significance import NOT_COMPARABLE
@@ -23,10 +24,6 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.present import com
 
 #: (check, rail) -> places.
 ByRail = Mapping[tuple[str, "str | None"], Sequence[Place]]
-#: From so many places of a rail on, a single one has to stand out from the others' changes.
-_LIKE_FROM = 8
-#: By how many scaled median absolute deviations.
-_DEVIATIONS = 5 * 1.4826
 
 
 class Side(NamedTuple):
@@ -241,13 +238,12 @@ def _stand_out(row: Row, a: Run, b: Run, alike: ByRail) -> list[Row]:
     ratios = {place: b.numbers[place].value / a.numbers[place].value for place in mine}
     if len(mine) < 2:
         return []
-    middle = statistics.median(ratios.values())
-    usual = _DEVIATIONS * statistics.median(abs(ratio - middle) for ratio in ratios.values())
+    middle, usual = outliers.spread(ratios.values())
     found = []
     for place, ratio in ratios.items():
         before, after = a.numbers[place].value, b.numbers[place].value
         word = significance.word([before], [after], row.metric, margin, None)
-        is_usual = len(mine) >= _LIKE_FROM and abs(ratio - middle) <= usual
+        is_usual = len(mine) >= outliers.LEAST_LIKE and abs(ratio - middle) <= usual
         if word != significance.NO_DIFFERENCE and not is_usual:
             found.append(
                 replace(

@@ -19,7 +19,7 @@ from typing import Any
 from ansible_collections.railyard.fabric.plugins.module_utils.catalogue.tests import ALL_RAILS
 from ansible_collections.railyard.fabric.plugins.module_utils.collective import operations
 from ansible_collections.railyard.fabric.plugins.module_utils.collective.sweep import WARM_UP, sizes_up_to
-from ansible_collections.railyard.fabric.plugins.module_utils.measure import torch_job
+from ansible_collections.railyard.fabric.plugins.module_utils.measure import outliers, torch_job
 from ansible_collections.railyard.fabric.plugins.module_utils.rails.bind import Bound
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue import PASS, RECORDED
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.bounds import Bounds, end_rate
@@ -30,8 +30,6 @@ ELSEWHERE, OPERATIONS = torch_job.ELSEWHERE, torch_job.OPERATIONS
 #: What a job that all nodes came to must not end with.
 FAILURES = ("collective_failed", "collective_wrong")
 HAS_TO_END = "a job that all nodes came to has to end, with the right numbers"
-#: Below so much of the best of its own job a rail is slow: far more than a busy processor sets them apart.
-_SLOW = 0.6
 _GOOD = (PASS, RECORDED)
 # What is said with five digits.
 _DIGITS = 1e-3
@@ -191,10 +189,10 @@ def compare(asked: Sequence[Row], found: Sequence[Answer]) -> None:
         if alone and most and answer.outcome in _GOOD:
             alike.setdefault((str(line["node"]), float(most)), []).append((str(line["subject"]), answer))
     for (node, _most), rails in alike.items():
-        best, least = max((answer.observed["busbw_GBps"], rail) for rail, answer in rails), _SLOW
+        best = max((answer.observed["busbw_GBps"], rail) for rail, answer in rails)
         for rail, answer in rails:
             seen = answer.observed["busbw_GBps"]
-            if seen < least * best[0]:
+            if outliers.is_behind(seen, best[0], outliers.RAIL_OF_JOB):
                 detail = f"{node} {rail}: {seen:g} GB/s, {best[1]} has {best[0]:g}"
                 proof = answer.proof
                 answer.failed("collective_slow_rail", detail).proof = proof

@@ -12,12 +12,11 @@ their own shows, and where load beside a test was allowed.
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from typing import Any, NamedTuple
+from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.module_utils.measure import fio
+from ansible_collections.railyard.fabric.plugins.module_utils.measure import fio, outliers
 from ansible_collections.railyard.fabric.plugins.module_utils.records.node_rows import Storage
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue import CHECKS, PASS, RECORDED
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.policy import is_pair
@@ -27,22 +26,8 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.draft import
 Row = Mapping[str, Any]
 #: Node and mount.
 Place = tuple[str, str]
-#: From so many like drives on one can be told from the others.
-LEAST_LIKE = peers.LEAST_LIKE
 
 
-class Behind(NamedTuple):
-    """How far behind the median of the others a number is: a rate's share below, a time's multiple above."""
-
-    share: float
-    times: float
-
-
-#: Drives of one model differ by wear, fill and temperature, and a percentile of some seconds by more than a
-#: rate does. Two that were said to be alike differed by a quarter: that is told.
-TOLD, FAILS = Behind(0.20, 2.0), Behind(0.30, 3.0)
-#: A percentile that is less than so much above the others' is no finding.
-LEAST_US = 100.0
 #: In so many tests of a mount its drives are behind, or they are not judged by it.
 REPRODUCED = 2
 #: Which of a mount's tests says that a link is badly trained.
@@ -121,16 +106,16 @@ def settle(
         metric = CHECKS[str(check)].bounded[0]
         values = {place: float(answer.observed[metric]) for place, answer in members.items()}
         for place, answer in members.items():
-            others = [value for other, value in values.items() if other != place]
-            if not others or answer.outcome != RECORDED:
+            usual = outliers.of_others(values, place)
+            if usual is None or answer.outcome != RECORDED:
                 continue
-            usual = statistics.median(others)
-            said = f"{metric} {values[place]:g}, the median of {len(others)} like drives {usual:g}"
-            enough = len(members) >= LEAST_LIKE and own >= {node for node, _mount in members}
-            if enough and _behind(values[place], usual, metric, FAILS):
+            said = f"{metric} {values[place]:g}, the median of {len(members) - 1} like drives {usual:g}"
+            enough = len(members) >= outliers.LEAST_FEW and own >= {node for node, _mount in members}
+            more_is_better = not metric.endswith("_us")
+            if enough and outliers.is_behind(values[place], usual, outliers.FAR, more_is_better):
                 behind.setdefault(place, []).append((answer, said))
-            if _behind(values[place], usual, metric, TOLD):
-                unsure = "of two nobody can tell which one is wrong, and " if len(others) == 1 else ""
+            if outliers.is_behind(values[place], usual, outliers.REMARK, more_is_better):
+                unsure = "of two nobody can tell which one is wrong, and " if len(members) == 2 else ""
                 unsure = unsure if enough or unsure else "others may use these drives, and "
                 # Why nothing bounds it comes first: by that the terminal folds what is recorded.
                 answer.basis = f"{answer.basis}; {unsure}{said}"
@@ -187,12 +172,6 @@ def slots(storage: Storage) -> Iterator[str]:
         ):
             if now is not None and most is not None and now < most:
                 yield f"{disk['name']} runs at {now:g} {unit}, {most:g} are possible"
-
-
-def _behind(value: float, usual: float, metric: str, how: Behind) -> bool:
-    if metric.endswith("_us"):
-        return value > max(usual * how.times, usual + LEAST_US)
-    return value < usual * (1 - how.share)
 
 
 def _kind(storage: Storage) -> tuple[object, ...] | None:

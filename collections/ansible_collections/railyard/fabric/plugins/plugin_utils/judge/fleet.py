@@ -17,7 +17,7 @@ import statistics
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.module_utils.measure import like
+from ansible_collections.railyard.fabric.plugins.module_utils.measure import outliers
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue import CHECKS, RECORDED
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import hops
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.draft import Answer
@@ -84,12 +84,12 @@ def _settle(
         if len(answer.tries) > 1
     }
     more, by_spread = name.endswith("_gbps"), hardware and name not in _WAYS
-    for place in like.apart(first, more, by_spread) | like.apart(middle, more, by_spread):
+    for place in outliers.apart(first, more, by_spread) | outliers.apart(middle, more, by_spread):
         answer, lost = answers[place]
         if answer.outcome != RECORDED:
             continue
         values = [float(seen[name]) for _number, seen in sorted(answer.tries.items())]
-        low = [value for value in values if place in like.apart({**first, place: value}, more, by_spread)]
+        low = [value for value in values if place in outliers.apart({**first, place: value}, more, by_spread)]
         needed = min(OF_HARDWARE, len(values)) if hardware else 1 + confirm
         # An attempt that is not there, or of which nothing is known, may have been as bad.
         missing = answer.attempts - len(values)

@@ -10,15 +10,14 @@ collectives of a node, fails; else it is told. Who is like the others stays `rec
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Any, NamedTuple, TypeVar
 
-from ansible_collections.railyard.fabric.plugins.module_utils.measure import like, nccl_tests, nvbandwidth
+from ansible_collections.railyard.fabric.plugins.module_utils.measure import nccl_tests, nvbandwidth, outliers
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue import PASS, RECORDED
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.policy import is_number
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import drives, gpu_shapes
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import gpu_shapes
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.draft import Answer
 
 Row = Mapping[str, Any]
@@ -253,28 +252,26 @@ def _scaling(
 
 def _behind(values: Mapping[Key, float]) -> dict[Key, bool]:
     """Return who is behind its like, and whether so far that it fails: of fewer than three nobody does."""
-    enough = len(values) >= drives.LEAST_LIKE
-    apart = like.apart(values, more_is_better=True, hardware=True) if enough else set()
+    enough = len(values) >= outliers.LEAST_FEW
+    apart = outliers.apart(values, more_is_better=True, hardware=True) if enough else set()
     found = {}
     for key, value in values.items():
-        share = 1 - value / _median_of_others(values, key) if len(values) > 1 else 0.0
-        fails = key in apart or (enough and share > drives.FAILS.share)
-        if fails or share > drives.TOLD.share:
+        usual = outliers.of_others(values, key)
+        if usual is None:
+            continue
+        fails = key in apart or (enough and outliers.is_behind(value, usual, outliers.FAR))
+        if fails or outliers.is_behind(value, usual, outliers.REMARK):
             found[key] = fails
     return found
 
 
-def _median_of_others(values: Mapping[Key, float], key: Key) -> float:
-    return statistics.median(value for other, value in values.items() if other != key)
-
-
 def _of_others(values: Mapping[Key, float], key: Key) -> str:
-    return f"the median is {_median_of_others(values, key):.4g} of {len(values) - 1}"
+    return f"the median is {outliers.of_others(values, key):.4g} of {len(values) - 1}"
 
 
 def _unsure(members: int, own: bool) -> str:
     """Return why who is behind does not fail for it."""
-    if members < drives.LEAST_LIKE:
+    if members < outliers.LEAST_FEW:
         return "of two nobody can tell which one is wrong, and "
     return "" if own else "others may use these GPUs, and "
 

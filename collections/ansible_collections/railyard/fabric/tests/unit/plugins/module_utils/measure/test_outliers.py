@@ -8,7 +8,7 @@ from __future__ import annotations
 import random
 
 import pytest
-from ansible_collections.railyard.fabric.plugins.module_utils.measure import like
+from ansible_collections.railyard.fabric.plugins.module_utils.measure import outliers
 
 
 def named(values: list[float]) -> dict[int, float]:
@@ -56,7 +56,7 @@ def named(values: list[float]) -> dict[int, float]:
     ],
 )
 def test_who_stands_apart(values: list[float], more: bool, hardware: bool, found: set[int]) -> None:
-    assert like.apart(named(values), more, hardware) == found
+    assert outliers.apart(named(values), more, hardware) == found
 
 
 def test_healthy_noise_has_next_to_no_outliers() -> None:
@@ -65,5 +65,5 @@ def test_healthy_noise_has_next_to_no_outliers() -> None:
     found = 0
     for _run in range(50):
         values = [380 * chance.lognormvariate(0, 0.03) * chance.uniform(0.99, 1.01) for _test in range(64)]
-        found += len(like.apart(named(values), True, True))
+        found += len(outliers.apart(named(values), True, True))
     assert found <= 1
