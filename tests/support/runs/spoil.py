@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import copy
 import json
+from collections.abc import Iterator
 from typing import Any
 
 from support.runs.fake_run import FakeRun
@@ -37,6 +38,21 @@ def paths(row: dict[str, Any], prefix: str = "") -> list[str]:
         if isinstance(value, dict) and key != "raw":
             found += paths(value, f"{prefix}{key}.")
     return found
+
+
+def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Yield the place of each value below this one."""
+    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, one in inner:
+        yield (*path, key)
+        yield from places(one, (*path, key))
+
+
+def at(value: Any, path: tuple[Any, ...]) -> Any:
+    """Return the value at a place."""
+    for key in path:
+        value = value[key]
+    return value
 
 
 def mutate(row: dict[str, Any], path: str, value: Any, remove: bool = False) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import copy
 import subprocess
 import typing
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -17,24 +17,11 @@ from ansible_collections.railyard.fabric.plugins.module_utils.facts.sysfs import
 from ansible_collections.railyard.fabric.plugins.module_utils.records import facts as records
 from ansible_collections.railyard.fabric.plugins.module_utils.records import reader
 from support import record_schema
+from support.runs import spoil
 from support.runs.fake_run import FakeRun
 
 HEALTHY = FakeRun(transport="roce", driver_class="hardware", node_class="hardware").facts[0]
 ODD: list[Any] = [None, "", "x", "9000", True, -1, float("nan"), 10**400, [], {}, [None], {"a": 1}, [[]]]
-
-
-def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """Yield the place of each value below this one."""
-    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    for key, one in inner:
-        yield (*path, key)
-        yield from places(one, (*path, key))
-
-
-def at(value: Any, path: tuple[Any, ...]) -> Any:
-    for key in path:
-        value = value[key]
-    return value
 
 
 def _run(argv: Sequence[str]) -> str | None:
@@ -51,9 +38,9 @@ def test_what_is_collected_here_is_a_record() -> None:
 
 
 def test_each_key_of_facts_that_is_gone_is_missed() -> None:
-    for path in places(HEALTHY):
+    for path in spoil.places(HEALTHY):
         row = copy.deepcopy(HEALTHY)
-        holder = at(row, path[:-1])
+        holder = spoil.at(row, path[:-1])
         if not isinstance(holder, dict) or path[0] in ("run", "gpus"):
             continue
         if path[:1] == ("tools",) or path[-2:-1] in (("pkey_indices",), ("counters",), ("hw_counters",)):
@@ -66,10 +53,10 @@ def test_each_key_of_facts_that_is_gone_is_missed() -> None:
 @pytest.mark.parametrize("odd", ODD, ids=lambda one: ascii(one)[:12])
 def test_a_value_of_another_type_is_refused_or_may_be_so(odd: Any) -> None:
     refused = 0
-    for path in places(HEALTHY):
+    for path in spoil.places(HEALTHY):
         row = copy.deepcopy(HEALTHY)
-        before = at(row, path)
-        at(row, path[:-1])[path[-1]] = odd
+        before = spoil.at(row, path)
+        spoil.at(row, path[:-1])[path[-1]] = odd
         try:
             read = records.read(row)
             records.read_gpus(read)

@@ -6,12 +6,12 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from ansible_collections.railyard.fabric.plugins.module_utils.records import node_rows as records
 from support import record_schema
+from support.runs import spoil
 from support.runs.fake_gpus import with_gpus
 from support.runs.fake_memory import with_memory
 from support.runs.fake_storage import with_drives
@@ -40,31 +40,17 @@ ROWS = {
 }
 
 
-def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """Yield the place of each value below this one."""
-    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    for key, one in inner:
-        yield (*path, key)
-        yield from places(one, (*path, key))
-
-
-def at(value: Any, path: tuple[Any, ...]) -> Any:
-    for key in path:
-        value = value[key]
-    return value
-
-
 @pytest.mark.parametrize("row", ROWS.values(), ids=lambda row: row["check"])
 def test_a_value_of_another_type_is_refused(row: dict[str, Any]) -> None:
     assert records.refusal(row) is None
     refused = 0
-    for path in places(row):
+    for path in spoil.places(row):
         if path[0] in ("raw", "tool", "check"):
             continue  # what a line is of is compared with what was asked
         for odd in ODD:
             spoilt = copy.deepcopy(row)
-            before = at(spoilt, path)
-            at(spoilt, path[:-1])[path[-1]] = odd
+            before = spoil.at(spoilt, path)
+            spoil.at(spoilt, path[:-1])[path[-1]] = odd
             if records.refusal(spoilt) is not None:
                 refused += 1
                 continue
@@ -78,16 +64,16 @@ def test_a_value_of_another_type_is_refused(row: dict[str, Any]) -> None:
 @pytest.mark.parametrize("row", ROWS.values(), ids=lambda row: row["check"])
 def test_a_key_that_is_gone_or_unknown_is_refused(row: dict[str, Any]) -> None:
     free = ("metrics", "counters", "matrices", "values", "raw")  # whose keys are names of what was measured
-    for path in [(), *places(row)]:
-        holder = at(row, path)
+    for path in [(), *spoil.places(row)]:
+        holder = spoil.at(row, path)
         if not isinstance(holder, dict) or (path and path[-1] in free):
             continue
         spoilt = copy.deepcopy(row)
-        at(spoilt, path)["no_such_key"] = 1
+        spoil.at(spoilt, path)["no_such_key"] = 1
         assert "no_such_key is not known" in str(records.refusal(spoilt)), path
         for key in holder.keys() - {"group", "subject", "tool", "check"}:
             spoilt = copy.deepcopy(row)
-            del at(spoilt, path)[key]
+            del spoil.at(spoilt, path)[key]
             assert f"{key} is missing" in str(records.refusal(spoilt)), (path, key)
 
 
