@@ -20,7 +20,8 @@ from ansible_collections.railyard.fabric.plugins.module_utils.numeric import is_
 _T = TypeVar("_T")
 _Check = Callable[[Any], None]
 _MOST_WORDS = 60
-_NAMES = {dict: "an object", list: "a list", str: "text", bool: "true or false", type(None): "null"}
+_NONE = type(None)
+_NAMES = {dict: "an object", list: "a list", str: "text", bool: "true or false", _NONE: "null"}
 
 
 class RefusedError(ValueError):
@@ -182,7 +183,7 @@ def _scalar(kind: Any) -> _Check:
         return _plain(is_whole, "a whole number")
     if kind is float:
         return _plain(is_number, "a number")
-    if kind not in (str, bool, type(None)):
+    if kind not in (str, bool, _NONE):
         raise TypeError(f"no record has a value of {kind!r}")
     return _plain(lambda value: isinstance(value, kind), _NAMES[kind])
 
@@ -211,8 +212,8 @@ def _annotated(inner: _Check, limits: tuple[Callable[[Any], bool], ...]) -> _Che
 
 
 def _union(kinds: tuple[Any, ...]) -> _Check:
-    checks = [_check_of(kind) for kind in kinds if kind is not type(None)]
-    may_be_none = type(None) in kinds
+    checks = [_check_of(kind) for kind in kinds if kind is not _NONE]
+    may_be_none = _NONE in kinds
 
     def check(value: Any) -> None:
         if value is None and may_be_none:
