@@ -373,7 +373,7 @@ DRIVERS = (
         errors=Errors(),
         qos=(),
         qos_otherwise="Omni-Path has no RoCE: declare roce_qos_enabled: false",
-        quirks="Larger errors are in hw_counters by names of its own, which are not judged.",
+        quirks="It counts more errors in hw_counters, by names of its own, which are not judged.",
         source="prometheus/procfs fixtures (hfi1_0)",
     ),
     NicDriver(
@@ -478,9 +478,9 @@ def find(driver: str | None) -> NicDriver | None:
     return _BY_LINK.get(driver) if driver else None
 
 
-def connection_of(driver: object) -> str:
+def connection_of(driver: str | None) -> str:
     """Return the connection type that perftest needs for a driver's device; empty for RC, its default."""
-    row = find(driver) if isinstance(driver, str) else None
+    row = find(driver)
     return row.connection if row is not None else ""
 
 
