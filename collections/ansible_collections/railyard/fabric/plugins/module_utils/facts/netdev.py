@@ -120,7 +120,7 @@ def _class_by_name(reader: Reader, name: str) -> str:
 def _permanent_mac(reader: Reader, folder: str, link: Mapping[str, Any], mac: str | None) -> str | None:
     stated = link.get("permaddr")
     if isinstance(stated, str):
-        # A tunnel over IPv6 is told with half an IPv6 address: "permaddr 8a4c:2ab6:ec8c::".
+        # iproute2 prints a part of the IPv6 address for a tunnel over IPv6: "permaddr 8a4c:2ab6:ec8c::".
         return stated.lower() if _MAC.match(stated.lower()) else None
     # ip names the permanent address only where it differs from the present one.
     permanent = reader.number(os.path.join(folder, "addr_assign_type")) == _ADDRESS_IS_PERMANENT

@@ -25,7 +25,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.parsers.hca import
 
 #: How long all ports together may take, of a node whose module hangs on its bus.
 LIMIT_S = 40.0
-#: So many ports are read at once: a module answers over a slow bus of its own.
+#: So many ports are read at once: each module is read over I2C, which is slow.
 _AT_ONCE = 8
 
 #: Runs a program to its end, or raises ToolError.

@@ -86,7 +86,7 @@ class LikwidBench(NodeTool):
                 "see /sys/devices/system/node there",
             )  # fmt: skip
         seconds = _each_s(play.policy, len(found))
-        told: list[dict[str, Any]] = []
+        read: list[dict[str, Any]] = []
         counters: dict[str, list[int]] = {}
         spans: list[float] = []
         for domain, node in enumerate(found):
@@ -99,13 +99,13 @@ class LikwidBench(NodeTool):
             after = self._counted(play, node)
             # The kernel counts work, not whose it is: others may have begun meanwhile.
             self._mind_others(play, node)
-            told.append({"numa_node": node.number, **_output(play, done, node), "cpu_mhz": clocks.told()})
+            read.append({"numa_node": node.number, **_output(play, done, node), "cpu_mhz": clocks.told()})
             counters.update({name: [before[name], after[name]] for name in before})
             spans += [done.begun_s, done.ended_s]
-        metrics = {"bandwidth_bytes_per_s": min(one["bandwidth_bytes_per_s"] for one in told)}
+        metrics = {"bandwidth_bytes_per_s": min(one["bandwidth_bytes_per_s"] for one in read)}
         window = [round(spans[0], 4), round(spans[-1], 4)]
-        reason = unproven(metrics, told, counters, play.policy)
-        return NodeReading(metrics, window, counters, reason, {"memory": told})
+        reason = unproven(metrics, read, counters, play.policy)
+        return NodeReading(metrics, window, counters, reason, {"memory": read})
 
     def _counted(self, play: NodeToolSession, node: NumaNode) -> dict[str, int]:
         busy, foreign = counter_names(node.number)
@@ -183,7 +183,7 @@ def _each_s(policy: Mapping[str, Any], nodes: int) -> int:
 
 def unproven(
     metrics: Mapping[str, Any],
-    told: Sequence[Mapping[str, Any]],
+    read: Sequence[Mapping[str, Any]],
     counters: Mapping[str, Sequence[int]],
     policy: Mapping[str, Any],
 ) -> str | None:
@@ -191,14 +191,14 @@ def unproven(
 
     Args:
         metrics: the slowest NUMA node's `bandwidth_bytes_per_s`.
-        told: of each NUMA node `numa_node cpus read_bytes read_s vector_bytes bandwidth_bytes_per_s`.
+        read: of each NUMA node `numa_node cpus read_bytes read_s vector_bytes bandwidth_bytes_per_s`.
         counters: by `counter_names`, before and after.
         policy: the run's.
     """
-    if len({one["numa_node"] for one in told}) < len(told):
-        return "it tells of a NUMA node twice"
-    least_s = LEAST_OF_ASKED * _each_s(policy, len(told))
-    for one in told:
+    if len({one["numa_node"] for one in read}) < len(read):
+        return "it lists a NUMA node twice"
+    least_s = LEAST_OF_ASKED * _each_s(policy, len(read))
+    for one in read:
         name, seconds, rate = f"NUMA node {one['numa_node']}", one["read_s"], one["bandwidth_bytes_per_s"]
         busy, foreign = (
             counters[counter][1] - counters[counter][0] for counter in counter_names(int(one["numa_node"]))
@@ -214,7 +214,7 @@ def unproven(
             return f"{foreign} times memory that {name} was asked for came from another"
         if abs(rate * seconds - one["read_bytes"]) > _RATE_TOLERANCE * one["read_bytes"]:
             return f"{name}: {rate:.0f} B/s for {seconds:g} s are not the {one['read_bytes']} bytes read"
-    if metrics["bandwidth_bytes_per_s"] != min(one["bandwidth_bytes_per_s"] for one in told):
+    if metrics["bandwidth_bytes_per_s"] != min(one["bandwidth_bytes_per_s"] for one in read):
         return "the slowest NUMA node's rate is not the one that it states"
     return None
 

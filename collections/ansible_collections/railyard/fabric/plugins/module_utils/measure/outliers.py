@@ -48,7 +48,7 @@ class Behind(NamedTuple):
 REMARK, FAR = Behind(0.20, 2.0, 100.0), Behind(0.30, 3.0, 100.0)
 #: Rails of one job: far more than a busy processor sets them apart.
 RAIL_OF_JOB = Behind(0.40)
-#: From so many of a few like ones on, one can be told from the others.
+#: With fewer like tests than this, nobody can say which one is the outlier.
 LEAST_FEW = 3
 
 

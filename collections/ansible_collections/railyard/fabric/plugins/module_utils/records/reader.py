@@ -81,14 +81,14 @@ class Matches(NamedTuple):
 
 
 class _Same:
-    """A limit without a number of its own: any two are one, for whoever keeps what is made of a type."""
+    """A limit without a number: any two are equal, so that `_check_of` caches a type that has one."""
 
     def __hash__(self) -> int:
-        """Be the same as any other."""
+        """Treat all of one class as equal."""
         return hash(type(self))
 
     def __eq__(self, other: object) -> bool:
-        """Be the same as any other."""
+        """Treat all of one class as equal."""
         return type(self) is type(other)
 
 
@@ -105,15 +105,15 @@ class AboveZero(_Same):
 
 
 class NotEmpty(_Same):
-    """A list with something in it: `Annotated[list[str], NotEmpty()]`."""
+    """A list that is not empty: `Annotated[list[str], NotEmpty()]`."""
 
     def __call__(self, value: Any) -> bool:
-        """Tell whether there is something in it."""
+        """Tell whether a list has a value."""
         return bool(value)
 
     def __str__(self) -> str:
         """Return it in words."""
-        return "a list with something in it"
+        return "a list with at least one value"
 
 
 class NotTwice(_Same):
@@ -125,7 +125,7 @@ class NotTwice(_Same):
 
     def __str__(self) -> str:
         """Return it in words."""
-        return "without a value that stands there twice"
+        return "without duplicates"
 
 
 def read(kind: Callable[..., _T], value: object, place: str = "") -> _T:
@@ -133,7 +133,7 @@ def read(kind: Callable[..., _T], value: object, place: str = "") -> _T:
 
     Args:
         kind: a TypedDict, or any type that one's keys may have: text, number, list, dict, Literal, Optional,
-            Union, and Annotated with AtLeast, Matches or NotTwice.
+            Union, and Annotated with a limit: AtLeast, AboveZero, Long, NotEmpty, NotTwice or Matches.
         value: what JSON, or a module, gave.
         place: what the value is called in an error.
 

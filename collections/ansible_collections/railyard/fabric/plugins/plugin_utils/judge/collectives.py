@@ -143,9 +143,9 @@ def agree(asked: Sequence[Row], found: Sequence[Answer], rows: Mapping[str, Sequ
                 other = usual or next(one for one in accounts if one != account)
                 key = next(key for key in _TOLD_ALIKE if account[key] != other[key])
                 whose = (
-                    f"{many} of the job's {len(told)} nodes tell"
+                    f"{many} of the job's {len(told)} nodes report"
                     if usual
-                    else "another node of the job tells"
+                    else "another node of the job reports"
                 )
                 answer.unknown("not_borne_out", f"{where}{key} is not what {whose}")
 

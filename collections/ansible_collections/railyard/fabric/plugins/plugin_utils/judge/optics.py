@@ -25,9 +25,9 @@ from ansible_collections.railyard.fabric.plugins.module_utils.records.facts impo
     Optics,
 )
 
-#: The most that each FEC has to correct, by its name in mlxlink: IEEE 802.3 demands "a bit error ratio less
-#: than" this of the links that rely on it. RS(544,514): 2.4e-4, clauses 120, 121, 138 to 140 (802.3bs,
-#: 802.3cd). RS(528,514): 5e-5, clauses 95 and 112 (802.3bm, 802.3by).
+#: The most that each FEC has to correct, by its name in mlxlink. RS(544,514): less than 2.4e-4, with a frame
+#: loss ratio below 1.7e-12 (IEEE 802.3 138.1.1, as changed by 802.3cm). RS(528,514): at 5e-5 it loses as many
+#: frames as a bit error ratio of 1e-12, which is asked of 100 Gbit/s Ethernet; test_optics computes both.
 LIMITS = (("544,514", 2.4e-4), ("528,514", 5e-5))
 #: No Reed-Solomon code of Ethernet or InfiniBand is specified for more.
 MOST = 2.4e-4

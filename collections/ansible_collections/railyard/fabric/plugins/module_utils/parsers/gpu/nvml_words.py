@@ -81,6 +81,6 @@ def is_faulty(value: object) -> bool:
     return isinstance(value, str) and _bare(value) in _FAULTY
 
 
-def is_version_mismatch(message: object) -> bool:
+def is_version_mismatch(message: str) -> bool:
     """Tell whether a message is that the loaded driver and the installed libraries are of two versions."""
-    return isinstance(message, str) and _MISMATCH in message.lower()
+    return _MISMATCH in message.lower()

@@ -9,8 +9,8 @@ and QSFP+ (text index 19454086016), QSFP28 CWDM4 without a link and with one (21
 (19234460706), copper QSFP28 (45671528790), SFP+ without light (45398745301), passive SFP+ cable
 (56102607159); JSON of QSFP28 (11718860503) and QSFP-DD (38523665571).
 
-Flags of SFF-8636 and CMIS are latched: one may tell of the time when the fibre was plugged in. So each has
-the reading and the limit beside it, and whoever judges compares them.
+Flags of SFF-8636 and CMIS are latched: one may have been set when the fibre was plugged in. So each comes
+with its reading and its limit, for the judge to compare.
 """
 
 from __future__ import annotations

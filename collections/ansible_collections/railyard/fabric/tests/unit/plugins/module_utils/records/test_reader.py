@@ -64,7 +64,7 @@ def test_what_a_record_says_is_returned_as_it_is(changes: dict[str, Any]) -> Non
         ({"state": True}, "state is True, not one of up, down, 1"),
         ({"address": "12\n"}, "address is '12\\n', not of the form [0-9]+"),
         ({"address": "\u0661"}, "address is '\\u0661', not of the form [0-9]+"),
-        ({"names": ["a", "a"]}, "names is ['a', 'a'], not without a value that stands there twice"),
+        ({"names": ["a", "a"]}, "names is ['a', 'a'], not without duplicates"),
         ({"extra": 1}, "extra is 1, not true or false"),
         ({"more": 1}, "more is not known"),
         ({"\x1b[2J": 1}, "\\x1b[2J is not known"),

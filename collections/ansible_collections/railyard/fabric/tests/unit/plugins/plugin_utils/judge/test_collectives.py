@@ -319,7 +319,7 @@ def test_a_job_that_all_came_to_has_to_end_well(status: str, error_class: str, o
 @pytest.mark.parametrize(
     ("check", "change", "said"),
     [
-        ("collective_allreduce", {"ranks": 3}, "ranks is not what another node of the job tells"),
+        ("collective_allreduce", {"ranks": 3}, "ranks is not what another node of the job reports"),
         ("collective_allreduce", {"call": "all_gather"}, "call is not what another node"),
         ("collective_training", {"steps": 19}, "steps is not what another node"),
         ("collective_training", {"loss_last": 0.25}, "loss_last is not what another node"),

@@ -40,6 +40,7 @@ def weighed(monkeypatch: pytest.MonkeyPatch) -> None:
     # Of a tool the plan asks only how long it takes.
     monkeypatch.setitem(registry.NODE_TOOLS, "weight", Scale)  # type: ignore[arg-type]
     monkeypatch.setitem(node_rows.DOUBTS, "scale", lambda row, _policy: row["wobbles"])
+    # These tables are Mappings, which nobody but a test may change.
     monkeypatch.setitem(records.ACCOUNTS, "scale", "wobbles")  # type: ignore[index]
     monkeypatch.setitem(records._KINDS, "wobbles", str | None)  # type: ignore[index]
     monkeypatch.setitem(policy_keys.KEYS, "scales", policy_keys.Key([], "", "paths", 0, 4))  # type: ignore[index]

@@ -8,6 +8,7 @@ What was not read changes nothing.
 
 from __future__ import annotations
 
+from math import comb
 from typing import Any
 
 import pytest
@@ -236,3 +237,30 @@ def test_without_two_readings_a_time_and_a_speed_there_is_no_ratio(
     for moment, bits in rows:
         corrected.add({"started": f"2026-11-21T{moment}.000Z"}, {CORRECTED: [bits, bits]})
     assert corrected.ratio(gbps) is None
+
+
+def _frame_loss(symbols: int, corrected: int, ber: float) -> float:
+    """Return how many frames of 64 bytes are lost where the bits of 10-bit symbols err at random."""
+    wrong = 1 - (1 - ber) ** 10
+    codeword = sum(
+        comb(symbols, count) * wrong**count * (1 - wrong) ** (symbols - count)
+        for count in range(corrected + 1, symbols + 1)
+    )
+    # A frame with its gap may stand in two codewords.
+    return codeword * (1 + 672 / (10 * symbols))
+
+
+@pytest.mark.parametrize(
+    ("fec", "symbols", "corrected", "most"),
+    [
+        # IEEE 802.3 138.1.1, as changed by 802.3cm.
+        ("544,514", 544, 15, 1.7e-12),
+        # What a bit error ratio of 1e-12 loses of 512-bit frames: P. Anslow, 802.3 reflector, 2012-11-23.
+        ("528,514", 528, 7, 5.12e-10),
+    ],
+)
+def test_each_limit_is_the_most_that_its_code_corrects(
+    fec: str, symbols: int, corrected: int, most: float
+) -> None:
+    limit = dict(judge_optics.LIMITS)[fec]
+    assert _frame_loss(symbols, corrected, limit) < most < _frame_loss(symbols, corrected, 1.1 * limit)
