@@ -34,7 +34,7 @@ sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "collections")]
 # Found by the path that was set just above, hence the waivers of E402.
 from ansible_collections.railyard.fabric.plugins.module_utils.schedule import cable_checks, rounds
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import policy
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import verdict
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.verdict import verdict
 from railyard.lab.network import tbf_arguments
 from support.nodes import rail_namespaces as lab
 

@@ -28,18 +28,14 @@ from ansible_collections.railyard.fabric.plugins.module_utils.facts.netdev impor
 from ansible_collections.railyard.fabric.plugins.module_utils.measure.counters import received
 from ansible_collections.railyard.fabric.plugins.module_utils.runner import short_rows
 from ansible_collections.railyard.fabric.plugins.module_utils.schedule import rounds as schedule
+from ansible_collections.railyard.fabric.plugins.plugin_utils.ask import pattern, requests
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import policy
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory import plan as planning
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.model import (
     Inventory,
     Node,
 )
-from ansible_collections.railyard.fabric.plugins.plugin_utils.run import (
-    folder,
-    pattern,
-    provenance,
-    requests,
-)
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder, provenance
 
 Row = dict[str, Any]
 Change = Callable[[Row], Row | None]

@@ -1,7 +1,7 @@
 """Mutants of what gives a verdict: does a test fail for each small change of the code?
 
     python benchmarks/mutation/campaign.py              # what has no result yet; goes on where it was stopped
-    python benchmarks/mutation/campaign.py judge/fleet  # of some modules; processes may share the modules out
+    python benchmarks/mutation/campaign.py judge/attribution/fleet  # of some modules; processes may share them
     python benchmarks/mutation/campaign.py --table      # what has been found so far, and what survived
 
 A mutant is one operator, condition, number or return of a module, changed in memory alone. It is known by
@@ -42,32 +42,40 @@ RESULTS, EQUIVALENTS = HERE / "results.jsonl", HERE / "equivalents.yml"
 FABRIC = Path("collections/ansible_collections/railyard/fabric")
 UNIT = FABRIC / "tests/unit/plugins"
 REPORT = Path("tests/tools/report")
-JUDGE, MEASURE, RUNNER = "plugin_utils/judge", "module_utils/measure", "module_utils/runner"
+JUDGE, BOUNDS = "plugin_utils/judge", "plugin_utils/bounds"
+MEASURE, RUNNER = "module_utils/measure", "module_utils/runner"
 #: Module -> the names of its own tests' files; the others of TESTS follow.
 MODULES = {
-    f"{JUDGE}/verdict": ("verdict", "attempts", "forged", "fleet"),
-    f"{JUDGE}/answers/between": ("between", "verdict", "attempts", "forged"),
-    f"{JUDGE}/answers/sums": ("sums", "attempts"),
-    f"{JUDGE}/answers/one_node": ("one_node", "verdict", "bmc"),
-    f"{JUDGE}/attempts": ("attempts",),
-    f"{JUDGE}/evidence": ("evidence", "evidence_rdma", "rdma_without_ip", "false_pass_rows", "row_counters"),
-    f"{JUDGE}/bounds": ("bounds", "bounds_of_rdma"),
-    f"{JUDGE}/bounds_check": ("bounds_check", "bounds", "own_windows"),
-    f"{JUDGE}/slots": ("bounds_of_rdma", "bounds"),
-    f"{JUDGE}/packets": ("bounds_of_rdma", "bounds"),
-    f"{JUDGE}/fleet": ("fleet",),
-    f"{JUDGE}/aggregate": ("aggregate", "own_windows"),
-    f"{JUDGE}/row_numbers": ("row_numbers", "false_pass_rows"),
-    f"{JUDGE}/row_counters": ("row_counters", "row_counters_rdma", "forged"),
-    f"{JUDGE}/draft": ("draft",),
+    f"{JUDGE}/verdict/verdict": ("verdict", "attempts", "forged", "fleet"),
+    f"{JUDGE}/verdict/between": ("between", "verdict", "attempts", "forged"),
+    f"{JUDGE}/verdict/sums": ("sums", "attempts"),
+    f"{JUDGE}/verdict/one_node": ("one_node", "verdict", "bmc"),
+    f"{JUDGE}/attribution/attempts": ("attempts",),
+    f"{JUDGE}/evidence/evidence": (
+        "evidence",
+        "evidence_rdma",
+        "rdma_without_ip",
+        "false_pass_rows",
+        "row_counters",
+    ),
+    f"{BOUNDS}/bounds": ("bounds", "bounds_of_rdma"),
+    f"{JUDGE}/rules/bounds_check": ("bounds_check", "bounds", "own_windows"),
+    f"{BOUNDS}/slots": ("bounds_of_rdma", "bounds"),
+    f"{BOUNDS}/packets": ("bounds_of_rdma", "bounds"),
+    f"{JUDGE}/attribution/fleet": ("fleet",),
+    f"{JUDGE}/evidence/aggregate": ("aggregate", "own_windows"),
+    f"{JUDGE}/evidence/row_numbers": ("row_numbers", "false_pass_rows"),
+    f"{JUDGE}/evidence/row_counters": ("row_counters", "row_counters_rdma", "forged"),
+    "plugin_utils/outcome/answer": ("answer",),
     **{
-        f"{JUDGE}/columns/{name}": ("plain_rules", "plain") for name in ("ends", "pairs", "plain", "overlaps")
+        f"{JUDGE}/evidence/columns/{name}": ("plain_rules", "plain")
+        for name in ("ends", "pairs", "plain", "overlaps")
     },
     f"{MEASURE}/proof": ("proof", "port_proof", "false_pass_rows"),
-    f"{MEASURE}/like": ("like", "fleet"),
+    f"{MEASURE}/outliers": ("outliers", "fleet"),
     f"{RUNNER}/confirm": ("confirm",),
 }
-TESTS = (UNIT / JUDGE, UNIT / MEASURE,
+TESTS = (UNIT / "plugin_utils",UNIT / MEASURE,
          *(UNIT / RUNNER / f"test_{name}.py" for name in ("confirm", "port_proof")),
          *(REPORT / f"test_{name}.py" for name in ("plain", "plain_rules")))  # fmt: skip
 #: Whole runs, spoilt in each field in turn, take as long as all others together.

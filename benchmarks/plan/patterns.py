@@ -19,8 +19,8 @@ from typing import Any
 _REPO = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(_REPO / "collections"))
 
+from ansible_collections.railyard.fabric.plugins.plugin_utils.ask import cost, pattern, requests
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import policy
-from ansible_collections.railyard.fabric.plugins.plugin_utils.run import cost, pattern, requests
 
 _WAYS = ("auto", "sweep")
 

@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.plugin_utils.run import archive, json_lines
-from ansible_collections.railyard.fabric.plugins.plugin_utils.run.archive_limits import Size
+from ansible_collections.railyard.fabric.plugins.plugin_utils.launch import archive
+from ansible_collections.railyard.fabric.plugins.plugin_utils.launch.archive_limits import Size
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run import json_lines
 from gpu.capture import archive_file
 
 _SIZE = Size(

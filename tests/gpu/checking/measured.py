@@ -13,7 +13,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.catalogue import p
 from ansible_collections.railyard.fabric.plugins.module_utils.numeric import is_number, is_whole
 from ansible_collections.railyard.fabric.plugins.module_utils.parsers import registry
 from ansible_collections.railyard.fabric.plugins.module_utils.rails.pci_links import Link
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import slots
+from ansible_collections.railyard.fabric.plugins.plugin_utils.bounds import slots
 from gpu.checking.capture_archive import Capture
 from gpu.checking.line import FAIL, GOOD, UNMEASURED, Line
 from railyard.base.errors import UserError

@@ -20,10 +20,12 @@ from ansible_collections.railyard.fabric.plugins.module_utils.catalogue.tests im
 from ansible_collections.railyard.fabric.plugins.module_utils.facts import link_errors
 from ansible_collections.railyard.fabric.plugins.module_utils.rules import rdma
 from ansible_collections.railyard.fabric.plugins.module_utils.runner import counters as runner_counters
+from ansible_collections.railyard.fabric.plugins.plugin_utils.ask import requests
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import policy
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory import qos_notes
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import run_status, verdict
-from ansible_collections.railyard.fabric.plugins.plugin_utils.run import management, provenance, requests
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.verdict import run_status, verdict
+from ansible_collections.railyard.fabric.plugins.plugin_utils.launch import management
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run import provenance
 
 from support.machines.fields import DataError
 from support.machines.machine import Change

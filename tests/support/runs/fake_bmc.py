@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import bmc
-from ansible_collections.railyard.fabric.plugins.plugin_utils.run import requests
-from ansible_collections.railyard.fabric.plugins.plugin_utils.run.bmc_probe import Reply
+from ansible_collections.railyard.fabric.plugins.plugin_utils.ask import requests
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.rules import bmc
+from ansible_collections.railyard.fabric.plugins.plugin_utils.launch.bmc_probe import Reply
 
 from support.runs.fake_run import NODES, RUN, FakeRun
 

@@ -11,9 +11,10 @@ from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.module_utils.catalogue.rdma_counters import PORT_DATA
 from ansible_collections.railyard.fabric.plugins.module_utils.facts import netdev as netdev_facts
+from ansible_collections.railyard.fabric.plugins.plugin_utils.ask import requests
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import policy
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import run_status, verdict
-from ansible_collections.railyard.fabric.plugins.plugin_utils.run import provenance, requests
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.verdict import run_status, verdict
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run import provenance
 
 from support.runs import fake_rdma, fake_tcp
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.module_utils.rails import bind
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import cabling, facts
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.clock import Clock
+from ansible_collections.railyard.fabric.plugins.plugin_utils.bounds import facts
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence.clock import Clock
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.rules import cabling
 
 from support.runs.fake_run import RUN
 

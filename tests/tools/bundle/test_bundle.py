@@ -15,8 +15,9 @@ import tarfile
 
 import pytest
 from ansible_collections.railyard.fabric.plugins.module_utils.parsers.registry import parse
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import rejudge
-from ansible_collections.railyard.fabric.plugins.plugin_utils.run import provenance, requests
+from ansible_collections.railyard.fabric.plugins.plugin_utils.ask import requests
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.verdict import rejudge
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run import provenance
 from railyard.base.errors import UserError
 from railyard.base.paths import repo_root
 from railyard.bundle import command, files

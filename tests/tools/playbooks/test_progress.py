@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from ansible_collections.railyard.fabric.plugins.plugin_utils.launch import waiting
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present import who_is_slow
-from ansible_collections.railyard.fabric.plugins.plugin_utils.run import waiting
 from railyard.base.progress import Line, Progress, message_of
 
 

@@ -9,8 +9,10 @@ from pathlib import Path
 
 import pytest
 from ansible_collections.railyard.fabric.plugins.action import fabric_open
+from ansible_collections.railyard.fabric.plugins.plugin_utils.ask import own_orders
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory import load
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import orders, own_orders, rejudge
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.verdict import rejudge
+from ansible_collections.railyard.fabric.plugins.plugin_utils.launch import orders
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import baseline, provenance
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder as run_folder
 from railyard.base.errors import UserError

@@ -8,7 +8,7 @@ import sys
 
 import duckdb
 import pytest
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import folded, rejudge
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.verdict import folded, rejudge
 from railyard.base.errors import UserError
 from railyard.report import export
 from support.runs.fake_run import RUN

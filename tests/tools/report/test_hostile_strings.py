@@ -11,7 +11,7 @@ from xml.etree import ElementTree as Xml
 
 import pytest
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import policy
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import verdict
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.verdict import verdict
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present import (
     junit,
     model,

@@ -15,29 +15,21 @@ from typing import Any
 import pytest
 from ansible_collections.railyard.fabric.plugins.action import fabric_confirm, fabric_srun
 from ansible_collections.railyard.fabric.plugins.module_utils.schedule import cable_checks, rounds
-from ansible_collections.railyard.fabric.plugins.plugin_utils.isolate import measured
-from ansible_collections.railyard.fabric.plugins.plugin_utils.isolate.culprits import (
-    NODE_RAIL,
-    NOTHING,
-    Suspect,
-)
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import (
+from ansible_collections.railyard.fabric.plugins.plugin_utils.ask import own_orders, pattern
+from ansible_collections.railyard.fabric.plugins.plugin_utils.ask.suspects import NODE_RAIL, Suspect
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.attribution import (
     isolation,
-    orders,
+    measured,
     oversubscription,
-    own_orders,
-    rejudge,
 )
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.orders import Orders
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.attribution.culprits import NOTHING
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.verdict import rejudge
+from ansible_collections.railyard.fabric.plugins.plugin_utils.launch import archive_limits, intake, orders
+from ansible_collections.railyard.fabric.plugins.plugin_utils.launch.orders import Orders
+from ansible_collections.railyard.fabric.plugins.plugin_utils.launch.srun import Allocation
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present import summary, wording
-from ansible_collections.railyard.fabric.plugins.plugin_utils.run import (
-    archive_limits,
-    intake,
-    pattern,
-    stale_secrets,
-)
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder as run_folder
-from ansible_collections.railyard.fabric.plugins.plugin_utils.run.srun import Allocation
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run import stale_secrets
 from ansible_collections.railyard.fabric.tests.unit.plugins.action.test_fabric_srun import Step
 
 sys.path.insert(0, str(Path(__file__).parents[3] / "benchmarks" / "judge"))

@@ -16,8 +16,9 @@ from typing import Any
 
 import pytest
 from ansible_collections.railyard.fabric.plugins.module_utils.runner import short_rows
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import light_rows, rejudge, verdict
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.columns import plain
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence import light_rows
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence.columns import plain
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.verdict import rejudge, verdict
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder as run_folder
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run.folder import RunFolder
 from hypothesis import HealthCheck, Phase, given, settings

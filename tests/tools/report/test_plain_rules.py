@@ -13,10 +13,11 @@ from typing import Any
 
 import numpy
 import pytest
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import light_rows, rejudge, verdict
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.bounds import Bounds
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.columns import ends as by_end
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.columns import pairs, plain
+from ansible_collections.railyard.fabric.plugins.plugin_utils.bounds.bounds import Bounds
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence import light_rows
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence.columns import ends as by_end
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence.columns import pairs, plain
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.verdict import rejudge, verdict
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run.folder import RunFolder
 from tools.report.column_cases import LEFT, PLAIN, REFUSED, TABLE
 from tools.report.one_change import spoilt

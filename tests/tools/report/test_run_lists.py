@@ -7,7 +7,7 @@ import os
 import re
 
 import pytest
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import folded, rejudge
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.verdict import folded, rejudge
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present import history, run_lists
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present.documents import write_report
 from support.runs.fake_run import RUN

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import folded
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.verdict import folded
 from jsonschema import Draft202012Validator
 from railyard.base import paths
 from support.runs.fake_bmc import SILENT, TAKEN, with_bmcs

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 from ansible_collections.railyard.fabric.plugins.module_utils.runner import control, record, short_rows
 from ansible_collections.railyard.fabric.plugins.module_utils.runner.eta import Pace
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import rejudge
-from ansible_collections.railyard.fabric.plugins.plugin_utils.run import archive, archive_limits
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.verdict import rejudge
+from ansible_collections.railyard.fabric.plugins.plugin_utils.launch import archive, archive_limits
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder as run_folder
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run.folder import RunFolder
 from railyard.bundle import command, files

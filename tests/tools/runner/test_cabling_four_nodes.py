@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from ansible_collections.railyard.fabric.plugins.module_utils.schedule import cable_checks, rounds
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import policy
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import verdict
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.verdict import verdict
 from support.nodes.rail_namespaces import MARKS, NETDEVS, RUN, Rails, entries, ip, listen, order, two_nodes
 from support.runs.fake_run import FakeRun
 

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.causes import CAUSES
+from ansible_collections.railyard.fabric.plugins.plugin_utils.outcome.causes import CAUSES
 from railyard.lab import faults
 
 HERE = Path(__file__).resolve().parents[3] / "benchmarks" / "faults"

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from ansible_collections.railyard.fabric.plugins.plugin_utils.isolate import culprits
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.attribution import culprits
 from railyard import cli
 from railyard.base.errors import UserError
 from railyard.simulate import cluster as clusters

@@ -18,7 +18,7 @@ _OPEN_ACTIONS = ("railyard.fabric.fabric_open", "fabric_open")
 _CONFIRM_ACTIONS = ("railyard.fabric.fabric_confirm", "fabric_confirm")
 _RUNNER_ACTIONS = ("railyard.fabric.fabric_watch", "fabric_watch")
 _TELLING_ACTIONS = (*_RUNNER_ACTIONS, "railyard.fabric.fabric_srun", "fabric_srun")
-# What it tells, `run/waiting.py`: of the first host, since each has a like share of the rounds.
+# What it tells, `launch/waiting.py`: of the first host, since each has a like share of the rounds.
 _MEASURING = re.compile(
     r"measuring: ([0-9]{1,10}) of ([0-9]{1,10}) tests done"
     r"(?:(?:, [0-9]{1,10} of [0-9]{1,10} (?:rounds|pairs)){2})?"

@@ -15,11 +15,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from ansible_collections.railyard.fabric.plugins.plugin_utils.ask import requests
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.policy import PolicyError
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import rejudge
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.verdict import JudgeError
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.verdict import rejudge
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.verdict.verdict import JudgeError
 from ansible_collections.railyard.fabric.plugins.plugin_utils.plain_text import clean, named
-from ansible_collections.railyard.fabric.plugins.plugin_utils.run import baseline, provenance, requests
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run import baseline, provenance
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder as run_folder
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run.folder import RunFolder
 

@@ -16,12 +16,8 @@ from ansible_collections.railyard.fabric.plugins.module_utils.runner.short_rows 
     SHORT_BEGINS,
     Frames,
 )
-from ansible_collections.railyard.fabric.plugins.plugin_utils.run import (
-    archive,
-    archive_limits,
-    baseline,
-    json_lines,
-)
+from ansible_collections.railyard.fabric.plugins.plugin_utils.launch import archive, archive_limits
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run import baseline, json_lines
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder as run_folder
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run.folder import RunFolder
 

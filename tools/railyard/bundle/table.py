@@ -15,7 +15,7 @@ from urllib.parse import quote, unquote
 
 from ansible_collections.railyard.fabric.plugins.module_utils.parsers.registry import TOOLS
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue import CHECKS
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.causes import CAUSES
+from ansible_collections.railyard.fabric.plugins.plugin_utils.outcome.causes import CAUSES
 
 from railyard.base import paths
 from railyard.base.errors import UserError

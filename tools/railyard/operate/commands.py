@@ -65,8 +65,9 @@ def operate(
     if arguments.only_lists:
         return list_only(playbook, sources, arguments)
     passwords = ansible_args.ask_passwords(arguments)
+    from ansible_collections.railyard.fabric.plugins.plugin_utils.ask import cost
     from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import policy as rules
-    from ansible_collections.railyard.fabric.plugins.plugin_utils.run import baseline, cost
+    from ansible_collections.railyard.fabric.plugins.plugin_utils.run import baseline
     from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder as run_folder
 
     run = run_folder.new_run_id() if again is None else _existing(again, reports_dir, inventory.cluster)
@@ -213,7 +214,7 @@ def judged(
         The exit status that the folder means.
     """
     from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import policy
-    from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import rejudge, verdict
+    from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.verdict import rejudge, verdict
     from ansible_collections.railyard.fabric.plugins.plugin_utils.present import documents, model
     from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder as run_folder
 
@@ -299,7 +300,7 @@ def _check_allocation() -> None:
     Raises:
         UserError: as said.
     """
-    from ansible_collections.railyard.fabric.plugins.plugin_utils.run import srun
+    from ansible_collections.railyard.fabric.plugins.plugin_utils.launch import srun
 
     try:
         srun.allocation(os.environ)

@@ -20,12 +20,12 @@ from railyard.plan import svg_model
 # Ansible reads its configuration when it is imported; without ours it would take other files for inventories.
 os.environ.setdefault("ANSIBLE_CONFIG", str(paths.repo_root() / "ansible.cfg"))
 
+from ansible_collections.railyard.fabric.plugins.plugin_utils.ask import cost
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import policy
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory import load, qos_notes
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory import plan as fabric_plan
 from ansible_collections.railyard.fabric.plugins.plugin_utils.plain_text import clean
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present import node_summary
-from ansible_collections.railyard.fabric.plugins.plugin_utils.run import cost
 
 # Above this, a row for each rail of each node helps nobody.
 _ROWS_MAX = 512

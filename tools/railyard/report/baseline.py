@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.load import cluster_name
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import rejudge
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.verdict import rejudge
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import baseline, folder
 
 from railyard.base.errors import UserError

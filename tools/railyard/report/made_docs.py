@@ -27,10 +27,10 @@ from ansible_collections.railyard.fabric.plugins.module_utils.schedule.policy_ke
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import figures
 from ansible_collections.railyard.fabric.plugins.plugin_utils.compare import runs
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory import load, schema
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import hops
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.causes import CAUSES
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.rules import hops
+from ansible_collections.railyard.fabric.plugins.plugin_utils.launch import outputs
+from ansible_collections.railyard.fabric.plugins.plugin_utils.outcome.causes import CAUSES
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present.comparison import three
-from ansible_collections.railyard.fabric.plugins.plugin_utils.run import outputs
 
 DOCS = paths.repo_root() / "docs"
 NAMES = ("troubleshooting.md", "inventory.md", "units.md", "figures.md", "drivers.md", "machines.md")

@@ -44,7 +44,7 @@ def as_run(source: str, inventory: list[str], reports_dir: Path) -> int:
         RunFolderError, PolicyError: the run folder cannot be written, or the policy is none.
     """
     from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory import load
-    from ansible_collections.railyard.fabric.plugins.plugin_utils.run import outputs
+    from ansible_collections.railyard.fabric.plugins.plugin_utils.launch import outputs
 
     if not inventory:
         raise UserError("outputs say no node and no rail", "name the inventory with -i")

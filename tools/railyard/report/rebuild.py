@@ -6,10 +6,10 @@ import tempfile
 from pathlib import Path
 from types import FrameType
 
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import rejudge
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.verdict import rejudge
+from ansible_collections.railyard.fabric.plugins.plugin_utils.launch import archive_limits
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present import model
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present.documents import write_report
-from ansible_collections.railyard.fabric.plugins.plugin_utils.run import archive_limits
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder as run_folder
 
 from railyard.base import output, signals, terminal

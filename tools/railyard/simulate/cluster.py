@@ -5,8 +5,8 @@ from __future__ import annotations
 import functools
 from typing import Any, NamedTuple
 
+from ansible_collections.railyard.fabric.plugins.plugin_utils.ask import requests
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import policy
-from ansible_collections.railyard.fabric.plugins.plugin_utils.run import requests
 
 from railyard.base.errors import UserError
 

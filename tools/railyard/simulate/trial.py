@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ansible_collections.railyard.fabric.plugins.module_utils.schedule import rounds
-from ansible_collections.railyard.fabric.plugins.plugin_utils.isolate import confirm, culprits, measured
-from ansible_collections.railyard.fabric.plugins.plugin_utils.run import cost, pattern
+from ansible_collections.railyard.fabric.plugins.plugin_utils.ask import confirm, cost, pattern
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.attribution import culprits, measured
 
 from railyard.simulate.cluster import Cluster
 from railyard.simulate.draw import Cables

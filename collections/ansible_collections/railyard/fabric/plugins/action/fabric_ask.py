@@ -10,14 +10,10 @@ from typing import Any
 
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import own_orders, suspects
-from ansible_collections.railyard.fabric.plugins.plugin_utils.run import (
-    action_base,
-    management,
-    one_machine,
-    pattern,
-    requests,
-)
+from ansible_collections.railyard.fabric.plugins.plugin_utils.ask import own_orders, pattern, requests
+from ansible_collections.railyard.fabric.plugins.plugin_utils.bounds import expected
+from ansible_collections.railyard.fabric.plugins.plugin_utils.launch import management
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run import action_base, one_machine
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder as run_folder
 
 
@@ -53,7 +49,7 @@ class ActionModule(ActionBase):
                 args["rails"] or None,
                 management.entries(nodes, plan, facts, addresses_of),
             )
-            order["bounds"] = suspects.expected(plan, facts, folder.name, order["policy"])
+            order["bounds"] = expected.of_run(plan, facts, folder.name, order["policy"])
             lines = requests.asked_lines(plan, order)
             asked = "".join(run_folder.line(line) + "\n" for line in lines)
             folder.write(run_folder.ASKED, asked)

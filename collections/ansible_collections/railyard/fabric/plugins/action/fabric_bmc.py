@@ -10,8 +10,9 @@ from typing import Any
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import policy
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import bmc
-from ansible_collections.railyard.fabric.plugins.plugin_utils.run import action_base, bmc_probe
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.rules import bmc
+from ansible_collections.railyard.fabric.plugins.plugin_utils.launch import bmc_probe
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run import action_base
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder as run_folder
 
 

@@ -17,8 +17,9 @@ from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure, AnsibleE
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 from ansible_collections.railyard.fabric.plugins.module_utils.runner import control
-from ansible_collections.railyard.fabric.plugins.plugin_utils.run import action_base, archive_limits, intake
-from ansible_collections.railyard.fabric.plugins.plugin_utils.run import archive as harvest
+from ansible_collections.railyard.fabric.plugins.plugin_utils.launch import archive as harvest
+from ansible_collections.railyard.fabric.plugins.plugin_utils.launch import archive_limits, intake
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run import action_base
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder as run_folder
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run.folder import RunFolder
 

@@ -12,18 +12,15 @@ from typing import Any
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
+from ansible_collections.railyard.fabric.plugins.plugin_utils.ask import confirm, pattern, requests
+from ansible_collections.railyard.fabric.plugins.plugin_utils.ask.suspects import Suspect
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import policy
-from ansible_collections.railyard.fabric.plugins.plugin_utils.isolate.culprits import Suspect
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import isolation, rejudge, verdict
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.attribution import isolation
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.verdict import rejudge, verdict
+from ansible_collections.railyard.fabric.plugins.plugin_utils.launch import intake
 from ansible_collections.railyard.fabric.plugins.plugin_utils.plain_text import clean_line, named
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present import who_is_slow
-from ansible_collections.railyard.fabric.plugins.plugin_utils.run import (
-    action_base,
-    intake,
-    pattern,
-    requests,
-    stale_secrets,
-)
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run import action_base, stale_secrets
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder as run_folder
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run.folder import RunFolder
 
@@ -74,7 +71,7 @@ def second_order(folder: RunFolder, hosts: Iterable[str] | None = None) -> dict[
     nodes = set(folder.plan()["nodes"])
     gone = {name for name in nodes if not intake.archive_path(folder, name).exists()}
     gone |= nodes.difference(nodes if hosts is None else hosts)
-    second = isolation.second_order(order, asked, found, gone)
+    second = confirm.of_run(order, asked, found.doubtful, found.suspects, gone)
     if second is None:
         return None
     display.display(clean_line(f"confirming: {_told(found.doubtful)}"))

@@ -14,6 +14,7 @@ from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 from ansible_collections.railyard.fabric.plugins.module_utils.runner import main
+from ansible_collections.railyard.fabric.plugins.plugin_utils.ask import pattern
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import policy
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory import plan, qos_notes
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.load import Inventory
@@ -21,7 +22,6 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.present import pro
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import (
     action_base,
     baseline,
-    pattern,
     provenance,
     stale_secrets,
 )

@@ -16,18 +16,17 @@ from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 from ansible_collections.railyard.fabric.plugins.module_utils.runner import agent, progress
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import orders
-from ansible_collections.railyard.fabric.plugins.plugin_utils.plain_text import clean_line
-from ansible_collections.railyard.fabric.plugins.plugin_utils.present import who_is_slow
-from ansible_collections.railyard.fabric.plugins.plugin_utils.run import (
-    action_base,
+from ansible_collections.railyard.fabric.plugins.plugin_utils.launch import archive as harvest
+from ansible_collections.railyard.fabric.plugins.plugin_utils.launch import (
     archive_limits,
     intake,
-    json_lines,
+    orders,
     srun,
     waiting,
 )
-from ansible_collections.railyard.fabric.plugins.plugin_utils.run import archive as harvest
+from ansible_collections.railyard.fabric.plugins.plugin_utils.plain_text import clean_line
+from ansible_collections.railyard.fabric.plugins.plugin_utils.present import who_is_slow
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run import action_base, json_lines
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder as run_folder
 
 # Python starts, and reads a node's facts; a slow node, and one that Slurm is late to start on.

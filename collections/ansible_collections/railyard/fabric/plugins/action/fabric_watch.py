@@ -18,8 +18,8 @@ from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 from ansible_collections.railyard.fabric.plugins.module_utils.runner import progress
 from ansible_collections.railyard.fabric.plugins.plugin_utils import plain_text
+from ansible_collections.railyard.fabric.plugins.plugin_utils.launch import waiting
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present import who_is_slow
-from ansible_collections.railyard.fabric.plugins.plugin_utils.run import waiting
 
 display = Display()
 

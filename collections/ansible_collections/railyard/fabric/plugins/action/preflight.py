@@ -13,11 +13,11 @@ from typing import Any
 from ansible.module_utils.parsing.convert_bool import boolean
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
+from ansible_collections.railyard.fabric.plugins.plugin_utils.ask import cost
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import policy
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory import load
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory import nodes as node_checks
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.load import Inventory, Problem
-from ansible_collections.railyard.fabric.plugins.plugin_utils.run import cost
 
 display = Display()
 

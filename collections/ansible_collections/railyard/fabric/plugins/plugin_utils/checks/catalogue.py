@@ -72,6 +72,8 @@ BANDWIDTH = ("tcp_bandwidth", "tcp_bandwidth_concurrent")
 RDMA_BANDWIDTH = tuple(
     one.name for one in TESTS if one.rdma and "bandwidth_gbps" in one.client and one.asked != "both_ways"
 )
+TCP_BANDWIDTH = (*BANDWIDTH, "tcp_bandwidth_bi")
+PATH_MTU = ("path_mtu", "path_mtu_one_way")
 #: Both directions at once: `bandwidth_gbps` is their sum, at both ends.
 BI = ("tcp_bandwidth_bi", "rdma_bandwidth_bi")
 RDMA_LATENCY = tuple(one.name for one in TESTS if one.rdma and "latency_p50_us" in one.client)

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from ansible_collections.railyard.fabric.plugins.plugin_utils.bounds import facts as fact_rows
+from ansible_collections.railyard.fabric.plugins.plugin_utils.bounds.facts import BoundFacts
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue import CHECKS, RECORDED
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import facts as fact_rows
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import rejudge
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.facts import BoundFacts
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.verdict import rejudge
 from ansible_collections.railyard.fabric.plugins.plugin_utils.plain_text import clean_all
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present import comparison, comparison_text
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder as run_folder

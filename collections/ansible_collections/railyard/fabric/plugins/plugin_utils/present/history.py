@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.policy import is_number
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import folded, run_status
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.verdict import folded, run_status
 from ansible_collections.railyard.fabric.plugins.plugin_utils.plain_text import clean_all, clean_line
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present import comparison, wording
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder as run_folder

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from ansible_collections.railyard.fabric.plugins.plugin_utils.ask import pattern
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue import (
     CHECKS,
     FAIL,
@@ -20,11 +21,10 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue i
     UNMEASURED,
     WORST_FIRST,
 )
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import rejudge
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.rejudge import Judged
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.verdict import rejudge
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.verdict.rejudge import Judged
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present import suspects, who_is_slow, wording
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder as run_folder
-from ansible_collections.railyard.fabric.plugins.plugin_utils.run import pattern
 
 _IN_BRACKETS = re.compile(r" \([^)]*\)")
 #: How many places a sentence names before it says "and N more".
@@ -42,7 +42,7 @@ def summarise(path: str | Path) -> dict[str, Any]:
         peer rail direction outcome`, rail null for the aggregate), `problems` (verdicts that fail or are
         unmeasured), `recorded` (why nothing bounds a number, and of how many), `notes` (torn files, rows of
         strangers, why the run is incomplete, an inventory that has changed), `coverage` (as
-        `pattern.coverage`), `suspects` (as `culprits.Suspect`), `who_is_slow` (what is told of them, and of
+        `pattern.coverage`), `suspects` (as `Suspect`), `who_is_slow` (what is told of them, and of
         what stays in doubt).
 
     Raises:

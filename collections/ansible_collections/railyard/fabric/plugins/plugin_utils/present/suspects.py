@@ -4,8 +4,8 @@
 """Whose rail is it, where tests between nodes are not good? Pure, and linear in the verdicts.
 
 One slow NIC spoils a test with every other node of its rail, so that the worst of each node's tests paints
-all of them red. The rule is the one by which the judge names a slow rail (`judge.slow_rails`), for every
-check.
+all of them red. The rule is the one by which the judge names a slow rail (`judge.attribution.slow_rails`),
+for every check.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue i
     PASS,
     RECORDED,
 )
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import slow_rails
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.attribution import slow_rails
 
 #: How a rail is shown whose tests are not good with suspects alone.
 MET_SUSPECT = "met_suspect"

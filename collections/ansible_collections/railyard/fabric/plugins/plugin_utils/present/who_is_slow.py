@@ -7,35 +7,42 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from ansible_collections.railyard.fabric.plugins.plugin_utils.isolate import culprits
+from ansible_collections.railyard.fabric.plugins.plugin_utils.ask.suspects import (
+    LEAF,
+    NODE_RAIL,
+    PAIR,
+    RAIL,
+    Suspect,
+)
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.attribution.culprits import Findings
 from ansible_collections.railyard.fabric.plugins.plugin_utils.plain_text import named
 
 
-def words(one: culprits.Suspect) -> str:
+def words(one: Suspect) -> str:
     """Return how a person names a suspect."""
-    if one.kind == culprits.PAIR:
+    if one.kind == PAIR:
         return f"the path between {one.node} and {one.peer} on {one.rail}"
-    if one.kind == culprits.LEAF:
+    if one.kind == LEAF:
         return f"leaf {one.leaf}" + (f" ({one.rail})" if one.rail else "")
-    if one.kind == culprits.RAIL:
+    if one.kind == RAIL:
         return f"{one.rail} of all nodes"
     return f"{one.node} {one.rail}" if one.rail else f"{one.node}, all of its rails"
 
 
 def so_far(node: str, rails: Sequence[str]) -> str:
     """Return what a person is told of a node's rails while the run goes on."""
-    suspects = named([words(culprits.Suspect(culprits.NODE_RAIL, node, rail)) for rail in rails])
+    suspects = named([words(Suspect(NODE_RAIL, node, rail)) for rail in rails])
     return f"suspect so far: {suspects}, slow or without numbers with every partner"
 
 
-def lines(found: culprits.Findings, not_further: str | None = None) -> Iterator[str]:
+def lines(found: Findings, not_further: str | None = None) -> Iterator[str]:
     """Yield what a person is told of findings, a sentence each, suspects first.
 
     Args:
         found: who is slow.
         not_further: why those in doubt did not measure further, where they did not.
     """
-    evidence = {culprits.RAIL: "nodes on it", culprits.PAIR: "meetings"}
+    evidence = {RAIL: "nodes on it", PAIR: "meetings"}
     for one in found.suspects:
         on = f"{one.evidence} {evidence.get(one.kind, 'partners that are good with others')}"
         some = f"carries {100 * one.share:.0f} % of what its like do"

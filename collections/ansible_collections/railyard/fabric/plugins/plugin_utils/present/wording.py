@@ -12,7 +12,9 @@ from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import catalogue
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.policy import is_number
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.oversubscription import Crossed
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.attribution.oversubscription import (
+    Crossed,
+)
 
 #: Worst first: what several verdicts are shown as.
 WORST_FIRST = catalogue.WORST_FIRST

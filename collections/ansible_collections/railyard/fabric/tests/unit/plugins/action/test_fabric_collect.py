@@ -23,12 +23,14 @@ from ansible.errors import AnsibleError
 from ansible.plugins.action import ActionBase
 from ansible_collections.railyard.fabric.plugins.action import fabric_collect
 from ansible_collections.railyard.fabric.plugins.module_utils.runner import control, raw_names, record
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import rejudge
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.verdict import rejudge
+from ansible_collections.railyard.fabric.plugins.plugin_utils.launch import archive_limits
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present import summary
-from ansible_collections.railyard.fabric.plugins.plugin_utils.run import archive_limits
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder as run_folder
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run.folder import RunFolder
-from ansible_collections.railyard.fabric.tests.unit.plugins.plugin_utils.judge.test_folder import write
+from ansible_collections.railyard.fabric.tests.unit.plugins.plugin_utils.judge.test_folder import (
+    write,
+)
 from support.runs.fake_run import NODES, RUN, FakeRun, exchanged
 
 HONEST, HOSTILE = NODES

@@ -12,7 +12,9 @@ import pytest
 from ansible.plugins.action import ActionBase
 from ansible_collections.railyard.fabric.plugins.action import fabric_judge
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run.folder import RunFolder
-from ansible_collections.railyard.fabric.tests.unit.plugins.plugin_utils.judge.test_folder import write
+from ansible_collections.railyard.fabric.tests.unit.plugins.plugin_utils.judge.test_folder import (
+    write,
+)
 from support.runs.fake_run import FakeRun
 
 

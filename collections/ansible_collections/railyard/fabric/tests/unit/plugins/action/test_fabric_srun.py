@@ -9,10 +9,12 @@ import json
 import pytest
 from ansible_collections.railyard.fabric.plugins.action import fabric_srun
 from ansible_collections.railyard.fabric.plugins.module_utils.runner import agent
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import own_orders
+from ansible_collections.railyard.fabric.plugins.plugin_utils.ask import own_orders
+from ansible_collections.railyard.fabric.plugins.plugin_utils.launch.srun import Allocation, Said
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder as run_folder
-from ansible_collections.railyard.fabric.plugins.plugin_utils.run.srun import Allocation, Said
-from ansible_collections.railyard.fabric.tests.unit.plugins.plugin_utils.judge.test_folder import write
+from ansible_collections.railyard.fabric.tests.unit.plugins.plugin_utils.judge.test_folder import (
+    write,
+)
 from support.runs.fake_run import NODES, FakeRun
 
 

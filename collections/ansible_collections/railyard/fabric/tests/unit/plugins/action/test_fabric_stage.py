@@ -9,9 +9,13 @@ from ansible.plugins.action import ActionBase
 from ansible_collections.railyard.fabric.plugins.action import fabric_open, fabric_stage
 from ansible_collections.railyard.fabric.plugins.module_utils.rails import bind
 from ansible_collections.railyard.fabric.plugins.module_utils.runner import main
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import orders, own_orders, rejudge
+from ansible_collections.railyard.fabric.plugins.plugin_utils.ask import own_orders
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.verdict import rejudge
+from ansible_collections.railyard.fabric.plugins.plugin_utils.launch import orders
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder as run_folder
-from ansible_collections.railyard.fabric.tests.unit.plugins.plugin_utils.judge.test_folder import write
+from ansible_collections.railyard.fabric.tests.unit.plugins.plugin_utils.judge.test_folder import (
+    write,
+)
 from support.runs.fake_run import NODES, FakeRun
 
 

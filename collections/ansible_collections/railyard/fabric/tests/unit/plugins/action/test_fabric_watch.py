@@ -14,7 +14,7 @@ from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure
 from ansible.plugins.action import ActionBase
 from ansible_collections.railyard.fabric.plugins.action import fabric_watch
 from ansible_collections.railyard.fabric.plugins.action.fabric_watch import ActionModule
-from ansible_collections.railyard.fabric.plugins.plugin_utils.run import waiting
+from ansible_collections.railyard.fabric.plugins.plugin_utils.launch import waiting
 
 RUN = "20261121T101500Z-3f2a"
 STATUS = json.dumps({"done": False, "finished_tests": 2, "total_tests": 4})

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from ansible_collections.railyard.fabric.plugins.module_utils import program
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import orders
+from ansible_collections.railyard.fabric.plugins.plugin_utils.launch import orders
 
 RUNNER = "runner.main"
 

@@ -19,7 +19,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.runner.context imp
 from ansible_collections.railyard.fabric.plugins.module_utils.runner.launcher import DirectLauncher
 from ansible_collections.railyard.fabric.plugins.module_utils.runner.record import Record
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import policy
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import gpu_links
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.rules import gpu_links
 from support.runs import gpu_words
 from support.runs.fake_run import NODES, FakeRun
 

@@ -16,7 +16,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.facts.numa import 
 from ansible_collections.railyard.fabric.plugins.module_utils.measure import likwid
 from ansible_collections.railyard.fabric.plugins.module_utils.measure.base import Finished
 from ansible_collections.railyard.fabric.plugins.module_utils.measure.node_tool import NodeToolSession
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import memory
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.rules import memory
 from support.runs.fake_memory import memory_of, with_memory
 from support.runs.fake_run import FakeRun
 

@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ansible_collections.railyard.fabric.plugins.plugin_utils.bounds import bounds, slots
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import figures
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import bounds, hops, slots
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.rules import hops
 
 PLUGIN_UTILS = Path(figures.__file__).parents[1]
-TEXTS = {str(path.relative_to(PLUGIN_UTILS)): path.read_text() for path in PLUGIN_UTILS.glob("*/*.py")}
+TEXTS = {str(path.relative_to(PLUGIN_UTILS)): path.read_text() for path in PLUGIN_UTILS.glob("*/**/*.py")}
 # What is read by a rule, and not by its own name.
 BY_RULE = {
     "infiniband": "in figures.FIGURES.values()",

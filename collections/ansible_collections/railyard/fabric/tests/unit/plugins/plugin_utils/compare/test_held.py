@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from ansible_collections.railyard.fabric.plugins.module_utils.rails.bind import Bound
+from ansible_collections.railyard.fabric.plugins.plugin_utils.bounds.facts import BoundFacts
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.significance import (
     IMPROVED,
     NO_DIFFERENCE,
@@ -18,7 +19,6 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.significanc
 )
 from ansible_collections.railyard.fabric.plugins.plugin_utils.compare import environment, held, text
 from ansible_collections.railyard.fabric.plugins.plugin_utils.compare.runs import Number, Place, Run
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.facts import BoundFacts
 from support.runs.comparison_cases import WRITE_GBPS
 
 TOOLS = {"rdma_bandwidth": "ib_write_bw", "tcp_bandwidth": "iperf3"}

@@ -10,11 +10,15 @@ from typing import Any
 
 import pytest
 from ansible_collections.railyard.fabric.plugins.module_utils.rails.bind import Bound
+from ansible_collections.railyard.fabric.plugins.plugin_utils.ask import requests
+from ansible_collections.railyard.fabric.plugins.plugin_utils.bounds import bounds as limits
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import policy
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import bounds as limits
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import rejudge, run_status, verdict
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.verdict import (
+    rejudge,
+    run_status,
+    verdict,
+)
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present import summary
-from ansible_collections.railyard.fabric.plugins.plugin_utils.run import requests
 from support.runs.fake_run import NODES, RUN, FakeRun, fabric
 
 HEALTHY = FakeRun()

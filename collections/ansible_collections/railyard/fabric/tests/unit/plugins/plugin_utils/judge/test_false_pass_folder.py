@@ -10,12 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import rejudge
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.verdict import rejudge
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present import summary
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder as run_folder
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import provenance
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run.folder import RunFolder
-from ansible_collections.railyard.fabric.tests.unit.plugins.plugin_utils.judge.test_folder import write
+from ansible_collections.railyard.fabric.tests.unit.plugins.plugin_utils.judge.test_folder import (
+    write,
+)
 from support.runs.fake_run import RUN, FakeRun
 
 

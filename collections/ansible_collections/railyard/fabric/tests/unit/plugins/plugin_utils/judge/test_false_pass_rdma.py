@@ -9,11 +9,11 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from ansible_collections.railyard.fabric.plugins.plugin_utils.ask import requests
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import policy
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import rejudge, verdict
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.draft import Answer
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.verdict import rejudge, verdict
+from ansible_collections.railyard.fabric.plugins.plugin_utils.outcome.answer import Answer
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present import summary
-from ansible_collections.railyard.fabric.plugins.plugin_utils.run import requests
 from support.runs import fake_rdma
 from support.runs.fake_run import NODES, FakeRun
 from support.runs.spoil import GARBAGE, FakeRunView, mutate, paths, still_true

@@ -17,10 +17,10 @@ from ansible_collections.railyard.fabric.plugins.module_utils.measure.proof impo
     prove,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils.rails.bind import Bound
+from ansible_collections.railyard.fabric.plugins.plugin_utils.ask import requests
+from ansible_collections.railyard.fabric.plugins.plugin_utils.bounds import bounds as limits
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import policy
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import bounds as limits
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import verdict
-from ansible_collections.railyard.fabric.plugins.plugin_utils.run import requests
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.verdict import verdict
 from support.runs.fake_run import FakeRun
 
 HEALTHY = FakeRun()

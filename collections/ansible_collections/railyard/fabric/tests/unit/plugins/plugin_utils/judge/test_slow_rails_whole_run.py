@@ -5,9 +5,10 @@
 
 from __future__ import annotations
 
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import causes, slow_rails
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.draft import Answer
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.facts import BoundFacts
+from ansible_collections.railyard.fabric.plugins.plugin_utils.bounds.facts import BoundFacts
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.attribution import slow_rails
+from ansible_collections.railyard.fabric.plugins.plugin_utils.outcome import causes
+from ansible_collections.railyard.fabric.plugins.plugin_utils.outcome.answer import Answer
 from support.runs.fake_run import FakeRun
 
 

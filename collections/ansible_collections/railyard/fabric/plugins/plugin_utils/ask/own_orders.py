@@ -1,0 +1,104 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the work order of each node has of its own: worked out once for all, a line each in the run folder.
+
+The plan and the facts of all nodes are megabytes at a thousand: to look a single node up in them, for each
+node, is quadratic.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from ansible_collections.railyard.fabric.plugins.module_utils.rails import bind
+from ansible_collections.railyard.fabric.plugins.plugin_utils.bounds import baseline as against
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run import baseline
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder as run_folder
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run.folder import RunFolder, RunFolderError
+
+FILE = "own_orders.jsonl"
+
+
+def keep(
+    folder: RunFolder,
+    plan: Mapping[str, Any],
+    facts: Iterable[Mapping[str, Any]],
+    order: Mapping[str, Any],
+) -> None:
+    """Write the file.
+
+    Args:
+        folder: the run's.
+        plan: the run's plan.
+        facts: its facts rows.
+        order: the part of the work order that all nodes share.
+
+    Raises:
+        RunFolderError: it cannot be written.
+    """
+    saved = baseline.kept(folder, folder.manifest(), plan)
+    lines = _lines(plan, facts, order, saved)
+    folder.write(FILE, "".join(f"{run_folder.line(one)}\n" for one in lines))
+
+
+def of(folder: RunFolder, node: str) -> dict[str, Any]:
+    """Return a node's own part: `netdevs` and `hcas` by rail, and `bounds` where the run has a baseline.
+
+    Raises:
+        RunFolderError: the file is missing, cannot be read, or does not have the node.
+    """
+    name = json.dumps(node, ensure_ascii=False).encode()
+    try:
+        with (folder.path / FILE).open("rb") as stream:
+            # Only a line that may be the node's is parsed.
+            for row in (json.loads(line) for line in stream if name in line):
+                if row.pop("node") == node:
+                    own: dict[str, Any] = row
+                    return own
+    except (OSError, ValueError, LookupError) as error:
+        raise RunFolderError(f"{FILE} cannot be read: {error}") from error
+    raise RunFolderError(f"{FILE} does not have it")
+
+
+def by_node(folder: RunFolder) -> dict[str, dict[str, Any]]:
+    """Return what `of` does, of every node: for who asks about all of them.
+
+    Raises:
+        RunFolderError: the file is missing or cannot be read.
+    """
+    try:
+        with (folder.path / FILE).open("rb") as stream:
+            return {row.pop("node"): row for row in map(json.loads, stream)}
+    except (OSError, ValueError, LookupError) as error:
+        raise RunFolderError(f"{FILE} cannot be read: {error}") from error
+
+
+def _lines(
+    plan: Mapping[str, Any],
+    facts: Iterable[Mapping[str, Any]],
+    order: Mapping[str, Any],
+    saved: baseline.Saved | None,
+) -> Iterator[dict[str, Any]]:
+    rows: dict[str, Mapping[str, Any]] = {}
+    for row in facts:
+        rows.setdefault(str(row.get("node")), row)
+    links: dict[str, dict[baseline.Link, baseline.Figure]] = {}
+    for link, figure in saved.figures.items() if saved else ():
+        for end in link[1:3]:
+            links.setdefault(end, {})[link] = figure
+    for node in (str(entry["name"]) for entry in order["roster"]):
+        rails = plan["nodes"][node]["rails"]
+        own: dict[str, Any] = {
+            "node": node,
+            "netdevs": bind.netdevs(rails, found) if (found := rows.get(node)) else {},
+            "hcas": bind.hcas(rails, found) if found else {},
+        }
+        if saved is not None:
+            mine = dataclasses.replace(saved, figures=links.get(node, {}))
+            tolerance = float(order["policy"]["baseline_tolerance"])
+            own["bounds"] = against.for_node(order.get("bounds") or {}, mine, node, tolerance)
+        yield own

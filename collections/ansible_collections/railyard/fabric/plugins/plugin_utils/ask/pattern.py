@@ -1,0 +1,403 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Which nodes meet, and how much a pair is asked: what fits the time that the policy gives. Pure.
+
+Every pair with every test takes as many rounds as there are nodes: some minutes for two, hours for 32. What
+does not fit is cut so that each node and rail is still asked everything once, in the first round, and meets
+several others: a rail that is slow to all stands apart from a path that is. One pair of each two kinds of
+node stands for all of its like, so the work is linear in the nodes.
+
+Of an odd number one node pauses in each round. A second round for the one that paused in the first would
+take as long again; so the rails are asked about in parts, each in a round of its own in which somebody else
+pauses, and in one more round those who paused are asked about the part that they missed.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from ansible_collections.railyard.fabric.plugins.module_utils.documents import AskedLine
+from ansible_collections.railyard.fabric.plugins.module_utils.measure import registry
+from ansible_collections.railyard.fabric.plugins.module_utils.rails import plan as rails_plan
+from ansible_collections.railyard.fabric.plugins.module_utils.schedule import node_tests, rounds, together
+from ansible_collections.railyard.fabric.plugins.plugin_utils.ask import partners
+from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import policy as rules
+from ansible_collections.railyard.fabric.plugins.plugin_utils.plain_text import named
+
+#: Staging, the phase of cables, the first meeting, collecting: seen on real runs beside the tests themselves.
+AROUND_S = 30.0
+#: What `chosen` returns.
+_CHOSEN = ("pattern", "rounds", "full_rounds", "full_rails", "meetings")
+#: What a tool takes to start and end beside the time that it measures.
+START_S = 2.0
+#: With fewer others nobody can tell a node's own fault from its partner's.
+_LEAST_PARTNERS = 2
+#: So many rounds are looked at for one in which most nodes meet somebody of another leaf.
+_CANDIDATES = 64
+
+Pair = tuple[Mapping[str, Any], Mapping[str, Any], int, list[AskedLine]]
+
+
+def chosen(order: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the keys of a work order that say who meets and what is asked.
+
+    Args:
+        order: its common part; `roster`, `fabrics`, `rails` and `policy` are read.
+
+    Returns:
+        `pattern`, `rounds` (of the circle; None for all), `full_rounds` (in so many first rounds a pair is
+        asked everything; None for all), of an odd number `full_rails` (see `rounds.full_rails`), and of
+        pattern `listed` `meetings` (rounds of pairs of places in the roster).
+
+    Raises:
+        PolicyError: the pattern goes by leaves, and the inventory does not say them.
+    """
+    policy = order["policy"]
+    # A policy of before there was a choice had neither.
+    wanted, full = policy.get("pattern", rules.ALL_PAIRS), asks_everything(policy)
+    every = {"pattern": rounds.ALL_PAIRS, "rounds": None, "full_rounds": None if full else 0}
+    names = [str(entry["name"]) for entry in order["roster"]]
+    of_all = rounds.rounds_of_all(len(names))
+    if wanted in (rules.RING, rules.PER_LEAF, rules.ACROSS_LEAVES):
+        return {**every, "pattern": rounds.LISTED, "meetings": _listed(wanted, order)}
+    if of_all <= 1 or wanted == rules.ALL_PAIRS:
+        return every
+    # Of an odd number one node has a pause in each round.
+    odd = len(names) % 2
+    if wanted == rules.K_REGULAR:
+        many, full_rounds = min(int(policy["partners"]) + odd, of_all), every["full_rounds"]
+    else:
+        names_of_rails = rail_names(order)
+        budget_s = 60 * float(policy["budget_min"]) - AROUND_S - alone_s(order)
+        least_s = max(meeting_s(order, ()), 1.0)
+        if full and of_all * (full_s := meeting_s(order, names_of_rails)) <= budget_s:
+            return every
+        if odd and full and len(names_of_rails) > 1:
+            return _in_parts(order, names, names_of_rails, budget_s)
+        full_rounds = 1 + odd if full else 0
+        fit = full_rounds + int(max(0.0, budget_s - (full_rounds * full_s if full else 0.0)) / least_s)
+        many = min(max(_LEAST_PARTNERS + odd, fit), of_all)
+    if many == of_all:
+        return {**every, "full_rounds": full_rounds}
+    turns = _turns(order, names, many, of_all)
+    return {**every, "pattern": rounds.K_REGULAR, "rounds": turns, "full_rounds": full_rounds}
+
+
+def _in_parts(
+    order: Mapping[str, Any], names: Sequence[str], rails: Sequence[str], budget_s: float
+) -> dict[str, Any]:
+    """Return the keys of an odd number of nodes: in as many parts as leave time for most partners."""
+    of_all = len(names)
+    least_s = max(meeting_s(order, ()), 1.0)
+    first = _turns(order, names, min(len(rails), of_all - 1), of_all)
+    found = []
+    for count in range(2, len(first) + 1):
+        parts = [list(rails[len(rails) * k // count : len(rails) * (k + 1) // count]) for k in range(count)]
+        last, together = _catching_up(first[:count], of_all)
+        again_s = max(meeting_s(order, part) for part in parts)
+        if together:
+            again_s = max(meeting_s(order, parts[one] + parts[other]) for one, other in together)
+        left_s = budget_s - sum(meeting_s(order, part) for part in parts) - again_s
+        many = min(count + 1 + max(0, int(left_s / least_s)), of_all)
+        found.append((many if left_s >= 0 else 0, left_s, many, [*first[:count], last], parts))
+    _fit, _left_s, many, turns, parts = max(found, key=lambda one: one[:2])
+    rest = [turn for turn in _turns(order, names, many, of_all) if turn not in turns]
+    missed = {names[rounds.pausing(of_all, turn)]: part for turn, part in zip(turns, parts, strict=False)}
+    return {
+        "pattern": rounds.K_REGULAR,
+        "rounds": [*turns, *rest[: many - len(turns)]],
+        "full_rounds": 0,
+        "full_rails": [*parts, missed],
+    }
+
+
+def _catching_up(turns: Sequence[int], of_all: int) -> tuple[int, list[tuple[int, int]]]:
+    """Return the round in which fewest of those who paused in some rounds meet each other, and who do.
+
+    Returns:
+        The round, and of those who meet there the places of the rounds in which they paused.
+    """
+    met: dict[int, list[tuple[int, int]]] = {}
+    for one, other in itertools.combinations(range(len(turns)), 2):
+        both = rounds.pausing(of_all, turns[one]) + rounds.pausing(of_all, turns[other])
+        met.setdefault(both % of_all, []).append((one, other))
+    left = [turn for turn in range(of_all) if turn not in turns]
+    last = min(left, key=lambda turn: len(met.get(turn, ())))
+    return last, met.get(last, [])
+
+
+def rail_names(order: Mapping[str, Any]) -> list[str]:
+    """Return the names of all rails that an order asks about."""
+    found = rounds.RailNames(order)
+    firsts = {int(entry["fabric"]): str(entry["name"]) for entry in reversed(order["roster"])}
+    return list(dict.fromkeys(rail for name in firsts.values() for rail in found.of(name)))
+
+
+def by_policy(order: Mapping[str, Any], rules: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an order as it were if its policy also held some rules.
+
+    Raises:
+        PolicyError: as `chosen`.
+    """
+    other = {key: value for key, value in order.items() if key not in _CHOSEN}
+    other["policy"] = {**order["policy"], **rules}
+    return {**other, **chosen(other)}
+
+
+def asks_everything(policy: Mapping[str, Any]) -> bool:
+    """Tell whether a policy asks every test; else the path and rates alone."""
+    return bool(policy.get("questions", rounds.EVERY) == rounds.EVERY)
+
+
+def problem(order: Mapping[str, Any]) -> str | None:
+    """Tell that fewer meet, or are asked less, than a work order's policy allows, or None.
+
+    How many fit is reckoned by each version of Railyard as it knows best; what may never be left out is not.
+    """
+    policy = order["policy"]
+    if policy.get("pattern") != rules.AUTO:
+        least = chosen(order)
+        exact = least["pattern"] != rounds.K_REGULAR
+        keys = [key for key in least if exact or key != "rounds"]
+        fewer = len(rounds_of(order)) < len(rounds_of({**order, **least}))
+        if fewer or any(order.get(key) != least[key] for key in keys):
+            return "work_order.json leaves meetings out that its policy has asked"
+        return None
+    if order.get("pattern") == rounds.LISTED:
+        return "work_order.json lists meetings, and its policy leaves the choice to Railyard"
+    if order.get("rounds") is None and order.get("full_rounds") is None:
+        return None
+    odd = len(order["roster"]) % 2
+    turns = rounds_of(order)
+    if len(turns) < min(_LEAST_PARTNERS + odd, rounds.rounds_of_all(len(order["roster"]))):
+        return f"work_order.json holds {len(turns)} rounds, too few to tell a node's fault from its partner's"
+    whole = _asked_everything(order) if "full_rails" in order else (order.get("full_rounds") or 0) > odd
+    if asks_everything(policy) and not whole:
+        return "work_order.json has nodes that are never asked everything"
+    return None
+
+
+def goes_on(order: Mapping[str, Any], second: Mapping[str, Any]) -> bool:
+    """Tell whether an order is a second one of the same run: of its nodes and policy, whose ids go on."""
+    own = {*_CHOSEN, "meetings", "rails", "absent", "first_id", "first_round"}
+    same = all(second.get(key) == order.get(key) for key in {*order, *second} - own)
+    return same and second.get("pattern") == rounds.LISTED and "first_id" in second
+
+
+def _asked_everything(order: Mapping[str, Any]) -> bool:
+    """Tell whether each node is asked everything about all rails in the rounds of `full_rails`."""
+    asked: dict[str, set[str]] = {str(entry["name"]): set() for entry in order["roster"]}
+    first = list(rounds_of(order))[: len(order["full_rails"])]
+    for meeting in rounds.meetings({**order, "pattern": rounds.K_REGULAR, "rounds": first}):
+        for name in (meeting.node, meeting.peer):
+            asked[name].update(rounds.full_rails(order, meeting, ()))
+    wanted = set(rail_names(order))
+    return all(wanted <= of_node for of_node in asked.values())
+
+
+def coverage(plan: Mapping[str, Any], lines: Iterable[Mapping[str, Any]]) -> dict[str, int]:
+    """Return how many pairs of nodes meet, of how many: `pairs`, `of_pairs`.
+
+    Where the inventory declares leaves, and not all nodes are of the same, also `leaf_pairs` and
+    `of_leaf_pairs`: two leaves meet where a node of one meets a node of the other.
+
+    Args:
+        plan: the plan of the run's nodes.
+        lines: asked lines, or the verdicts of them.
+    """
+    met = {frozenset((line["node"], line["peer"])) for line in lines if line["peer"] is not None}
+    nodes = len(plan["nodes"])
+    found = {"pairs": len(met), "of_pairs": nodes * (nodes - 1) // 2}
+    leaf = {name: _declared(node["rails"]) for name, node in plan["nodes"].items()}
+    many = len(set(leaf.values()))
+    if many > 1 and all(leaf.values()):
+        across = {frozenset(leaf[name] for name in both) for both in met}
+        found["leaf_pairs"] = sum(len(both) > 1 for both in across)
+        found["of_leaf_pairs"] = many * (many - 1) // 2
+    return found
+
+
+def taking_part(order: Mapping[str, Any]) -> list[str]:
+    """Return the nodes that an order has meet anybody, in the order of the roster."""
+    names = [str(entry["name"]) for entry in order["roster"]]
+    if order.get("pattern") != rounds.LISTED:
+        return names
+    return [
+        names[place]
+        for place in sorted({place for turn in order["meetings"] for both in turn for place in both})
+    ]
+
+
+def rounds_of(order: Mapping[str, Any]) -> Sequence[int]:
+    """Return the rounds of the circle that an order holds, or the places of those that it lists."""
+    if order.get("pattern") == rounds.LISTED:
+        return range(len(order["meetings"]))
+    turns: Sequence[int] | None = order.get("rounds")
+    return range(rounds.rounds_of_all(len(order["roster"]))) if turns is None else turns
+
+
+def asked_in(order: Mapping[str, Any]) -> Iterator[Counter[frozenset[str]]]:
+    """Yield for each round how many pairs are asked everything about which rails; about none: the least.
+
+    Args:
+        order: the common part of a work order.
+    """
+    every = frozenset(rail_names(order))
+    nodes, said = len(order["roster"]), order.get("full_rails") or ()
+    listed = order["meetings"] if order.get("pattern") == rounds.LISTED else None
+    for number, turn in enumerate(rounds_of(order)):
+        met = len(listed[number]) if listed else nodes // 2
+        if number < len(said) and isinstance(said[number], Mapping):
+            alone = {**order, "pattern": rounds.K_REGULAR, "rounds": [turn]}
+            again = {one for name in said[number] for one in rounds.meetings(alone, name)}
+            found = Counter(
+                frozenset(rounds.full_rails(order, one._replace(round=number), ())) for one in again
+            )
+            yield found + Counter({frozenset(): met - len(again)})
+        else:
+            meeting = rounds.Meeting(number, 0, "", "")
+            yield Counter({frozenset(rounds.full_rails(order, meeting, every)): met})
+
+
+def busiest(order: Mapping[str, Any]) -> set[str]:
+    """Return some nodes among which is the one that has most to do: nodes of one fabric have as much.
+
+    Of an odd number somebody pauses in each round, and whoever meets one that paused is asked more. In a
+    list of meetings some have more than others.
+    """
+    turns = order["meetings"] if order.get("pattern") == rounds.LISTED else ()
+    met = Counter(place for turn in turns for both in turn for place in both)
+    by_meetings = sorted(enumerate(order["roster"]), key=lambda one: met[one[0]])
+    found = {int(entry["fabric"]): str(entry["name"]) for _place, entry in by_meetings}
+    again = [said for said in order.get("full_rails") or () if isinstance(said, Mapping)]
+    return {*found.values(), *_met_in_last_part(order, *again)} if again else set(found.values())
+
+
+def _met_in_last_part(order: Mapping[str, Any], missed: Mapping[str, Any]) -> Iterator[str]:
+    alone = {**order, "rounds": [order["rounds"][len(order["full_rails"]) - 1]]}
+    for name in missed:
+        for meeting in rounds.meetings(alone, name):
+            yield from (meeting.node, meeting.peer)
+
+
+def pairs(order: Mapping[str, Any], full: Collection[str]) -> Iterator[Pair]:
+    """Yield for each two kinds of node two of them, how many such pairs there are, and what they are asked.
+
+    Args:
+        order: the common part of a work order.
+        full: the rails that they are asked everything about.
+    """
+    share = rounds.Share(order)
+    kinds: dict[int, list[Mapping[str, Any]]] = {}
+    for entry in order["roster"]:
+        kinds.setdefault(int(entry["fabric"]), []).append(entry)
+    for first, second in itertools.combinations_with_replacement(kinds.values(), 2):
+        alike = first is second
+        count = len(first) * (len(first) - 1) // 2 if alike else len(first) * len(second)
+        if count:
+            ends = (first[0], first[1] if alike else second[0])
+            meeting = rounds.Meeting(0, 0, str(ends[0]["name"]), str(ends[1]["name"]))
+            yield (*ends, count, list(share.tests(meeting, full)))
+
+
+def meeting_s(order: Mapping[str, Any], full: Collection[str]) -> float:
+    """Return the seconds of the longest meeting in which everything about some rails is asked."""
+    return max((tests_s(tests, order["policy"]) for _n, _p, _c, tests in pairs(order, full)), default=0.0)
+
+
+def planned_s(test: Mapping[str, Any], policy: Mapping[str, Any]) -> float:
+    """Return the seconds that a test's tool is asked to measure for."""
+    return registry.planned_s(str(test["check"]), policy)
+
+
+def alone_s(order: Mapping[str, Any]) -> float:
+    """Return the time of what comes after the last round: asked of all nodes, by itself or together."""
+    policy = order["policy"]
+    asked = [check for check, _subject in (*together.jobs(order), *node_tests.questions(policy))]
+    return sum(registry.planned_s(check.name, policy) + START_S for check in asked)
+
+
+def tests_s(tests: Sequence[AskedLine], policy: Mapping[str, Any]) -> float:
+    """Return the time of one meeting; the tests of a group are one turn."""
+    groups: Counter[str] = Counter()
+    seconds = 0.0
+    for test in tests:
+        if test["group"] is not None:
+            groups[test["group"]] += 1
+            if groups[test["group"]] > 1:
+                continue
+        seconds += planned_s(test, policy) + START_S
+    return seconds
+
+
+def _listed(wanted: str, order: Mapping[str, Any]) -> partners.Rounds:
+    """Return the meetings of a pattern that the circle does not hold."""
+    if wanted == rules.RING:
+        return partners.ring(len(order["roster"]))
+    leaves = _leaves(order)
+    if silent := [name for name, mine in leaves.items() if not mine]:
+        raise rules.PolicyError(
+            [
+                f"fabric_policy.pattern {wanted} goes by leaves, and not each rail of {named(silent)} "
+                "has one; give the rails of `fabric` their leaf"
+            ]
+        )
+    if wanted == rules.PER_LEAF and len(set(leaves.values())) < len(leaves):
+        return partners.per_leaf(list(leaves.values()))
+    if wanted == rules.PER_LEAF:
+        raise rules.PolicyError(
+            [f"fabric_policy.pattern {wanted} takes two nodes of a leaf, and each has its own"]
+        )
+    if len(set(leaves.values())) < 2:
+        raise rules.PolicyError(
+            [f"fabric_policy.pattern {wanted} takes two leaves, and all nodes are of the same"]
+        )
+    return partners.across_leaves(list(leaves.values()))
+
+
+def _turns(order: Mapping[str, Any], names: Sequence[str], many: int, of_all: int) -> list[int]:
+    """Return so many rounds, in the first of which as many as can meet somebody of another leaf.
+
+    Whom a node meets lies far apart in the roster, whose neighbours often share a leaf, a rack, a power feed.
+    """
+    step = max(1, of_all // max(many, _CANDIDATES))
+    candidates = range(0, of_all, step)
+    leaf = _leaves(order)
+    alone = {name for name in names if leaf[name]}
+    turns: list[int] = []
+    if len({leaf[name] for name in alone}) > 1:
+        while alone and len(turns) < many:
+            left = [turn for turn in candidates if turn not in turns]
+            crossing = {turn: _crossing(names, turn, leaf) & alone for turn in left}
+            best, met = max(crossing.items(), key=lambda one: len(one[1]), default=(0, set()))
+            if not met:
+                break
+            turns.append(best)
+            alone -= met
+    spread = [place * of_all // many for place in range(many)]
+    rest = [turn for turn in (*spread, *range(of_all)) if turn not in turns]
+    return [*turns, *dict.fromkeys(rest)][:many]
+
+
+def _crossing(names: Sequence[str], turn: int, leaf: Mapping[str, object]) -> set[str]:
+    """Return the nodes that meet somebody of another leaf in a round."""
+    return {name for both in rounds.partners(names, turn) if leaf[both[0]] != leaf[both[1]] for name in both}
+
+
+def _leaves(order: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
+    """Return the leaves that each node's rails end at; nothing where one is not declared."""
+    # Once for each fabric: they grow with the number of units.
+    specs = [rails_plan.rail_specs(fabric) for fabric in order["fabrics"]]
+    return {
+        str(entry["name"]): _declared(rounds.node_rails(order, entry, specs)) for entry in order["roster"]
+    }
+
+
+def _declared(rails: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
+    """Return the leaves of a node's rails; nothing where one is not declared."""
+    declared = [rail.get("leaf") for rail in rails]
+    return tuple(map(str, declared)) if all(declared) else ()

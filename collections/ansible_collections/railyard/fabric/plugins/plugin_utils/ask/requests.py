@@ -1,0 +1,298 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What is asked of a cluster: one line for each question, fixed before anything is measured. Pure.
+
+A node that does not answer stays asked, so that its silence is a verdict and not a shorter list.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from ansible_collections.railyard.fabric.plugins.module_utils.catalogue.tests import (
+    NODE_TESTS,
+    RDMA_TRANSPORTS,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils.documents import AskedLine
+from ansible_collections.railyard.fabric.plugins.module_utils.rules import gpu, link, rdma
+from ansible_collections.railyard.fabric.plugins.module_utils.schedule import cable_checks, node_tests
+from ansible_collections.railyard.fabric.plugins.module_utils.schedule import rounds as schedule
+from ansible_collections.railyard.fabric.plugins.module_utils.schedule.request import local_line
+from ansible_collections.railyard.fabric.plugins.plugin_utils.ask import pattern
+from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue import AGGREGATES, CHECKS
+from ansible_collections.railyard.fabric.plugins.plugin_utils.plain_text import named
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder
+
+#: The controller's own time to start a runner: what lies between the first and the last of them.
+_START_S_EACH = 0.15
+
+
+class AskError(ValueError):
+    """Nothing would be asked: a run that asks nothing can prove nothing."""
+
+
+def work_order(
+    run: str,
+    plan: Mapping[str, Any],
+    fabrics: Mapping[str, Mapping[str, Any]],
+    policy: Mapping[str, Any],
+    reached: Iterable[str],
+    rails: Sequence[str] | None = None,
+    management: Mapping[str, Mapping[str, Any]] | None = None,
+) -> dict[str, Any]:
+    """Build the part of the work order that all nodes share.
+
+    Args:
+        run: the run id.
+        plan: the plan of the nodes that the run covers.
+        fabrics: node name -> its `fabric` variable, as the inventory holds it.
+        policy: the merged policy.
+        reached: the nodes that answered; the others are `absent`.
+        rails: only these rails, or None for all.
+        management: node -> what `management.entries` says of it, for nodes with rails without IP.
+    """
+    distinct: list[Mapping[str, Any]] = []
+    places: dict[str, int] = {}
+    roster = []
+    for name, node in plan["nodes"].items():
+        key = json.dumps(fabrics[name], sort_keys=True)
+        if key not in places:
+            places[key] = len(distinct)
+            distinct.append(fabrics[name])
+        roster.append(
+            {
+                "name": name,
+                "node_index": node.get("node_index"),
+                "scalable_unit": node.get("scalable_unit"),
+                "rail_overrides": node.get("rail_overrides") or {},
+                "fabric": places[key],
+                **_gpus_of(node),
+                **({"management": dict(management[name])} if management and name in management else {}),
+            }
+        )
+    answered = set(reached)
+    order = {
+        "schema": 1,
+        "run": run,
+        "fabrics": [dict(fabric) for fabric in distinct],
+        "roster": roster,
+        "absent": [name for name in plan["nodes"] if name not in answered],
+        "seed": 0,
+        "start_skew_s": round(len(roster) * _START_S_EACH),
+        "policy": dict(policy),
+        "rails": list(rails) if rails is not None else None,
+    }
+    return {**order, **pattern.chosen(order)}
+
+
+def asked_lines(
+    plan: Mapping[str, Any], order: Mapping[str, Any], second: Mapping[str, Any] | None = None
+) -> list[AskedLine]:
+    """Return every asked line: facts, BMCs, GPUs, cables, tests, link errors, hops, nodes alone, aggregates.
+
+    Args:
+        plan: the plan of the nodes that the run covers.
+        order: the common part of the work order.
+        second: that of the second order, whose tests and aggregates come last.
+
+    Returns:
+        The lines of asked.jsonl; an aggregate names its `parts`.
+
+    Raises:
+        AskError: there is nothing to ask.
+    """
+    lines: list[AskedLine] = list(_facts_lines(plan, order.get("rails")))
+    lines += _bmc_lines(plan, order["policy"])
+    lines += _gpu_lines(plan)
+    lines += cable_checks.asked_lines(order)
+    tests = list(schedule.asked_tests(order))
+    lines += tests
+    lines += _link_error_lines(plan, tests)
+    lines += _hops_lines(plan, tests)
+    lines += node_tests.asked_lines(order)
+    sums = _aggregate_lines(tests)
+    lines += sums
+    if second is not None:
+        further = list(schedule.asked_tests(second))
+        lines += further
+        lines += _aggregate_lines(further, len(sums))
+    if not any(line["rail"] or line["peer"] for line in lines):
+        raise AskError(
+            "nothing is asked: no node of group gpu_nodes has a rail; give `fabric` rails, or widen --limit"
+        )
+    return lines
+
+
+def fingerprint(lines: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return what the manifest keeps of the asked lines, so that a line lost later is noticed."""
+    return fingerprint_of("".join(folder.line(one) + "\n" for one in lines))
+
+
+def fingerprint_of(text: str) -> dict[str, Any]:
+    """Return the same of the text of asked.jsonl."""
+    return {"count": text.count("\n"), "sha256": hashlib.sha256(text.encode("utf-8")).hexdigest()}
+
+
+def not_all_asked(
+    manifest: Mapping[str, Any],
+    plan: Mapping[str, Any],
+    order: Mapping[str, Any] | None,
+    lines: Sequence[Mapping[str, Any]],
+    second: Mapping[str, Any] | None = None,
+) -> str | None:
+    """Tell that the asked lines are not what follows from plan, policy and work orders, or None."""
+    if order is None:
+        return "work_order.json is missing: without it nobody knows what had to be asked"
+    foreign = "work_order.json is not of this run's plan and policy"
+    try:
+        named = [str(entry["name"]) for entry in order["roster"]]
+        if order["run"] != manifest.get("run") or order["policy"] != manifest.get("policy"):
+            return foreign
+        if named != list(plan["nodes"]):
+            return foreign
+        of_gpus = any(order["policy"].get(one.wanted) for one in NODE_TESTS if one.least_gpus)
+        declared = [_gpus_of(node) for node in plan["nodes"].values()]
+        said = [{"gpus": entry["gpus"]} if "gpus" in entry else {} for entry in order["roster"]]
+        if of_gpus and said != declared:
+            return foreign
+        if fewer := pattern.problem(order):
+            return fewer
+        if second is not None and not pattern.goes_on(order, second):
+            return f"{folder.CONFIRM_ORDER} is not of this run's work order"
+        wanted = asked_lines(plan, order, second)
+    except (AskError, schedule.ScheduleError, ValueError, LookupError, TypeError, AttributeError) as error:
+        return f"work_order.json is not whole: {error}"
+    if [dict(line) for line in lines] != wanted:
+        return f"asked.jsonl holds {len(lines)} lines that are not the {len(wanted)} that had to be asked"
+    return None
+
+
+def alone(lines: Sequence[Mapping[str, Any]]) -> str | None:
+    """Tell which rails no test between nodes covers, or None.
+
+    Such a rail's own state is looked at, but nothing is measured over it: a lone node, one that --limit
+    cut off from the others, or a rail that no other node has.
+    """
+    tested = _covered(line for line in lines if line["peer"] is not None)
+    # A BMC and GPUs are on no rail.
+    looked_at = dict.fromkeys(
+        (line["node"], line["rail"]) for line in lines if line["peer"] is None and line["rail"] is not None
+    )
+    left = [f"{node} {rail}" for node, rail in looked_at if (node, rail) not in tested]
+    if not left:
+        return None
+    return f"nothing is measured over {named(left)}: no second node of this run has that rail"
+
+
+def rdma_left_out(plan: Mapping[str, Any], lines: Sequence[Mapping[str, Any]]) -> str | None:
+    """Tell where the inventory declares RDMA and no test covers it, or None; `tcp` is how not to ask.
+
+    Looking at a port is no test of it: only a rail over which RDMA was asked to run is asked of RDMA.
+    """
+    rdma_tests = {name for name, check in CHECKS.items() if check.rdma and check.source == "test"}
+    tested = _covered(line for line in lines if line["check"] in rdma_tests)
+    transports = {name: node.get("transport") for name, node in plan.get("nodes", {}).items()}
+    left = {
+        (line["node"], line["rail"]): transports[line["node"]]
+        for line in lines
+        if line["peer"] is None
+        and line["rail"] is not None
+        and transports.get(line["node"]) in RDMA_TRANSPORTS
+        and (line["node"], line["rail"]) not in tested
+    }
+    if not left:
+        return None
+    places = named([f"{node} {rail}" for node, rail in left])
+    declared = " and ".join(sorted({str(transport) for transport in left.values()}))
+    return f"the inventory declares {declared}, and no RDMA test covers {places}"
+
+
+def _covered(tests: Iterable[Mapping[str, Any]]) -> set[tuple[object, object]]:
+    """Return the nodes and rails that tests between nodes run over."""
+    return {(test[end], test["rail"]) for test in tests for end in ("node", "peer")}
+
+
+def _rails_covered(
+    plan: Mapping[str, Any], tests: Iterable[Mapping[str, Any]]
+) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield the planned rails that tests between nodes run over, each with its node."""
+    covered = _covered(tests)
+    for name, node in plan["nodes"].items():
+        yield from ((name, rail) for rail in node["rails"] if (name, rail["name"]) in covered)
+
+
+def _local_lines(letter: str, questions: Iterable[tuple[str, str, str, str | None]]) -> Iterator[AskedLine]:
+    """Yield questions to one node each, as (check, tool, node, rail), numbered one after the other."""
+    for number, question in enumerate(questions):
+        yield local_line(f"{letter}{number:05d}", *question)
+
+
+def _facts_lines(plan: Mapping[str, Any], rails: object) -> Iterator[AskedLine]:
+    questions = (
+        (check, "rail_info", name, rail["name"])
+        for name, node in plan["nodes"].items()
+        for rail in node["rails"]
+        if not isinstance(rails, list) or rail["name"] in rails
+        for check in link.CHECKS + rdma.CHECKS.get(str(node.get("transport")), ())
+    )
+    return _local_lines("f", questions)
+
+
+def _bmc_lines(plan: Mapping[str, Any], policy: Mapping[str, Any]) -> Iterator[AskedLine]:
+    """Ask of each node whose inventory declares a BMC whether it answers."""
+    declared = [name for name, node in plan["nodes"].items() if node.get("bmc_address") is not None]
+    return _local_lines("b", (("bmc", str(policy["bmc_check"]), name, None) for name in declared))
+
+
+def _gpus_of(node: Mapping[str, Any]) -> dict[str, int]:
+    """Return what a work order tells of a planned node's GPUs: how many, where the inventory declares it."""
+    return {"gpus": int(node["gpus"]["count"])} if node.get("gpus") else {}
+
+
+def _gpu_lines(plan: Mapping[str, Any]) -> Iterator[AskedLine]:
+    """Ask of each node whose inventory declares its GPUs how they are."""
+    declared = {name: node["gpus"] for name, node in plan["nodes"].items() if node.get("gpus") is not None}
+    questions = (
+        (check, "rail_info", name, None) for name in declared for check in gpu.checks(declared[name])
+    )
+    return _local_lines("g", questions)
+
+
+def _link_error_lines(plan: Mapping[str, Any], tests: Sequence[Mapping[str, Any]]) -> Iterator[AskedLine]:
+    """Ask of each node and rail that a test covers whether its error counters stood still."""
+    rails = _rails_covered(plan, tests)
+    return _local_lines("e", (("link_errors", "counters", name, rail["name"]) for name, rail in rails))
+
+
+def _hops_lines(plan: Mapping[str, Any], tests: Sequence[Mapping[str, Any]]) -> Iterator[AskedLine]:
+    """Ask of each node and rail whose leaf the inventory names whether its latencies fit the planned way."""
+    rails = _rails_covered(plan, (test for test in tests if test["check"] == "rdma_latency"))
+    planned = ((name, rail["name"]) for name, rail in rails if rail.get("leaf") is not None)
+    return _local_lines("h", (("hops", "ib_write_lat", *place) for place in planned))
+
+
+def _aggregate_lines(tests: Sequence[Mapping[str, Any]], first: int = 0) -> list[AskedLine]:
+    sums = {part: name for name, part in AGGREGATES.items()}
+    groups: dict[str, list[Mapping[str, Any]]] = {}
+    for test in tests:
+        if test.get("group") is not None and test["check"] in sums:
+            groups.setdefault(str(test["group"]), []).append(test)
+    return [
+        {
+            "schema": 1,
+            "id": f"a{number:05d}",
+            "check": sums[parts[0]["check"]],
+            "tool": parts[0]["tool"],
+            "node": parts[0]["node"],
+            "peer": parts[0]["peer"],
+            "rail": None,
+            "direction": "uni",
+            "round": parts[0]["round"],
+            "parts": [part["id"] for part in parts],
+        }
+        for number, parts in enumerate(groups.values(), first)
+    ]

@@ -1,0 +1,121 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What no authority bounds is held against the saved baseline: the same link, measured alike. Pure.
+
+Within the tolerance it passes; beyond it to the worse it fails, when attempts say so again as with the fleet:
+cards in two of three, software in all. Better by more than the tolerance, or unlike in any condition, it
+stays `recorded` and says why. Where the run's baseline is lost, what it was to judge is `unmeasured`.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from ansible_collections.railyard.fabric.plugins.plugin_utils.bounds.baseline import limits
+from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import significance
+from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue import PASS, RECORDED
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.attribution import fleet
+from ansible_collections.railyard.fabric.plugins.plugin_utils.outcome.answer import Answer
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run.baseline import Figure, Link, Saved
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run.folder import SCHEMA
+
+
+def settle(
+    asked: Sequence[Mapping[str, Any]], answers: Sequence[Answer], saved: Saved, rules: Mapping[str, Any]
+) -> None:
+    """Hold recorded answers against a baseline; changed in place.
+
+    Args:
+        asked: the asked lines.
+        answers: their answers in the same order, `like` filled in.
+        saved: the baseline.
+        rules: the merged policy.
+    """
+    for line, answer in zip(asked, answers, strict=True):
+        metric = fleet.metric(answer)
+        if answer.outcome != RECORDED or not answer.tries or not metric:
+            continue
+        figure = saved.figures.get(_link(line))
+        if saved.lost:
+            answer.unknown("baseline_lost", saved.lost)
+        elif figure is None or figure.metric != metric:
+            answer.basis += f"; the baseline {saved.run} has no number of it"
+        elif differs := _unlike(figure.like, answer.like):
+            answer.basis += f"; not held against the baseline {saved.run}: {differs}"
+        else:
+            _hold(answer, figure, saved.run, rules)
+
+
+def document(
+    manifest: Mapping[str, Any], asked: Iterable[Mapping[str, Any]], answers: Iterable[Answer]
+) -> dict[str, Any]:
+    """Return the baseline of a run that passed: what no authority bounds in it, like with like together."""
+    classes: dict[tuple[tuple[str, str], ...], list[tuple[Mapping[str, Any], float]]] = {}
+    for line, answer in zip(asked, answers, strict=True):
+        metric = fleet.metric(answer)
+        if answer.outcome in (PASS, RECORDED) and answer.tries and metric and not answer.flaky:
+            kind = (("metric", metric), *sorted(answer.like.items()))
+            classes.setdefault(kind, []).append((line, float(answer.observed[metric])))
+    return {
+        "schema": SCHEMA,
+        "cluster": manifest["cluster"],
+        "run": manifest["run"],
+        "ended": manifest["end"]["at"],
+        "asked_sha256": manifest["asked"]["sha256"],
+        "classes": [_class(dict(kind), links) for kind, links in classes.items()],
+    }
+
+
+def _class(like: dict[str, str], links: Sequence[tuple[Mapping[str, Any], float]]) -> dict[str, Any]:
+    values = [value for _line, value in links]
+    return {
+        "metric": like.pop("metric"),
+        "like": like,
+        "spread": {"least": min(values), "median": statistics.median(values), "most": max(values)},
+        "links": [{**{key: line[key] for key in ("node", "peer", "rail")}, "value": v} for line, v in links],
+    }
+
+
+def _link(line: Mapping[str, Any]) -> Link:
+    return str(line["check"]), str(line["node"]), str(line["peer"]), line["rail"]
+
+
+def _unlike(then: Mapping[str, str], now: Mapping[str, str]) -> str:
+    keys = (key for key in sorted({*then, *now}) if then.get(key) != now.get(key))
+    return ", ".join(f"{key} {then.get(key)} then, {now.get(key)} now" for key in keys)
+
+
+def _hold(answer: Answer, figure: Figure, run: str, rules: Mapping[str, Any]) -> None:
+    metric, confirm = figure.metric, int(rules["confirm"])
+    least, most = limits(figure, float(rules["baseline_tolerance"]))
+    more = significance.higher_is_better(metric)
+    values = [float(seen[metric]) for _number, seen in sorted(answer.tries.items())]
+    bad = [value for value in values if (value < least if more else value > most)]
+    good = [value for value in values if least <= value <= most]
+    hardware = answer.like["hardware"] == str(True)
+    needed = min(fleet.OF_HARDWARE, len(values)) if hardware else 1 + confirm
+    told = f"{figure.value:g} then, {least:g} to {most:g} is within its tolerance"
+    answer.basis = f"baseline {run}: {told}; {answer.basis}"
+    again = f"{len(bad)}/{len(values)}" if values[0] in bad or len(bad) >= needed else None
+    # An attempt that is not there may have been as bad: dropping rows never leads out of a bad verdict.
+    missing = 1 + confirm - len(values) if again else 0
+    if again and len(bad) + missing >= needed and (hardware or confirm):
+        answer.observed[metric] = seen = statistics.median(bad)
+        detail = f"{metric} {seen:g}; baseline {run}: {told} ({len(bad)} of {len(values)} attempts)"
+        if len(bad) >= needed:
+            answer.failed("worse_than_baseline", detail).proof = "proven"
+        else:
+            answer.unknown("worse_than_baseline", f"{detail}; unconfirmed")
+    elif len(good) > len(bad) and (again or values[0] in good):
+        answer.outcome = PASS
+        if again:
+            answer.observed[metric], answer.flaky = statistics.median(good), True
+    else:
+        answer.basis += f"; it is {'worse' if bad else 'better'} in {len(values) - len(good)} attempts"
+        return
+    answer.reproduced = again or answer.reproduced
+    answer.floor[metric] = least
+    answer.ceiling[metric] = min(most, answer.ceiling.get(metric, most))

@@ -1,0 +1,280 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""How much each end of a rail carries by itself, whoever its partners were. Pure, linear in the tests.
+
+A test shows the worse of two ends, so an end's level rests on its meetings with partners that are good with
+others. Such partners and the levels are found together, in a few turns: who carries the most comes first.
+Medians throughout: one bad test, or one bad path, moves no end.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.attribution.measured import NONE, Tests
+
+try:
+    import numpy as np
+    from numpy.typing import NDArray
+except ImportError:  # sanity's environment has none; see measured.py
+    np = None  # type: ignore[assignment]
+
+#: Of the rail's level: an end that carries as much is a good partner.
+GOOD = 0.95
+#: So much more than an end carries its partner must carry with others, where no partner is good.
+_BETTER = 1.1
+#: With fewer partners nobody can tell an end from the path to its only partner.
+LEAST_PARTNERS = 2
+#: Levels this close to the best are the best, and noise.
+AT_THE_TOP = 0.93
+_TURNS = 8
+#: So far up in order stands what is good where a tenth is.
+_FAR_UP = 0.9
+#: The median of so many partners is no matter of one or two of them.
+_MANY = 6
+#: What goes between leaves is slow if it is below this of what stays behind the worst leaf.
+_GOOD_CROSSING = 0.9
+#: So many meetings show what is usual.
+CROWD = 8
+
+
+@dataclass(frozen=True)
+class Meetings:
+    """The meetings on one rail, a row each; both directions are one number.
+
+    Attributes:
+        meeting: its number.
+        node, peer: the lesser and the greater number of its nodes.
+        mean, best, least: of what was measured, as a share of the planned rate; 0 where nothing came back.
+    """
+
+    meeting: NDArray[np.int64]
+    node: NDArray[np.int64]
+    peer: NDArray[np.int64]
+    mean: NDArray[np.float64]
+    best: NDArray[np.float64]
+    least: NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Levels:
+    """What the ends of one rail carry, as shares of the planned rate.
+
+    Attributes:
+        level: of each node; of one that is not `known` no more than what it carried at least.
+        partners: on how many partners known good it rests.
+        known: whether these are enough.
+        met: whether the node had a meeting on this rail at all.
+        rail: what the rail's good ends carry.
+        least: the least that a pair carries.
+        spread: of one meeting around what its ends carry (the MAD, in natural logarithms, as a sigma).
+    """
+
+    level: NDArray[np.float64]
+    partners: NDArray[np.int64]
+    known: NDArray[np.bool_]
+    met: NDArray[np.bool_]
+    rail: float
+    least: float
+    spread: float
+
+
+def meetings(tests: Tests, rate: NDArray[np.float64]) -> Meetings:
+    """Return the meetings of one rail's tests.
+
+    Args:
+        tests: of one rail.
+        rate: of each node, what to measure in; a test in the lesser of its ends' rates.
+    """
+    node = np.minimum(tests.sender, tests.receiver)
+    peer = np.maximum(tests.sender, tests.receiver)
+    share = tests.gbps / np.minimum(rate[tests.sender], rate[tests.receiver])
+    many = len(rate)
+    key = (node * many + peer) * (int(np.max(tests.meeting, initial=0)) + 1) + tests.meeting
+    turn = np.argsort(key, kind="stable")
+    key, share = key[turn], share[turn]
+    starts = np.flatnonzero(np.diff(key, prepend=-1))
+    measured = ~np.isnan(share)
+    value = np.where(measured, share, 0.0)
+    if not len(starts):
+        empty = np.zeros(0)
+        return Meetings(*(np.zeros(0, dtype=np.int64),) * 3, empty, empty, empty)
+    count = np.add.reduceat(measured.astype(np.int64), starts)
+    first = turn[starts]
+    return Meetings(
+        tests.meeting[first],
+        node[first],
+        peer[first],
+        np.add.reduceat(value, starts) / np.maximum(count, 1),
+        np.maximum.reduceat(value, starts),
+        # What did not come back says nothing of the other direction.
+        np.where(count > 0, np.minimum.reduceat(np.where(measured, share, np.inf), starts), 0.0),
+    )
+
+
+def level_crossing(met: Meetings, leaf: NDArray[np.int64]) -> tuple[Meetings, list[tuple[int, int, float]]]:
+    """Return the meetings as if each way between two leaves were as good as what stays behind the worse one.
+
+    An end whose partners are all behind another leaf is not slow because the way there is. Ways all of
+    whose meetings are slower are made level.
+
+    Returns:
+        The meetings, and the ways that were slower: two leaves, and what is left.
+    """
+    count = int(np.max(leaf, initial=NONE)) + 1
+    one, other = leaf[met.node], leaf[met.peer]
+    rows = np.flatnonzero((one != NONE) & (other != NONE))
+    if count < 2 or not len(rows):
+        return met, []
+    key = (np.minimum(one, other) * count + np.maximum(one, other))[rows]
+    turn = np.lexsort((met.mean[rows], key))
+    starts = np.flatnonzero(np.diff(key[turn], prepend=-1))
+    counts = np.diff(np.append(starts, len(turn)))
+    enough = counts >= CROWD
+    # A way is slow if all that goes over it is, and not only what slow nodes send.
+    high = starts + np.ceil(_FAR_UP * (counts - 1)).astype(np.int64)
+    kinds, carried = key[turn][starts][enough], met.mean[rows][turn][high[enough]]
+    within = np.full(count, np.nan)
+    same = kinds // count == kinds % count
+    within[kinds[same] % count] = carried[same]
+    worse = np.fmin(within[kinds // count], within[kinds % count])
+    worse[np.isnan(within[kinds // count]) | np.isnan(within[kinds % count])] = np.nan
+    slow = ~same & (carried > 0) & (carried < _GOOD_CROSSING * worse)
+    factor = np.ones(count * count)
+    factor[kinds[slow]] = worse[slow] / carried[slow]
+    scale = np.ones(len(met.mean))
+    scale[rows] = factor[key]
+    ways = [
+        (int(way // count), int(way % count), float(left))
+        for way, left in zip(kinds[slow], carried[slow] / worse[slow], strict=True)
+    ]
+    if not ways:
+        return met, []
+    return replace(met, mean=met.mean * scale, best=met.best * scale, least=met.least * scale), ways
+
+
+def levels(met: Meetings, leaf: NDArray[np.int64]) -> Levels:
+    """Return what each end of a rail carries.
+
+    Args:
+        met: the meetings on this rail.
+        leaf: of each node its leaf on this rail, or NONE.
+    """
+    many = len(leaf)
+    node, peer, value = _pairs(met, many)
+    table, partner = _by_end(node, peer, value, many)
+    # Far up: good ends are seen good as long as a tenth of their partners is.
+    level = np.nan_to_num(_rank(table, _FAR_UP))
+    rail = top(level, leaf)
+    partners, known = np.zeros(many, dtype=np.int64), np.zeros(many, dtype=bool)
+    there = partner != NONE
+    most = np.nan_to_num(np.max(np.where(there, table, 0.0), axis=1, initial=0.0))
+    for _turn in range(_TURNS):
+        good = there & (level[partner] >= GOOD * rail)
+        better = there & (level[partner] >= _BETTER * level[:, None]) & (level[partner] > 0)
+        enough = good.sum(axis=1) >= LEAST_PARTNERS
+        used = np.where(enough[:, None], good, better)
+        partners = used.sum(axis=1)
+        known = partners >= LEAST_PARTNERS
+        chosen = np.where(used, table, np.nan)
+        # Of few partners one may be on a bad path and another be measured badly: an end with a good meeting
+        # is good.
+        few = np.nan_to_num(_rank(chosen, 1.0))
+        found = np.where(partners < _MANY, few, np.nan_to_num(_rank(chosen, 0.5)))
+        found = np.where(known, found, most)
+        settled = np.allclose(found, level, rtol=1e-3, atol=1e-9)
+        level, rail = found, top(found, leaf)
+        if settled:
+            break
+    least = float(np.min(value, initial=np.inf))
+    spread = _spread(node, peer, value, level, rail)
+    return Levels(level, partners, known, there.any(axis=1), rail, least, spread)
+
+
+def top(level: NDArray[np.float64], leaf: NDArray[np.int64]) -> float:
+    """Return what the good of some ends carry: those of the best leaf, or the upper tenth.
+
+    Args:
+        level: of each end.
+        leaf: of each end, or NONE.
+    """
+    behind = np.flatnonzero(leaf != NONE)
+    if len(behind):
+        turn = behind[np.lexsort((level[behind], leaf[behind]))]
+        starts = np.flatnonzero(np.diff(leaf[turn], prepend=NONE))
+        counts = np.diff(np.append(starts, len(turn)))
+        best = float(np.max(level[turn][starts + counts // 2]))
+    elif len(level):
+        best = float(np.sort(level)[int(np.ceil(_FAR_UP * (len(level) - 1)))])
+    else:
+        return 0.0
+    near = level[level >= AT_THE_TOP * best]
+    return float(np.median(near)) if len(near) else best
+
+
+def expected(levels_: Levels, node: NDArray[np.int64], peer: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Return what meetings of some nodes carry if their paths are good.
+
+    Of two slow ends it is the product of both shares, which is less than either: a path is not accused of
+    what its ends may do together.
+    """
+    if levels_.rail <= 0:
+        return np.zeros(len(node))
+    return np.asarray(levels_.level[node] * levels_.level[peer] / levels_.rail)
+
+
+def _pairs(met: Meetings, many: int) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
+    """Return each pair once, with the median of its meetings."""
+    key = met.node * many + met.peer
+    turn = np.lexsort((met.mean, key))
+    starts = np.flatnonzero(np.diff(key[turn], prepend=-1))
+    counts = np.diff(np.append(starts, len(turn)))
+    value = met.mean[turn]
+    middle = (value[starts + (counts - 1) // 2] + value[starts + counts // 2]) / 2
+    first = turn[starts]
+    return met.node[first], met.peer[first], middle
+
+
+def _by_end(
+    node: NDArray[np.int64], peer: NDArray[np.int64], value: NDArray[np.float64], many: int
+) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    """Return a row for each end with the values of its pairs, and one with its partners; NaN and NONE pad."""
+    end, other = np.concatenate((node, peer)), np.concatenate((peer, node))
+    turn = np.argsort(end, kind="stable")
+    end = end[turn]
+    counts = np.bincount(end, minlength=many)
+    column = np.arange(len(end)) - (np.cumsum(counts) - counts)[end]
+    shape = (many, int(np.max(counts, initial=0)))
+    table, partner = np.full(shape, np.nan), np.full(shape, NONE, dtype=np.int64)
+    table[end, column] = np.concatenate((value, value))[turn]
+    partner[end, column] = other[turn]
+    return table, partner
+
+
+def _rank(table: NDArray[np.float64], share: float) -> NDArray[np.float64]:
+    """Return of each row the value so far up; NaN of an empty one."""
+    if not table.shape[1]:
+        return np.full(table.shape[0], np.nan)
+    count = (~np.isnan(table)).sum(axis=1)
+    place = np.ceil(share * np.maximum(count - 1, 0)).astype(np.int64)
+    return np.asarray(np.sort(table, axis=1)[np.arange(len(table)), place])
+
+
+def _spread(
+    node: NDArray[np.int64],
+    peer: NDArray[np.int64],
+    value: NDArray[np.float64],
+    level: NDArray[np.float64],
+    rail: float,
+) -> float:
+    if rail <= 0:
+        return 0.0
+    planned = level[node] * level[peer] / rail
+    # What two slow ends carry together is not noise.
+    good = level >= GOOD * rail
+    seen = (value > 0) & good[node] & good[peer]
+    if not seen.any():
+        return 0.0
+    off = np.log(value[seen] / planned[seen])
+    return float(1.4826 * np.median(np.abs(off - np.median(off))))

@@ -1,0 +1,106 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Which pairs are slower than both of their ends: low the first time, and each of three further times. Pure.
+
+One test in a hundred is low by chance, and there are millions of pairs: a pair is never accused of one
+meeting, however low.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from ansible_collections.railyard.fabric.plugins.plugin_utils.ask.suspects import FURTHER_MEETINGS
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.attribution import levels as ends
+
+try:
+    import numpy as np
+    from numpy.typing import NDArray
+except ImportError:  # sanity's environment has none; see measured.py
+    np = None  # type: ignore[assignment]
+
+#: A pair is accused if its first meeting and so many further ones are low, and none is good.
+#: Of what its ends carry: a meeting is low whose directions carry less together and none of them is good,
+_LOW, _NONE_GOOD = 0.88, 0.93
+#: or one of whose directions carries less than chance explains.
+_ONE_WAY = 0.7
+#: No noise may be taken for it either: so many sigmas of this rail's meetings.
+_SIGMAS = 4.0
+
+
+class Low(NamedTuple):
+    """A pair all of whose meetings on a rail are low.
+
+    Attributes:
+        node, peer: their numbers.
+        share: what is left of what its ends carry.
+        meetings: how many there were.
+        accused: whether these are enough.
+    """
+
+    node: int
+    peer: int
+    share: float
+    meetings: int
+    accused: bool
+
+
+def low(
+    met: ends.Meetings, levels: ends.Levels, leaf: NDArray[np.int64], open_: bool = False
+) -> Iterator[Low]:
+    """Yield the pairs of a rail that are low whenever they meet.
+
+    Args:
+        met: the meetings on this rail.
+        levels: what its ends carry.
+        leaf: of each node its leaf on this rail, or `measured.NONE`.
+        open_: whether nobody can tell the rail's ends from their paths: no pair is accused, all are doubtful
+            until they have met often enough.
+    """
+    if not len(met.node):
+        return
+    planned = _planned(met, levels, leaf)
+    noise = np.exp(-max(-np.log(_LOW), _SIGMAS * levels.spread)) / _LOW
+    is_low = (met.mean < _LOW * noise * planned) & (met.best < _NONE_GOOD * noise * planned)
+    is_low |= met.least < _ONE_WAY * noise * noise * planned
+    is_low |= open_
+    # A dead end explains that nothing came back.
+    is_low &= planned > 0
+    key = met.node * len(levels.level) + met.peer
+    turn = np.argsort(key, kind="stable")
+    starts = np.flatnonzero(np.diff(key[turn], prepend=-1))
+    count = np.diff(np.append(starts, len(turn)))
+    for place in np.flatnonzero(np.logical_and.reduceat(is_low[turn], starts)):
+        rows = turn[starts[place] : starts[place] + count[place]]
+        meetings = int(count[place])
+        if open_ and meetings > FURTHER_MEETINGS:
+            continue
+        share = float(np.median(met.mean[rows] / planned[rows]))
+        yield Low(
+            int(met.node[rows[0]]), int(met.peer[rows[0]]), share, meetings, meetings > FURTHER_MEETINGS
+        )
+
+
+def _planned(met: ends.Meetings, levels: ends.Levels, leaf: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Return what meetings carry if their paths are good.
+
+    Two ends that are slow carry the product of their shares, or more: behind one slow leaf both have the
+    same reason. What most meetings of two leaves carry tells.
+    """
+    planned = ends.expected(levels, met.node, met.peer)
+    slow = levels.level < ends.GOOD * levels.rail
+    rows = np.flatnonzero(slow[met.node] & slow[met.peer] & (planned > 0))
+    if len(rows):
+        one, other = leaf[met.node[rows]], leaf[met.peer[rows]]
+        key = np.minimum(one, other) * (int(np.max(leaf)) + 2) + np.maximum(one, other)
+        more = met.mean[rows] / planned[rows]
+        turn = np.lexsort((more, key))
+        starts = np.flatnonzero(np.diff(key[turn], prepend=np.min(key) - 1))
+        counts = np.diff(np.append(starts, len(turn)))
+        middle = more[turn][starts + counts // 2]
+        factor = np.where(counts >= ends.CROWD, np.maximum(middle, 1.0), 1.0)
+        most = np.minimum(levels.level[met.node[rows]], levels.level[met.peer[rows]])
+        planned[rows[turn]] = np.minimum(planned[rows[turn]] * np.repeat(factor, counts), most[turn])
+    return planned

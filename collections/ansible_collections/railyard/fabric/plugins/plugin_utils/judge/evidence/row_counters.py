@@ -1,0 +1,269 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Do the rail's counters bear a row's numbers out, and are they no other test's? Pure, from rows alone.
+
+The bounds are drawn by the same `prove` as on the node. Its claim is made here of what was asked and
+measured, never of the claim that a row brings along: that one is as good as the row.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from ansible_collections.railyard.fabric.plugins.module_utils.catalogue import rdma_counters
+from ansible_collections.railyard.fabric.plugins.module_utils.catalogue.rdma_counters import NETDEV, Traffic
+from ansible_collections.railyard.fabric.plugins.module_utils.measure import proof
+from ansible_collections.railyard.fabric.plugins.module_utils.measure.base import ENDS_TOLERANCE
+from ansible_collections.railyard.fabric.plugins.module_utils.measure.perftest_bw import measured_s
+from ansible_collections.railyard.fabric.plugins.module_utils.measure.proof import Claim
+from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue import (
+    BI,
+    CHECKS,
+    PATH_MTU,
+    TCP_BANDWIDTH,
+)
+from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.policy import (
+    are_pairs,
+    is_number,
+    is_pair,
+)
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence.columns import overlaps
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence.columns.overlaps import Source
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence.columns.tables import ShortRow
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence.row_numbers import (
+    attempt_of,
+    is_rdma_bandwidth,
+    not_of_iterations,
+    window_s,
+)
+
+Row = Mapping[str, Any]
+#: An attempt at a test at one end: (test id, client or server, attempt).
+Turn = tuple[str, str, int]
+#: Begin and end of a counter, and whose.
+Span = tuple[int, int, Turn]
+_OF_NETDEV = ("tx_", "rx_")
+#: No frame is shorter than its Ethernet header.
+LEAST_FRAME_BYTES = 14
+#: What the two ends count within their own windows of one transfer may differ by.
+_WINDOWS_APART = 0.10
+#: How many times what must have crossed a rail may have crossed it: what a tool leaves out at its begin and
+#: end, sockperf most of all, and what is counted beside it. And the seconds around a window.
+MORE, AROUND_S = 20.0, 120.0
+#: The upper bounds were drawn on the node: they need what it knew of the idle traffic.
+_ANY_MORE = proof.Allowance(math.inf, 1.0)
+
+
+def counter_problem(row: Row, client: Row, policy: Mapping[str, Any]) -> str | None:
+    """Tell what in a row's counters contradicts the numbers of the client's row, or None."""
+    counters, rdma = row.get("counters"), CHECKS[str(row["check"])].rdma
+    if not isinstance(counters, Mapping):
+        return "its counters are missing"
+    driver: Traffic = NETDEV
+    if rdma:
+        # What the netdev shows of RDMA depends on the driver, whose port counters a row has to hold.
+        form = rdma_counters.form_of(counters)
+        if form is None:
+            return f"its counters {', '.join(sorted(map(str, counters)))} are not those of one RDMA driver"
+        driver = form
+    # That the rail has no netdev is known by now; its port's own counters are asked alone.
+    has_netdev = not rdma or row.get("netdev") is not None
+    own = NETDEV.bytes + NETDEV.packets if has_netdev else ()
+    names = tuple(dict.fromkeys(own + driver.bytes + driver.packets))
+    deltas = counter_deltas(counters, names)
+    if deltas is None:
+        return f"its counters {', '.join(names)} are missing, garbled, full or went backwards"
+    for of_bytes, of_packets in zip(NETDEV.bytes, NETDEV.packets, strict=True) if has_netdev else ():
+        moved, packets = deltas[of_bytes], deltas[of_packets]
+        if (moved > 0) != (packets > 0) or moved < packets * LEAST_FRAME_BYTES:
+            return f"its {of_bytes} rose by {moved}, its {of_packets} by {packets}"
+    if row["check"] == "rdma_bandwidth_bi" and row["end"] == "server":
+        both_gbps = float(client["metrics"]["bandwidth_gbps"])
+        apart = not_of_iterations(both_gbps, client["iterations"] + row["iterations"], policy)
+        if apart:
+            return apart
+    end, claims = _least_claims(row, client, policy)
+    if not claims:
+        return "nothing says what must have crossed the rail for its numbers to be true"
+    spans = {name: counters[name] for name in names}
+    too_much = _too_much(row, end, claims, spans, policy, driver)
+    # What keeps both of its bounds keeps the lower one.
+    left = claims if too_much else [claim for claim in claims if not _says_how_many(claim)]
+    reasons = (proof.prove(claim, end, spans, {}, _ANY_MORE, driver)[1] for claim in left)
+    return next((reason for reason in reasons if reason), too_much)
+
+
+def _too_much(
+    row: Row, end: str, claims: Sequence[Claim], spans: Row, policy: Mapping[str, Any], driver: Traffic
+) -> str | None:
+    """Tell that far more crossed the rail, or another one, than the numbers and an idle rail explain.
+
+    The node has drawn these bounds close, by what it knew of the test's time and of other traffic.
+    """
+    idle = row.get("idle_bytes_per_s", policy["idle_bytes_per_s"])
+    busy = math.inf if policy["allow_busy"] else policy["busy_bytes_per_s"] * proof.BACKGROUND_TIMES
+    if not is_number(idle) or not 0 <= idle <= busy:
+        return f"idle_bytes_per_s is {idle!r}"
+    others, window = row.get("other_rails"), window_s(row)
+    if not (isinstance(others, Mapping) and all(map(_is_rail, others.values()))):
+        return f"other_rails is {others!r}"
+    lasted_s = (window[1] if window else 0.0) + AROUND_S
+    looser = [
+        claim._replace(at_most=MORE * claim.at_least, back_at_most=MORE * claim.back_at_least)
+        for claim in claims
+        if _says_how_many(claim)
+    ]
+    allowance = proof.Allowance(float(idle), lasted_s)
+    for claim in looser:
+        reason = proof.prove(claim, end, spans, others, allowance, driver)[1]
+        if reason:
+            return reason
+    return None
+
+
+def _says_how_many(claim: Claim) -> bool:
+    """Tell whether a claim bounds what crossed: that a packet went each way says nothing of others."""
+    return claim.unit == "bytes" or claim.at_least > 1
+
+
+def _is_rail(spans: object) -> bool:
+    return isinstance(spans, (dict, Mapping)) and are_pairs(spans.values())
+
+
+def counter_deltas(
+    counters: object, names: Sequence[str] = NETDEV.bytes + NETDEV.packets
+) -> dict[str, int] | None:
+    """Return what each counter rose by, or None when one is missing, garbled, full or went backwards."""
+    if not isinstance(counters, Mapping):
+        return None
+    deltas = {}
+    for name in names:
+        span = counters.get(name)
+        if not is_pair(span):
+            return None
+        before, after = span
+        if not 0 <= before <= after or after in proof.SATURATED:
+            return None
+        deltas[name] = after - before
+    return deltas
+
+
+def _least_claims(row: Row, client: Row, policy: Mapping[str, Any]) -> tuple[str, list[Claim]]:
+    """Return what must have crossed the rail for the client's numbers to be true, as seen from which end."""
+    check, end, metrics = str(row["check"]), str(row["end"]), client["metrics"]
+    if is_rdma_bandwidth(check):
+        return _least_rdma_bytes(row, client, policy)
+    if check in TCP_BANDWIDTH:
+        begin, last = window_s(client) or (0.0, 0.0)
+        lasted_s = max(float(policy["iperf3_duration_s"]), last - begin)
+        per_gbps = 1e9 / 8 * lasted_s * (1 - ENDS_TOLERANCE)
+        bi = check in BI
+        forward = float(metrics["forward_gbps" if bi else "bandwidth_gbps"]) * per_gbps
+        back = float(metrics["reverse_gbps"]) * per_gbps if bi else 0.0
+        return end, [Claim("bytes", forward, forward, back, back), Claim("packets", 1, 1)]
+    if check in PATH_MTU:
+        # At least one whole packet went this way, and for ping came back.
+        size, arrived = metrics["path_mtu_bytes"], metrics["received"]
+        back = size if check == "path_mtu" else 0
+        unit = "packets" if back else "packets_forward"
+        return end, [Claim("bytes", size, size, back, back), Claim(unit, arrived, arrived)]
+    if check == "ping_rtt":
+        count = int(policy["ping_count"]) * (100 - float(metrics["loss_percent"])) / 100
+    elif CHECKS[check].counts:
+        count = metrics[CHECKS[check].counts]
+    else:
+        return end, []
+    return end, [Claim("packets", count, count)]
+
+
+def _least_rdma_bytes(row: Row, client: Row, policy: Mapping[str, Any]) -> tuple[str, list[Claim]]:
+    size, mtu = int(policy["rdma_message_bytes"]), row["active_mtu_bytes"]
+    if row["check"] in BI:
+        # Of both directions each end vouches for what it sent itself; the rest of the sum came in.
+        sent = row["iterations"] * size
+        both = float(client["metrics"]["bandwidth_gbps"]) * 1e9 / 8 * measured_s(policy)
+        came = max(both * (1 - _WINDOWS_APART) - sent, 1.0)
+        return "client", [Claim("bytes", sent, sent, came, came, mtu)]
+    sent = client["iterations"] * size
+    sender = "server" if row["check"] == "rdma_read_bandwidth" else "client"
+    return "client" if row["end"] == sender else "server", [Claim("bytes", sent, sent, packet_bytes=mtu)]
+
+
+class Claims:
+    """Which tests' counters overlap.
+
+    A node runs one test after the other on a rail, and all its rows hold the rail's counters from before and
+    after. So the spans of one counter follow each other; where two of them share a part, the same traffic
+    would prove two tests, and it proves neither.
+
+    Args:
+        run: the run id; rows of other runs claim nothing.
+        tests: all asked lines that two nodes answer.
+        rows: test id -> its rows.
+    """
+
+    def __init__(self, run: str, tests: Iterable[Row], rows: Mapping[str, Sequence[Row]]) -> None:
+        spans: dict[Source, list[Span]] = {}
+        short: list[ShortRow] = []
+        self._rails: dict[object, set[str]] = {}
+        for test in tests:
+            for row in rows.get(str(test["id"]), ()):
+                end = row.get("end")
+                host = test["node"] if end == "client" else test["peer"]
+                if row.get("run") == run and row.get("host") == host and row.get("proof") == "proven":
+                    if isinstance(row, ShortRow):
+                        short.append(row)
+                    else:
+                        _add(spans, row)
+                    self._rails.setdefault(row["host"], set()).add(str(test["rail"]))
+        for row in list(overlaps.suspected(short, _source, spans)):
+            _add(spans, row)
+        #: Whose counters are in part another test's, and in what.
+        self.shared: dict[Turn, str] = {}
+        # Of several counters the same one is named, in whatever order rows came in.
+        for (*_whose, name), found in sorted(spans.items()):
+            self._sweep(name, sorted(found))
+
+    def shared_by(self, row: Row) -> str | None:
+        """Tell in what a row's counters are those of another test too, or None."""
+        return self.shared.get(_turn(row))
+
+    def not_idle(self, row: Row) -> str:
+        """Return a measured rail of the row's node that the row does not show beside its own, or nothing."""
+        told = row.get("other_rails")
+        shown = {row["rail"], *(told if isinstance(told, Mapping) else ())}
+        return min(self._rails.get(row["host"], set()) - shown, default="")
+
+    def _sweep(self, name: str, spans: Sequence[Span]) -> None:
+        """Note who overlaps; of those before, the one that reaches the furthest is enough to ask."""
+        furthest = spans[0]
+        for one in spans[1:]:
+            if one[0] < furthest[1]:
+                self._note(name, one, furthest)
+                self._note(name, furthest, one)
+            if one[1] > furthest[1]:
+                furthest = one
+
+    def _note(self, name: str, one: Span, other: Span) -> None:
+        seen = f"{name} from {one[0]} to {one[1]}"
+        said = f"its {seen} is in part that of test {other[2][0]}, {other[0]} to {other[1]}"
+        self.shared.setdefault(one[2], said)
+
+
+def _turn(row: Row) -> Turn:
+    return str(row["id"]), str(row.get("end")), attempt_of(row)
+
+
+def _add(spans: dict[Source, list[Span]], row: Row) -> None:
+    counters, turn = row.get("counters"), _turn(row)
+    for name, span in counters.items() if isinstance(counters, Mapping) else ():
+        if is_pair(span) and span[0] < span[1]:
+            spans.setdefault(_source(row, str(name)), []).append((span[0], span[1], turn))
+
+
+def _source(row: Row, name: str) -> Source:
+    """Return whose counter it is: two rails on one netdev or one port count the same bytes."""
+    return str(row.get("host")), str(row.get("netdev" if name.startswith(_OF_NETDEV) else "hca")), name

@@ -1,0 +1,210 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What do drives say of their own health, and which of it is a fault? Pure.
+
+A drive that calls itself failing fails. What it merely counts (errors, worn cells, replaced sectors) has no
+bound that an authority lays down: it is told, and such a drive has not passed either. A drive without SMART
+is `recorded` with its words; one that could not be asked is unmeasured.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from typing import Any
+
+from ansible_collections.railyard.fabric.plugins.module_utils.measure.smartctl import NONE, READ, UNREAD
+from ansible_collections.railyard.fabric.plugins.module_utils.parsers.node.smartctl import FAILING
+from ansible_collections.railyard.fabric.plugins.module_utils.records.node_rows import Drive
+from ansible_collections.railyard.fabric.plugins.plugin_utils import plain_text
+from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue import (
+    PASS,
+    RECORDED,
+    UNMEASURED,
+)
+from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.policy import is_whole
+from ansible_collections.railyard.fabric.plugins.plugin_utils.outcome.answer import Answer
+
+Row = Mapping[str, Any]
+BASIS = (
+    "each drive's own word: its SMART status; of NVMe no critical warning, and the spare not below its "
+    "threshold (NVM Express Base Specification 2.0, 5.16.1.3)"
+)
+NO_SMART = "a drive below it has no SMART to answer with"
+COUNTED = "no authority bounds what drives count of themselves"
+CONTAINER = "node_class container: the drives are the host's, which is asked about them"
+#: Bits of NVMe's critical warning, by the same specification.
+_WARNINGS = (
+    "the spare is below its threshold",
+    "a temperature is beyond its threshold",
+    "the media or an internal error degraded its reliability",
+    "its media is read-only",
+    "the backup of its volatile memory failed",
+    "its persistent memory region is read-only or unreliable",
+)
+#: What is told of a drive where it tells it.
+_TOLD = {
+    "available_spare_percent": "spare {} %",
+    "used_percent": "{} % of its life used",
+    "media_errors": "{} media errors",
+    "reallocated_sectors": "{} reallocated sectors",
+    "pending_sectors": "{} pending sectors",
+    "uncorrectable_sectors": "{} uncorrectable sectors",
+    "grown_defects": "{} grown defects",
+    "uncorrected_errors": "{} uncorrected errors",
+    "unsafe_shutdowns": "{} unsafe shutdowns",
+    "warning_temperature_min": "{} min above its warning temperature",
+    "critical_temperature_min": "{} min above its critical temperature",
+    "temperature_c": "{} °C",
+    "power_on_h": "{} h in operation",
+}
+#: From so much on it is a finding; the life that a vendor estimates is over at 100 %, and may be exceeded.
+_FINDINGS = {
+    **dict.fromkeys(("media_errors", "reallocated_sectors", "pending_sectors", "uncorrectable_sectors"), 1),
+    **dict.fromkeys(("grown_defects", "uncorrected_errors"), 1),
+    **dict.fromkeys(("warning_temperature_min", "critical_temperature_min"), 1),
+    "used_percent": 100,
+}
+#: Bits of smartctl's exit status (smartctl(8)) that are findings; what 4 and 5 say the attributes name.
+_STATUS = {
+    1 << 2: "not all of its SMART commands succeeded",
+    1 << 6: "its error log holds errors",
+    1 << 7: "its self-test log holds errors",
+}
+_MOST_WORDS, _MOST_DRIVES = 200, 16
+
+
+def doubt(row: Row, _policy: Row) -> str | None:
+    """Tell why a whole row is no account of a mount's drives, or None."""
+    health, metrics = row["health"], row["metrics"]
+    drives = health["drives"]
+    if health["mount"] != row["subject"]:
+        return f"it is about {health['mount']!r}"
+    names = [drive["name"] for drive in drives]
+    if len(set(names)) < len(names):
+        return f"it names a drive twice: {', '.join(names)}"
+    for drive in drives:
+        if drive["smart"] == READ and not _is_whole(drive):
+            return f"what it says of a drive is {drive!r}"[:_MOST_WORDS]
+    read = sum(drive["smart"] == READ for drive in drives)
+    if (metrics["drives"], metrics["drives_read"]) != (len(drives), read):
+        return f"it counts {metrics['drives']} drives and {metrics['drives_read']} that were read"
+    return None
+
+
+def _is_whole(drive: Drive) -> bool:
+    """Tell whether a drive that was read says all that it has to."""
+    says = drive["passed"] is not None and drive["exit_status"] is not None
+    return says and (drive["protocol"] != "NVMe" or "critical_warning" in drive["values"])
+
+
+def weigh(row: Row) -> Answer:
+    """Judge the drives of a row that is whole."""
+    drives: Sequence[Row] = row["health"]["drives"]
+    faults = [f"{_name(one)}: {', '.join(found)}" for one in drives if (found := list(failing(one)))]
+    observed = {
+        "drives": len(drives),
+        "drives_read": sum(one["smart"] == READ for one in drives),
+        "drives_failing": len(faults),
+        "drive": "; ".join(map(_shown, drives[:_MOST_DRIVES])),
+    }
+    answer = Answer.passed(observed, {"drives_failing": 0}, BASIS)
+    where = f"{row['host']} {row['subject']}"
+    if faults:
+        answer.failed("drive_failing", f"{where}: {'; '.join(faults)}").proof = "proven"
+        return answer
+    if unread := [f"{_name(one)}: {_said(one)}" for one in drives if one["smart"] == UNREAD]:
+        return answer.unknown("drive_unread", f"{where}: {'; '.join(unread)}")
+    if without := [f"{_name(one)}: {_said(one)}" for one in drives if one["smart"] == NONE]:
+        answer.recorded(f"{NO_SMART}; {'; '.join(without)}")
+    if told := [f"{_name(one)}: {', '.join(found)}" for one in drives if (found := list(findings(one)))]:
+        before = f"{answer.basis}; " if without else ""
+        answer.recorded(f"{before}{COUNTED}; {'; '.join(told)}")
+    return answer
+
+
+def settle(
+    asked: Sequence[Row],
+    answers: Sequence[Answer],
+    rows: Mapping[str, Sequence[Row]],
+    containers: AbstractSet[str],
+) -> None:
+    """Take back what is of other drives, and that a container did not reach its host's; changed in place.
+
+    Args:
+        asked: the asked lines.
+        answers: their answers, in the same order.
+        rows: id -> its rows.
+        containers: nodes that the inventory declares to be some.
+    """
+    measured: dict[tuple[object, object], set[str]] = {}
+    for line, answer in zip(asked, answers, strict=True):
+        if line["tool"] == "fio" and answer.proof == "proven":
+            disks = rows[str(line["id"])][0]["storage"]["disks"]
+            measured.setdefault((line["node"], line["subject"]), {disk["name"] for disk in disks})
+    for line, answer in zip(asked, answers, strict=True):
+        wanted = measured.get((line["node"], line["subject"])) if line["tool"] == "smartctl" else None
+        if wanted is not None and answer.outcome in (PASS, RECORDED):
+            names = {drive["name"] for drive in rows[str(line["id"])][0]["health"]["drives"]}
+            if names != wanted:
+                said = f"it is about {_listed(names)}, fio measured {_listed(wanted)}"
+                answer.unknown("row_garbled", f"{line['node']} {line['subject']}: {said}")
+        unread = answer.outcome == UNMEASURED and answer.cause.get("cause_class") == "drive_unread"
+        if line["tool"] == "smartctl" and unread and line["node"] in containers:
+            mine = Answer.not_applicable(f"{CONTAINER}; {answer.cause['cause']}")
+            answer.outcome, answer.basis, answer.floor, answer.ceiling = mine.outcome, mine.basis, {}, {}
+
+
+def _listed(names: AbstractSet[str]) -> str:
+    return ", ".join(_clean(name) for name in sorted(names)[:_MOST_DRIVES]) or "no drive"
+
+
+def failing(drive: Row) -> Iterator[str]:
+    """Yield why a drive fails by its own word."""
+    if drive["smart"] != READ:
+        return
+    values = drive["values"]
+    warning = values.get("critical_warning", 0)
+    yield from (words for bit, words in enumerate(_WARNINGS) if warning >> bit & 1)
+    spare, least = (values.get(f"available_spare{part}_percent") for part in ("", "_threshold"))
+    if is_whole(spare) and is_whole(least) and spare < least:
+        yield f"spare {spare} %, its threshold is {least} %"
+    # NVMe's status is its critical warning, of which smartctl makes the same.
+    if (not drive["passed"] or drive["exit_status"] & FAILING) and not warning & (1 << len(_WARNINGS)) - 1:
+        yield ", ".join(["its SMART status is failing", *drive["attributes"][:_MOST_DRIVES]])
+
+
+def findings(drive: Row) -> Iterator[str]:
+    """Yield what of a drive is worth a look."""
+    if drive["smart"] != READ:
+        return
+    values = drive["values"]
+    yield from (_TOLD[name].format(values[name]) for name in _FINDINGS if _reaches(values, name))
+    yield from (f"attribute {_clean(name)}" for name in drive["attributes"][:_MOST_DRIVES])
+    yield from (words for bit, words in _STATUS.items() if drive["exit_status"] & bit)
+
+
+def _reaches(values: Row, name: str) -> bool:
+    return name in values and values[name] >= _FINDINGS[name]
+
+
+def _name(drive: Row) -> str:
+    return " ".join(_clean(drive[key]) for key in ("name", "model") if drive.get(key))
+
+
+def _said(drive: Row) -> str:
+    return _clean(drive.get("said") or "it does not say why")
+
+
+def _clean(words: object) -> str:
+    """Return a node's own words as part of a line."""
+    return plain_text.clean_line(str(words))[:_MOST_WORDS]
+
+
+def _shown(drive: Row) -> str:
+    if drive["smart"] != READ:
+        return f"{_name(drive)}: {_said(drive)}"
+    values = drive["values"]
+    told = [words.format(values[name]) for name, words in _TOLD.items() if name in values]
+    return f"{_name(drive)}: {'passed' if drive['passed'] else 'failing'}, {', '.join(told)}".rstrip(", ")

@@ -1,0 +1,44 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""RDMA between GPUs' memories beside that between host memories: is the way to the GPU slow? Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ansible_collections.railyard.fabric.plugins.module_utils.catalogue.tests import GPU_MEMORY
+from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue import FAIL
+from ansible_collections.railyard.fabric.plugins.plugin_utils.outcome.answer import Answer
+
+
+def left_out(check: str, nodes: Sequence[str], declared: Mapping[str, Mapping[str, Any]]) -> Answer | None:
+    """Return the answer to a test with a node of which the inventory declares that it has no GPU."""
+    without = next((node for node in nodes if declared[node].get("count") == 0), None)
+    if check != GPU_MEMORY or without is None:
+        return None
+    return Answer.not_applicable(f"the inventory declares that {without} has no GPU")
+
+
+def beside(answer: Answer, host_gbps: float | None) -> Answer:
+    """Add what host memory carried the same way, and tell a slow way to the GPU from a slow rail.
+
+    Args:
+        answer: of GPU memory.
+        host_gbps: what was measured from host memory; None where nothing was.
+    """
+    seen = answer.observed.get("bandwidth_gbps")
+    if host_gbps is None or seen is None:
+        return answer
+    answer.observed |= {
+        "host_memory_gbps": host_gbps,
+        "of_host_memory_percent": round(100 * seen / host_gbps, 1),
+    }
+    least = answer.floor.get("bandwidth_gbps")
+    slow = answer.outcome == FAIL and answer.cause.get("cause_class") == "below_floor"
+    if slow and least is not None and host_gbps >= least:
+        proof = answer.proof
+        told = f"bandwidth_gbps {seen:g}, floor {least:g}; {host_gbps:g} from host memory"
+        answer.failed("gpu_path_slow", told).proof = proof
+    return answer

@@ -1,0 +1,87 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a node's facts answer of its GPUs, and of the nodes that are declared alike. Pure."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from ansible_collections.railyard.fabric.plugins.module_utils.records.facts import Gpus
+from ansible_collections.railyard.fabric.plugins.module_utils.rules import gpu
+from ansible_collections.railyard.fabric.plugins.module_utils.rules.gpu_rows import Node
+from ansible_collections.railyard.fabric.plugins.plugin_utils.bounds.facts import BoundFacts
+from ansible_collections.railyard.fabric.plugins.plugin_utils.outcome.answer import Answer
+from ansible_collections.railyard.fabric.plugins.plugin_utils.plain_text import named
+
+#: Declaration, as JSON -> key -> the usual value and how many nodes have which; see `rules.gpu_rows.Node`.
+Usual = Mapping[str, Mapping[str, tuple[str | None, str]]]
+_OF: dict[str, Callable[[Gpus], str | None]] = {
+    "model": gpu.model_of,
+    "driver": gpu.driver_of,
+    "nvlinks": gpu.nvlinks_of,
+}
+_MOST_KINDS = 4
+
+
+def usual(plan: Mapping[str, Any], fleet: BoundFacts) -> Usual:
+    """Return in what the nodes differ of which the plan declares the same GPUs."""
+    seen: dict[str, dict[str, Counter[str]]] = {}
+    for name, node in plan["nodes"].items():
+        if node.get("gpus") is None or name not in fleet.gpus:
+            continue
+        counts = seen.setdefault(_kind(node["gpus"]), {key: Counter() for key in _OF})
+        for key, of in _OF.items():
+            if (value := of(fleet.gpus[name])) is not None:
+                counts[key][value] += 1
+    return {
+        kind: {key: _most(count) for key, count in counts.items() if len(count) > 1}
+        for kind, counts in seen.items()
+    }
+
+
+def notes(plan: Mapping[str, Any], facts: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Tell of nodes that have GPUs of which the inventory says nothing: of these nothing is asked."""
+    nodes = plan["nodes"]
+    left = [
+        str(row.get("node"))
+        for row in facts
+        if isinstance(row.get("gpus"), Mapping) and row["gpus"].get("pci")
+        and str(row.get("node")) in nodes and nodes[str(row["node"])].get("gpus") is None
+    ]  # fmt: skip
+    if not left:
+        return []
+    return [f"GPUs are not asked of {named(left)}: the inventory declares no expected_gpus for them"]
+
+
+def _kind(declared: Mapping[str, Any]) -> str:
+    return json.dumps(declared, sort_keys=True)
+
+
+def _most(count: Counter[str]) -> tuple[str | None, str]:
+    value, nodes = count.most_common(1)[0]
+    told = ", ".join(f"{one} on {many}" for one, many in count.most_common(_MOST_KINDS))
+    return (value if 2 * nodes > count.total() else None), told
+
+
+def judge(asked: Mapping[str, Any], declared: Mapping[str, Any], fleet: BoundFacts, others: Usual) -> Answer:
+    """Answer a GPU check.
+
+    Args:
+        asked: the asked line: one node, no rail.
+        declared: the plan's `gpus` of the node.
+        fleet: all facts.
+        others: from `usual`.
+    """
+    name, check = str(asked["node"]), str(asked["check"])
+    if nothing := fleet.unknown(name):
+        return nothing
+    if name in fleet.gpus_garbled:
+        return Answer.unmeasured("gpu_unknown", f"{name}: its facts: {fleet.gpus_garbled[name]}")
+    cards = {rail: (one.hca or {}).get("pci") or (one.netdev or {}).get("pci")
+             for rail, one in fleet.bound[name].items()}  # fmt: skip
+    node = Node(name, declared, others.get(_kind(declared), {}), cards)
+    return Answer.of(gpu.rule(check, node, fleet.gpus[name]))

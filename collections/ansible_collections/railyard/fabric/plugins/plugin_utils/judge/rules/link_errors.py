@@ -1,0 +1,292 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Did the error counters of a node's rail stand still while it was tested? From its tests' rows. Pure.
+
+Each end of each test reads the counters before and after. Physical ones (CRC errors, links that went down)
+may not grow at all, between the tests neither: so what a test without a row met shows too. Symbol errors have
+a legal rate: they weigh when they come again, or many at once. Transport ones (packets sent again) are looked
+at within the tests, weigh when a test's next attempt has them too, and on hardware alone: software RDMA sends
+again whenever its processor is late. Drops for want of buffers weigh within the tests, and where the node's
+own port promises that there are none (`lossless`). What congestion control did is told and never judged, nor
+are packets that come out of order where the policy says that the fabric has adaptive routing. Alarms of the
+rail's module, and a bit error ratio before FEC above the limit, fail as well (`optics`).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ansible_collections.railyard.fabric.plugins.module_utils.facts.link_errors import (
+    KINDS,
+    LOSS,
+    NOTICE,
+    PHYSICAL,
+    SYMBOL,
+    SYMBOLS_AT_ONCE,
+    TRANSPORT,
+    kind_of,
+    show_link,
+    stands_still,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils.rails.bind import Bound
+from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue import CHECKS, PASS
+from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.policy import (
+    are_pairs,
+    is_pair,
+    is_whole,
+)
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence import row_numbers
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.rules import lossless, optics
+from ansible_collections.railyard.fabric.plugins.plugin_utils.outcome.answer import Answer
+from ansible_collections.railyard.fabric.plugins.plugin_utils.plain_text import named
+
+#: How many peers a sentence names.
+_NAMED = 3
+
+Row = Mapping[str, Any]
+
+
+@dataclass
+class _Seen:
+    """What the rows of one node and rail say together.
+
+    Attributes:
+        promise: what the rail's port says of its losses.
+        adaptive_routing: whether packets may come out of order.
+        growth: counter -> growth, of those that may not grow.
+        losses: the same of drops and pause storms that break the promise.
+        told: the same of what is no fault by itself.
+        peers: with whom one grew that may not.
+        used: ids of the rows.
+        names: counters that were read and may be judged.
+        spans: counter -> in how many rows, and gaps between rows, it grew.
+        sent_again: test -> the attempts at it in which packets were sent again.
+        attempts: test -> all attempts at it.
+        doubt: why a counter cannot be trusted.
+        corrected: the bits that FEC corrected.
+    """
+
+    promise: lossless.Promise
+    adaptive_routing: bool = False
+    growth: dict[str, int] = field(default_factory=dict)
+    losses: dict[str, int] = field(default_factory=dict)
+    told: dict[str, int] = field(default_factory=dict)
+    peers: dict[str, None] = field(default_factory=dict)
+    used: list[str] = field(default_factory=list)
+    names: set[str] = field(default_factory=set)
+    spans: Counter[str] = field(default_factory=Counter)
+    sent_again: dict[str, set[int]] = field(default_factory=dict)
+    attempts: dict[str, set[int]] = field(default_factory=dict)
+    doubt: str | None = None
+    corrected: optics.CorrectedBits = field(default_factory=optics.CorrectedBits)
+
+    def grew(self, name: str, by: int, peer: str, row: Row, broken: bool) -> None:
+        kind = kind_of(name, self.adaptive_routing)
+        self.spans[name] += 1
+        if kind == TRANSPORT:
+            self.sent_again.setdefault(str(row.get("id")), set()).add(row_numbers.attempt_of(row))
+        place = self.growth
+        if kind in (LOSS, NOTICE):
+            place = self.losses if broken else self.told
+        place[name] = place.get(name, 0) + by
+        if place is not self.told:
+            self.peers.setdefault(peer)
+
+    def lasts(self, confirm: int) -> bool:
+        """Tell whether packets were sent again in two attempts at a test, or nobody looked a second time."""
+        return any(
+            len(again) > 1 or not confirm or len(self.attempts[test]) < 2
+            for test, again in self.sent_again.items()
+        )
+
+
+def judge(
+    asked: Row,
+    run: str,
+    mine: Sequence[Row],
+    rows: Mapping[str, Sequence[Row]],
+    bound: Bound,
+    confirm: int = 0,
+    lost: str | None = None,
+    adaptive_routing: bool = False,
+) -> Answer:
+    """Answer a `link_errors` line.
+
+    Args:
+        asked: the asked line: one node, one rail.
+        run: the run id.
+        mine: the asked lines of tests between nodes that the rail is an end of.
+        rows: test id -> its rows.
+        bound: the rail, bound to the node's facts.
+        confirm: how often a test that looks bad is measured again.
+        lost: rows of the node that are known to be missing: what grew in them is not known.
+        adaptive_routing: whether the fabric spreads a connection's packets over several paths.
+
+    Returns:
+        pass with zero growth; fail where a counter of the cable grew, symbol errors came twice or many at
+        once, one of transport on hardware in two attempts, drops and pause storms on a lossless rail, or its
+        module has an alarm or its link too many errors before FEC;
+        recorded where it grew otherwise; unmeasured without the rows of all tests, without counters, or with
+        counters that cannot be trusted.
+    """
+    node, rail = str(asked["node"]), str(asked["rail"])
+    found = []
+    for test in mine:
+        for row in rows.get(str(test["id"]), ()):
+            end = "client" if test["node"] == node else "server"
+            if row.get("run") == run and row.get("host") == node and row.get("end") == end:
+                found.append((str(test["peer"] if end == "client" else test["node"]), row))
+    seen = _read(found, bound, adaptive_routing)
+    optical = optics.find(bound, seen.corrected)
+    where = f"{node} {rail} ({(bound.netdev or {}).get('netdev')})"
+    peers = named(list(seen.peers), _NAMED)
+    grown = {**seen.growth, **seen.losses}
+    answer = Answer(
+        PASS,
+        {
+            "errors": sum(grown.values()),
+            "counters": len(seen.names),
+            **grown,
+            **seen.told,
+            **optical.observed,
+        },
+        {"errors": 0},
+        {"errors": 0},
+        f"no error counter of the rail may grow, in {len(seen.used)} rows and between them"
+        + lossless.basis(seen.promise, seen.names)
+        + (f"; told, not judged: {_told(seen.told)}" if seen.told else "")
+        + "".join(f"; {remark}" for remark in optical.remarks),
+        proof="proven",
+        rows=list(dict.fromkeys(seen.used)),
+    )
+    physical = {
+        name: by
+        for name, by in seen.growth.items()
+        if KINDS[name] == PHYSICAL
+        or (KINDS[name] == SYMBOL and (seen.spans[name] > 1 or by > SYMBOLS_AT_ONCE))
+    }
+    if physical:
+        shown = f"; {optical.detail}" if optical.cause else ""
+        return answer.failed("link_errors", f"{where}: {_told(physical)}; the cable to {peers}{shown}")
+    if seen.losses:
+        detail = f"{where}: {_told(seen.losses)}, with {peers}"
+        return answer.failed("pause_storm" if lossless.STORM in seen.losses else "lossless_drops", detail)
+    if seen.sent_again and not _is_software(bound) and seen.lasts(confirm):
+        return answer.failed("link_errors", f"{where}: {_told(seen.growth)}, with {peers}")
+    if optical.cause:
+        return answer.failed(optical.cause, f"{where}: {optical.detail}")
+    if seen.doubt:
+        return answer.unknown("error_counters_reset", f"{where}: {seen.doubt}")
+    # What is told alone, or is of RDMA's transport, proves nothing of the link; nor do symbol errors, which
+    # it may have.
+    if not show_link(seen.names):
+        return Answer.unmeasured("no_error_counters", where)
+    if any(CHECKS[str(test["check"])].rdma for test in mine) and not _has_rdma(seen.names):
+        return answer.unknown("no_error_counters", f"{where}: none of the RDMA port's own was read")
+    silent = next((str(test["id"]) for test in mine if str(test["id"]) not in seen.attempts), None)
+    if lost or silent:
+        return answer.unknown("no_row", f"{where}: {lost or f'{node} wrote none of test {silent}'}")
+    if seen.growth:
+        why = "a link may have a few, and they came once"
+        if seen.sent_again:
+            why = "sent again once, and not when the test was measured again"
+            if _is_software(bound):
+                why = "software RDMA sends again whenever its processor is late, and no authority bounds that"
+        return answer.recorded(
+            f"{_told(seen.growth)}: {why}; no other counter of the link grew, in {len(seen.used)} rows and "
+            "between them",
+        )
+    return answer
+
+
+def _read(found: Sequence[tuple[str, Row]], bound: Bound, adaptive_routing: bool) -> _Seen:
+    seen = _Seen(lossless.promise(bound.netdev), adaptive_routing)
+    last: dict[str, int] = {}
+    still: object = None
+    numbered = all(is_whole(row.get("sequence")) for _peer, row in found)
+    # A clock may be set back; a row of an earlier version has no number.
+    for peer, row in sorted(
+        found, key=lambda one: (int(one[1]["sequence"]) if numbered else 0, str(one[1].get("started")))
+    ):
+        seen.attempts.setdefault(str(row.get("id")), set()).add(row_numbers.attempt_of(row))
+        spans = row.get("link_errors")
+        if spans is None and (row.get("status") != "measured" or row.get("counters") is None):
+            continue  # a test that did not come to its counters has its own verdict
+        if not isinstance(spans, Mapping) or not spans:
+            seen.doubt = f"{row.get('id')}: link_errors is {spans!r}"
+            continue
+        if row.get("netdev") != (bound.netdev or {}).get("netdev"):
+            seen.doubt = f"{row.get('id')}: read on netdev {row.get('netdev')!r}"
+            continue
+        seen.used.append(str(row.get("id")))
+        seen.corrected.add(row, spans)
+        if spans == still and are_pairs(spans.values()):
+            continue
+        gone = [name for name in last if name not in spans]
+        if gone:
+            seen.doubt = f"{row.get('id')}: {gone[0]} is not there any more"
+        for name, span in spans.items():
+            _read_one(seen, last, str(name), span, row, peer)
+        # What stands still, without a doubt, and then says the same again, says nothing new.
+        still = None if seen.doubt or not all(map(_stands, spans.values())) else spans
+    return seen
+
+
+def _stands(span: object) -> bool:
+    return isinstance(span, list) and span == span[:1] * 2
+
+
+def _read_one(seen: _Seen, last: dict[str, int], name: str, span: object, row: Row, peer: str) -> None:
+    identity = str(row.get("id"))
+    kind = kind_of(name, seen.adaptive_routing)
+    if kind is None:
+        seen.doubt = f"{identity}: {name} is no counter that this version knows"
+        return
+    if not is_pair(span, _is_count):
+        # What is told alone need not be whole.
+        seen.doubt = seen.doubt if kind == NOTICE else f"{identity}: {name} is {span!r}"
+        return
+    before, after = span
+    if kind == NOTICE:
+        if after > before:
+            seen.grew(name, after - before, peer, row, broken=False)
+        return
+    seen.names.add(name)
+    if name not in last and before and kind in (PHYSICAL, SYMBOL) and len(seen.used) > 1:
+        # One that a driver brings later begins at 0; of this one nobody knows what grew in the rows before.
+        seen.doubt = f"{identity}: {name} was not there before and stands at {before}"
+    earlier = last.get(name, before)
+    last[name] = after
+    if stands_still(name, after):
+        seen.doubt = f"{identity}: {name} stands at its greatest value, {after}"
+    elif after < before or before < earlier:
+        seen.doubt = f"{identity}: {name} went from {max(before, earlier)} back to {min(before, after)}"
+    if kind in (PHYSICAL, SYMBOL) and before > earlier:
+        seen.grew(name, before - earlier, peer, row, broken=False)
+    grown = max(after - before, 0)
+    if grown:
+        check = CHECKS.get(str(row.get("check")))
+        traffic_class = row.get("traffic_class")
+        in_class = check is not None and check.rdma and lossless.has_dscp(traffic_class)
+        broken = kind == LOSS and lossless.is_broken(name, seen.promise, row["link_errors"], in_class)
+        seen.grew(name, grown, peer, row, broken)
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+def _is_software(bound: Bound) -> bool:
+    return (bound.hca or bound.netdev or {}).get("driver_class") in ("software", "virtual")
+
+
+def _has_rdma(names: Iterable[str]) -> bool:
+    return any(name.startswith(("hca.", "hw.")) for name in names)
+
+
+def _told(growth: Mapping[str, int]) -> str:
+    return ", ".join(f"{name} grew by {by}" for name, by in sorted(growth.items()))

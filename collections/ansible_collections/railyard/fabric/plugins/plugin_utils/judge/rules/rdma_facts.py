@@ -1,0 +1,34 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a node's facts answer of a rail's RDMA: its port, its GID, its RDMA MTU, its P_Keys. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ansible_collections.railyard.fabric.plugins.module_utils.rules import rdma
+from ansible_collections.railyard.fabric.plugins.plugin_utils.bounds.facts import BoundFacts
+from ansible_collections.railyard.fabric.plugins.plugin_utils.outcome.answer import Answer
+
+
+def judge(asked: Mapping[str, Any], rail: Mapping[str, Any], fleet: BoundFacts) -> Answer:
+    """Answer an RDMA facts check.
+
+    Args:
+        asked: the asked line; its check is one of `rules.rdma.CHECKS`.
+        rail: the plan's rail.
+        fleet: all facts.
+    """
+    node, check = str(asked["node"]), str(asked["check"])
+    transport = fleet.transports.get(node, "")
+    if transport not in rdma.CHECKS:
+        answer = Answer(basis="RDMA is asked of nodes that declare it")
+        return answer.unknown("rdma_unknown", f"{node}: the plan declares {transport or 'no transport'}")
+    if nothing := fleet.unknown(node):
+        return nothing
+    bound = fleet.bound[node][str(rail["name"])]
+    ports = fleet.ports.get(node, ())
+    mine = rdma.Node(node, transport, fleet.classes.get(node), ports, fleet.fastest, fleet.pkeys)
+    return Answer.of(rdma.rule(check, mine, bound))

@@ -1,0 +1,82 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The sum over all rails of two nodes: of tests that ran at once. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from ansible_collections.railyard.fabric.plugins.module_utils.rails.bind import Bound
+from ansible_collections.railyard.fabric.plugins.plugin_utils.bounds import bounds as limits
+from ansible_collections.railyard.fabric.plugins.plugin_utils.bounds import slots
+from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue import AGGREGATES, CHECKS
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.attribution import attempts as lasting
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence import aggregate
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.rules import bounds_check
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.verdict.between import Between
+from ansible_collections.railyard.fabric.plugins.plugin_utils.outcome.answer import Answer
+
+
+def answer(between: Between, asked: Mapping[str, Any]) -> Answer:
+    """Answer a sum; its parts were measured at once at each attempt.
+
+    Args:
+        between: the run's tests between two nodes.
+        asked: the sum's asked line.
+    """
+    parts = [between.tests[part] for part in asked["parts"] if part in between.tests]
+    rows = [row for part in parts for row in between.rows.get(str(part["id"]), [])]
+    attempts = lasting.by_attempt(rows, between.confirm) or {1: []}
+    answers = {number: _sum(between, asked, attempts.get(number, [])) for number in {1, *attempts}}
+    return lasting.with_tries(lasting.combine(str(asked["check"]), answers, between.confirm), answers)
+
+
+def _sum(between: Between, asked: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> Answer:
+    """Answer a sum by the rows of one attempt at its parts."""
+    servers, able = [], []
+    conditions = between.conditions(asked)
+    for part_id in asked["parts"]:
+        part = between.tests.get(part_id)
+        if part is None:
+            return Answer.unmeasured("part_unmeasured", f"{part_id} was not asked")
+        if part["check"] != AGGREGATES[str(asked["check"])]:
+            return Answer.unmeasured("part_unmeasured", f"{part_id} is a {part['check']}")
+        if (part["node"], part["peer"]) != (asked["node"], asked["peer"]):
+            return Answer.unmeasured("part_unmeasured", f"{part_id} is of {part['node']} and {part['peer']}")
+        pair = between.trust.pair(part, [row for row in rows if row.get("id") == part_id])
+        if isinstance(pair, Answer):
+            return Answer.unmeasured("part_unmeasured", f"{part['rail']}: {pair.cause.get('cause')}")
+        servers.append(pair[1])
+        one = between.alike.capability(str(asked["check"]), part, conditions.transport)
+        able.append(replace(one, share=between.share(part)))
+    rdma = CHECKS[str(asked["check"])].rdma
+    try:
+        observed = aggregate.add_up(servers, payload=rdma)
+    except aggregate.NotAdded as problem:
+        return Answer.unmeasured(problem.cause, str(problem))
+    parts = [between.tests[str(row["id"])] for row in servers]
+    ends = [[between.ends(part)[end] for part in parts] for end in (0, 1)]
+    bounds = limits.for_aggregate(str(asked["check"]), _of_wires(able, ends), conditions)
+    if any(one.share is not None for one in able):
+        alone = "rdma_bandwidth" if rdma else "tcp_bandwidth"
+        best = [between.alone_gbps(alone, asked["node"], asked["peer"], row["rail"]) for row in servers]
+        best_gbps = min(slots.best_gbps(one, best) for one in ends)
+        if not rdma and any((one.rate_gbps or 0.0) > limits.MOST_GBPS for one in able):
+            # What TCP reaches on several such rails no authority says; that one does not slow the others.
+            best_gbps = max((one or 0.0 for one in best), default=0.0)
+        bounds = limits.of_shared_slot(bounds, best_gbps)
+    return bounds_check.weigh(observed, [observed], bounds)
+
+
+def _of_wires(able: Sequence[limits.Capability], ends: Sequence[Sequence[Bound]]) -> list[limits.Capability]:
+    """Return what rails can do together: two on one wire have its rate once."""
+    rails = {str(end.rail["name"]) for end in ends[0]}
+    return [
+        replace(one, rate_gbps=one.rate_gbps / 2)
+        if one.rate_gbps is not None and any(slots.wire_of(end.rail) in rails for end in both)
+        else one
+        for one, *both in zip(able, *ends, strict=True)
+    ]

@@ -1,0 +1,274 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Where a verdict is decided: an outer join of what was asked with what was measured. Pure.
+
+A number that was not measured is never a pass: each asked line begins as `unmeasured`, and only two trusted
+rows of one test, written by the two nodes that the line names and proven by the counters at both ends, lead
+out of it.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from ansible_collections.railyard.fabric.plugins.module_utils.catalogue.tests import GPU_MEMORY
+from ansible_collections.railyard.fabric.plugins.module_utils.rules import gpu
+from ansible_collections.railyard.fabric.plugins.plugin_utils.bounds import facts as fact_rows
+from ansible_collections.railyard.fabric.plugins.plugin_utils.bounds import gpu_memory
+from ansible_collections.railyard.fabric.plugins.plugin_utils.bounds.facts import BoundFacts
+from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import policy
+from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue import CHECKS
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.attribution import attempts as lasting
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.attribution import baseline, slow_rails
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.attribution import fleet as fleet_rules
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence import (
+    clock,
+    evidence,
+    light_rows,
+    row_counters,
+    row_numbers,
+)
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence.columns import plain
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence.columns.ends import Known
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.rules import (
+    bmc,
+    cabling,
+    collectives,
+    drive_health,
+    drives,
+    gpu_links,
+    hops,
+    peers,
+)
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.verdict import run_status, sums
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.verdict.between import Between, Rows
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.verdict.one_node import OneNode
+from ansible_collections.railyard.fabric.plugins.plugin_utils.outcome.answer import Answer
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run import documents
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run.baseline import Saved
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run.folder import CONFIRM_ARCHIVES
+
+
+class JudgeError(ValueError):
+    """There is nothing to judge, or the plan and the asked lines contradict each other."""
+
+
+def judge(
+    manifest: Mapping[str, Any],
+    plan: Mapping[str, Any],
+    asked: Sequence[Mapping[str, Any]],
+    facts: Iterable[Mapping[str, Any]],
+    results: Iterable[Mapping[str, Any]],
+    obstacles: Iterable[Mapping[str, Any]] = (),
+    answered: Iterable[str] = (),
+    saved: Saved | None = None,
+) -> list[dict[str, Any]]:
+    """Judge a run.
+
+    Args:
+        manifest: manifest.json.
+        plan: plan.json.
+        asked: the asked lines.
+        facts: the facts rows.
+        results: the result rows, held or light.
+        obstacles: what kept the controller from inspecting or starting a node; it explains silence, no more.
+        answered: nodes that are known to have been inspected: if one has no facts, they were lost.
+        saved: the baseline that the run is held against, None where it has none.
+
+    Returns:
+        One verdict for each asked line, in their order.
+
+    Raises:
+        JudgeError: nothing was asked, or a line asks of a node or rail that the plan does not have.
+        PolicyError: the manifest's policy is not one.
+    """
+    found, rows = answers(manifest, plan, asked, facts, results, obstacles, answered, saved)
+    return [answer.line(line, rows) for line, answer in zip(asked, found, strict=True)]
+
+
+def answers(
+    manifest: Mapping[str, Any],
+    plan: Mapping[str, Any],
+    asked: Sequence[Mapping[str, Any]],
+    facts: Iterable[Mapping[str, Any]],
+    results: Iterable[Mapping[str, Any]],
+    obstacles: Iterable[Mapping[str, Any]],
+    answered: Iterable[str],
+    saved: Saved | None,
+) -> tuple[list[Answer], Rows]:
+    """Return what `judge` makes verdicts of, and id -> the rows of it; arguments and errors are the same."""
+    problem = documents.problem(manifest, plan, asked)
+    if problem:
+        raise JudgeError(problem)
+    run = str(manifest["run"])
+    fleet = fact_rows.gather(plan, facts, run)
+    fleet.obstacles = _obstacles(obstacles, run)
+    fleet.lost = frozenset(answered) - fleet.bound.keys() - fleet.broken.keys()
+    tests = {str(line["id"]): line for line in asked}
+    rows = _by_id(results, tests)
+    times = clock.Clock(manifest, fleet.collected)
+    rules = policy.merge(manifest.get("policy"))
+    lost = _rows_lost(manifest, rows)
+    court = _Judge(run, plan, rules, fleet, tests, rows, times, light_rows.whole_of(results), lost)
+    said = {place: court.answer(asked[place]) for place in light_rows.in_turn(asked)}
+    found = [said[place] for place in range(len(asked))]
+    for line, answer in zip(asked, found, strict=True):
+        answer.like = court.like(line) if answer.tries else {}
+    # A sum's parts stand for it.
+    parts = ((one, line) for one, line in zip(found, asked, strict=True) if line["rail"])
+    fleet_rules.settle(
+        ((one, court.lost_of(line)) for one, line in parts),
+        court.confirm,
+        direct=plan.get("cabling") == "back_to_back",
+    )
+    if saved is not None:
+        baseline.settle(asked, found, saved, rules)
+    alone = {} if rules["allow_busy"] else plan["nodes"]
+    hardware = {name for name, node in alone.items() if node.get("node_class") == "hardware"}
+    models = {name: gpu.model_of(seen) for name, seen in fleet.gpus.items()}
+    groups = peers.groups(plan["nodes"], models)
+    drives.settle(asked, found, rows, hardware, groups)
+    containers = {name for name, node in plan["nodes"].items() if node.get("node_class") == "container"}
+    drive_health.settle(asked, found, rows, containers)
+    lasting.unsteady(asked, found)
+    slow_rails.name(asked, found, fleet)
+    collectives.agree(asked, found, rows)
+    collectives.compare(asked, found)
+    declared = {name: (node.get("gpus") or {}).get("count") for name, node in plan["nodes"].items()}
+    gpu_links.settle(asked, found, rows, declared, hardware, groups)
+    return found, rows
+
+
+class _Judge:
+    """Sends each asked line to who answers it; what all verdicts of a run share."""
+
+    def __init__(
+        self,
+        run: str,
+        plan: Mapping[str, Any],
+        rules: dict[str, Any],
+        fleet: BoundFacts,
+        tests: Mapping[str, Mapping[str, Any]],
+        rows: Rows,
+        times: clock.Clock,
+        whole: Callable[[evidence.Row], evidence.Row],
+        lost: Mapping[str, str],
+    ) -> None:
+        chart = cabling.CablingMap(run, plan, fleet, times)
+        chart.read(tests.values(), rows)
+        lines = [line for line in tests.values() if CHECKS[str(line["check"])].source == "test"]
+        counted = row_counters.Claims(run, lines, rows)
+        trust = evidence.Evidence(run, rules, fleet, chart.finding, counted, times, whole)
+        self.between = Between(plan, rules, fleet, tests, rows, lines, trust)
+        self.confirm = self.between.confirm
+        self.lost = lost
+        self._one_node = OneNode(run, plan, self.between, chart, times, lost)
+        self._times = times
+        self._units = {name: node.get("scalable_unit") for name, node in plan["nodes"].items()}
+        self._plain = trust.plain = plain.find(
+            {str(line["id"]): line for line in lines}, rows, self._rules_of_columns(counted)
+        )
+
+    def answer(self, asked: Mapping[str, Any]) -> Answer:
+        check = CHECKS[str(asked["check"])]
+        if check.local:
+            return self._one_node.answer(asked)
+        if left_out := self.between.without_ip(asked):
+            return left_out
+        if asked["id"] in self._plain:
+            return self._plain.answer(str(asked["id"]))
+        if check.source == "sum":
+            return self.between.trust.unknown(asked) or sums.answer(self.between, asked)
+        return self.between.answer(asked)
+
+    def _rules_of_columns(self, counted: row_counters.Claims) -> plain.Rules:
+        """Return what of these rules `plain` asks."""
+        between, trust = self.between, self.between.trust
+        fleet, ends = between.fleet, trust.ends
+        known = Known(
+            between.policy,
+            ends,
+            trust.all_words,
+            fleet.boot_ids,
+            self._times,
+            {name: number for number, name in enumerate(ends)},
+            {},
+        )
+
+        def like(node: str, rail: str) -> tuple[object, ...]:
+            share = fleet.shares.get(node, {}).get(rail)
+            of_node = fleet.iperf3.get(node), share, fleet.transports[node]
+            return between.alike.kind_of(node, rail), *of_node
+
+        return plain.Rules(known, trust.refused, counted.shared, between.bounds, functools.cache(like))
+
+    def lost_of(self, asked: Mapping[str, Any]) -> str:
+        """Return which rows of a test's nodes are not there any more, or nothing."""
+        return next((self.lost[asked[end]] for end in ("node", "peer") if asked[end] in self.lost), "")
+
+    def like(self, asked: Mapping[str, Any]) -> dict[str, str]:
+        """Return what makes a test like another; of a sum what its parts have."""
+        if parts := asked.get("parts"):
+            each = [self.like(self.between.tests[part]) for part in parts]
+            said = {key: ", ".join(sorted({one[key] for one in each})) for key in each[0]}
+            return {**said, "check": str(asked["check"])}
+        ends, check = self.between.ends(asked), str(asked["check"])
+        rdma, client = CHECKS[check].rdma, ends[0]
+        classes = [str(((end.hca if rdma else end.netdev) or {}).get("driver_class")) for end in ends]
+        rate_gbps = self.between.alike.capability(check, asked).rate_gbps
+        mtu_bytes = client.rail.get("mtu") or (client.netdev or {}).get("mtu_bytes")
+        active_mtu_bytes = (client.hca or {}).get("active_mtu_bytes") if rdma else None
+        mtus = mtu_bytes, active_mtu_bytes
+        measured = row_numbers.as_asked(check, True, self.between.policy)
+        way: object = hops.planned(ends)
+        if way is None and self._units[asked["node"]] != self._units[asked["peer"]]:
+            way = fleet_rules.BETWEEN_UNITS  # over the spine, by however many switches
+        if check == GPU_MEMORY:
+            both = asked["node"], asked["peer"]
+            way = f"{way}, GPUs by {gpu_memory.way(self.between.fleet, both, asked['rail'])}"
+        return fleet_rules.like_of(asked, measured, mtus, rate_gbps, classes, way)
+
+
+def _obstacles(rows: Iterable[Mapping[str, Any]], run: str) -> dict[str, Mapping[str, Any]]:
+    """Return node -> the first error that the controller met there in this run."""
+    found: dict[str, Mapping[str, Any]] = {}
+    for row in rows:
+        error = row.get("error")
+        if row.get("run") == run and isinstance(error, Mapping):
+            found.setdefault(str(row.get("node")), error)
+    return found
+
+
+def _by_id(results: Iterable[Mapping[str, Any]], tests: Mapping[str, Mapping[str, Any]]) -> Rows:
+    """Return test -> the rows by those who were asked it: nobody else has a say in it."""
+    rows: Rows = {}
+    writers = {identity: run_status.writers(line) for identity, line in tests.items()}
+    for row in results:
+        identity = str(row.get("id"))
+        if row.get("host") in writers.get(identity, ()):
+            rows.setdefault(identity, []).append(row)
+    return rows
+
+
+def _rows_lost(manifest: Mapping[str, Any], rows: Rows) -> dict[str, str]:
+    """Return node -> which of the rows that it handed over are not there any more."""
+    taken = manifest.get("archives")
+    here = Counter(str(row.get("host")) for mine in rows.values() for row in mine)
+    if taken is None:
+        return {}  # a run of an earlier version
+    told = [taken, manifest[CONFIRM_ARCHIVES]] if CONFIRM_ARCHIVES in manifest else [taken]
+    said: dict[str, Any] = {}
+    each = (pair for archives in told if isinstance(archives, Mapping) for pair in archives.items())
+    for node, one in each:
+        count = one.get("rows") if isinstance(one, Mapping) else None
+        known = policy.is_number(count) and policy.is_number(said.get(node, 0))
+        said[node] = said.get(node, 0) + count if known else count
+    return {
+        node: f"{node} handed {said.get(node)!r} rows over, {here[node]} of them are here"
+        for node in {*said, *here} - {bmc.CONTROLLER}
+        if said.get(node) != here[node]
+    }

@@ -1,0 +1,345 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Who is slow: from all bandwidth or latency tests of a run, made up here, and from a whole run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import permutations
+from typing import Any
+
+import pytest
+from ansible_collections.railyard.fabric.plugins.module_utils.rails.bind import Bound
+from ansible_collections.railyard.fabric.plugins.plugin_utils.bounds.facts import BoundFacts
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.attribution import slow_rails
+from ansible_collections.railyard.fabric.plugins.plugin_utils.outcome import causes
+from ansible_collections.railyard.fabric.plugins.plugin_utils.outcome.answer import Answer
+
+FLOOR = 0.04
+Slow = Callable[[str, str, str], bool]
+Line = dict[str, Any]
+Place = tuple[str, str, str]
+
+
+def told(
+    nodes: int,
+    slow: Slow,
+    check: str = "tcp_bandwidth",
+    fleet: BoundFacts | None = None,
+    local: dict[tuple[str, str, str], Answer] | None = None,
+    rails: int = 2,
+) -> dict[Place, Answer]:
+    """Return each test's answer, after all were looked at; those that are `slow` were beyond their bound.
+
+    Beside them stand the `local` answers to a node's own checks: check, node and rail each.
+    """
+    asked: list[Line] = []
+    answers = []
+    for rail in [f"rail{number}" for number in range(rails)]:
+        for node, peer in permutations([f"n{number}" for number in range(1, nodes + 1)], 2):
+            both_ways = check.endswith("_bi")
+            if both_ways and node > peer:
+                continue
+            answers.append(_latency() if check.endswith("latency") else _bandwidth())
+            if slow(node, peer, rail):
+                _spoil(answers[-1])
+            asked.append({"id": f"{node} {peer} {rail}", "check": check, "node": node, "peer": peer})
+            asked[-1] |= {"rail": rail}
+    for (name, node, rail), answer in (local or {}).items():
+        asked.append({"id": f"{name} {node} {rail}", "check": name, "node": node, "peer": None, "rail": rail})
+        answers.append(answer)
+    outcomes = [answer.outcome for answer in answers]
+    slow_rails.name(asked, answers, fleet or BoundFacts())
+    assert [answer.outcome for answer in answers] == outcomes
+    return {
+        (line["node"], line["peer"], line["rail"]): answer
+        for line, answer in zip(asked, answers, strict=True)
+        if line["peer"]
+    }
+
+
+def _bandwidth() -> Answer:
+    return Answer("pass", {"bandwidth_gbps": 0.05}, {"bandwidth_gbps": FLOOR})
+
+
+def _latency() -> Answer:
+    return Answer("recorded", {"latency_average_us": 9.0, "latency_p50_us": 2.0})
+
+
+def _spoil(answer: Answer) -> None:
+    if answer.outcome == "pass":
+        answer.observed = {"bandwidth_gbps": 0.0096}
+        answer.failed("below_floor", "bandwidth_gbps 0.0096, floor 0.04")
+    else:
+        answer.observed["latency_p50_us"] = 31.0
+        answer.failed("stands_apart", "latency_p50_us 31, the median of 12 like tests 2")
+
+
+def classes(answers: dict[Place, Answer]) -> dict[Place, str | None]:
+    return {place: answer.cause.get("cause_class") for place, answer in answers.items()}
+
+
+@pytest.mark.parametrize("check", ["tcp_bandwidth", "tcp_bandwidth_concurrent", "rdma_bandwidth"])
+def test_the_node_whose_rail_is_slow_is_named(check: str) -> None:
+    answers = told(4, lambda node, peer, rail: rail == "rail1" and "n1" in (node, peer), check)
+    said = {answer.cause["cause"] for answer in answers.values() if answer.outcome == "fail"}
+    assert said == {
+        "the rail is slower than planned, and slower than the others: n1 rail1: 0.0096 Gbit/s at most, floor "
+        "0.04, with n2, n3, n4, while others of this rail pass"
+    }
+    for place, answer in answers.items():
+        wanted = "rail_slow" if place[2] == "rail1" and "n1" in place else None
+        assert answer.cause.get("cause_class") == wanted, place
+        assert answer.outcome == ("fail" if wanted else "pass")
+
+
+@pytest.mark.parametrize(("end", "way"), [(0, "to"), (1, "from")])
+def test_a_rail_that_is_slow_one_way_is_named_with_the_way(end: int, way: str) -> None:
+    answers = told(3, lambda *place: place[2] == "rail0" and place[end] == "n2")
+    said = {answer.cause["cause"] for answer in answers.values() if answer.cause}
+    assert len(said) == 1
+    assert f"n2 rail0: 0.0096 Gbit/s at most, floor 0.04, {way} n1, n3, while" in said.pop()
+
+
+def test_two_slow_rails_are_both_named_by_the_test_between_them() -> None:
+    answers = told(4, lambda node, peer, rail: rail == "rail1" and bool({"n1", "n2"} & {node, peer}))
+    between = answers["n1", "n2", "rail1"].cause["cause"]
+    assert "n1 rail1" in between
+    assert "n2 rail1" in between
+    alone = answers["n1", "n3", "rail1"].cause["cause"]
+    assert "n2 rail1" not in alone
+
+
+def test_between_two_nodes_either_may_have_the_slow_rail() -> None:
+    answers = told(2, lambda _node, _peer, rail: rail == "rail1")
+    said = [answer.cause["cause"] for answer in answers.values() if answer.cause]
+    assert len(said) == 2
+    assert all("n1 or n2 rail1" in one and "the same nodes pass on rail0" in one for one in said)
+
+
+def test_a_rail_that_is_slow_for_all_is_named_as_a_whole() -> None:
+    answers = told(3, lambda _node, _peer, rail: rail == "rail1")
+    assert {answer.cause["cause"] for answer in answers.values() if answer.cause} == {
+        "the rail is slow for all of its nodes, and other rails are not: all of n1, n2, n3 rail1: 0.0096 "
+        "Gbit/s at most, floor 0.04, between them, while the same nodes pass on rail0"
+    }
+
+
+# Who is slow, with how many nodes -> the class of all slow tests: the issue's table of causes.
+PATTERNS: dict[str, tuple[int, Slow, str]] = {
+    "a rail of a node": (3, lambda node, peer, rail: rail == "rail1" and "n1" in (node, peer), "rail_slow"),
+    "a node on all rails": (3, lambda node, peer, _rail: "n1" in (node, peer), "node_slow"),
+    "what a node sends": (4, lambda node, _peer, _rail: node == "n1", "node_slow"),
+    "a pair": (3, lambda node, peer, rail: rail == "rail0" and {node, peer} == {"n1", "n2"}, "path_slow"),
+    "a pair on all rails": (4, lambda node, peer, _rail: {node, peer} == {"n1", "n2"}, "path_slow"),
+    "a whole rail": (3, lambda _node, _peer, rail: rail == "rail1", "switch_slow"),
+    "a whole rail of a pair": (2, lambda _node, _peer, rail: rail == "rail1", "rail_slow"),
+    "all": (4, lambda *_place: True, "stays"),
+    "all of a pair": (2, lambda *_place: True, "stays"),
+}
+
+
+@pytest.mark.parametrize("check", ["tcp_bandwidth", "rdma_latency", "tcp_bandwidth_bi", "ping_rtt"])
+@pytest.mark.parametrize("pattern", PATTERNS)
+def test_the_pattern_of_slow_tests_names_rail_node_path_or_switch(pattern: str, check: str) -> None:
+    nodes, slow, wanted = PATTERNS[pattern]
+    if check == "tcp_bandwidth_bi" and pattern in ("what a node sends", "a whole rail of a pair"):
+        return  # both directions are one test: n1 is no sender of its own, and one test is a single one
+    if wanted == "stays":
+        wanted = "stands_apart" if check == "rdma_latency" else "below_floor"
+    for place, found in classes(told(nodes, slow, check)).items():
+        assert found == (wanted if slow(*place) else None), place
+
+
+@pytest.mark.parametrize(("rails", "wanted"), [(1, "rail_slow"), (2, "node_slow"), (3, "rail_slow")])
+def test_a_node_is_slow_where_it_is_on_all_of_several_rails(rails: int, wanted: str) -> None:
+    answers = told(3, lambda node, peer, rail: "n1" in (node, peer) and rail != "rail2", rails=rails)
+    assert answers["n1", "n2", "rail0"].cause["cause_class"] == wanted
+
+
+def test_a_slow_rail_beside_a_slow_node_is_no_node() -> None:
+    answers = told(4, lambda node, peer, rail: "n1" in (node, peer) or (rail, node) == ("rail1", "n2"))
+    assert answers["n1", "n3", "rail0"].cause["cause_class"] == "node_slow"
+    assert answers["n2", "n3", "rail1"].cause["cause_class"] == "rail_slow"
+    assert (
+        "n1, all of its rails: 0.0096 Gbit/s at most, floor 0.04, with n2, n3, n4, while others of these"
+        in (answers["n1", "n3", "rail0"].cause["cause"])
+    )
+
+
+def test_a_path_is_told_with_what_was_measured() -> None:
+    said = told(3, lambda *place: place == ("n1", "n2", "rail0"), "rdma_latency")["n1", "n2", "rail0"].cause
+    assert said["cause"] == (
+        "the path between two nodes is slow, and both are fast with others: n1 to n2, rail0: latency_p50_us "
+        "31, the median of 12 like tests 2, while both pass with others on this rail"
+    )
+
+
+def test_a_latency_is_told_by_its_least_number() -> None:
+    answers = told(3, lambda node, peer, rail: rail == "rail1" and "n1" in (node, peer), "rdma_latency")
+    assert (
+        "n1 rail1: 31 us at least (latency_p50), with n2, n3, while"
+        in (answers["n2", "n1", "rail1"].cause["cause"])
+    )
+
+
+def rail_end(**facts: Any) -> Bound:
+    device = {"netdev": "ens7", "pci": "0000:3b:00.0", **facts}
+    return Bound({"name": "rail1"}, netdev=device)
+
+
+FIREWALL = "a firewall that drops TCP on n1 or n2: pings pass on this rail"
+RAIL1 = PATTERNS["a rail of a node"][1]
+NODE1 = PATTERNS["a node on all rails"][1]
+SWITCH = PATTERNS["a whole rail"][1]
+
+
+@pytest.mark.parametrize(
+    ("slow", "local", "fleet", "wanted"),
+    [
+        pytest.param(RAIL1, {}, {}, "Likely its card, its cable, its PCIe slot", id="nothing is known"),
+        pytest.param(
+            RAIL1,
+            {("link", "n1", "rail1"): Answer().failed("slot_slow", "x")},
+            {},
+            "Likely what the link state check of n1 rail1 says: the card's PCIe link is trained below what "
+            "card and slot can do; see `lspci -vv -s 0000:3b:00.0`.",
+            id="its own check",
+        ),
+        pytest.param(
+            RAIL1,
+            {("link_errors", "n2", "rail1"): Answer().failed("link_errors", "x")},
+            {},
+            "Likely its card, its cable, its PCIe slot",
+            id="another node's check",
+        ),
+        pytest.param(
+            RAIL1,
+            {("link_errors", "n1", "rail1"): Answer("pass", {"errors": 0, "ethtool.rx_prio3_pause": 812})},
+            {},
+            "Likely pauses: ethtool.rx_prio3_pause of n1 rail1 grew by 812; see `ethtool -S ens7`.",
+            id="pauses",
+        ),
+        pytest.param(
+            RAIL1,
+            {},
+            {"n1": {"pci_link": {"width": 8, "speed_gts": 16.0}}},
+            "Likely PCIe lanes 8 on n1, 16 on the others; see `lspci -vv -s 0000:3b:00.0`.",
+            id="fewer lanes than others",
+        ),
+        pytest.param(
+            RAIL1,
+            {},
+            {"n1": {"pci_link": {"width": 32, "speed_gts": 16.0}, "numa_node": 1}},
+            "Likely its card, its cable, its PCIe slot",
+            id="more lanes than others, and a NUMA node that others do not tell",
+        ),
+        pytest.param(
+            RAIL1,
+            {},
+            {"n1": {"numa_node": 1}, "n2": {"numa_node": 0}, "n3": {"numa_node": 0}},
+            "Likely the card's NUMA node 1 on n1, 0 on the others; see `lspci -vv -s 0000:3b:00.0`.",
+            id="another NUMA node",
+        ),
+        pytest.param(NODE1, {}, {}, "Likely the node itself: processors (governor", id="node"),
+        pytest.param(
+            NODE1,
+            {("bmc", "n1", None): Answer().failed("bmc_silent", "x")},
+            {"governors": {"n1": "powersave", "n2": "performance", "n3": "performance"}},
+            "Likely CPU governor powersave on n1, performance on the others; see `cpupower frequency-info`.",
+            id="governor",
+        ),
+        pytest.param(
+            NODE1,
+            {},
+            {"governors": {"n1": "performance", "n2": "powersave", "n3": "powersave"}},
+            "Likely the node itself: processors (governor",
+            id="a better governor",
+        ),
+        pytest.param(
+            RAIL1,
+            {},
+            {"governors": {"n1": "powersave", "n2": "performance", "n3": "performance"}},
+            "Likely its card, its cable, its PCIe slot",
+            id="a governor slows no rail alone",
+        ),
+        pytest.param(
+            SWITCH,
+            {("link", "n1", "rail1"): Answer().failed("slot_slow", "x")},
+            {},
+            "Likely the rail's switch: rate limits",
+            id="one node's slot slows no whole rail",
+        ),
+    ],
+)
+def test_what_the_run_knows_of_a_slow_part_is_named_first(
+    slow: Slow, local: Any, fleet: dict[str, Any], wanted: str
+) -> None:
+    told_before = {"pci_link": {"width": 16, "speed_gts": 16.0}}
+    known = BoundFacts(
+        bound={node: {"rail1": rail_end(**fleet.get(node, told_before))} for node in ("n1", "n2", "n3")},
+        governors=fleet.get("governors", {}),
+    )
+    answers = told(3, slow, "tcp_bandwidth", known, local)
+    assert answers["n1", "n2", "rail1"].cause["next"].startswith(wanted)
+
+
+@pytest.mark.parametrize(("other", "named"), [("ens7", "ens7"), ("ens9", "NETDEV")])
+def test_a_command_names_the_netdev_that_both_nodes_have(other: str, named: str) -> None:
+    ends = {"n1": {"rail1": rail_end()}, "n2": {"rail1": rail_end(netdev=other)}}
+    answers = told(2, lambda _node, _peer, rail: rail == "rail1", fleet=BoundFacts(bound=ends))
+    assert f"see `tc -s qdisc show dev {named}`" in answers["n1", "n2", "rail1"].cause["next"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "seen", "local", "likely"),
+    [
+        ("rendezvous_timeout", "n2 was not met at 10.0.1.2 on rail0: timed out", "reply_path", FIREWALL),
+        (
+            "rendezvous_timeout",
+            "n2 was not met at 10.0.1.2 on rail0: No route to host",
+            "reply_path",
+            FIREWALL,
+        ),
+        # The runner is not there, or too late: no firewall.
+        ("rendezvous_timeout", "n2 was not met at 10.0.1.2 on rail0: Connection refused", "reply_path", None),
+        ("rendezvous_timeout", "n2 has gone on to round 3 without n1", "reply_path", None),
+        ("path_mtu_small", "seen", "mtu", "what lies between n1 and n2: both have the planned MTU"),
+    ],
+)
+def test_what_other_checks_found_good_leaves_the_rest(
+    kind: str, seen: str, local: str, likely: str | None
+) -> None:
+    test = {"id": "m1", "check": "path_mtu", "node": "n1", "peer": "n2", "rail": "rail0"}
+    for outcomes in (("pass", "pass"), ("pass", "unmeasured")):
+        answer = Answer(cause=causes.explain(kind, seen, "the row's own fix"))
+        asked = [test, *({"id": node, "check": local, "node": node, "peer": None, "rail": "rail0"}
+                         for node in ("n1", "n2"))]  # fmt: skip
+        slow_rails.name(asked, [answer, *map(Answer, outcomes)], BoundFacts())
+        known = outcomes == ("pass", "pass") and likely is not None
+        assert answer.cause["next"].startswith(f"Likely {likely}; see `") is known
+        assert answer.cause["cause"].endswith(f": {seen}")
+        assert answer.cause["next"].endswith("the row's own fix")
+
+
+def test_one_test_between_two_nodes_keeps_its_cause_and_names_all_that_remain() -> None:
+    lone = told(2, lambda *place: place == ("n1", "n2", "rail0"))["n1", "n2", "rail0"]
+    assert lone.cause["cause_class"] == "below_floor"
+    assert lone.cause["cause"] == (
+        "the number is below its floor: bandwidth_gbps 0.0096, floor 0.04; it may be n1 or n2 rail0, or the "
+        "path between n1 and n2, while the same nodes pass on rail1"
+    )
+    assert lone.cause["next"].startswith("Likely what all slow tests share")
+    lanes = Answer().failed("slot_slow", "x")
+    knows = told(2, lambda *place: place == ("n1", "n2", "rail0"), local={("link", "n2", "rail0"): lanes})
+    assert knows["n1", "n2", "rail0"].cause["cause"] == lone.cause["cause"]
+    assert knows["n1", "n2", "rail0"].cause["next"].startswith("Likely what the link state check of n2 rail0")
+    governors = BoundFacts(governors={"n1": "powersave", "n2": "performance"})
+    alike = told(2, lambda *_place: True, fleet=governors)["n2", "n1", "rail1"].cause
+    assert alike["cause"] == "the number is below its floor: bandwidth_gbps 0.0096, floor 0.04"
+    assert alike["next"].startswith("Likely CPU governor powersave on n1, performance on the others; see `")
+    versions = told(2, lambda *_place: True, fleet=BoundFacts(iperf3={"n1": "3.18", "n2": "3.12"}))
+    assert len({answer.cause["next"] for answer in versions.values()}) == 1
+    sends = told(2, lambda node, _peer, _rail: node == "n1")["n1", "n2", "rail0"]
+    assert sends.cause["cause"].endswith("floor 0.04; it may be n1 or n2, all of its rails")
