@@ -1,7 +1,7 @@
 """Mutants of what gives a verdict: does a test fail for each small change of the code?
 
     python benchmarks/mutation/campaign.py              # what has no result yet; goes on where it was stopped
-    python benchmarks/mutation/campaign.py judge/attribution/fleet  # of some modules; processes may share them
+    python benchmarks/mutation/campaign.py judge/attribution/fleet  # of some modules, which several may share
     python benchmarks/mutation/campaign.py --table      # what has been found so far, and what survived
 
 A mutant is one operator, condition, number or return of a module, changed in memory alone. It is known by

@@ -23,7 +23,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.attribution 
     oversubscription,
 )
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.attribution.culprits import NOTHING
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.verdict import rejudge
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.verdict import rejudge, run_status
 from ansible_collections.railyard.fabric.plugins.plugin_utils.launch import archive_limits, intake, orders
 from ansible_collections.railyard.fabric.plugins.plugin_utils.launch.orders import Orders
 from ansible_collections.railyard.fabric.plugins.plugin_utils.launch.srun import Allocation
@@ -167,7 +167,7 @@ def test_a_slow_path_is_in_doubt_until_its_nodes_have_met_again(swept):
     doubt = rejudge.judge_folder(folder.path).findings
     second = fabric_confirm.second_order(folder)
     order = folder.document(run_folder.WORK_ORDER)
-    assert isolation.why_not_further(folder.manifest(), order, before, second, doubt) is None
+    assert run_status.why_not_further(folder.manifest(), order, before, second, doubt) is None
     assert [(one.node, one.peer) for one in rounds.meetings(second)] == [(A, C)] * 3
     asked = folder.rows(run_folder.ASKED)[0]
     assert asked[: len(before)] == before
