@@ -55,8 +55,8 @@ def schema_of(kind: Any) -> dict[str, Any]:
         return {"enum": list(inner)} if len(inner) > 1 else {"const": inner[0]}
     if origin is typing.Union:
         schemas = [schema_of(one) for one in inner if one is not type(None)]
-        if "enum" in schemas[0]:
-            return {"enum": [*schemas[0]["enum"], None]}
+        if "enum" in schemas[0] or "const" in schemas[0]:
+            return {"enum": [*schemas[0].get("enum", [schemas[0].get("const")]), None]}
         return {**schemas[0], "type": sorted([*(one["type"] for one in schemas), "null"])}
     if origin is list:
         return {"type": "array", "items": schema_of(inner[0])}

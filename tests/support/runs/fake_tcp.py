@@ -56,9 +56,7 @@ def measured(check: str, end: str) -> tuple[dict[str, Any], dict[str, Any], list
 
 
 def samples(end: str) -> dict[str, list[Any]]:
-    """Return the netdev's bytes, read five times a second while an end sent or received."""
+    """Return what had arrived by the netdev, read five times a second while an end sent or received."""
     times = [round(0.2 * step, 1) for step in range(29)]
     moved = [int(1000 + min(time, 5.2) * FRAME_BYTES_PER_S) for time in times]
-    idle = [7 for _time in times]
-    sending = end == "client"
-    return {"t_s": times, "tx_bytes": moved if sending else idle, "rx_bytes": idle if sending else moved}
+    return {"t_s": times, "rx_bytes": [7 for _time in times] if end == "client" else moved}

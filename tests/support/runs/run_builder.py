@@ -62,8 +62,8 @@ def scale(row: dict[str, Any], gbps: float | None, latencies: dict[str, float] |
         times = latencies.get("observations", FAKE_OBSERVATIONS) / FAKE_OBSERVATIONS
     for name, (before, after) in row["counters"].items():
         row["counters"][name] = [before, before + round((after - before) * times)]
-    for name in ("tx_bytes", "rx_bytes") if "samples" in row else ():
-        row["samples"][name] = [round(value * times) for value in row["samples"][name]]
+    if "samples" in row:
+        row["samples"]["rx_bytes"] = [round(value * times) for value in row["samples"]["rx_bytes"]]
 
 
 class TenGbps(FakeRun):

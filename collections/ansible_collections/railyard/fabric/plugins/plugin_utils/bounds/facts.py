@@ -14,6 +14,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.rails import bind
 from ansible_collections.railyard.fabric.plugins.module_utils.rails.bind import Bound
 from ansible_collections.railyard.fabric.plugins.module_utils.records import facts as records
 from ansible_collections.railyard.fabric.plugins.module_utils.records.facts import Gpus, Hca, NodeFacts
+from ansible_collections.railyard.fabric.plugins.module_utils.records.failures import Error
 from ansible_collections.railyard.fabric.plugins.module_utils.records.reader import RefusedError
 from ansible_collections.railyard.fabric.plugins.module_utils.rules import link, rdma
 from ansible_collections.railyard.fabric.plugins.plugin_utils.bounds import bounds, slots
@@ -54,7 +55,7 @@ class BoundFacts:
     boot_ids: dict[str, object] = field(default_factory=dict)
     collected: dict[str, object] = field(default_factory=dict)
     owners: dict[str, list[str]] = field(default_factory=dict)
-    obstacles: dict[str, Mapping[str, Any]] = field(default_factory=dict)
+    obstacles: dict[str, Error] = field(default_factory=dict)
     lost: frozenset[str] = frozenset()
     classes: dict[str, str] = field(default_factory=dict)
     transports: dict[str, str] = field(default_factory=dict)

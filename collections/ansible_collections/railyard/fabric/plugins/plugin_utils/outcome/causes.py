@@ -14,6 +14,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from ansible_collections.railyard.fabric.plugins.module_utils.records.failures import Error
 from ansible_collections.railyard.fabric.plugins.plugin_utils import plain_text
 from ansible_collections.railyard.fabric.plugins.plugin_utils.outcome.cause_table import (
     bmcs,
@@ -71,12 +72,9 @@ def explain(
     return {"cause_class": cause.name, "cause": text, "next": advice}
 
 
-def explain_error(error: Mapping[str, Any], *hosts: str) -> dict[str, Any]:
+def explain_error(error: Error, *hosts: str) -> dict[str, Any]:
     """Return the same for an `error`: of a row, that of one of `hosts`, whose first wrote the row."""
-    host = error.get("host")
+    host, message = error.get("host"), error["message"]
     if hosts and host not in hosts:
         host = hosts[0]
-    message = str(error.get("message") or "")
-    detail = f"{host}: {message}" if host else message
-    fix = error.get("fix")
-    return explain(str(error.get("class")), detail, fix if isinstance(fix, str) and fix else None)
+    return explain(error["class"], f"{host}: {message}" if host else message, error.get("fix") or None)

@@ -14,13 +14,12 @@ share that the tool's claim has of the frames in its own window; the frames are 
 from __future__ import annotations
 
 import bisect
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.module_utils.catalogue import rdma_counters
 from ansible_collections.railyard.fabric.plugins.module_utils.measure.base import LEAST_OVERLAP, MOST_GAP
-from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.policy import is_number
+from ansible_collections.railyard.fabric.plugins.module_utils.records.pair_rows import PairRow
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence import row_numbers
 
 #: Least share of the common window that the counter samples must cover.
@@ -51,7 +50,7 @@ class NotAdded(ValueError):  # noqa: N818 - it says what happened; nothing is in
         self.cause = cause
 
 
-def add_up(servers: Sequence[Mapping[str, Any]], payload: bool = False) -> dict[str, float]:
+def add_up(servers: Sequence[PairRow], payload: bool = False) -> dict[str, float]:
     """Add up the receivers' rows of tests that ran at once.
 
     Args:
@@ -82,12 +81,12 @@ def add_up(servers: Sequence[Mapping[str, Any]], payload: bool = False) -> dict[
     total = frames = 0.0
     for row, samples, window in zip(servers, each, windows, strict=True):
         rate = samples.rate_gbps(begin, end)
-        said = float(row["metrics"]["bandwidth_gbps"])
+        said = row_numbers.numbers_of(row)["bandwidth_gbps"]
         least, most = _overhead(row)
         if not said * least <= rate <= said * most:
             raise NotAdded(
                 "ends_disagree",
-                f"{row['rail']}: {row.get('tool')} says {said:g} Gbit/s, the rail's counter {rate:.4g}",
+                f"{row['rail']}: {row['tool']} says {said:g} Gbit/s, the rail's counter {rate:.4g}",
             )
         frames += rate
         total += rate * said / _own_rate_gbps(row, samples, window) if payload else rate
@@ -99,7 +98,7 @@ def add_up(servers: Sequence[Mapping[str, Any]], payload: bool = False) -> dict[
     }
 
 
-def received_gbps(row: Mapping[str, Any]) -> float:
+def received_gbps(row: PairRow) -> float:
     """Return the rate of frames that arrived in a test's own window, by the samples that lie in it.
 
     Raises:
@@ -109,14 +108,14 @@ def received_gbps(row: Mapping[str, Any]) -> float:
     begin, end = row_numbers.window_s(row) or (0.0, 0.0)
     inside = [(at, value) for at, value in zip(times, values, strict=True) if begin <= at <= end]
     if not inside or inside[-1][0] - inside[0][0] < LEAST_SEEN * (end - begin):
-        raise NotAdded("samples_sparse", f"{row.get('rail')}: the counter samples do not cover the window")
+        raise NotAdded("samples_sparse", f"{row['rail']}: the counter samples do not cover the window")
     (first_s, first), (last_s, last) = inside[0], inside[-1]
     return (last - first) * 8 / 1e9 / (last_s - first_s)
 
 
-def _who_was_late(servers: Sequence[Mapping[str, Any]], windows: Sequence[tuple[float, float]]) -> str:
+def _who_was_late(servers: Sequence[PairRow], windows: Sequence[tuple[float, float]]) -> str:
     """Return which rail's window began last, and which ended first: one of the two is the reason."""
-    rails = [str(row.get("rail")) for row in servers]
+    rails = [row["rail"] for row in servers]
     begins, ends = ([window[side] for window in windows] for side in (0, 1))
     late, early = begins.index(max(begins)), ends.index(min(ends))
     return (
@@ -135,9 +134,9 @@ class _Samples:
         NotAdded: they are missing or garbled.
     """
 
-    def __init__(self, row: Mapping[str, Any]) -> None:
+    def __init__(self, row: PairRow) -> None:
         self._times, self._values = _samples(row)
-        self._rail, self._started_s = row.get("rail"), row_numbers.moment(row.get("started")) or 0.0
+        self._rail, self._started_s = row["rail"], row_numbers.moment(row["started"]) or 0.0
         begin, end = row_numbers.window_s(row) or (0.0, 0.0)
         self._most_gap_s = MOST_GAP * (end - begin)
         self.covers = self._started_s + self._times[0], self._started_s + self._times[-1]
@@ -163,40 +162,38 @@ class _Samples:
         return values[index - 1] + share * (values[index] - values[index - 1])
 
 
-def _own_rate_gbps(row: Mapping[str, Any], samples: _Samples, window: tuple[float, float]) -> float:
+def _own_rate_gbps(row: PairRow, samples: _Samples, window: tuple[float, float]) -> float:
     """Return the rate of frames in the part of the test's own window that its samples cover.
 
     It is at least the claim: where the ends of an interval are cut so that it seems less, payload would be
     more than was claimed.
     """
     begin, end = max(window[0], samples.covers[0]), min(window[1], samples.covers[1])
-    return max(samples.rate_gbps(begin, end), float(row["metrics"]["bandwidth_gbps"]))
+    return max(samples.rate_gbps(begin, end), row_numbers.numbers_of(row)["bandwidth_gbps"])
 
 
-def _overhead(row: Mapping[str, Any]) -> tuple[float, float]:
+def _overhead(row: PairRow) -> tuple[float, float]:
     """Return between which multiples of the claim the counter's rate may lie."""
-    counters = row.get("counters")
-    software = isinstance(counters, Mapping) and _RESENDS in counters
+    software = _RESENDS in (row["counters"] or {})
     return (LEAST_WAVERING, MOST_RESENT) if software else (LEAST_OVERHEAD, MOST_OVERHEAD)
 
 
-def _absolute_window(row: Mapping[str, Any]) -> tuple[float, float]:
-    window, started = row_numbers.window_s(row), row_numbers.moment(row.get("started"))
+def _absolute_window(row: PairRow) -> tuple[float, float]:
+    window, started = row_numbers.window_s(row), row_numbers.moment(row["started"])
     if window is None or started is None:
-        raise NotAdded("row_garbled", f"{row.get('rail')}: no window")
+        raise NotAdded("row_garbled", f"{row['rail']}: no window")
     return started + window[0], started + window[1]
 
 
-def _samples(row: Mapping[str, Any]) -> tuple[list[float], list[float]]:
-    samples = row.get("samples")
-    rail = row.get("rail")
-    if not isinstance(samples, Mapping):
+def _samples(row: PairRow) -> tuple[list[float], list[float]]:
+    samples, rail = row.get("samples"), row["rail"]
+    if samples is None:
         raise NotAdded("row_garbled", f"{rail}: no counter samples")
-    times, values = samples.get("t_s"), samples.get("rx_bytes")
-    if not isinstance(times, list) or not isinstance(values, list) or not 2 <= len(times) == len(values):
-        raise NotAdded("row_garbled", f"{rail}: the counter samples are garbled")
-    if not all(is_number(value) for value in (*times, *values)):
-        raise NotAdded("row_garbled", f"{rail}: a counter sample is no number")
+    times, values = samples["t_s"], samples["rx_bytes"]
+    if not 2 <= len(times) == len(values):
+        raise NotAdded(
+            "row_garbled", f"{rail}: {len(times)} times and {len(values)} values of counter samples"
+        )
     if any(later <= earlier for earlier, later in pairwise(times)) or any(
         later < earlier for earlier, later in pairwise(values)
     ):

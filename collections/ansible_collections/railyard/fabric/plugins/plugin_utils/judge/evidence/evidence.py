@@ -7,7 +7,7 @@ Closed: what is not understood is not trusted. A test has no number, for the fir
 
  1. Nothing is known of one of its nodes (`Evidence.unknown`).
  2. A row names no end, or one end wrote two.
- 3. A row says itself that nothing was measured.
+ 3. A row is not what its type says (`records/pair_rows`), or says itself that nothing was measured.
  4. A row is not the asked test's (`_not_the_asked`): of another run, host, netdev or address; its numbers
     are impossible (`row_numbers.impossible`); the MTU is not the plan's; of RDMA (`_not_the_rails_port`)
     port, GUID, GID or RDMA MTU is not the rail's, or a counter is missing or stood still.
@@ -24,11 +24,14 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from itertools import chain
-from typing import Any
+from typing import Any, cast
 
 from ansible_collections.railyard.fabric.plugins.module_utils.catalogue import nic_drivers, rdma_counters
 from ansible_collections.railyard.fabric.plugins.module_utils.rails import bind, rdma_mtu
 from ansible_collections.railyard.fabric.plugins.module_utils.rails.bind import Bound
+from ansible_collections.railyard.fabric.plugins.module_utils.records import failures, reader
+from ansible_collections.railyard.fabric.plugins.module_utils.records.pair_rows import PairRow
+from ansible_collections.railyard.fabric.plugins.module_utils.records.reader import RefusedError
 from ansible_collections.railyard.fabric.plugins.module_utils.runner import short_rows
 from ansible_collections.railyard.fabric.plugins.plugin_utils.bounds.facts import BoundFacts
 from ansible_collections.railyard.fabric.plugins.plugin_utils.bounds.rail_end import RailEnd
@@ -39,7 +42,6 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue i
     PROBES,
     UNMEASURED,
 )
-from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.policy import is_texts, is_whole
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence import (
     gpu_rows,
     readings,
@@ -51,8 +53,9 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.outcome import cau
 from ansible_collections.railyard.fabric.plugins.plugin_utils.outcome.answer import Answer
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run.documents import unlike
 
+#: A row as it was read; and one that is known to be what its type says.
 Row = Mapping[str, Any]
-Pair = tuple[Row, Row]
+Pair = tuple[PairRow, PairRow]
 #: Id in the cause table, and what was seen.
 Problem = tuple[str, str]
 
@@ -108,7 +111,7 @@ class Evidence:
             for node, rails in self.ends.items()
         }
         #: Test -> its good pairs.
-        self._good: dict[str, list[Pair]] = {}
+        self._good: dict[str, list[tuple[Row, Row]]] = {}
         #: Tests whose rows are known to be good.
         self.plain: Container[str] = ()
 
@@ -120,11 +123,12 @@ class Evidence:
             mine: the attempt's rows.
         """
         if len(mine) == 2 and asked["id"] in self.plain:
-            return (mine[0], mine[1]) if mine[0]["end"] == "client" else (mine[1], mine[0])
+            both = mine if mine[0]["end"] == "client" else mine[::-1]
+            return cast("PairRow", both[0]), cast("PairRow", both[1])
         # Sums, switches and both directions at once ask again of tests that were answered before.
         for client, server in self._good.get(str(asked["id"]), ()):
             if len(mine) == 2 and all(row is client or row is server for row in mine):
-                return self._whole(client), self._whole(server)
+                return cast("PairRow", self._whole(client)), cast("PairRow", self._whole(server))
         whole = [self._whole(row) for row in mine]
         found = self._pair(asked, whole)
         if isinstance(found, tuple):
@@ -135,12 +139,11 @@ class Evidence:
     def _pair(self, asked: Mapping[str, Any], mine: Sequence[Row]) -> Pair | Answer:
         if nothing := self.unknown(asked):
             return nothing
-        by_end: dict[str, list[Mapping[str, Any]]] = {"client": [], "server": []}
+        by_end: dict[str, list[Row]] = {"client": [], "server": []}
         for row in mine:
-            end = row.get("end")
-            if not isinstance(end, str) or end not in by_end:
-                return Answer.unmeasured("row_garbled", f"end is {end!r}")
-            by_end[end].append(row)
+            if row.get("end") not in ("client", "server"):
+                return Answer.unmeasured("row_garbled", f"end is {row.get('end')!r}")
+            by_end[row["end"]].append(row)
         if any(len(found) > 1 for found in by_end.values()):
             return Answer.unmeasured("duplicate_row", str(asked["id"]))
         refused = [
@@ -162,7 +165,8 @@ class Evidence:
         if len(mine) == 1:
             silent = asked["peer"] if by_end["client"] else asked["node"]
             return self._fleet.held_up(silent) or Answer.unmeasured("one_ended", f"{silent} is silent")
-        client, server = by_end["client"][0], by_end["server"][0]
+        # Which has not been refused is what its type says.
+        client, server = cast("PairRow", by_end["client"][0]), cast("PairRow", by_end["server"][0])
         return self._doubt(client, server) or (client, server)
 
     def unknown(self, asked: Mapping[str, Any]) -> Answer | None:
@@ -171,23 +175,23 @@ class Evidence:
 
     def refused(self, row: Mapping[str, Any], asked: Mapping[str, Any], host: str) -> Answer | None:
         """Return the verdict of a row that says itself that it measured nothing, or cannot be this test's."""
-        error = row.get("error")
-        status = row.get("status")
-        if status == "measured":
-            wrong = next(self._not_the_asked(row, asked, host), None)
-            return Answer.unmeasured(*wrong) if wrong else None
-        if status not in ("failed", "unmeasured") or not isinstance(error, Mapping):
-            return Answer.unmeasured("row_garbled", f"{host}: status is {status!r}, error {error!r}")
+        try:
+            if row.get("status") == "measured":
+                wrong = next(self._not_the_asked(reader.read(PairRow, row), asked, host), None)
+                return Answer.unmeasured(*wrong) if wrong else None
+            failed = failures.read(row)
+        except RefusedError as refused:
+            return Answer.unmeasured("row_garbled", f"{host}: {refused}")
         ends = str(asked["node"]), str(asked["peer"])
-        answer = Answer(UNMEASURED, cause=causes.explain_error(error, host, *ends))
+        answer = Answer(UNMEASURED, cause=causes.explain_error(failed["error"], host, *ends))
         # A probe that was sent and never came back is an answer about the path, not a missing one.
-        ran = status == "failed" and error.get("class") == "tool_failed" and asked["check"] in PROBES
-        if ran and self.answers(row, asked):
+        ran = failed["status"] == "failed" and failed["error"]["class"] == "tool_failed"
+        if ran and asked["check"] in PROBES and self.answers(row, asked):
             answer.outcome = FAIL
             answer.basis = "the probe has to arrive"
         return answer
 
-    def _not_the_asked(self, row: Row, asked: Row, host: str) -> Iterator[Problem]:
+    def _not_the_asked(self, row: PairRow, asked: Row, host: str) -> Iterator[Problem]:
         """Yield in what a row that says `measured` is not the asked test's row of this end: first counts.
 
         Args:
@@ -200,48 +204,44 @@ class Evidence:
         wanted = {"schema": 1, "run": self._run, **{key: asked[key] for key in _SAME_AS_ASKED}}
         wanted |= {"host": host, "address": known.address}
         wanted |= {"round": asked.get("round"), "group": asked.get("group")}
-        if key := unlike(row, wanted):
-            yield "row_garbled", f"{host}: {key} is {row.get(key)!r}, asked was {wanted[key]!r}"
+        said: Mapping[str, object] = row
+        if key := unlike(said, wanted):
+            yield "row_garbled", f"{host}: {key} is {said.get(key)!r}, asked was {wanted[key]!r}"
         if outside := self._clock.outside(host, row):
             yield "row_garbled", f"{host}: {outside}"
         of_gpu = gpu_rows.unlike(row, end, self._fleet.gpus.get(host), self._policy)
-        for said in chain(self._not_its_tool(row, asked, host), of_gpu):
-            yield "row_garbled", f"{host}: {said}"
+        for problem in chain(self._not_its_tool(row, asked, host), of_gpu):
+            yield "row_garbled", f"{host}: {problem}"
         # An InfiniBand port without IP needs no netdev: its rail is told by port and GUID.
-        own, seen = (end.netdev or {}).get("netdev"), row.get("netdev")
-        if seen != own or (own is None and not (without_ip and check.rdma)):
-            yield "row_garbled", f"{host}: it was measured on netdev {seen!r}, the rail is bound to {own!r}"
-        for said in row_numbers.impossible(row, self._policy):
-            yield "row_garbled", f"{host}: {said}"
+        own, netdev = (end.netdev or {}).get("netdev"), row["netdev"]
+        if netdev != own or (own is None and not (without_ip and check.rdma)):
+            yield "row_garbled", f"{host}: it was measured on netdev {netdev!r}, the rail is bound to {own!r}"
+        for problem in row_numbers.impossible(row, self._policy):
+            yield "row_garbled", f"{host}: {problem}"
         if short := row_numbers.too_short(row, self._policy):
             yield "window_short", f"{host}: {short}"
         # Without IP there is no netdev whose MTU counts; the port's is `active_mtu_bytes`.
-        seen, planned = row.get("mtu_bytes"), end.rail.get("mtu")
+        mtu_bytes, planned = row["mtu_bytes"], end.rail.get("mtu")
         has_one = check.name not in PATH_MTU and not without_ip
-        if has_one and (not is_whole(seen) or planned not in (None, seen)):
-            yield "mtu_differs", f"{host}: measured at MTU {seen!r}, the plan's is {planned!r}"
+        if has_one and (mtu_bytes is None or planned not in (None, mtu_bytes)):
+            yield "mtu_differs", f"{host}: measured at MTU {mtu_bytes!r}, the plan's is {planned!r}"
         if check.rdma:
-            for cause, said in _not_the_rails_port(row, known, self._fleet.transports[host]):
-                yield cause, f"{host}: {said}"
+            for cause, problem in _not_the_rails_port(row, known, self._fleet.transports[host]):
+                yield cause, f"{host}: {problem}"
 
-    def _not_its_tool(self, row: Row, asked: Row, host: str) -> Iterator[str]:
+    def _not_its_tool(self, row: PairRow, asked: Row, host: str) -> Iterator[str]:
         """Yield in what the tool's own end, or its command line, is not that of a test on this rail."""
-        status, argvs = row.get("exit_status"), row.get("argv")
+        status = row.get("exit_status")
         good = range(_KILLED if asked["tool"] in _WHATEVER_STATUS else 1)
-        if status is not None and not (is_whole(status) and status in good):
+        if status is not None and status not in good:
             yield f"its tool's exit status is {status!r}"
         # The floor rests on what its version can do; a busy node may not tell it in time.
-        version, known = row.get("tool_version"), self._fleet.iperf3.get(host)
+        version, known = row["tool_version"], self._fleet.iperf3.get(host)
         if asked["tool"] == "iperf3" and known and version not in (known, "unknown"):
             yield f"it is iperf3 {version}, by its facts the node has {known}"
-        if argvs is None:
-            return
-        if not isinstance(argvs, list) or not all(map(is_texts, argvs)):
-            yield f"argv is {argvs!r}"
-            return
         peer, rail = str(asked["peer"] if host == asked["node"] else asked["node"]), str(asked["rail"])
         mine, its = self.ends[host][rail].words, self.ends[peer][rail].words
-        for argv in argvs:
+        for argv in row.get("argv", []):
             if others := self.all_words[host].intersection(argv) - mine - its:
                 stranger = min(others, key=argv.index)
                 yield f"its tool was told {stranger}, which is another rail's"
@@ -257,7 +257,7 @@ class Evidence:
         keys = ("check", "node", "peer", "rail")
         return row.get("run") == self._run and all(row.get(key) == asked[key] for key in keys)
 
-    def _doubt(self, client: Mapping[str, Any], server: Mapping[str, Any]) -> Answer | None:
+    def _doubt(self, client: PairRow, server: PairRow) -> Answer | None:
         """Return the verdict when the two rows contradict each other, their counters or their proof."""
         lost = readings.lost(client)
         if lost:
@@ -270,50 +270,52 @@ class Evidence:
         wrong = next(problems, None)
         return Answer.unmeasured(*wrong) if wrong else None
 
-    def _no_pair(self, client: Row, server: Row) -> Iterator[Problem]:
+    def _no_pair(self, client: PairRow, server: PairRow) -> Iterator[Problem]:
         """Yield in what two good rows of one test do not belong together."""
         ends = ((client, server), (server, client))
         for row, other in ends:
-            boot_id, said = self._fleet.boot_ids.get(str(other["host"])), row.get("other_end")
+            boot_id, said = self._fleet.boot_ids.get(other["host"]), row["other_end"]
             if not boot_id:
                 yield "facts_garbled", f"{other['host']}: boot_id is {boot_id!r}"
             # Both ends tell each other what they found, on the rail under test and sealed with the run's
             # secret. Two rows that only look like a pair did not have that conversation.
-            if not isinstance(said, Mapping):
+            if said is None:
                 heard = f"{row['host']} did not hear from {other['host']} over the rail what it found"
                 yield "ends_disagree", heard
                 return
             if short_rows.boot_id_of(said, boot_id) != boot_id:
-                yield "node_rebooted", str(other["host"])
+                yield "node_rebooted", other["host"]
             for key in short_rows.unlike(said, other):
                 told = f"{other['host']} told {row['host']} of another {key} than it wrote down"
                 yield "ends_disagree", told
         apart = row_numbers.disagreement(client, server, self._policy)
         if apart:
             yield "ends_disagree", apart
-        if not CHECKS[str(client["check"])].rdma:
+        if not CHECKS[client["check"]].rdma:
             return
-        versions = client.get("tool_version"), server.get("tool_version")
-        if not isinstance(versions[0], str) or versions[0] != versions[1]:
+        versions = client["tool_version"], server["tool_version"]
+        if versions[0] is None or versions[0] != versions[1]:
             seen = f"{client['host']} {versions[0]!r}, {server['host']} {versions[1]!r}"
             yield "version_differs", f"{client['tool']}: {seen}"
+        mine: Mapping[str, object] = client
+        theirs: Mapping[str, object] = server
         for key in ALIKE:
-            if not row_numbers.same(client.get(key), server.get(key)):
-                yield "ends_disagree", f"{key}: client {client.get(key)!r}, server {server.get(key)!r}"
+            if mine.get(key) != theirs.get(key):
+                yield "ends_disagree", f"{key}: client {mine.get(key)!r}, server {theirs.get(key)!r}"
         for row, other in ends:
-            met, own = (one.get("exchange") or {} for one in (row, other))
+            met, own = row.get("exchange", {}), other.get("exchange", {})
             if met.get("peer_port_guid") != own.get("port_guid"):
                 seen = f"{row['host']} met a port of GUID {met.get('peer_port_guid')}"
                 yield "guid_differs", f"{seen}, {other['host']}'s is {own.get('port_guid')}"
             if met and met.get("port_guid") == own.get("port_guid"):
                 yield "guid_differs", f"both ends are the port of GUID {own.get('port_guid')}"
 
-    def _unproven(self, client: Row, server: Row) -> Iterator[Problem]:
+    def _unproven(self, client: PairRow, server: PairRow) -> Iterator[Problem]:
         """Yield what the runner and the rail's counters say against a pair."""
         for row in (client, server):
             where = f"{row['host']} ({row['end']})"
-            if row.get("proof") != "proven" or row.get("proof_reason"):
-                reason = row.get("proof_reason") or f"it says {row.get('proof')!r}"
+            if row["proof"] != "proven" or row.get("proof_reason"):
+                reason = row.get("proof_reason") or f"it says {row['proof']!r}"
                 yield "unproven", f"{where}: {reason}"
             problem = row_counters.counter_problem(row, client, self._policy)
             if problem:
@@ -324,45 +326,45 @@ class Evidence:
             if twice:
                 yield "counted_twice", f"{where}: {twice}"
 
-    def _not_shown(self, row: Row) -> str:
+    def _not_shown(self, row: PairRow) -> str:
         """Return another rail of which a row leaves out what its netdev, or of RDMA its card, carried."""
-        rdma, ends = CHECKS[str(row["check"])].rdma, self._fleet.bound[str(row["host"])]
-        for rail, spans in row["other_rails"].items():
+        rdma, ends = CHECKS[row["check"]].rdma, self._fleet.bound[row["host"]]
+        for rail, spans in (row["other_rails"] or {}).items():
             netdev, hca = (ends[rail].netdev, ends[rail].hca or {}) if rail in ends else (None, {})
             wanted: tuple[str, ...] = rdma_counters.NETDEV_BYTES if netdev else ()
             if rdma and hca.get("driver_class") == "hardware":
                 driver = nic_drivers.find(hca.get("driver"))
                 if driver is None or driver.traffic is None:
-                    return str(rail)
+                    return rail
                 wanted += () if driver.traffic.netdev_shows_rdma else driver.traffic.bytes
             if not spans.keys() >= set(wanted):
-                return str(rail)
+                return rail
         return ""
 
 
-def _not_the_rails_port(row: Row, known: RailEnd, transport: str) -> Iterator[Problem]:
+def _not_the_rails_port(row: PairRow, known: RailEnd, transport: str) -> Iterator[Problem]:
     """Yield in what an RDMA test did not run over the rail's own port, GID and RDMA MTU; the first counts."""
     end = known.bound
     hca = end.hca or {}
     port = hca.get("hca")
-    if port is None or row.get("hca") != port:
-        yield "row_garbled", f"it was measured on HCA port {row.get('hca')!r}, the rail's is {port!r}"
+    if port is None or row["hca"] != port:
+        yield "row_garbled", f"it was measured on HCA port {row['hca']!r}, the rail's is {port!r}"
     yield from _met_elsewhere(row, end)
     if transport == "roce":
         found = known.gid
         if found is None:
             yield "no_gid", f"the facts show no GID of the rail's address on {port}"
             return
-        index, kind = row.get("gid_index"), row.get("gid_type")
-        if not is_whole(index) or (index, kind) != (found.index, found.type):
+        index, kind = row["gid_index"], row["gid_type"]
+        if (index, kind) != (found.index, found.type):
             yield (
                 "gid_wrong",
                 f"it used GID index {index!r}, {kind!r}; the rail's is {found.index}, {found.type}",
             )
-    elif transport == "efa" and row.get("gid_index") != 0:
-        yield "gid_wrong", f"it used GID index {row.get('gid_index')!r}; an EFA device has index 0 alone"
-    mtu = row.get("active_mtu_bytes")
-    if not is_whole(mtu) or mtu not in rdma_mtu.STEPS:
+    elif transport == "efa" and row["gid_index"] != 0:
+        yield "gid_wrong", f"it used GID index {row['gid_index']!r}; an EFA device has index 0 alone"
+    mtu = row["active_mtu_bytes"]
+    if mtu is None or mtu not in rdma_mtu.STEPS:
         yield "row_garbled", f"active_mtu_bytes is {mtu!r}"
         return
     least, greatest = known.rdma_mtus
@@ -370,17 +372,15 @@ def _not_the_rails_port(row: Row, known: RailEnd, transport: str) -> Iterator[Pr
         yield "rdma_mtu_small", f"measured at an RDMA MTU of {mtu}, {least} fits the inventory's"
     if greatest is not None and mtu > greatest:
         yield "mtu_differs", f"measured at an RDMA MTU of {mtu}, the inventory's allows {greatest}"
-    counters = row.get("counters")
-    spans = counters if isinstance(counters, Mapping) else {}
-    yield from _not_the_drivers(row, hca, spans)
+    yield from _not_the_drivers(row, hca)
 
 
-def _not_the_drivers(row: Row, hca: Mapping[str, Any], spans: Mapping[str, Any]) -> Iterator[Problem]:
+def _not_the_drivers(row: PairRow, hca: Mapping[str, Any]) -> Iterator[Problem]:
     """Yield why a row's counters are not those by which its port's driver shows RDMA.
 
     Which ones they are is not for the row to choose: a card that shows netdev bytes alone shows no RDMA.
     """
-    driver, port = hca.get("driver"), hca.get("hca")
+    driver, port, spans = hca.get("driver"), hca.get("hca"), row["counters"] or {}
     if why_not := nic_drivers.why_unproven(driver):
         yield "unproven", f"{port}: {why_not}"
         return
@@ -393,21 +393,21 @@ def _not_the_drivers(row: Row, hca: Mapping[str, Any], spans: Mapping[str, Any])
     if traffic is not None and not traffic.count_acknowledgements:
         return
     for name in rdma_counters.BOTH_WAYS:
-        span = spans.get(name)
-        if isinstance(span, list) and len(span) == 2 and span[0] == span[1]:
+        before, after = spans.get(name, (None, ...))
+        if before == after:
             yield "unproven", f"{name} stood still, and whatever is sent is acknowledged"
 
 
-def _met_elsewhere(row: Row, end: Bound) -> Iterator[Problem]:
+def _met_elsewhere(row: PairRow, end: Bound) -> Iterator[Problem]:
     """Yield what is wrong with where the ends met: over the rail, and without IP on it over management."""
     said, guid = row.get("exchange"), (end.hca or {}).get("port_guid")
     if not bind.without_ip(end.rail):
         if said:
             yield "row_garbled", f"exchange is {said!r}, it had to be over the rail, which has an address"
-    elif not isinstance(said, Mapping) or said.get("over") != "management":
+    elif said is None or said.get("over") != "management":
         yield "row_garbled", f"exchange is {said!r}; without IP it is over the management network"
     elif not guid:
-        yield "guid_unknown", f"the facts hold no GUID of {row.get('hca')}"
+        yield "guid_unknown", f"the facts hold no GUID of {row['hca']}"
     elif said.get("port_guid") != guid:
         seen = f"it was measured on a port of GUID {said.get('port_guid')}"
         yield "guid_differs", f"{seen}, its facts say {guid}"

@@ -12,12 +12,11 @@ from typing import Any
 from ansible_collections.railyard.fabric.plugins.module_utils.catalogue.tests import GPU_MEMORY
 from ansible_collections.railyard.fabric.plugins.module_utils.rails.bind import Bound
 from ansible_collections.railyard.fabric.plugins.module_utils.records.facts import Gpus
+from ansible_collections.railyard.fabric.plugins.module_utils.records.pair_rows import PairRow
 from ansible_collections.railyard.fabric.plugins.plugin_utils.bounds.gpu_memory import nearest
 
 
-def unlike(
-    row: Mapping[str, Any], end: Bound, facts: Gpus | None, policy: Mapping[str, Any]
-) -> Iterator[str]:
+def unlike(row: PairRow, end: Bound, facts: Gpus | None, policy: Mapping[str, Any]) -> Iterator[str]:
     """Yield why a row is not of the GPU's memory that its rail has to use; the first counts.
 
     Args:
@@ -26,14 +25,14 @@ def unlike(
         facts: what the node's facts say of its GPUs, None where that is garbled.
         policy: the merged policy, which says where the site's perftest is.
     """
-    if row.get("check") != GPU_MEMORY:
+    if row["check"] != GPU_MEMORY:
         return
-    gpu, argvs = row.get("gpu"), row.get("argv")
+    gpu, argvs = row.get("gpu"), row.get("argv", [])
     if gpu not in nearest(facts, end)[1]:
         yield f"it was the memory of GPU {gpu!r}, which is not the nearest to the rail's card"
-    if not isinstance(row.get("gpu_name"), str) or not row["gpu_name"]:
+    if not row.get("gpu_name"):
         yield f"perftest named no GPU: gpu_name is {row.get('gpu_name')!r}"
-    program = os.path.join(policy["gpudirect_perftest_folder"], str(row.get("tool")))
+    program = os.path.join(policy["gpudirect_perftest_folder"], row["tool"])
     wanted = {f"--use_cuda_bus_id={gpu}", program}
-    if not isinstance(argvs, list) or not argvs or not all(wanted.issubset(argv) for argv in argvs):
+    if not argvs or not all(wanted.issubset(argv) for argv in argvs):
         yield f"argv is {argvs!r}, which lacks {' or '.join(sorted(wanted))}"

@@ -5,54 +5,53 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import policy
+from ansible_collections.railyard.fabric.plugins.module_utils.records.pair_rows import PairRow
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence import row_counters
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence.row_numbers import numbers_of
 from ansible_collections.railyard.fabric.plugins.plugin_utils.outcome import causes
 
 _ETHERNET_HEADER_BYTES = 14
 
 
-def observed(client: Mapping[str, Any], server: Mapping[str, Any]) -> dict[str, Any]:
+def observed(client: PairRow, server: PairRow) -> dict[str, float]:
     """Return what a verdict shows: the client's numbers, both ends' CPU, the lower of their bandwidths."""
-    shown = {key: value for key, value in client["metrics"].items() if policy.is_number(value)}
-    theirs = server["metrics"]
-    if policy.is_number(theirs.get("bandwidth_gbps")) and "bandwidth_gbps" in shown:
+    shown, theirs = numbers_of(client), numbers_of(server)
+    if "bandwidth_gbps" in theirs and "bandwidth_gbps" in shown:
         shown["bandwidth_gbps"] = min(shown["bandwidth_gbps"], theirs["bandwidth_gbps"])
     for key in ("cpu_percent", "node_cpu_percent"):
-        if policy.is_number(theirs.get(key)):
+        if key in theirs:
             shown[f"peer_{key}"] = theirs[key]
     return shown
 
 
-def lost(client: Mapping[str, Any]) -> dict[str, Any] | None:
+def lost(client: PairRow) -> dict[str, Any] | None:
     """Return the cause when probes were lost; no counter has to prove that something did not arrive."""
-    metrics = client["metrics"]
+    metrics = numbers_of(client)
     if metrics.get("loss_percent", 0) > 0:
         return causes.explain("lost_packets", f"{metrics['loss_percent']:g} %")
     if "path_mtu_bytes" in metrics and metrics["received"] < metrics["sent"]:
         # Where one packet of the full size passed, the size is not what held the others back.
         size = metrics["path_mtu_bytes"]
-        full = size == client.get("mtu_bytes") and metrics["received"] > 0
+        full = size == client["mtu_bytes"] and metrics["received"] > 0
         seen = f"{metrics['received']} of {metrics['sent']} probes of {size} bytes arrived"
         return causes.explain("lost_packets" if full else "path_mtu_small", seen)
     return None
 
 
-def came_after_all(client: Mapping[str, Any], server: Mapping[str, Any]) -> str | None:
+def came_after_all(client: PairRow, server: PairRow) -> str | None:
     """Return what the rail's counters say against a loss: all packets came, and the tool missed some.
 
     A tool that was held up does not read what lies in its socket. One packet of these is more than all else
     that an idle rail carries beside them, so that the bytes show whether one is missing.
     """
-    metrics, claim = client["metrics"], client.get("claim")
+    metrics = numbers_of(client)
     size, sent = metrics.get("path_mtu_bytes", metrics.get("packet_bytes")), metrics.get("sent")
     end = server if client["check"] == "path_mtu_one_way" else client
-    deltas = row_counters.counter_deltas(end.get("counters"))
-    most = claim.get("at_most") if isinstance(claim, Mapping) else None
-    if deltas is None or not (policy.is_whole(size) and policy.is_whole(sent) and policy.is_number(most)):
+    deltas = row_counters.counter_deltas(end["counters"])
+    most = (client.get("claim") or {}).get("at_most")
+    if deltas is None or size is None or sent is None or most is None:
         return None
     wanted_bytes = sent * (size + _ETHERNET_HEADER_BYTES)
     if deltas["rx_packets"] < max(sent, most) or deltas["rx_bytes"] < wanted_bytes:

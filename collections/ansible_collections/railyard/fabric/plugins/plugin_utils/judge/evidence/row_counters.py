@@ -19,6 +19,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.measure import pro
 from ansible_collections.railyard.fabric.plugins.module_utils.measure.base import ENDS_TOLERANCE
 from ansible_collections.railyard.fabric.plugins.module_utils.measure.perftest_bw import measured_s
 from ansible_collections.railyard.fabric.plugins.module_utils.measure.proof import Claim
+from ansible_collections.railyard.fabric.plugins.module_utils.records.pair_rows import PairRow, Spans
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue import (
     BI,
     CHECKS,
@@ -26,8 +27,6 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue i
     TCP_BANDWIDTH,
 )
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.policy import (
-    are_pairs,
-    is_number,
     is_pair,
 )
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence.columns import overlaps
@@ -37,6 +36,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence.row
     attempt_of,
     is_rdma_bandwidth,
     not_of_iterations,
+    numbers_of,
     window_s,
 )
 
@@ -46,6 +46,7 @@ Turn = tuple[str, str, int]
 #: Begin and end of a counter, and whose.
 Span = tuple[int, int, Turn]
 _OF_NETDEV = ("tx_", "rx_")
+_ABSENT = (None, None)
 #: No frame is shorter than its Ethernet header.
 LEAST_FRAME_BYTES = 14
 #: What the two ends count within their own windows of one transfer may differ by.
@@ -57,20 +58,20 @@ MORE, AROUND_S = 20.0, 120.0
 _ANY_MORE = proof.Allowance(math.inf, 1.0)
 
 
-def counter_problem(row: Row, client: Row, policy: Mapping[str, Any]) -> str | None:
+def counter_problem(row: PairRow, client: PairRow, policy: Mapping[str, Any]) -> str | None:
     """Tell what in a row's counters contradicts the numbers of the client's row, or None."""
-    counters, rdma = row.get("counters"), CHECKS[str(row["check"])].rdma
-    if not isinstance(counters, Mapping):
+    counters, rdma = row["counters"], CHECKS[row["check"]].rdma
+    if counters is None:
         return "its counters are missing"
     driver: Traffic = NETDEV
     if rdma:
         # What the netdev shows of RDMA depends on the driver, whose port counters a row has to hold.
         form = rdma_counters.form_of(counters)
         if form is None:
-            return f"its counters {', '.join(sorted(map(str, counters)))} are not those of one RDMA driver"
+            return f"its counters {', '.join(sorted(counters))} are not those of one RDMA driver"
         driver = form
     # That the rail has no netdev is known by now; its port's own counters are asked alone.
-    has_netdev = not rdma or row.get("netdev") is not None
+    has_netdev = not rdma or row["netdev"] is not None
     own = NETDEV.bytes + NETDEV.packets if has_netdev else ()
     names = tuple(dict.fromkeys(own + driver.bytes + driver.packets))
     deltas = counter_deltas(counters, names)
@@ -81,7 +82,7 @@ def counter_problem(row: Row, client: Row, policy: Mapping[str, Any]) -> str | N
         if (moved > 0) != (packets > 0) or moved < packets * LEAST_FRAME_BYTES:
             return f"its {of_bytes} rose by {moved}, its {of_packets} by {packets}"
     if row["check"] == "rdma_bandwidth_bi" and row["end"] == "server":
-        both_gbps = float(client["metrics"]["bandwidth_gbps"])
+        both_gbps = numbers_of(client)["bandwidth_gbps"]
         apart = not_of_iterations(both_gbps, client["iterations"] + row["iterations"], policy)
         if apart:
             return apart
@@ -97,7 +98,7 @@ def counter_problem(row: Row, client: Row, policy: Mapping[str, Any]) -> str | N
 
 
 def _too_much(
-    row: Row, end: str, claims: Sequence[Claim], spans: Row, policy: Mapping[str, Any], driver: Traffic
+    row: PairRow, end: str, claims: Sequence[Claim], spans: Spans, policy: Mapping[str, Any], driver: Traffic
 ) -> str | None:
     """Tell that far more crossed the rail, or another one, than the numbers and an idle rail explain.
 
@@ -105,10 +106,10 @@ def _too_much(
     """
     idle = row.get("idle_bytes_per_s", policy["idle_bytes_per_s"])
     busy = math.inf if policy["allow_busy"] else policy["busy_bytes_per_s"] * proof.BACKGROUND_TIMES
-    if not is_number(idle) or not 0 <= idle <= busy:
+    if not 0 <= idle <= busy:
         return f"idle_bytes_per_s is {idle!r}"
-    others, window = row.get("other_rails"), window_s(row)
-    if not (isinstance(others, Mapping) and all(map(_is_rail, others.values()))):
+    others, window = row["other_rails"], window_s(row)
+    if others is None or any(None in span for spans in others.values() for span in spans.values()):
         return f"other_rails is {others!r}"
     lasted_s = (window[1] if window else 0.0) + AROUND_S
     looser = [
@@ -129,31 +130,22 @@ def _says_how_many(claim: Claim) -> bool:
     return claim.unit == "bytes" or claim.at_least > 1
 
 
-def _is_rail(spans: object) -> bool:
-    return isinstance(spans, (dict, Mapping)) and are_pairs(spans.values())
-
-
 def counter_deltas(
-    counters: object, names: Sequence[str] = NETDEV.bytes + NETDEV.packets
+    counters: Spans | None, names: Sequence[str] = NETDEV.bytes + NETDEV.packets
 ) -> dict[str, int] | None:
     """Return what each counter rose by, or None when one is missing, garbled, full or went backwards."""
-    if not isinstance(counters, Mapping):
-        return None
     deltas = {}
     for name in names:
-        span = counters.get(name)
-        if not is_pair(span):
-            return None
-        before, after = span
-        if not 0 <= before <= after or after in proof.SATURATED:
+        before, after = (counters or {}).get(name, _ABSENT)
+        if before is None or after is None or not 0 <= before <= after or after in proof.SATURATED:
             return None
         deltas[name] = after - before
     return deltas
 
 
-def _least_claims(row: Row, client: Row, policy: Mapping[str, Any]) -> tuple[str, list[Claim]]:
+def _least_claims(row: PairRow, client: PairRow, policy: Mapping[str, Any]) -> tuple[str, list[Claim]]:
     """Return what must have crossed the rail for the client's numbers to be true, as seen from which end."""
-    check, end, metrics = str(row["check"]), str(row["end"]), client["metrics"]
+    check, end, metrics = row["check"], row["end"], numbers_of(client)
     if is_rdma_bandwidth(check):
         return _least_rdma_bytes(row, client, policy)
     if check in TCP_BANDWIDTH:
@@ -161,8 +153,8 @@ def _least_claims(row: Row, client: Row, policy: Mapping[str, Any]) -> tuple[str
         lasted_s = max(float(policy["iperf3_duration_s"]), last - begin)
         per_gbps = 1e9 / 8 * lasted_s * (1 - ENDS_TOLERANCE)
         bi = check in BI
-        forward = float(metrics["forward_gbps" if bi else "bandwidth_gbps"]) * per_gbps
-        back = float(metrics["reverse_gbps"]) * per_gbps if bi else 0.0
+        forward = metrics["forward_gbps" if bi else "bandwidth_gbps"] * per_gbps
+        back = metrics["reverse_gbps"] * per_gbps if bi else 0.0
         return end, [Claim("bytes", forward, forward, back, back), Claim("packets", 1, 1)]
     if check in PATH_MTU:
         # At least one whole packet went this way, and for ping came back.
@@ -171,7 +163,7 @@ def _least_claims(row: Row, client: Row, policy: Mapping[str, Any]) -> tuple[str
         unit = "packets" if back else "packets_forward"
         return end, [Claim("bytes", size, size, back, back), Claim(unit, arrived, arrived)]
     if check == "ping_rtt":
-        count = int(policy["ping_count"]) * (100 - float(metrics["loss_percent"])) / 100
+        count = int(policy["ping_count"]) * (100 - metrics["loss_percent"]) / 100
     elif CHECKS[check].counts:
         count = metrics[CHECKS[check].counts]
     else:
@@ -179,12 +171,12 @@ def _least_claims(row: Row, client: Row, policy: Mapping[str, Any]) -> tuple[str
     return end, [Claim("packets", count, count)]
 
 
-def _least_rdma_bytes(row: Row, client: Row, policy: Mapping[str, Any]) -> tuple[str, list[Claim]]:
+def _least_rdma_bytes(row: PairRow, client: PairRow, policy: Mapping[str, Any]) -> tuple[str, list[Claim]]:
     size, mtu = int(policy["rdma_message_bytes"]), row["active_mtu_bytes"]
     if row["check"] in BI:
         # Of both directions each end vouches for what it sent itself; the rest of the sum came in.
         sent = row["iterations"] * size
-        both = float(client["metrics"]["bandwidth_gbps"]) * 1e9 / 8 * measured_s(policy)
+        both = numbers_of(client)["bandwidth_gbps"] * 1e9 / 8 * measured_s(policy)
         came = max(both * (1 - _WINDOWS_APART) - sent, 1.0)
         return "client", [Claim("bytes", sent, sent, came, came, mtu)]
     sent = client["iterations"] * size

@@ -10,11 +10,12 @@ Do a row's numbers fit the question and each other (`impossible`), and do both e
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from itertools import pairwise
 from types import MappingProxyType
-from typing import Any, TypeGuard
+from typing import Any, cast
 
 from ansible_collections.railyard.fabric.plugins.module_utils.catalogue.tests import TestClass, class_of
 from ansible_collections.railyard.fabric.plugins.module_utils.measure import perftest, perftest_lat
@@ -25,6 +26,8 @@ from ansible_collections.railyard.fabric.plugins.module_utils.measure.base impor
     OWN_WINDOWS_TOLERANCE,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils.measure.perftest_bw import measured_s
+from ansible_collections.railyard.fabric.plugins.module_utils.records.node_rows import NodeRow
+from ansible_collections.railyard.fabric.plugins.module_utils.records.pair_rows import PairRow
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue import (
     BI,
     CHECKS,
@@ -40,7 +43,9 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.policy impo
     is_whole,
 )
 
+#: A row as it was read; `PairRow` is one that is known to be what its type says.
 Row = Mapping[str, Any]
+Numbers = Mapping[str, float]
 #: What one TCP connection may have sent that has not arrived: role node_tuning lets a socket's buffer grow to
 #: 128 MiB, and half of that is payload. Four connections over a rail of 10 Mbit/s had 5 MB in theirs.
 BUFFERED_BYTES = 64 * 2**20
@@ -79,53 +84,49 @@ STATED_TWICE = (*RATES, "path_mtu_bytes", "sent", "received")
 _ASCENDING = (("min", "p50", "p99", "p999", "max"), ("min", "average", "max"))
 
 
-def impossible(row: Row, policy: Mapping[str, Any]) -> Iterator[str]:
+def impossible(row: PairRow | NodeRow, policy: Mapping[str, Any]) -> Iterator[str]:
     """Yield what is impossible or missing in a row that says `measured`; only the first counts."""
-    check, client = CHECKS[str(row["check"])], row["end"] == "client"
-    window, metrics = window_s(row), row.get("metrics")
-    if moment(row.get("started")) is None:
-        yield f"started is {row.get('started')!r}, no time"
+    check, client, window = CHECKS[row["check"]], row["end"] == "client", window_s(row)
+    if moment(row["started"]) is None:
+        yield f"started is {row['started']!r}, no time"
     numbers = check.client if client else check.server
     # An end that states numbers has timed them, but for path MTU, which is counted; another only answers.
     timed = bool(numbers) and check.name not in PATH_MTU
-    if window is None and (timed or row.get("window_s") is not None):
-        yield f"window_s is {row.get('window_s')!r}, no interval"
-    if row.get("error") is not None:
-        yield "it says measured and brings an error"
-    if not isinstance(metrics, Mapping):
-        yield f"metrics is {metrics!r}"
-        return
+    if window is None and (timed or row["window_s"] is not None):
+        yield f"window_s is {row['window_s']!r}, no interval"
+    metrics = numbers_of(row)
     for metric, kind in numbers.items():
-        seen, is_time = metrics.get(metric), metric.endswith("_us")
+        seen, is_time = metrics.get(metric, math.nan), metric.endswith("_us")
         if not _is_kind(seen, kind) or (is_time and seen > _MOST_US):
             yield f"{metric} is {seen!r}" if metric in metrics else f"{metric} is missing"
         elif is_time and window and seen / 1e6 > window[1] - window[0] + _TOLD_LATE_S:
             yield f"{metric} {seen:g} is longer than its window of {window[1] - window[0]:g} s"
         elif is_time and kind == "positive" and seen < _LEAST_US:
             yield f"{metric} {seen:g} is less than any message takes to another node"
+    said: Mapping[str, object] = row
     for key, value in as_asked(check.name, client, policy).items():
-        if not same(row.get(key), value):
-            yield f"{key} is {row.get(key)!r}, asked was {value!r}"
+        if said.get(key) != value:
+            yield f"{key} is {said.get(key)!r}, asked was {value!r}"
     for lower, upper in _orders(tuple(numbers)):
         if metrics[lower] > metrics[upper]:
             yield f"{lower} {metrics[lower]:g} is above {upper} {metrics[upper]:g}"
     if is_rdma_bandwidth(check.name) and metrics:
-        yield from unlike_iterations(row, policy)
+        yield from unlike_iterations(cast("PairRow", row), policy)
     elif check.name in PATH_MTU and client:
-        yield from _impossible_probes(row, policy)
+        yield from _impossible_probes(metrics, row["mtu_bytes"], policy)
     elif check.name == "ping_rtt" and client:
         yield from _impossible_loss(metrics)
     elif check.name == "tcp_latency" and client:
         yield from _impossible_round_trips(metrics, policy)
     elif check.name in RDMA_LATENCY and client and window:
-        yield from impossible_exchanges(row, window, policy)
+        yield from impossible_exchanges(cast("PairRow", row), window, policy)
     if window:
         yield from _wrong_length(check.name, window[1] - window[0], policy)
 
 
-def same(one: object, other: object) -> bool:
-    """Tell whether two values are one and of one kind: neither True nor 1.0 is 1."""
-    return type(one) is type(other) and one == other
+def numbers_of(row: PairRow | NodeRow) -> dict[str, float]:
+    """Return a row's metrics, but for those that it says nothing of."""
+    return {name: value for name, value in row["metrics"].items() if value is not None}
 
 
 def is_rdma_bandwidth(check: str) -> bool:
@@ -146,7 +147,7 @@ def own_window_s(check: str, policy: Mapping[str, Any]) -> float | None:
     return None
 
 
-def each_way_gbps(client: Row, server: Row, policy: Mapping[str, Any]) -> dict[str, float]:
+def each_way_gbps(client: PairRow, server: PairRow, policy: Mapping[str, Any]) -> dict[str, float]:
     """Return what each direction carried of an RDMA test of both: each end counts its own messages."""
     per_message = float(policy["rdma_message_bytes"]) * 8 / 1e9 / measured_s(policy)
     ways = {"forward_gbps": client, "reverse_gbps": server}
@@ -159,17 +160,15 @@ def rates_apart(check: str, policy: Mapping[str, Any]) -> float:
     return ENDS_TOLERANCE if own_s is None else max(OWN_WINDOWS_TOLERANCE, OWN_WINDOWS_S / own_s)
 
 
-def disagreement(client: Row, server: Row, policy: Mapping[str, Any]) -> str | None:
+def disagreement(client: PairRow, server: PairRow, policy: Mapping[str, Any]) -> str | None:
     """Tell in what the two ends' numbers contradict each other, or None."""
-    of_rates = rates_apart(str(client["check"]), policy)
-    mine, theirs = client["metrics"], server["metrics"]
+    of_rates = rates_apart(client["check"], policy)
+    mine, theirs = numbers_of(client), numbers_of(server)
     # Whatever both ends state must be the same thing; required metrics were checked before.
     for metric in STATED_TWICE:
         if metric not in mine or metric not in theirs:
             continue
         one, other = mine[metric], theirs[metric]
-        if not (is_number(one) and is_number(other)):
-            return f"{metric}: client {one!r}, server {other!r}"
         slack = of_rates * max(one, other) if metric in RATES else 0.0
         if abs(one - other) > max(slack, RATE_DIGIT_MPPS if metric == "message_rate_mpps" else 0.0):
             return f"{metric}: client {one:g}, server {other:g}"
@@ -178,14 +177,13 @@ def disagreement(client: Row, server: Row, policy: Mapping[str, Any]) -> str | N
         # What was sent and did not arrive lies in buffers: on a slow rail that is more than what arrived.
         begin, end = window_s(client) or (0.0, 0.0)
         held_bytes = (sent - arrived) * 1e9 / 8 * (end - begin)
-        too_much = sent > 2 * arrived and held_bytes > BUFFERED_BYTES * client["streams"]
+        too_much = sent > 2 * arrived and held_bytes > BUFFERED_BYTES * client.get("streams", 1)
         if arrived > sent * (1 + of_rates) or too_much:
             return f"{arrived:g} Gbit/s arrived, {sent:g} were sent"
-    for row in (client, server) if client["check"] == "tcp_bandwidth_bi" else ():
-        said = row["metrics"]["bandwidth_gbps"]
-        together = row["metrics"]["forward_gbps"] + row["metrics"]["reverse_gbps"]
+    for host, told in ((client["host"], mine), (server["host"], theirs)) if "forward_gbps" in mine else ():
+        said, together = told["bandwidth_gbps"], told["forward_gbps"] + told["reverse_gbps"]
         if abs(together - said) > ENDS_TOLERANCE * together:
-            return f"{row['host']}: both ways are {together:g}, their sum is {said:g}"
+            return f"{host}: both ways are {together:g}, their sum is {said:g}"
     return None
 
 
@@ -218,8 +216,8 @@ def _moment(value: str) -> float | None:
         return None
 
 
-def _is_kind(value: object, kind: str) -> TypeGuard[float]:
-    if not is_number(value):
+def _is_kind(value: float, kind: str) -> bool:
+    if math.isnan(value):
         return False
     if kind.endswith("count") and (int(value) != value or not is_whole(int(value))):
         return False
@@ -235,11 +233,12 @@ def as_asked(check: str, client: bool, policy: Mapping[str, Any]) -> Mapping[str
     return _as_asked(check, client, *numbers, class_of(check, policy))
 
 
-def other_class(argv: Iterable[object], check: str, policy: Mapping[str, Any]) -> str | None:
+def other_class(argv: Iterable[str | None], check: str, policy: Mapping[str, Any]) -> str | None:
     """Return what is wrong where a command line of an RDMA test does not ask for the planned class."""
     if not CHECKS[check].rdma:
         return None
-    words = [word for word in argv if isinstance(word, str) and word.startswith(perftest.CLASS_OPTIONS)]
+    # What a row of a sweep has of its own stands in no frame.
+    words = [word for word in argv if word is not None and word.startswith(perftest.CLASS_OPTIONS)]
     planned = perftest.class_words(check, policy)
     if words == planned:
         return None
@@ -279,9 +278,8 @@ def _orders(numbers: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
     return tuple(found)
 
 
-def _impossible_probes(row: Row, policy: Mapping[str, Any]) -> Iterator[str]:
-    metrics, own = row["metrics"], row.get("mtu_bytes")
-    if not is_whole(own) or metrics["path_mtu_bytes"] > own:
+def _impossible_probes(metrics: Numbers, own: int | None, policy: Mapping[str, Any]) -> Iterator[str]:
+    if own is None or metrics["path_mtu_bytes"] > own:
         yield f"{metrics['path_mtu_bytes']} bytes passed unbroken, the own netdev's MTU is {own!r}"
     # Twice as many where the first batch was lost and the second was not.
     asked = int(policy["path_mtu_probes"])
@@ -291,18 +289,19 @@ def _impossible_probes(row: Row, policy: Mapping[str, Any]) -> Iterator[str]:
         yield f"{metrics['received']} probes arrived, {metrics['sent']} were sent"
 
 
-def _impossible_loss(metrics: Mapping[str, Any]) -> Iterator[str]:
+def _impossible_loss(metrics: Numbers) -> Iterator[str]:
     """The packets that decide about a loss, where replies were missing, are what it is a share of."""
     if "sent" not in metrics and "received" not in metrics:
         return
-    sent, received, said = (metrics.get(name) for name in ("sent", "received", "loss_percent"))
-    if not (is_whole(sent) and is_whole(received) and 0 <= received <= sent and sent):
-        yield f"{received!r} packets of {sent!r} came back"
-    elif not is_number(said) or abs(100 * (sent - received) / sent - said) > _LOSS_DIGIT_PERCENT:
+    sent, received = (metrics.get(name, math.nan) for name in ("sent", "received"))
+    said = metrics["loss_percent"]
+    if not (0 <= received <= sent and sent and received == int(received) and sent == int(sent)):
+        yield f"{received:g} packets of {sent:g} came back"
+    elif abs(100 * (sent - received) / sent - said) > _LOSS_DIGIT_PERCENT:
         yield f"{received} packets of {sent} came back, it says a loss of {said!r} %"
 
 
-def _impossible_round_trips(metrics: Mapping[str, Any], policy: Mapping[str, Any]) -> Iterator[str]:
+def _impossible_round_trips(metrics: Numbers, policy: Mapping[str, Any]) -> Iterator[str]:
     """Round trips of sockperf fill the time that was asked."""
     together_s = metrics["observations"] * 2 * metrics["latency_average_us"] / 1e6
     least, most = (share * policy["sockperf_duration_s"] for share in _ROUND_TRIPS_SHARE)
@@ -313,9 +312,11 @@ def _impossible_round_trips(metrics: Mapping[str, Any], policy: Mapping[str, Any
         )
 
 
-def impossible_exchanges(row: Row, window: tuple[float, float], policy: Mapping[str, Any]) -> Iterator[str]:
+def impossible_exchanges(
+    row: PairRow, window: tuple[float, float], policy: Mapping[str, Any]
+) -> Iterator[str]:
     """Yield why an RDMA latency row's exchanges, one after the other, are not those that were asked."""
-    metrics = row["metrics"]
+    metrics = numbers_of(row)
     count = metrics["observations"]
     if not perftest_lat.LEAST <= count <= perftest_lat.MOST:
         yield f"{count} exchanges; {perftest_lat.LEAST} to {perftest_lat.MOST} can be asked"
@@ -330,18 +331,18 @@ def impossible_exchanges(row: Row, window: tuple[float, float], policy: Mapping[
         yield f"{taken}, asked were {policy['rdma_latency_s']} s"
 
 
-def unlike_iterations(row: Row, policy: Mapping[str, Any]) -> Iterator[str]:
+def unlike_iterations(row: PairRow, policy: Mapping[str, Any]) -> Iterator[str]:
     """Yield why an RDMA bandwidth or its message rate is not that of the messages that perftest counted."""
     iterations, size = row.get("iterations"), policy["rdma_message_bytes"]
     gbps, rate_mpps = (row["metrics"].get(name) for name in ("bandwidth_gbps", "message_rate_mpps"))
-    if not is_whole(iterations) or iterations <= 0:
+    if not iterations:
         yield f"iterations is {iterations!r}"
     # Of both directions its own iterations are one, its bandwidth the sum.
-    elif row["check"] not in BI and is_number(gbps):
+    elif row["check"] not in BI and gbps is not None:
         apart = not_of_iterations(gbps, iterations, policy)
         if apart:
             yield apart
-    if is_number(gbps) and is_number(rate_mpps):
+    if gbps is not None and rate_mpps is not None:
         follows = gbps * 1e3 / 8 / size
         if abs(rate_mpps - follows) > ENDS_TOLERANCE * follows + RATE_DIGIT_MPPS:
             messages = f"{follows:g} million messages of {size} bytes a second"
@@ -374,9 +375,9 @@ def _wrong_length(check: str, lasted_s: float, policy: Mapping[str, Any]) -> Ite
         yield f"it lasted {lasted_s:g} s, asked was {policy[lasts]} s"
 
 
-def too_short(row: Row, policy: Mapping[str, Any]) -> str | None:
+def too_short(row: PairRow | NodeRow, policy: Mapping[str, Any]) -> str | None:
     """Tell that a test lasted less than half of what was asked, as one does that was held up; or None."""
-    check, window = str(row["check"]), window_s(row)
+    check, window = row["check"], window_s(row)
     lasts = CHECKS[check].lasts
     asked_s = measured_s(policy) if is_rdma_bandwidth(check) else float(policy[lasts]) if lasts else 0.0
     if window is None or window[1] - window[0] >= asked_s * LEAST_OF_ASKED:

@@ -8,14 +8,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ansible_collections.railyard.fabric.plugins.module_utils.records.pair_rows import PairRow
 from ansible_collections.railyard.fabric.plugins.plugin_utils.bounds.bounds import Bounds
-from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import policy
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue import CHECKS, PASS, RECORDED
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence import aggregate
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence.row_numbers import numbers_of
 from ansible_collections.railyard.fabric.plugins.plugin_utils.outcome.answer import Answer
 
 
-def weigh(observed: dict[str, Any], judged: Sequence[Mapping[str, Any]], bounds: Bounds) -> Answer:
+def weigh(observed: dict[str, Any], judged: Sequence[Mapping[str, float]], bounds: Bounds) -> Answer:
     """Hold trusted numbers against their bounds.
 
     Args:
@@ -52,8 +53,8 @@ def _beyond(answer: Answer, cause: str, detail: str) -> Answer:
 
 def by_counters(
     said: Answer,
-    rows: tuple[Mapping[str, Any], Mapping[str, Any]],
-    judged: Sequence[Mapping[str, Any]],
+    rows: tuple[PairRow, PairRow],
+    judged: Sequence[Mapping[str, float]],
     bounds: Bounds,
     payload_share: float,
 ) -> Answer:
@@ -89,9 +90,7 @@ def by_counters(
     return answer
 
 
-def judged(
-    client: Mapping[str, Any], server: Mapping[str, Any], own_windows: bool = False
-) -> list[Mapping[str, Any]]:
+def judged(client: PairRow, server: PairRow, own_windows: bool = False) -> list[dict[str, float]]:
     """Return the metrics that have to keep the bounds: the client's, the server's where it measures too.
 
     Args:
@@ -100,12 +99,7 @@ def judged(
         own_windows: each end measured by its own clock, so that one of the two may say more than the link can
             carry: the lower of both is what is sure.
     """
-    mine, theirs = client["metrics"], server["metrics"]
+    mine, theirs = numbers_of(client), numbers_of(server)
     if own_windows:
-        both = [name for name in mine if _both(mine[name], theirs.get(name))]
-        return [{name: min(mine[name], theirs[name]) for name in both}]
-    return [client["metrics"]] + ([server["metrics"]] if CHECKS[str(client["check"])].server else [])
-
-
-def _both(one: object, other: object) -> bool:
-    return policy.is_number(one) and policy.is_number(other)
+        return [{name: min(value, theirs[name]) for name, value in mine.items() if name in theirs}]
+    return [mine, theirs] if CHECKS[client["check"]].server else [mine]

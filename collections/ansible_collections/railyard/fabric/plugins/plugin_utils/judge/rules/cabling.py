@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.module_utils.records import cable_rows
+from ansible_collections.railyard.fabric.plugins.module_utils.records import cable_rows, failures
 from ansible_collections.railyard.fabric.plugins.module_utils.runner.cabling import NAMED
 from ansible_collections.railyard.fabric.plugins.module_utils.schedule import cable_checks
 from ansible_collections.railyard.fabric.plugins.plugin_utils.bounds.facts import BoundFacts
@@ -128,8 +128,7 @@ class CablingMap:
             held_up = None if mine else self._fleet.held_up(node)
             return held_up or Answer.unmeasured("duplicate_row" if mine else "no_row", f"{node} {rail}")
         row = mine[0]
-        error = row.get("error")
-        if row.get("status") != "measured" and isinstance(error, Mapping):
+        if row.get("status") != "measured" and (error := failures.error_of(row)):
             return Answer(UNMEASURED, cause=causes.explain_error(error, node))
         bound = self._fleet.bound[node][rail]
         wanted = {

@@ -10,14 +10,16 @@ after, and it is reckoned again here. What no site bounds is `recorded`.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 from ansible_collections.railyard.fabric.plugins.module_utils.measure import registry
 from ansible_collections.railyard.fabric.plugins.module_utils.rails.bind import Bound
+from ansible_collections.railyard.fabric.plugins.module_utils.records import failures
 from ansible_collections.railyard.fabric.plugins.module_utils.records import node_rows as records
+from ansible_collections.railyard.fabric.plugins.module_utils.records.node_rows import NodeRow
+from ansible_collections.railyard.fabric.plugins.module_utils.records.reader import RefusedError
 from ansible_collections.railyard.fabric.plugins.plugin_utils.bounds.bounds import Bounds, with_site_policy
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue import FAIL, UNMEASURED
-from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.policy import is_number
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence import row_numbers
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence.clock import Clock
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.rules import (
@@ -83,29 +85,21 @@ def judge(
     node = str(asked["node"])
     if len(rows) != 1:
         return Answer.unmeasured("duplicate_row" if rows else "no_row", f"{node}: {asked['id']}")
-    row, error = rows[0], rows[0].get("error")
-    if row.get("status") in ("failed", "unmeasured") and isinstance(error, Mapping):
-        answer = Answer(UNMEASURED, cause=causes.explain_error(error, node))
-        mine = _of(row, asked, run)
-        if error.get("class") in _MISSING and mine:
-            answer.outcome, answer.basis = FAIL, "what fabric_policy names has to be there"
-        if row.get("status") == "failed" and error.get("class") in collectives.FAILURES and mine:
-            answer.outcome, answer.basis = FAIL, collectives.HAS_TO_END
-        if row.get("status") == "failed" and error.get("class") == "gpu_wrong" and mine:
-            answer.outcome, answer.basis = FAIL, "what GPUs exchange has to arrive as it was sent"
-        return answer
-    if wrong := _garbled(row, asked, run, policy, clock):
+    if rows[0].get("status") != "measured":
+        return _failed(rows[0], asked, run)
+    if wrong := _garbled(rows[0], asked, run, policy, clock):
         return Answer.unmeasured("row_garbled", f"{node}: {wrong}")
+    row = cast("NodeRow", rows[0])
     if short := row_numbers.too_short(row, policy):
         return Answer.unmeasured("window_short", f"{node}: {short}")
-    doubt = row.get("proof_reason") or (None if row.get("proof") == "proven" else "it says so itself")
+    doubt = row["proof_reason"] or (None if row["proof"] == "proven" else "it says so itself")
     check = DOUBTS.get(str(asked["tool"]))
     if doubt := doubt or (check(row, policy) if check else f"nobody knows how {asked['tool']} is proven"):
         cause = "collective_elsewhere" if str(doubt).endswith(collectives.ELSEWHERE) else "not_borne_out"
         return Answer.unmeasured(cause, f"{node}: {doubt}")
     if weigh := WEIGHED.get(str(asked["tool"])):
         return weigh(row)
-    metrics = {name: value for name, value in row["metrics"].items() if is_number(value)}
+    metrics = row_numbers.numbers_of(row)
     own = Bounds(basis=_NO_AUTHORITY)
     if asked["check"] in collectives.OPERATIONS:
         own = collectives.bounds(row, rails)
@@ -115,6 +109,28 @@ def judge(
         return Answer.unmeasured("above_ceiling", f"{node}: {above[0]} {metrics[above[0]]:g}; {own.basis}")
     shown = SHOWN.get(str(asked["tool"]))
     return bounds_check.weigh({**metrics, **(shown(row) if shown else {})}, [metrics], bounds)
+
+
+def _failed(row: Row, asked: Row, run: str) -> Answer:
+    """Return the answer of a row that says itself that it measured nothing."""
+    node = str(asked["node"])
+    try:
+        failed = failures.read(row)
+    except RefusedError as refused:
+        return Answer.unmeasured("row_garbled", f"{node}: {refused}")
+    answer, name = (
+        Answer(UNMEASURED, cause=causes.explain_error(failed["error"], node)),
+        failed["error"]["class"],
+    )
+    if not _of(row, asked, run):
+        return answer
+    if name in _MISSING:
+        answer.outcome, answer.basis = FAIL, "what fabric_policy names has to be there"
+    elif failed["status"] == "failed" and name in collectives.FAILURES:
+        answer.outcome, answer.basis = FAIL, collectives.HAS_TO_END
+    elif failed["status"] == "failed" and name == "gpu_wrong":
+        answer.outcome, answer.basis = FAIL, "what GPUs exchange has to arrive as it was sent"
+    return answer
 
 
 def _of(row: Row, asked: Row, run: str) -> bool:
@@ -139,4 +155,4 @@ def _garbled(row: Row, asked: Row, run: str, policy: Mapping[str, Any], clock: C
     for argv in row["argv"]:
         if argv[0] != wanted_program:
             return f"argv is {argv!r}, which runs no {wanted_program}"
-    return next(row_numbers.impossible(row, policy), None)
+    return next(row_numbers.impossible(cast("NodeRow", row), policy), None)

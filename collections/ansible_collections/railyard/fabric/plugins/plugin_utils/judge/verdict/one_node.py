@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from ansible_collections.railyard.fabric.plugins.module_utils.records import failures
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue import CHECKS, PASS
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence import clock
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.rules import (
@@ -147,10 +148,10 @@ class OneNode:
         found: dict[tuple[str, str], str] = {}
         for identity, asked in self._tests.items():
             for row in self._rows.get(identity, []):
-                error = row.get("error")
-                if not isinstance(error, Mapping) or error.get("class") not in ("address_in_use", "stranger"):
+                if row.get("error") is None or (error := failures.error_of(row)) is None:
                     continue
-                owner = error.get("host")
-                if owner in (asked["node"], asked["peer"]) and self._between.trust.answers(row, asked):
-                    found.setdefault((str(owner), str(asked["rail"])), str(error.get("message") or ""))
+                owner, claimed = error.get("host"), error["class"] in ("address_in_use", "stranger")
+                answers = owner in (asked["node"], asked["peer"]) and self._between.trust.answers(row, asked)
+                if claimed and answers:
+                    found.setdefault((str(owner), str(asked["rail"])), error["message"])
         return found

@@ -16,6 +16,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.module_utils.catalogue.tests import GPU_MEMORY
+from ansible_collections.railyard.fabric.plugins.module_utils.records import failures
+from ansible_collections.railyard.fabric.plugins.module_utils.records.failures import Error
 from ansible_collections.railyard.fabric.plugins.module_utils.rules import gpu
 from ansible_collections.railyard.fabric.plugins.plugin_utils.bounds import facts as fact_rows
 from ansible_collections.railyard.fabric.plugins.plugin_utils.bounds import gpu_memory
@@ -233,12 +235,11 @@ class _Judge:
         return fleet_rules.like_of(asked, measured, mtus, rate_gbps, classes, way)
 
 
-def _obstacles(rows: Iterable[Mapping[str, Any]], run: str) -> dict[str, Mapping[str, Any]]:
+def _obstacles(rows: Iterable[Mapping[str, Any]], run: str) -> dict[str, Error]:
     """Return node -> the first error that the controller met there in this run."""
-    found: dict[str, Mapping[str, Any]] = {}
+    found: dict[str, Error] = {}
     for row in rows:
-        error = row.get("error")
-        if row.get("run") == run and isinstance(error, Mapping):
+        if row.get("run") == run and (error := failures.error_of(row)):
             found.setdefault(str(row.get("node")), error)
     return found
 

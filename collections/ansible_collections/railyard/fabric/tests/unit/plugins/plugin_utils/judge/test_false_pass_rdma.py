@@ -147,7 +147,7 @@ def test_packets_without_their_bytes_carried_nothing(end: str) -> None:
     assert judged(CARD, "rdma_bandwidth", end, no_data)["cause_class"] == "unproven"
 
 
-@pytest.mark.parametrize("span", [[2**32 - 5, 7], [5, None], None, [5], [5, 5]])
+@pytest.mark.parametrize("span", [[2**32 - 5, 7], [5, None], [None, None], [5, 5]])
 @pytest.mark.parametrize(("end", "name"), [("client", "port_xmit_data"), ("server", "port_rcv_data")])
 def test_a_port_counter_that_wrapped_or_is_absent_proves_nothing(end: str, name: str, span: Any) -> None:
     one = judged(CARD, "rdma_bandwidth", end, lambda row: row["counters"].update({name: span}))

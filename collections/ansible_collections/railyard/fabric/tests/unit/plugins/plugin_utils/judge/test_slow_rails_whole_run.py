@@ -31,8 +31,7 @@ def test_the_sum_of_all_rails_says_which_of_them_is_slow() -> None:
     for identity in run.ids("tcp_bandwidth_concurrent", rail="rail1"):
         for row in run.rows(identity):
             row["metrics"] |= {"bandwidth_gbps": 0.1, "sent_gbps": 0.1}
-            for name in ("tx_bytes", "rx_bytes"):
-                row["samples"][name] = [int(value * 0.1 / 0.95) for value in row["samples"][name]]
+            row["samples"]["rx_bytes"] = [int(value * 0.1 / 0.95) for value in row["samples"]["rx_bytes"]]
     sums = [one for one in run.judge() if one["check"] == "aggregate_bandwidth"]
     assert [(one["outcome"], one["cause_class"]) for one in sums] == [("fail", "rail_slow")] * 2
     assert all("gpuserver1 or gpuserver2 rail1" in one["cause"] for one in sums)

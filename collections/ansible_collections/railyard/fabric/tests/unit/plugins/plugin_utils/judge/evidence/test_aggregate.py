@@ -11,8 +11,10 @@ import pytest
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence import aggregate
 
 
-def server(rail: str, begin_s: float, end_s: float) -> dict[str, Any]:
-    return {"rail": rail, "started": "2026-11-21T10:15:03.000Z", "window_s": [begin_s, end_s]}
+def server(rail: str, begin_s: float, end_s: float) -> Any:
+    """Return as much of a row as is read here."""
+    times = {"started": "2026-11-21T10:15:03.000Z", "window_s": [begin_s, end_s]}
+    return {"rail": rail, "tool": "iperf3", "counters": {}, **times}
 
 
 @pytest.mark.parametrize(
@@ -43,7 +45,6 @@ def test_counters_that_a_busy_node_read_too_rarely_are_no_garbled_row() -> None:
     sampled = {
         "t_s": times,
         "rx_bytes": [int(at * 1e9 / 8) for at in times],
-        "tx_bytes": [0 for _at in times],
     }
     row = {**server("rail0", 1.3, 5.0), "metrics": {"bandwidth_gbps": 1.0}, "samples": sampled}
     with pytest.raises(aggregate.NotAdded) as refused:
@@ -88,18 +89,15 @@ EACH_SECOND = [float(at) for at in range(4, 13)]
         (sampled([4.0, 12.0], window_s=None), "row_garbled"),
         (sampled([4.0, 12.0], started="today"), "row_garbled"),
         (sampled([4.0, 12.0], samples=None), "row_garbled"),
-        (sampled([4.0, 12.0], samples={"t_s": [4.0, 12.0]}), "row_garbled"),
-        (sampled([4.0, 12.0], samples={"rx_bytes": [0, 10**9]}), "row_garbled"),
         (sampled([4.0, 12.0], samples={"t_s": [4.0, 8.0, 12.0], "rx_bytes": [0, 10**9]}), "row_garbled"),
         (sampled([4.0]), "row_garbled"),
-        (sampled([], samples={"t_s": [4.0, 12.0], "rx_bytes": [0, True]}), "row_garbled"),
         (sampled([4.0, 4.0, *EACH_SECOND[1:]]), "row_garbled"),
         (sampled(EACH_SECOND, -1.0), "row_garbled"),
         # A counter that stands still is in order, and contradicts the claim.
         (sampled(EACH_SECOND, 0.0), "ends_disagree"),
     ],
 )  # fmt: skip
-def test_what_samples_must_show(row: dict[str, Any], added: Any) -> None:
+def test_what_samples_must_show(row: Any, added: Any) -> None:
     if isinstance(added, str):
         with pytest.raises(aggregate.NotAdded) as refused:
             aggregate.add_up([row])
@@ -157,6 +155,8 @@ def receiver(begin: float, last: float, gbps: float = 1.0, started: str = "2026-
     times = [round(0.2 * step, 1) for step in range(60)]
     return {
         "rail": "rail0",
+        "tool": "iperf3",
+        "counters": {},
         "started": started,
         "window_s": [begin, last],
         "metrics": {"bandwidth_gbps": gbps},

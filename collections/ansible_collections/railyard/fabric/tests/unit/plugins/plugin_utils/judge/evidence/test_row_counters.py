@@ -162,6 +162,7 @@ def told(check: str, end: str, counters: Any, metrics: dict[str, Any], **more: A
         "counters": counters,
         "metrics": metrics,
         "window_s": [0.0, 4.0],
+        "netdev": None,
         "other_rails": {},
         **more,
     }
@@ -208,11 +209,10 @@ def test_of_many_pings_as_many_crossed_as_were_not_lost(packets: int, good: bool
     assert (said is None) is good, said
 
 
-@pytest.mark.parametrize("counters", [None, [], "tx_bytes"])
-def test_a_row_without_counters_proves_nothing(counters: Any) -> None:
-    assert row_counters.counter_deltas(counters) is None
+def test_a_row_without_counters_proves_nothing() -> None:
+    assert row_counters.counter_deltas(None) is None
     for check, metrics in (("ping_rtt", NO_LOSS), ("rdma_latency", {"observations": 5})):
-        assert told(check, "client", counters, metrics) == "its counters are missing"
+        assert told(check, "client", None, metrics) == "its counters are missing"
 
 
 def test_tcp_that_nobody_acknowledged_did_not_cross_the_rail() -> None:
@@ -261,13 +261,10 @@ IDLE = {"tx_bytes": [0, 0], "rx_bytes": [0, 0]}
         (LEAST, {"idle_bytes_per_s": 301, "policy": {"busy_bytes_per_s": 100}}, "idle_bytes_per_s is 301"),
         (LEAST, {"idle_bytes_per_s": 301, "policy": {"busy_bytes_per_s": 100, "allow_busy": True}}, None),
         (LEAST, {"idle_bytes_per_s": -1}, "idle_bytes_per_s is -1"),
-        (LEAST, {"idle_bytes_per_s": None}, "idle_bytes_per_s is None"),
         # Less than a tenth of the claim went over another rail.
         (LEAST, {"other_rails": {"rail1": {**IDLE, "tx_bytes": [0, LEAST // 10]}}}, None),
         (LEAST, {"other_rails": {"rail1": {**IDLE, "tx_bytes": [0, LEAST // 10 + 1]}}}, "rail1 was not idle"),
-        (LEAST, {"other_rails": {"rail1": {**IDLE, "tx_bytes": [0]}}}, "other_rails is"),
-        (LEAST, {"other_rails": {"rail1": None}}, "other_rails is"),
-        (LEAST, {"other_rails": 5}, "other_rails is"),
+        (LEAST, {"other_rails": {"rail1": {**IDLE, "tx_bytes": [0, None]}}}, "other_rails is"),
         (LEAST, {"other_rails": None}, "other_rails is None"),
     ],
 )  # fmt: skip
@@ -299,8 +296,8 @@ def test_far_more_packets_than_were_counted_are_not_the_tests_own(
     ("changes", "good"),
     [
         ({}, True),
-        ({"hw_rcvd_pkts": None}, False),
-        ({"tx_packets": None}, False),
+        ({"hw_rcvd_pkts": [None, None]}, False),
+        ({"tx_packets": [5, None]}, False),
         ({"tx_bytes": [7, 20]}, False),
     ],
 )

@@ -42,7 +42,8 @@ def card(out_words: int, out_packets: int, in_words: int = 0, in_packets: int = 
 
 
 def row(check: str = "rdma_bandwidth", end: str = "client", **changes: Any) -> dict[str, Any]:
-    whole = {"check": check, "end": end, "iterations": 1000, "active_mtu_bytes": 4096, "other_rails": {}}
+    whole = {"check": check, "end": end, "iterations": 1000, "active_mtu_bytes": 4096, "netdev": None}
+    whole["other_rails"] = {}
     return {**whole, "metrics": {"bandwidth_gbps": GBPS}, "counters": soft(PAYLOAD, PACKETS), **changes}
 
 

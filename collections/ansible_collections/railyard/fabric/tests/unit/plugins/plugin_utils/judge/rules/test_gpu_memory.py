@@ -107,10 +107,10 @@ def test_a_node_that_is_declared_to_have_no_gpu_is_not_asked() -> None:
     ("change", "word"),
     [
         (lambda row: row.update(gpu=OTHER), "nearest"),
-        (lambda row: row.update(gpu_name=None), "named no GPU"),
+        (lambda row: row.update(gpu_name=""), "named no GPU"),
         (lambda row: row["argv"][0].pop(), "--use_cuda_bus_id"),
         (lambda row: row["argv"][0].__setitem__(0, "ib_write_bw"), fake_rdma.FOLDER),
-        (lambda row: row.pop("argv"), "argv is None"),
+        (lambda row: row.pop("argv"), "argv is []"),
     ],
 )
 @pytest.mark.parametrize("end", ["client", "server"])

@@ -93,7 +93,7 @@ def test_what_the_link_cannot_carry_is_held_against_its_counters(
             row["counters"][counter] = [0, int(1.05 * 5.3e9 / 8)]
         if frames_gbps is not None:
             moved = [int(1000 + at * frames_gbps * 1e9 / 8) for at in times]
-            row["samples"] = {"t_s": times, "tx_bytes": moved, "rx_bytes": moved}
+            row["samples"] = {"t_s": times, "rx_bytes": moved}
     in_sequence(run.results)
     one = run.verdict(identity)
     if check == "tcp_bandwidth_bi":
@@ -149,7 +149,7 @@ def test_a_slow_rail_leaves_much_in_buffers_and_is_measured(
     assert run.verdict(identity)["cause_class"] == cause
 
 
-@pytest.mark.parametrize("proof", ["unproven", None, "yes", True])
+@pytest.mark.parametrize("proof", ["unproven", None])
 @pytest.mark.parametrize("end", ["client", "server"])
 def test_unproven_is_unmeasured_and_says_so(end: str, proof: object) -> None:
     for check in CHECKS_BETWEEN:
@@ -258,7 +258,7 @@ def test_an_error_brings_its_cause_and_fix(check: str, status: str) -> None:
 
 
 @pytest.mark.parametrize("check", [*CHECKS_BETWEEN, "cabling"])
-@pytest.mark.parametrize("host", ["gpuserver9", "", None, ["gpuserver2"]])
+@pytest.mark.parametrize("host", ["gpuserver9", "", None])
 def test_an_error_is_laid_at_no_other_nodes_door(check: str, host: Any) -> None:
     run = FakeRunView(HEALTHY, HEALTHY.ids(check)[0], "client")
     error_row(run.row, "tool_failed", "unmeasured", host)
@@ -301,10 +301,14 @@ def test_as_many_probes_of_the_size_were_sent_as_were_asked(
 
 @pytest.mark.parametrize("check", ["tcp_bandwidth", "tcp_bandwidth_bi", "tcp_bandwidth_concurrent"])
 @pytest.mark.parametrize("end", ["client", "server"])
-@pytest.mark.parametrize("streams", [3, 5, 0, None, True, 4.0, "4"])
-def test_a_row_of_other_streams_than_asked_is_not_the_asked_tests(check: str, end: str, streams: Any) -> None:
+@pytest.mark.parametrize("streams", [3, 5, None])
+def test_a_row_of_other_streams_than_asked_is_not_the_asked_tests(
+    check: str, end: str, streams: int | None
+) -> None:
     run = FakeRunView(HEALTHY, HEALTHY.ids(check)[0], end)
     run.row["streams"] = streams
+    if streams is None:
+        del run.row["streams"]
     one = run.verdict(run.row["id"])
     assert (one["outcome"], one["cause_class"]) == ("unmeasured", "row_garbled")
     assert f"streams is {streams!r}, asked was 4" in one["cause"]
