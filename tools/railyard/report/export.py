@@ -75,7 +75,7 @@ class _Dropped:
     any = False
 
 
-def _rows(folder: Path, dropped: _Dropped) -> Iterator[dict[str, Any]]:
+def _rows(folder: Path, dropped: _Dropped) -> Iterator[Mapping[str, Any]]:
     for row in RunFolder(folder).each_row(run_folder.RESULTS):
         if row is None:
             dropped.any = True
@@ -83,7 +83,7 @@ def _rows(folder: Path, dropped: _Dropped) -> Iterator[dict[str, Any]]:
             yield row
 
 
-def _to_file(rows: Iterator[dict[str, Any]], form: str, output: Path) -> int:
+def _to_file(rows: Iterator[Mapping[str, Any]], form: str, output: Path) -> int:
     """Write a file that is whole, or not there."""
     try:
         handle, name = tempfile.mkstemp(dir=output.parent, prefix=f".{output.name}.")
@@ -104,7 +104,7 @@ def _to_file(rows: Iterator[dict[str, Any]], form: str, output: Path) -> int:
     return count
 
 
-def _write(rows: Iterator[dict[str, Any]], form: str, target: BinaryIO) -> int:
+def _write(rows: Iterator[Mapping[str, Any]], form: str, target: BinaryIO) -> int:
     if form != JSONL:
         return _by_engine(rows, form, target)
     count = _write_lines(rows, target)
@@ -120,7 +120,7 @@ def _write_lines(rows: Iterable[Mapping[str, Any]], target: BinaryIO) -> int:
     return count
 
 
-def _by_engine(rows: Iterator[dict[str, Any]], form: str, target: BinaryIO) -> int:
+def _by_engine(rows: Iterator[Mapping[str, Any]], form: str, target: BinaryIO) -> int:
     """Write columns: a key is one, and so is each metric and bound; what else is nested is JSON text."""
     try:
         import duckdb

@@ -12,7 +12,7 @@ from ansible.plugins.action import ActionBase
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import policy
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.rules import bmc
 from ansible_collections.railyard.fabric.plugins.plugin_utils.launch import bmc_probe
-from ansible_collections.railyard.fabric.plugins.plugin_utils.run import action_base
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run import action_base, documents
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder as run_folder
 
 
@@ -27,7 +27,7 @@ class ActionModule(ActionBase):
         _spec, args = self.validate_argument_spec({"folder": {"type": "path", "required": True}})
         folder = action_base.open_folder(args["folder"])
         try:
-            asked = folder.rows(run_folder.ASKED)[0]
+            asked = documents.read_asked(folder)
             rules = policy.merge(folder.manifest().get("policy"))
             addresses = bmc.questions(asked, folder.plan())
             started = run_folder.timestamp()

@@ -20,7 +20,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.verdict impo
 from ansible_collections.railyard.fabric.plugins.plugin_utils.launch import intake
 from ansible_collections.railyard.fabric.plugins.plugin_utils.plain_text import clean_line, named
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present import who_is_slow
-from ansible_collections.railyard.fabric.plugins.plugin_utils.run import action_base, stale_secrets
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run import action_base, documents, stale_secrets
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder as run_folder
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run.folder import RunFolder
 
@@ -64,7 +64,7 @@ def second_order(folder: RunFolder, hosts: Iterable[str] | None = None) -> dict[
             return None
         display.display("confirming: the second order that the run had, which nobody has measured")
         return _asked(folder, order, made)
-    asked, _torn = folder.rows(run_folder.ASKED)
+    asked = documents.read_asked(folder)
     if not isolation.asks_judge(order, asked, lambda: _rows(folder)):
         return None
     found = rejudge.judge_folder(folder.path).findings

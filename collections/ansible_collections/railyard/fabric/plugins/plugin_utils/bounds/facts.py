@@ -52,7 +52,7 @@ class BoundFacts:
     broken: dict[str, str] = field(default_factory=dict)
     iperf3: dict[str, str | None] = field(default_factory=dict)
     governors: dict[str, str] = field(default_factory=dict)
-    boot_ids: dict[str, object] = field(default_factory=dict)
+    boot_ids: dict[str, str | None] = field(default_factory=dict)
     collected: dict[str, object] = field(default_factory=dict)
     owners: dict[str, list[str]] = field(default_factory=dict)
     obstacles: dict[str, Error] = field(default_factory=dict)

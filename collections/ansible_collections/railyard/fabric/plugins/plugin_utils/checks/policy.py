@@ -38,6 +38,9 @@ _UNSEEN = ("/home", "/root", "/run/user", "/tmp", "/var/tmp")  # noqa: S108 - re
 # A BMC is asked at each of them.
 _MOST_PORTS = 8
 
+#: `fabric_policy` as `merge` returns it: every key is there, and each value is of its kind.
+Policy = Mapping[str, Any]
+
 
 class PolicyError(ValueError):
     """`fabric_policy` cannot be used; `problems` holds one sentence for each fault, each naming its key."""

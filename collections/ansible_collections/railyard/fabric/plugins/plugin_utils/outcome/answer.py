@@ -46,7 +46,7 @@ class Answer:
     floor: dict[str, Any] = field(default_factory=dict)
     ceiling: dict[str, Any] = field(default_factory=dict)
     basis: str = ""
-    cause: dict[str, Any] = field(default_factory=dict)
+    cause: dict[str, str] = field(default_factory=dict)
     proof: str | None = None
     rows: list[str] | None = None
     attempts: int = 1
@@ -101,7 +101,7 @@ class Answer:
             known: ids of the tests that have rows.
         """
         parts = self.rows if self.rows is not None else asked.get("parts") or [asked["id"]]
-        cause = {"cause_class": None, "cause": None, "next": None, **self.cause}
+        cause: dict[str, str | None] = {"cause_class": None, "cause": None, "next": None, **self.cause}
         if self.outcome not in (FAIL, UNMEASURED):
             cause = dict.fromkeys(cause)
         return {

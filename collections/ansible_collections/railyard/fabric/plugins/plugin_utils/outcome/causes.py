@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.module_utils.records.failures import Error
 from ansible_collections.railyard.fabric.plugins.plugin_utils import plain_text
@@ -47,7 +46,7 @@ def explain(
     fix: str | None = None,
     likely: tuple[str, str] | None = None,
     known: Mapping[str, str] | None = None,
-) -> dict[str, Any]:
+) -> dict[str, str]:
     """Return a verdict's `cause_class`, `cause` and `next`: the likely cause, what to type, what to do.
 
     Args:
@@ -72,7 +71,7 @@ def explain(
     return {"cause_class": cause.name, "cause": text, "next": advice}
 
 
-def explain_error(error: Error, *hosts: str) -> dict[str, Any]:
+def explain_error(error: Error, *hosts: str) -> dict[str, str]:
     """Return the same for an `error`: of a row, that of one of `hosts`, whose first wrote the row."""
     host, message = error.get("host"), error["message"]
     if hosts and host not in hosts:

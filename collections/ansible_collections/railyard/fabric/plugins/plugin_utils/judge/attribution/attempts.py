@@ -22,9 +22,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.module_utils.facts.link_errors import KINDS, LOSS, PHYSICAL
+from ansible_collections.railyard.fabric.plugins.module_utils.records.asked import AskedLine
 from ansible_collections.railyard.fabric.plugins.plugin_utils import plain_text
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue import (
     CHECKS,
@@ -35,8 +35,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue i
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.policy import is_pair
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence import row_numbers
 from ansible_collections.railyard.fabric.plugins.plugin_utils.outcome.answer import Answer
-
-Row = Mapping[str, Any]
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run.documents import Row
 
 #: What is measured again; whatever else a test says, it would say again.
 REPEATED = frozenset(
@@ -138,7 +137,7 @@ def grew_on_the_link(rows: Iterable[Row]) -> bool:
     return False
 
 
-def unsteady(asked: Sequence[Row], answers: Sequence[Answer]) -> None:
+def unsteady(asked: Sequence[AskedLine], answers: Sequence[Answer]) -> None:
     """Turn flaky tests into unmeasured ones where there are too many of them.
 
     Args:
@@ -163,7 +162,7 @@ def unsteady(asked: Sequence[Row], answers: Sequence[Answer]) -> None:
         answer.unknown("unsteady", f"{seen}; this one {answer.reproduced} times")
 
 
-def notes(verdicts: Iterable[Mapping[str, Any]]) -> list[str]:
+def notes(verdicts: Iterable[Row]) -> list[str]:
     """Return what is told of flaky tests beside their verdicts, one sentence for all."""
     flaky = [one for one in verdicts if one["flaky"]]
     if not flaky:

@@ -14,18 +14,19 @@ import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from ansible_collections.railyard.fabric.plugins.module_utils.records.asked import AskedLine
 from ansible_collections.railyard.fabric.plugins.plugin_utils.bounds.baseline import limits
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import significance
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue import PASS, RECORDED
+from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.policy import Policy
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.attribution import fleet
 from ansible_collections.railyard.fabric.plugins.plugin_utils.outcome.answer import Answer
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run.baseline import Figure, Link, Saved
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run.documents import Manifest
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run.folder import SCHEMA
 
 
-def settle(
-    asked: Sequence[Mapping[str, Any]], answers: Sequence[Answer], saved: Saved, rules: Mapping[str, Any]
-) -> None:
+def settle(asked: Sequence[AskedLine], answers: Sequence[Answer], saved: Saved, rules: Policy) -> None:
     """Hold recorded answers against a baseline; changed in place.
 
     Args:
@@ -49,11 +50,9 @@ def settle(
             _hold(answer, figure, saved.run, rules)
 
 
-def document(
-    manifest: Mapping[str, Any], asked: Iterable[Mapping[str, Any]], answers: Iterable[Answer]
-) -> dict[str, Any]:
+def document(manifest: Manifest, asked: Iterable[AskedLine], answers: Iterable[Answer]) -> dict[str, Any]:
     """Return the baseline of a run that passed: what no authority bounds in it, like with like together."""
-    classes: dict[tuple[tuple[str, str], ...], list[tuple[Mapping[str, Any], float]]] = {}
+    classes: dict[tuple[tuple[str, str], ...], list[tuple[AskedLine, float]]] = {}
     for line, answer in zip(asked, answers, strict=True):
         metric = fleet.metric(answer)
         if answer.outcome in (PASS, RECORDED) and answer.tries and metric and not answer.flaky:
@@ -69,7 +68,7 @@ def document(
     }
 
 
-def _class(like: dict[str, str], links: Sequence[tuple[Mapping[str, Any], float]]) -> dict[str, Any]:
+def _class(like: dict[str, str], links: Sequence[tuple[AskedLine, float]]) -> dict[str, Any]:
     values = [value for _line, value in links]
     return {
         "metric": like.pop("metric"),
@@ -79,7 +78,7 @@ def _class(like: dict[str, str], links: Sequence[tuple[Mapping[str, Any], float]
     }
 
 
-def _link(line: Mapping[str, Any]) -> Link:
+def _link(line: AskedLine) -> Link:
     return str(line["check"]), str(line["node"]), str(line["peer"]), line["rail"]
 
 
@@ -88,7 +87,7 @@ def _unlike(then: Mapping[str, str], now: Mapping[str, str]) -> str:
     return ", ".join(f"{key} {then.get(key)} then, {now.get(key)} now" for key in keys)
 
 
-def _hold(answer: Answer, figure: Figure, run: str, rules: Mapping[str, Any]) -> None:
+def _hold(answer: Answer, figure: Figure, run: str, rules: Policy) -> None:
     metric, confirm = figure.metric, int(rules["confirm"])
     least, most = limits(figure, float(rules["baseline_tolerance"]))
     more = significance.higher_is_better(metric)

@@ -18,7 +18,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.module_utils.measure import outliers
+from ansible_collections.railyard.fabric.plugins.module_utils.records.asked import AskedLine
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue import CHECKS, RECORDED
+from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.policy import is_number
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.rules import hops
 from ansible_collections.railyard.fabric.plugins.plugin_utils.outcome.answer import Answer
 
@@ -117,7 +119,7 @@ def _settle(
 
 
 def like_of(
-    line: Mapping[str, Any],
+    line: AskedLine,
     measured: Mapping[str, Any],
     mtus: tuple[object, object],
     rate_gbps: object,
@@ -135,7 +137,7 @@ def like_of(
         way: how many switches are planned between them, or what is known of it.
     """
     told = sorted(classes)
-    said = {key: line[key] for key in ("check", "tool", "direction")}
+    said: dict[str, object] = {key: line[key] for key in ("check", "tool", "direction")}
     said |= {key: measured.get(key) for key in _MEASURED}
     said |= {key: measured[key] for key in _CLASS if measured.get(key) is not None}
     said |= zip(("mtu_bytes", "active_mtu_bytes"), mtus, strict=True)
@@ -149,4 +151,4 @@ def metric(answer: Answer) -> str:
     """Return which of a test's numbers is compared; empty where its check, or it, has none."""
     check = CHECKS.get(answer.like.get("check", ""))
     told = [name for name in _METRICS if check and name in check.bounded]
-    return next((name for name in told if isinstance(answer.observed.get(name), (int, float))), "")
+    return next((name for name in told if is_number(answer.observed.get(name))), "")

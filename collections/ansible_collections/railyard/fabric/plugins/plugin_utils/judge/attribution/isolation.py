@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from ansible_collections.railyard.fabric.plugins.module_utils.records.asked import AskedLine, nodes_of
 from ansible_collections.railyard.fabric.plugins.plugin_utils.ask import suspects
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue import (
     FAIL,
@@ -28,13 +29,13 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.attribution.
     Wiring,
 )
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence import row_numbers
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run.documents import Order, Row
 
 try:
     import numpy as np
 except ImportError:  # sanity's environment has none; see measured.py
     np = None  # type: ignore[assignment]
 
-Line = Mapping[str, Any]
 
 #: With two nodes nobody is left to tell one end from the other.
 LEAST_NODES = 3
@@ -43,10 +44,10 @@ _CHECKS = ("rdma_bandwidth_concurrent", "tcp_bandwidth_concurrent", "rdma_bandwi
 
 
 def of(
-    order: Mapping[str, Any] | None,
-    asked: Sequence[Line],
-    results: Iterable[Line],
-    verdicts: Sequence[Line],
+    order: Order | None,
+    asked: Sequence[AskedLine],
+    results: Iterable[Row],
+    verdicts: Sequence[Row],
 ) -> culprits.Findings:
     """Return who is slow in a run that was judged; of a run without anything bad, nothing.
 
@@ -71,7 +72,7 @@ def of(
     return explained(found, verdicts, wiring)
 
 
-def asks_judge(order: Line, asked: Sequence[Line], results: Callable[[], Iterable[Line]]) -> bool:
+def asks_judge(order: Row, asked: Sequence[AskedLine], results: Callable[[], Iterable[Row]]) -> bool:
     """Tell whether the judge is to say who may be slow before a run ends, so that they can measure further.
 
     For most runs nothing looks bad, and they need not be judged twice.
@@ -90,23 +91,23 @@ def asks_judge(order: Line, asked: Sequence[Line], results: Callable[[], Iterabl
     return bool(culprits.isolate(tests, wiring).doubtful)
 
 
-def looks_bad(row: Line) -> bool:
+def looks_bad(row: Row) -> bool:
     """Tell whether a row is of a test that its nodes measured again, or could not measure."""
     return row.get("peer") is not None and (
         row_numbers.attempt_of(row) > 1 or row.get("status") != "measured"
     )
 
 
-def check_of(asked: Iterable[Line]) -> str | None:
+def check_of(asked: Iterable[Mapping[str, object]]) -> str | None:
     """Return the check whose numbers isolation reads, None where none of them is asked."""
     found = {str(line["check"]) for line in asked}
     return next((check for check in _CHECKS if check in found), None)
 
 
 def measured_tests(
-    asked: Sequence[Line],
-    results: Iterable[Line],
-    verdicts: Iterable[Line],
+    asked: Sequence[AskedLine],
+    results: Iterable[Row],
+    verdicts: Iterable[Row],
     wiring: Wiring,
     absent: Collection[str] = (),
 ) -> Tests:
@@ -145,10 +146,10 @@ def measured_tests(
     for identity, line in wanted.items():
         if line["node"] in absent or line["peer"] in absent:
             continue
-        both = sorted((line["node"], line["peer"]), key=node.__getitem__)
+        both = sorted(nodes_of(line), key=node.__getitem__)
         for attempt, value in {1: np.nan, **gbps.get(identity, {})}.items():
             number = numbers.setdefault((line["round"], *both, attempt), len(numbers))
-            columns.append((number, node[line["node"]], node[line["peer"]], rail[line["rail"]]))
+            columns.append((number, *(node[name] for name in nodes_of(line)), rail[str(line["rail"])]))
             values.append(value)
             good.append(identity in passed)
     number_of, sender, receiver, of_rail = np.array(columns, dtype=np.int64).reshape(-1, 4).T
@@ -162,7 +163,7 @@ def measured_tests(
     return Tests(number_of, sender, receiver, of_rail, share * rate)
 
 
-def explained(found: culprits.Findings, verdicts: Sequence[Line], wiring: Wiring) -> culprits.Findings:
+def explained(found: culprits.Findings, verdicts: Sequence[Row], wiring: Wiring) -> culprits.Findings:
     """Return of the findings those that verdicts bear out: half or more of a part's pairs are not good.
 
     A pair that met more often than others counts once.
@@ -204,7 +205,7 @@ def explained(found: culprits.Findings, verdicts: Sequence[Line], wiring: Wiring
     )
 
 
-def _of(check: str | None, lines_: Iterable[Line]) -> Iterator[Line]:
+def _of(check: str | None, lines_: Iterable[Row]) -> Iterator[Row]:
     return (one for one in lines_ if one["check"] == check and one["rail"] is not None)
 
 

@@ -9,11 +9,11 @@ these numbers show.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.plugin_utils.ask.wiring import ends
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run.documents import Order
 
 try:
     import numpy as np
@@ -75,7 +75,7 @@ def joined(parts: Sequence[Tests]) -> Tests:
     return Tests(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
 
 
-def wiring(order: Mapping[str, Any]) -> Wiring:
+def wiring(order: Order) -> Wiring:
     """Return how the nodes of a work order are wired.
 
     Args:

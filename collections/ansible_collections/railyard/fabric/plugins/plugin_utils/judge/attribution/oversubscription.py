@@ -13,7 +13,9 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-Line = Mapping[str, Any]
+from ansible_collections.railyard.fabric.plugins.module_utils.records.asked import AskedLine, nodes_of
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run.documents import Row
+
 End = tuple[str, str]
 _Test = tuple[End, End, float]
 
@@ -39,7 +41,7 @@ class Crossed(NamedTuple):
     declared: bool
 
 
-def of(plan: Line, asked: Iterable[Line], verdicts: Iterable[Line], check: str | None) -> list[Crossed]:
+def of(plan: Row, asked: Iterable[AskedLine], verdicts: Iterable[Row], check: str | None) -> list[Crossed]:
     """Return for each rail with such a round the worst one.
 
     Args:
@@ -59,20 +61,20 @@ def of(plan: Line, asked: Iterable[Line], verdicts: Iterable[Line], check: str |
     inside: dict[End, list[float]] = defaultdict(list)
     mixed = set()
     for line, verdict in zip(asked, verdicts, strict=True):
-        rail = line["rail"]
+        rail, (node, peer), number = str(line["rail"]), nodes_of(line), line["round"] or 0
         if line["check"] != check or rail not in several:
             continue
-        one, other = (line["node"], rail), (line["peer"], rail)
+        one, other = (node, rail), (peer, rail)
         gbps = (verdict["observed"] or {}).get("bandwidth_gbps")
         if one not in leaf or other not in leaf:
-            mixed.add((rail, line["round"]))
+            mixed.add((rail, number))
         elif leaf[one] == leaf[other]:
-            mixed.add((rail, line["round"]))
+            mixed.add((rail, number))
             if gbps:
                 inside[one].append(float(gbps))
                 inside[other].append(float(gbps))
         elif gbps is not None:
-            crossing[rail][line["round"]].append((one, other, float(gbps)))
+            crossing[rail][number].append((one, other, float(gbps)))
     alone = {end: statistics.median(seen) for end, seen in inside.items()}
     found = []
     for rail, rounds in crossing.items():
@@ -92,7 +94,7 @@ def of(plan: Line, asked: Iterable[Line], verdicts: Iterable[Line], check: str |
     return found
 
 
-def _planned(plan: Line, key: str) -> dict[End, Any]:
+def _planned(plan: Row, key: str) -> dict[End, Any]:
     """Return what the plan says of each end, where it says so."""
     return {
         (name, rail["name"]): rail[key]

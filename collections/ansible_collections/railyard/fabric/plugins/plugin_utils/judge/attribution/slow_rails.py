@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.module_utils.rails.bind import Bound
+from ansible_collections.railyard.fabric.plugins.module_utils.records.asked import AskedLine
 from ansible_collections.railyard.fabric.plugins.module_utils.rules import rdma
 from ansible_collections.railyard.fabric.plugins.plugin_utils.bounds.facts import BoundFacts
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue import (
@@ -34,6 +35,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.policy impo
 from ansible_collections.railyard.fabric.plugins.plugin_utils.outcome import causes
 from ansible_collections.railyard.fabric.plugins.plugin_utils.outcome.answer import Answer
 from ansible_collections.railyard.fabric.plugins.plugin_utils.plain_text import named
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run.documents import Row
 
 #: Failures that say no more than that a number is bad, and what they become.
 SLOW = ("below_floor", "too_slow", "stands_apart")
@@ -53,7 +55,6 @@ End = tuple[str, str]
 """A node, and whether it `sends` or `receives`."""
 Pair = tuple[str, str]
 """Who sends, and to whom."""
-Line = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -69,7 +70,7 @@ class _Test:
         return tuple(end for node, peer in self.ways for end in ((node, "sends"), (peer, "receives")))
 
 
-def name(asked: Sequence[Line], answers: Sequence[Answer], fleet: BoundFacts) -> None:
+def name(asked: Sequence[AskedLine], answers: Sequence[Answer], fleet: BoundFacts) -> None:
     """Give slow answers the cause that their pattern shows, with what the run's facts say of it.
 
     Args:
@@ -113,7 +114,7 @@ def guilty_ends(tests: Iterable[tuple[str, str, bool]]) -> set[End]:
     return {end for end, count in asked.items() if good and count >= _LEAST_TESTS and end not in good}
 
 
-def _explain_sums(asked: Sequence[Line], answers: Sequence[Answer]) -> None:
+def _explain_sums(asked: Sequence[AskedLine], answers: Sequence[Answer]) -> None:
     """Give a sum below its floor the cause of its slow part."""
     slow = {
         line["id"]: answer.cause
@@ -193,7 +194,7 @@ class _Check:
         for test in slow:
             test.answer.cause = cause
 
-    def _blame_ends(self, rail: str, guilty: Sequence[End]) -> dict[str, Any]:
+    def _blame_ends(self, rail: str, guilty: Sequence[End]) -> dict[str, str]:
         """Name the ports, or the nodes, with which nothing is good on a rail where others are."""
         nodes = list(dict.fromkeys(node for node, _way in guilty))
         whole = all(end in self._slow_nodes for end in guilty)
@@ -218,7 +219,7 @@ class _Check:
             self._said[place] = said
         return self._said[place]
 
-    def _blame_between(self, rail: str, test: _Test, both: Sequence[_Test]) -> dict[str, Any]:
+    def _blame_between(self, rail: str, test: _Test, both: Sequence[_Test]) -> dict[str, str]:
         """Name the path of a pair whose ends are good with others; else all that it may be.
 
         Args:
@@ -281,13 +282,13 @@ _RAIL_FACTS: tuple[tuple[str, Callable[[Bound], object], str], ...] = (
 )
 
 
-def _said(device: Mapping[str, Any] | None, key: str) -> str | None:
+def _said(device: Row | None, key: str) -> str | None:
     """Return a number that is a name: none is better than another."""
     value = (device or {}).get(key)
     return None if value is None else str(value)
 
 
-def _inner(device: Mapping[str, Any] | None, key: str) -> Mapping[str, Any]:
+def _inner(device: Row | None, key: str) -> Mapping[str, Any]:
     inner = (device or {}).get(key)
     return inner if isinstance(inner, Mapping) else {}
 
@@ -295,9 +296,9 @@ def _inner(device: Mapping[str, Any] | None, key: str) -> Mapping[str, Any]:
 class _Seen:
     """What a run knows of its nodes and rails beside the tests between them."""
 
-    def __init__(self, asked: Sequence[Line], answers: Sequence[Answer], fleet: BoundFacts) -> None:
+    def __init__(self, asked: Sequence[AskedLine], answers: Sequence[Answer], fleet: BoundFacts) -> None:
         self._fleet = fleet
-        self._causes: dict[tuple[str, str], dict[str, Any]] = {}
+        self._causes: dict[tuple[str, str], dict[str, str]] = {}
         #: Node and rail -> check -> its answer, of what is asked of a rail alone.
         self._local: dict[Pair, dict[str, Answer]] = {}
         for line, answer in zip(asked, answers, strict=True):
@@ -305,21 +306,21 @@ class _Seen:
                 place = str(line["node"]), str(line["rail"])
                 self._local.setdefault(place, {})[str(line["check"])] = answer
 
-    def cause(self, kind: str, said: str, nodes: Sequence[str], rail: str) -> dict[str, Any]:
+    def cause(self, kind: str, said: str, nodes: Sequence[str], rail: str) -> dict[str, str]:
         """Return a slow test's cause, with what is known of the nodes that it names."""
         if (kind, said) not in self._causes:
             likely = next(self._signs(kind, nodes, rail), None)
             self._causes[kind, said] = causes.explain(kind, said, None, likely, self._known(nodes, rail))
         return self._causes[kind, said]
 
-    def more(self, cause: Mapping[str, Any], nodes: Pair, rail: str) -> dict[str, Any]:
+    def more(self, cause: dict[str, str], nodes: Pair, rail: str) -> dict[str, str]:
         """Return a cause that no pattern replaced, with what is known of both ends."""
         kind = str(cause["cause_class"])
         both = sorted(nodes)
         said = self.cause(kind, f"{' '.join(both)} {rail}", both, rail)
         return {**cause, "next": said["next"]}
 
-    def explain(self, line: Line, answer: Answer) -> None:
+    def explain(self, line: AskedLine, answer: Answer) -> None:
         """Say more of a test that met nobody, or whose packets are too large, where other checks do."""
         rail, kind = str(line["rail"]), answer.cause.get("cause_class")
         both = [str(line["node"]), str(line["peer"])]

@@ -7,11 +7,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence import row_numbers
-
-Row = Mapping[str, Any]
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run.documents import Row
 
 #: How far a clock may be set while a run is made: a node's first look at NTP, or summer time done wrong.
 SET_S = 4000.0

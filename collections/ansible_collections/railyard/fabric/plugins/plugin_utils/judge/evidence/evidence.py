@@ -24,12 +24,13 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from itertools import chain
-from typing import Any, cast
+from typing import cast
 
 from ansible_collections.railyard.fabric.plugins.module_utils.catalogue import nic_drivers, rdma_counters
 from ansible_collections.railyard.fabric.plugins.module_utils.rails import bind, rdma_mtu
 from ansible_collections.railyard.fabric.plugins.module_utils.rails.bind import Bound
 from ansible_collections.railyard.fabric.plugins.module_utils.records import failures, reader
+from ansible_collections.railyard.fabric.plugins.module_utils.records.asked import AskedLine, nodes_of
 from ansible_collections.railyard.fabric.plugins.module_utils.records.pair_rows import PairRow
 from ansible_collections.railyard.fabric.plugins.module_utils.records.reader import RefusedError
 from ansible_collections.railyard.fabric.plugins.module_utils.runner import short_rows
@@ -42,6 +43,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue i
     PROBES,
     UNMEASURED,
 )
+from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.policy import Policy
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence import (
     gpu_rows,
     readings,
@@ -51,10 +53,9 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence imp
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence.clock import Clock
 from ansible_collections.railyard.fabric.plugins.plugin_utils.outcome import causes
 from ansible_collections.railyard.fabric.plugins.plugin_utils.outcome.answer import Answer
-from ansible_collections.railyard.fabric.plugins.plugin_utils.run.documents import unlike
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run.documents import Row, unlike
 
 #: A row as it was read; and one that is known to be what its type says.
-Row = Mapping[str, Any]
 Pair = tuple[PairRow, PairRow]
 #: Id in the cause table, and what was seen.
 Problem = tuple[str, str]
@@ -87,9 +88,9 @@ class Evidence:
     def __init__(
         self,
         run: str,
-        rules: dict[str, Any],
+        rules: Policy,
         fleet: BoundFacts,
-        why_apart: Callable[[Row], dict[str, Any] | None],
+        why_apart: Callable[[AskedLine], dict[str, str] | None],
         claims: row_counters.Claims,
         clock: Clock,
         whole: Callable[[Row], Row] = lambda row: row,
@@ -115,7 +116,7 @@ class Evidence:
         #: Tests whose rows are known to be good.
         self.plain: Container[str] = ()
 
-    def pair(self, asked: Mapping[str, Any], mine: Sequence[Row]) -> Pair | Answer:
+    def pair(self, asked: AskedLine, mine: Sequence[Row]) -> Pair | Answer:
         """Return the two rows of an attempt at a test when a verdict may rest on them, else what follows.
 
         Args:
@@ -136,44 +137,46 @@ class Evidence:
             self._good.setdefault(str(asked["id"]), []).append((good[0], good[1]))
         return found
 
-    def _pair(self, asked: Mapping[str, Any], mine: Sequence[Row]) -> Pair | Answer:
+    def _pair(self, asked: AskedLine, mine: Sequence[Row]) -> Pair | Answer:
         if nothing := self.unknown(asked):
             return nothing
+        node, peer = nodes_of(asked)
         by_end: dict[str, list[Row]] = {"client": [], "server": []}
         for row in mine:
             if row.get("end") not in ("client", "server"):
                 return Answer.unmeasured("row_garbled", f"end is {row.get('end')!r}")
             by_end[row["end"]].append(row)
         if any(len(found) > 1 for found in by_end.values()):
-            return Answer.unmeasured("duplicate_row", str(asked["id"]))
+            return Answer.unmeasured("duplicate_row", asked["id"])
         refused = [
             answer
             for row in mine
-            if (answer := self.refused(row, asked, asked["node" if row["end"] == "client" else "peer"]))
+            if (answer := self.refused(row, asked, node if row["end"] == "client" else peer))
         ]
         if refused:
             told = min(refused, key=_telling)
             # A node that met nobody says so; why its peer was not there is what helps.
-            absent = asked["peer"] if by_end["client"] else asked["node"]
+            absent = peer if by_end["client"] else node
             echo = told.cause.get("cause_class") in _ECHOES and len(mine) == 1
             if told.cause.get("cause_class") == "rendezvous_timeout":
                 told.cause = self._why_apart(asked) or told.cause
             return (self._fleet.held_up(absent) if echo else None) or told
         if not mine:
-            held = self._fleet.held_up(asked["node"]) or self._fleet.held_up(asked["peer"])
-            return held or Answer.unmeasured("no_row", f"{asked['node']} and {asked['peer']}")
+            held = self._fleet.held_up(node) or self._fleet.held_up(peer)
+            return held or Answer.unmeasured("no_row", f"{node} and {peer}")
         if len(mine) == 1:
-            silent = asked["peer"] if by_end["client"] else asked["node"]
+            silent = peer if by_end["client"] else node
             return self._fleet.held_up(silent) or Answer.unmeasured("one_ended", f"{silent} is silent")
         # Which has not been refused is what its type says.
         client, server = cast("PairRow", by_end["client"][0]), cast("PairRow", by_end["server"][0])
         return self._doubt(client, server) or (client, server)
 
-    def unknown(self, asked: Mapping[str, Any]) -> Answer | None:
+    def unknown(self, asked: AskedLine) -> Answer | None:
         """Return the verdict of a test when nothing is known of one of its ends."""
-        return self._fleet.unknown(asked["node"]) or self._fleet.unknown(asked["peer"])
+        node, peer = nodes_of(asked)
+        return self._fleet.unknown(node) or self._fleet.unknown(peer)
 
-    def refused(self, row: Mapping[str, Any], asked: Mapping[str, Any], host: str) -> Answer | None:
+    def refused(self, row: Row, asked: AskedLine, host: str) -> Answer | None:
         """Return the verdict of a row that says itself that it measured nothing, or cannot be this test's."""
         try:
             if row.get("status") == "measured":
@@ -191,7 +194,7 @@ class Evidence:
             answer.basis = "the probe has to arrive"
         return answer
 
-    def _not_the_asked(self, row: PairRow, asked: Row, host: str) -> Iterator[Problem]:
+    def _not_the_asked(self, row: PairRow, asked: AskedLine, host: str) -> Iterator[Problem]:
         """Yield in what a row that says `measured` is not the asked test's row of this end: first counts.
 
         Args:
@@ -201,7 +204,8 @@ class Evidence:
         """
         known = self.ends[host][str(asked["rail"])]
         end, check, without_ip = known.bound, CHECKS[str(asked["check"])], known.without_ip
-        wanted = {"schema": 1, "run": self._run, **{key: asked[key] for key in _SAME_AS_ASKED}}
+        question: Mapping[str, object] = asked
+        wanted = {"schema": 1, "run": self._run, **{key: question[key] for key in _SAME_AS_ASKED}}
         wanted |= {"host": host, "address": known.address}
         wanted |= {"round": asked.get("round"), "group": asked.get("group")}
         said: Mapping[str, object] = row
@@ -229,7 +233,7 @@ class Evidence:
             for cause, problem in _not_the_rails_port(row, known, self._fleet.transports[host]):
                 yield cause, f"{host}: {problem}"
 
-    def _not_its_tool(self, row: PairRow, asked: Row, host: str) -> Iterator[str]:
+    def _not_its_tool(self, row: PairRow, asked: AskedLine, host: str) -> Iterator[str]:
         """Yield in what the tool's own end, or its command line, is not that of a test on this rail."""
         status = row.get("exit_status")
         good = range(_KILLED if asked["tool"] in _WHATEVER_STATUS else 1)
@@ -252,10 +256,11 @@ class Evidence:
             elif other := row_numbers.other_class(argv, asked["check"], self._policy):
                 yield other
 
-    def answers(self, row: Mapping[str, Any], asked: Mapping[str, Any]) -> bool:
+    def answers(self, row: Row, asked: AskedLine) -> bool:
         """Tell whether a row without a measurement is this run's and this test's."""
-        keys = ("check", "node", "peer", "rail")
-        return row.get("run") == self._run and all(row.get(key) == asked[key] for key in keys)
+        question: Mapping[str, object] = asked
+        same = all(row.get(key) == question[key] for key in ("check", "node", "peer", "rail"))
+        return same and row.get("run") == self._run
 
     def _doubt(self, client: PairRow, server: PairRow) -> Answer | None:
         """Return the verdict when the two rows contradict each other, their counters or their proof."""
@@ -375,7 +380,7 @@ def _not_the_rails_port(row: PairRow, known: RailEnd, transport: str) -> Iterato
     yield from _not_the_drivers(row, hca)
 
 
-def _not_the_drivers(row: PairRow, hca: Mapping[str, Any]) -> Iterator[Problem]:
+def _not_the_drivers(row: PairRow, hca: Row) -> Iterator[Problem]:
     """Yield why a row's counters are not those by which its port's driver shows RDMA.
 
     Which ones they are is not for the row to choose: a card that shows netdev bytes alone shows no RDMA.

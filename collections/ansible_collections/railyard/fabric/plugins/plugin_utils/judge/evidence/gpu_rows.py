@@ -6,17 +6,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
 from ansible_collections.railyard.fabric.plugins.module_utils.catalogue.tests import GPU_MEMORY
 from ansible_collections.railyard.fabric.plugins.module_utils.rails.bind import Bound
 from ansible_collections.railyard.fabric.plugins.module_utils.records.facts import Gpus
 from ansible_collections.railyard.fabric.plugins.module_utils.records.pair_rows import PairRow
 from ansible_collections.railyard.fabric.plugins.plugin_utils.bounds.gpu_memory import nearest
+from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.policy import Policy
 
 
-def unlike(row: PairRow, end: Bound, facts: Gpus | None, policy: Mapping[str, Any]) -> Iterator[str]:
+def unlike(row: PairRow, end: Bound, facts: Gpus | None, policy: Policy) -> Iterator[str]:
     """Yield why a row is not of the GPU's memory that its rail has to use; the first counts.
 
     Args:

@@ -15,6 +15,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from ansible_collections.railyard.fabric.plugins.module_utils.records.asked import AskedLine
 from ansible_collections.railyard.fabric.plugins.module_utils.runner.short_rows import FRAME_BEGINS, Frames
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue import CHECKS
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.policy import are_pairs
@@ -25,9 +26,8 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence.col
 )
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder as run_folder
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import json_lines
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run.documents import Row
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run.folder import RunFolder, RunFolderError
-
-Row = Mapping[str, Any]
 
 #: Rows of fewer bytes are held whole, as all are judged sooner that way; short rows never are.
 HELD_BYTES = 256 << 20
@@ -59,7 +59,7 @@ class Rows:
         RunFolderError: the rows are there and cannot be read.
     """
 
-    def __init__(self, folder: RunFolder, asked: Iterable[Row]) -> None:
+    def __init__(self, folder: RunFolder, asked: Iterable[Mapping[str, object]]) -> None:
         self._path = folder.path / run_folder.RESULTS
         self._handle: int | None = None
         self._frames = Frames()
@@ -136,7 +136,9 @@ class Rows:
         except OSError:
             return False, False  # whoever reads it says why
 
-    def _light(self, folder: RunFolder, asked: Iterable[Row], many: bool) -> tuple[list[Row], bool]:
+    def _light(
+        self, folder: RunFolder, asked: Iterable[Mapping[str, object]], many: bool
+    ) -> tuple[list[Row], bool]:
         check = {str(line.get("id")): CHECKS.get(str(line.get("check"))) for line in asked}
         tests = {identity for identity, one in check.items() if one is not None and one.source == "test"}
         rows: list[Row] = []
@@ -157,7 +159,7 @@ def whole_of(results: Iterable[Row]) -> Callable[[Row], Row]:
     return results.whole if isinstance(results, Rows) else lambda row: row
 
 
-def in_turn(asked: Sequence[Row]) -> list[int]:
+def in_turn(asked: Sequence[AskedLine]) -> list[int]:
     """Return the places of all asked lines, a sum's parts just before it: so their rows are still at hand."""
     places = {str(line["id"]): place for place, line in enumerate(asked)}
     turns: dict[int, None] = {}

@@ -5,8 +5,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from ansible_collections.railyard.fabric.plugins.module_utils.records.pair_rows import PairRow
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence import row_counters
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence.row_numbers import numbers_of
@@ -26,7 +24,7 @@ def observed(client: PairRow, server: PairRow) -> dict[str, float]:
     return shown
 
 
-def lost(client: PairRow) -> dict[str, Any] | None:
+def lost(client: PairRow) -> dict[str, str] | None:
     """Return the cause when probes were lost; no counter has to prove that something did not arrive."""
     metrics = numbers_of(client)
     if metrics.get("loss_percent", 0) > 0:

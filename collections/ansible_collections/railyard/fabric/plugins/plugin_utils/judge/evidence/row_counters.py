@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.module_utils.catalogue import rdma_counters
 from ansible_collections.railyard.fabric.plugins.module_utils.catalogue.rdma_counters import NETDEV, Traffic
@@ -27,6 +26,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue i
     TCP_BANDWIDTH,
 )
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.policy import (
+    Policy,
     is_pair,
 )
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence.columns import overlaps
@@ -39,8 +39,8 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence.row
     numbers_of,
     window_s,
 )
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run.documents import Row
 
-Row = Mapping[str, Any]
 #: An attempt at a test at one end: (test id, client or server, attempt).
 Turn = tuple[str, str, int]
 #: Begin and end of a counter, and whose.
@@ -58,7 +58,7 @@ MORE, AROUND_S = 20.0, 120.0
 _ANY_MORE = proof.Allowance(math.inf, 1.0)
 
 
-def counter_problem(row: PairRow, client: PairRow, policy: Mapping[str, Any]) -> str | None:
+def counter_problem(row: PairRow, client: PairRow, policy: Policy) -> str | None:
     """Tell what in a row's counters contradicts the numbers of the client's row, or None."""
     counters, rdma = row["counters"], CHECKS[row["check"]].rdma
     if counters is None:
@@ -98,7 +98,7 @@ def counter_problem(row: PairRow, client: PairRow, policy: Mapping[str, Any]) ->
 
 
 def _too_much(
-    row: PairRow, end: str, claims: Sequence[Claim], spans: Spans, policy: Mapping[str, Any], driver: Traffic
+    row: PairRow, end: str, claims: Sequence[Claim], spans: Spans, policy: Policy, driver: Traffic
 ) -> str | None:
     """Tell that far more crossed the rail, or another one, than the numbers and an idle rail explain.
 
@@ -143,7 +143,7 @@ def counter_deltas(
     return deltas
 
 
-def _least_claims(row: PairRow, client: PairRow, policy: Mapping[str, Any]) -> tuple[str, list[Claim]]:
+def _least_claims(row: PairRow, client: PairRow, policy: Policy) -> tuple[str, list[Claim]]:
     """Return what must have crossed the rail for the client's numbers to be true, as seen from which end."""
     check, end, metrics = row["check"], row["end"], numbers_of(client)
     if is_rdma_bandwidth(check):
@@ -171,7 +171,7 @@ def _least_claims(row: PairRow, client: PairRow, policy: Mapping[str, Any]) -> t
     return end, [Claim("packets", count, count)]
 
 
-def _least_rdma_bytes(row: PairRow, client: PairRow, policy: Mapping[str, Any]) -> tuple[str, list[Claim]]:
+def _least_rdma_bytes(row: PairRow, client: PairRow, policy: Policy) -> tuple[str, list[Claim]]:
     size, mtu = int(policy["rdma_message_bytes"]), row["active_mtu_bytes"]
     if row["check"] in BI:
         # Of both directions each end vouches for what it sent itself; the rest of the sum came in.
@@ -223,10 +223,9 @@ class Claims:
         """Tell in what a row's counters are those of another test too, or None."""
         return self.shared.get(_turn(row))
 
-    def not_idle(self, row: Row) -> str:
+    def not_idle(self, row: PairRow) -> str:
         """Return a measured rail of the row's node that the row does not show beside its own, or nothing."""
-        told = row.get("other_rails")
-        shown = {row["rail"], *(told if isinstance(told, Mapping) else ())}
+        shown = {row["rail"], *(row["other_rails"] or ())}
         return min(self._rails.get(row["host"], set()) - shown, default="")
 
     def _sweep(self, name: str, spans: Sequence[Span]) -> None:

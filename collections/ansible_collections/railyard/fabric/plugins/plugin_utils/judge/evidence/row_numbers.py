@@ -38,13 +38,14 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue i
     TCP_BANDWIDTH,
 )
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.policy import (
+    Policy,
     is_number,
     is_pair,
     is_whole,
 )
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run.documents import Row
 
 #: A row as it was read; `PairRow` is one that is known to be what its type says.
-Row = Mapping[str, Any]
 Numbers = Mapping[str, float]
 #: What one TCP connection may have sent that has not arrived: role node_tuning lets a socket's buffer grow to
 #: 128 MiB, and half of that is payload. Four connections over a rail of 10 Mbit/s had 5 MB in theirs.
@@ -84,7 +85,7 @@ STATED_TWICE = (*RATES, "path_mtu_bytes", "sent", "received")
 _ASCENDING = (("min", "p50", "p99", "p999", "max"), ("min", "average", "max"))
 
 
-def impossible(row: PairRow | NodeRow, policy: Mapping[str, Any]) -> Iterator[str]:
+def impossible(row: PairRow | NodeRow, policy: Policy) -> Iterator[str]:
     """Yield what is impossible or missing in a row that says `measured`; only the first counts."""
     check, client, window = CHECKS[row["check"]], row["end"] == "client", window_s(row)
     if moment(row["started"]) is None:
@@ -134,7 +135,7 @@ def is_rdma_bandwidth(check: str) -> bool:
     return check in RDMA_BANDWIDTH or check == "rdma_bandwidth_bi"
 
 
-def own_window_s(check: str, policy: Mapping[str, Any]) -> float | None:
+def own_window_s(check: str, policy: Policy) -> float | None:
     """Return how long each end measures by its own clock; None where both tell one window's numbers.
 
     perftest's send is timed by each end from its first message to its last; of iperf3 each end leaves out the
@@ -147,20 +148,20 @@ def own_window_s(check: str, policy: Mapping[str, Any]) -> float | None:
     return None
 
 
-def each_way_gbps(client: PairRow, server: PairRow, policy: Mapping[str, Any]) -> dict[str, float]:
+def each_way_gbps(client: PairRow, server: PairRow, policy: Policy) -> dict[str, float]:
     """Return what each direction carried of an RDMA test of both: each end counts its own messages."""
     per_message = float(policy["rdma_message_bytes"]) * 8 / 1e9 / measured_s(policy)
     ways = {"forward_gbps": client, "reverse_gbps": server}
     return {way: round(row["iterations"] * per_message, 4) for way, row in ways.items()}
 
 
-def rates_apart(check: str, policy: Mapping[str, Any]) -> float:
+def rates_apart(check: str, policy: Policy) -> float:
     """Return by which share the rates of both ends of a test may differ."""
     own_s = own_window_s(check, policy)
     return ENDS_TOLERANCE if own_s is None else max(OWN_WINDOWS_TOLERANCE, OWN_WINDOWS_S / own_s)
 
 
-def disagreement(client: PairRow, server: PairRow, policy: Mapping[str, Any]) -> str | None:
+def disagreement(client: PairRow, server: PairRow, policy: Policy) -> str | None:
     """Tell in what the two ends' numbers contradict each other, or None."""
     of_rates = rates_apart(client["check"], policy)
     mine, theirs = numbers_of(client), numbers_of(server)
@@ -226,14 +227,14 @@ def _is_kind(value: float, kind: str) -> bool:
     return 0 <= value <= 100 if kind == "share" else value >= 0
 
 
-def as_asked(check: str, client: bool, policy: Mapping[str, Any]) -> Mapping[str, object]:
+def as_asked(check: str, client: bool, policy: Policy) -> Mapping[str, object]:
     """Return what a row has to say of how its test was run."""
     keys = "iperf3_streams" if check in TCP_BANDWIDTH else "", "rdma_qps" if is_rdma_bandwidth(check) else ""
     numbers = (policy[key] if key else None for key in (*keys, CHECKS[check].message))
     return _as_asked(check, client, *numbers, class_of(check, policy))
 
 
-def other_class(argv: Iterable[str | None], check: str, policy: Mapping[str, Any]) -> str | None:
+def other_class(argv: Iterable[str | None], check: str, policy: Policy) -> str | None:
     """Return what is wrong where a command line of an RDMA test does not ask for the planned class."""
     if not CHECKS[check].rdma:
         return None
@@ -278,7 +279,7 @@ def _orders(numbers: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
     return tuple(found)
 
 
-def _impossible_probes(metrics: Numbers, own: int | None, policy: Mapping[str, Any]) -> Iterator[str]:
+def _impossible_probes(metrics: Numbers, own: int | None, policy: Policy) -> Iterator[str]:
     if own is None or metrics["path_mtu_bytes"] > own:
         yield f"{metrics['path_mtu_bytes']} bytes passed unbroken, the own netdev's MTU is {own!r}"
     # Twice as many where the first batch was lost and the second was not.
@@ -301,7 +302,7 @@ def _impossible_loss(metrics: Numbers) -> Iterator[str]:
         yield f"{received} packets of {sent} came back, it says a loss of {said!r} %"
 
 
-def _impossible_round_trips(metrics: Numbers, policy: Mapping[str, Any]) -> Iterator[str]:
+def _impossible_round_trips(metrics: Numbers, policy: Policy) -> Iterator[str]:
     """Round trips of sockperf fill the time that was asked."""
     together_s = metrics["observations"] * 2 * metrics["latency_average_us"] / 1e6
     least, most = (share * policy["sockperf_duration_s"] for share in _ROUND_TRIPS_SHARE)
@@ -312,9 +313,7 @@ def _impossible_round_trips(metrics: Numbers, policy: Mapping[str, Any]) -> Iter
         )
 
 
-def impossible_exchanges(
-    row: PairRow, window: tuple[float, float], policy: Mapping[str, Any]
-) -> Iterator[str]:
+def impossible_exchanges(row: PairRow, window: tuple[float, float], policy: Policy) -> Iterator[str]:
     """Yield why an RDMA latency row's exchanges, one after the other, are not those that were asked."""
     metrics = numbers_of(row)
     count = metrics["observations"]
@@ -331,7 +330,7 @@ def impossible_exchanges(
         yield f"{taken}, asked were {policy['rdma_latency_s']} s"
 
 
-def unlike_iterations(row: PairRow, policy: Mapping[str, Any]) -> Iterator[str]:
+def unlike_iterations(row: PairRow, policy: Policy) -> Iterator[str]:
     """Yield why an RDMA bandwidth or its message rate is not that of the messages that perftest counted."""
     iterations, size = row.get("iterations"), policy["rdma_message_bytes"]
     gbps, rate_mpps = (row["metrics"].get(name) for name in ("bandwidth_gbps", "message_rate_mpps"))
@@ -349,7 +348,7 @@ def unlike_iterations(row: PairRow, policy: Mapping[str, Any]) -> Iterator[str]:
             yield f"{gbps:g} Gbit/s are {messages}, it says {rate_mpps:g}"
 
 
-def not_of_iterations(claimed_gbps: float, iterations: int, policy: Mapping[str, Any]) -> str | None:
+def not_of_iterations(claimed_gbps: float, iterations: int, policy: Policy) -> str | None:
     """Tell when an RDMA bandwidth is not that of so many messages in perftest's window, or None."""
     least, most = of_iterations_gbps(iterations, policy)
     if least <= claimed_gbps <= most:
@@ -358,14 +357,14 @@ def not_of_iterations(claimed_gbps: float, iterations: int, policy: Mapping[str,
     return f"{claimed_gbps:g} Gbit/s does not follow from {iterations} iterations in {seconds:g} s"
 
 
-def of_iterations_gbps(iterations: Any, policy: Mapping[str, Any]) -> tuple[Any, Any]:
+def of_iterations_gbps(iterations: Any, policy: Policy) -> tuple[Any, Any]:
     """Return the least and the greatest RDMA bandwidth of so many messages, a column of a column."""
     moved_gbit, seconds = iterations * float(policy["rdma_message_bytes"]) * 8 / 1e9, measured_s(policy)
     most = moved_gbit / seconds * (1 + CLAIM_SLACK) + _HALF_DIGIT_GBPS
     return moved_gbit / (seconds + _LATE_S) * (1 - CLAIM_SLACK) - _HALF_DIGIT_GBPS, most
 
 
-def _wrong_length(check: str, lasted_s: float, policy: Mapping[str, Any]) -> Iterator[str]:
+def _wrong_length(check: str, lasted_s: float, policy: Policy) -> Iterator[str]:
     """A test that lasted longer than it could is not the asked test."""
     # Alone perftest counts without its margins; in a group the window is what all rails share of all.
     if is_rdma_bandwidth(check) and lasted_s > float(policy["rdma_duration_s"]) + _ROUNDING_S:
@@ -375,7 +374,7 @@ def _wrong_length(check: str, lasted_s: float, policy: Mapping[str, Any]) -> Ite
         yield f"it lasted {lasted_s:g} s, asked was {policy[lasts]} s"
 
 
-def too_short(row: PairRow | NodeRow, policy: Mapping[str, Any]) -> str | None:
+def too_short(row: PairRow | NodeRow, policy: Policy) -> str | None:
     """Tell that a test lasted less than half of what was asked, as one does that was held up; or None."""
     check, window = row["check"], window_s(row)
     lasts = CHECKS[check].lasts

@@ -11,9 +11,12 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Annotated, Any
 
-from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.policy import is_number, is_whole
+from ansible_collections.railyard.fabric.plugins.module_utils.records import bmc_rows, failures, reader
+from ansible_collections.railyard.fabric.plugins.module_utils.records.asked import AskedLine
+from ansible_collections.railyard.fabric.plugins.module_utils.records.bmc_rows import Bmc
+from ansible_collections.railyard.fabric.plugins.module_utils.records.reader import AboveZero
 from ansible_collections.railyard.fabric.plugins.plugin_utils.launch.bmc_probe import (
     ANSWERED,
     NO_WAY,
@@ -22,7 +25,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.launch.bmc_probe i
     Reply,
 )
 from ansible_collections.railyard.fabric.plugins.plugin_utils.outcome.answer import Answer
-from ansible_collections.railyard.fabric.plugins.plugin_utils.run.documents import unlike
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run.documents import Plan, Row, unlike
 
 CHECK = "bmc"
 #: Who asks. The rows of nodes carry the node's name here.
@@ -37,10 +40,8 @@ _EMPTY = (
     "qps", "mtu_bytes", "active_mtu_bytes", "counters", "raw", "error", "proof",
 )  # fmt: skip
 
-Row = Mapping[str, Any]
 
-
-def questions(asked: Iterable[Row], plan: Mapping[str, Any]) -> dict[str, str]:
+def questions(asked: Iterable[AskedLine], plan: Plan) -> dict[str, str]:
     """Return node -> the BMC's address, for the lines that the controller is to answer."""
     return {
         str(line["node"]): str(plan["nodes"][line["node"]]["bmc_address"])
@@ -49,7 +50,7 @@ def questions(asked: Iterable[Row], plan: Mapping[str, Any]) -> dict[str, str]:
     }
 
 
-def row_of(line: Row, address: str, reply: Reply, run: str, started: str) -> dict[str, Any]:
+def row_of(line: AskedLine, address: str, reply: Reply, run: str, started: str) -> dict[str, Any]:
     """Return the result row of one BMC.
 
     Args:
@@ -82,20 +83,15 @@ def row_of(line: Row, address: str, reply: Reply, run: str, started: str) -> dic
     }
 
 
-def nobody(asked: Iterable[Row], rows: Mapping[str, Sequence[Row]]) -> bool:
+def nobody(asked: Iterable[AskedLine], rows: Mapping[str, Sequence[Row]]) -> bool:
     """Tell whether more than one BMC was asked, and not one was there: then the way to them is in doubt."""
-    said = [
-        row["bmc"].get("state")
-        for line in asked
-        if line["check"] == CHECK
-        for row in rows.get(str(line["id"]), ())
-        if isinstance(row.get("bmc"), Mapping)
-    ]
+    every = (row for line in asked if line["check"] == CHECK for row in rows.get(line["id"], ()))
+    said = [told["state"] for row in every if (told := bmc_rows.of(row))]
     return len(said) > 1 and not any(state in _THERE for state in said)
 
 
 def judge(
-    asked: Row,
+    asked: AskedLine,
     run: str,
     address: str,
     rows: Sequence[Row],
@@ -123,13 +119,13 @@ def judge(
     if len(rows) != 1:
         return Answer.unmeasured("duplicate_row" if rows else "bmc_not_asked", where)
     row = rows[0]
-    told = row.get("bmc")
+    told = bmc_rows.of(row)
     wanted = {
         "schema": 1, "run": run, "host": CONTROLLER, "end": "client", "address": address,
         **{key: asked[key] for key in ("check", "tool", "node", "direction")},
     }  # fmt: skip
     wrong = unlike(row, wanted)
-    if wrong is not None or not isinstance(told, Mapping) or not _is_told(row, told):
+    if wrong is not None or told is None or not _is_told(row, told):
         key = wrong or "bmc"
         return Answer.unmeasured("row_garbled", f"{CONTROLLER}: {key} is {row.get(key)!r}")
     answer = Answer.passed(
@@ -137,7 +133,7 @@ def judge(
         {"answers": True},
         "a declared BMC takes a TCP connection at its own address, asked by the controller, without a login",
     )
-    if told.get("questions") is not None:
+    if "questions" in told:
         answer.observed["questions"] = told["questions"]
     mine = sorted(owners.get(str(ipaddress.ip_address(address)), ()))
     if mine:
@@ -148,8 +144,8 @@ def judge(
         answer.recorded("a machine is at the BMC's address; it refuses all of fabric_policy.bmc_tcp_ports")
     if told["state"] in _THERE:
         return answer
-    error = row.get("error")
-    said = str(error.get("message") or "") if isinstance(error, Mapping) else ""
+    error = failures.error_of(row)
+    said = error["message"] if error else ""
     if told["state"] == NO_WAY:
         return answer.unknown("bmc_no_way", f"{where}: {said}")
     detail = f"{where} port {told['port']}" + (f": {said}" if said else "")
@@ -157,17 +153,16 @@ def judge(
         detail += (
             "; none of this run's BMCs answers, so it may be the way from the controller to their network"
         )
-    return answer.failed(_CAUSES[str(told["state"])], detail)
+    return answer.failed(_CAUSES[told["state"]], detail)
 
 
-def _is_told(row: Row, told: Mapping[str, Any]) -> bool:
+def _is_told(row: Row, told: Bmc) -> bool:
     """Tell whether a row's parts fit together: an answer has its time and proof, and nothing else has."""
-    state, metrics = told.get("state"), row.get("metrics")
+    state, metrics = told["state"], row.get("metrics")
     there = state in _THERE
     status = "measured" if there else "unmeasured" if state == NO_WAY else "failed"
-    if state not in (*_THERE, *_CAUSES) or row.get("status") != status or not is_whole(told.get("port")):
+    if row.get("status") != status or (row.get("proof") == "proven") is not there:
         return False
-    if not isinstance(metrics, Mapping) or (row.get("proof") == "proven") is not there:
+    if reader.refusal(dict[str, Annotated[float, AboveZero()]], metrics):
         return False
-    time_us = metrics.get("round_trip_us")
-    return not there or (is_number(time_us) and time_us > 0 and row.get("error") is None)
+    return not there or ("round_trip_us" in (metrics or ()) and row.get("error") is None)

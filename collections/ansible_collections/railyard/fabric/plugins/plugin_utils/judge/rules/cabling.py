@@ -13,9 +13,9 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.module_utils.records import cable_rows, failures
+from ansible_collections.railyard.fabric.plugins.module_utils.records.asked import AskedLine, nodes_of
 from ansible_collections.railyard.fabric.plugins.module_utils.runner.cabling import NAMED
 from ansible_collections.railyard.fabric.plugins.module_utils.schedule import cable_checks
 from ansible_collections.railyard.fabric.plugins.plugin_utils.bounds.facts import BoundFacts
@@ -25,9 +25,8 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.rules import
 from ansible_collections.railyard.fabric.plugins.plugin_utils.outcome import causes
 from ansible_collections.railyard.fabric.plugins.plugin_utils.outcome.answer import Answer
 from ansible_collections.railyard.fabric.plugins.plugin_utils.plain_text import named
-from ansible_collections.railyard.fabric.plugins.plugin_utils.run.documents import unlike
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run.documents import Plan, Row, unlike
 
-Row = Mapping[str, Any]
 Place = tuple[str, str]
 Segment = tuple[str, str]
 #: Of two ports that listened together for less one may have been held up: neither is deaf.
@@ -71,11 +70,11 @@ class Report:
 class CablingMap:
     """All ports of a run and what each of them heard."""
 
-    def __init__(self, run: str, plan: Mapping[str, Any], fleet: BoundFacts, clock: Clock) -> None:
+    def __init__(self, run: str, plan: Plan, fleet: BoundFacts, clock: Clock) -> None:
         self._run = run
         self._clock = clock
         self._fleet = fleet
-        self._nodes: Mapping[str, Mapping[str, Any]] = plan["nodes"]
+        self._nodes: Mapping[str, Row] = plan["nodes"]
         self.segments: dict[Place, Segment] = {}
         self.members: dict[Segment, list[str]] = {}
         self.reports: dict[Place, Report] = {}
@@ -99,7 +98,7 @@ class CablingMap:
                 name for name in members if name in fleet.bound or name in fleet.broken
             }
 
-    def read(self, asked: Iterable[Row], rows: Mapping[str, Sequence[Row]]) -> None:
+    def read(self, asked: Iterable[AskedLine], rows: Mapping[str, Sequence[Row]]) -> None:
         """Take in the rows of all cabling lines of the run."""
         owners: dict[str, list[Row | Answer]] = {}
         for line in asked:
@@ -118,7 +117,7 @@ class CablingMap:
         ports = {mac for node in self._fleet.bound for mac in self._ports(node)}
         self._proxies = {rail: proxies_of(told) - ports for rail, told in owners.items()}
 
-    def trusted(self, line: Row, rows: Mapping[str, Sequence[Row]]) -> Row | Answer:
+    def trusted(self, line: AskedLine, rows: Mapping[str, Sequence[Row]]) -> Row | Answer:
         """Return what the node's one row tells, or the verdict when there is nothing to trust."""
         node, rail = str(line["node"]), str(line["rail"])
         if nothing := self._fleet.unknown(node):
@@ -202,7 +201,7 @@ class CablingMap:
         report = self.reports.get(place)
         return report is not None and not report.heard and not report.foreign and report.expected > 0
 
-    def judge(self, line: Row, rows: Mapping[str, Sequence[Row]]) -> Answer:
+    def judge(self, line: AskedLine, rows: Mapping[str, Sequence[Row]]) -> Answer:
         """Answer what is asked of a rail's cable, or of whom it leads to."""
         node, rail = str(line["node"]), str(line["rail"])
         if line["check"] == "cabling":
@@ -233,7 +232,7 @@ class CablingMap:
         macs = {rail: (one.netdev or {}).get("mac") for rail, one in bound.items()}
         return {str(mac): f"{node} {rail}" for rail, mac in macs.items() if mac}
 
-    def answer(self, line: Row) -> Answer:
+    def answer(self, line: AskedLine) -> Answer:
         """Answer a cabling line."""
         place = (str(line["node"]), str(line["rail"]))
         if place in self._why_not:
@@ -314,11 +313,11 @@ class CablingMap:
             return answer.failed("wrong_peer", said)
         return answer.unknown("peer_miswired", f"{where} does not hear {named(report.missing, count=lost)}")
 
-    def finding(self, test: Row) -> dict[str, Any] | None:
+    def finding(self, test: AskedLine) -> dict[str, str] | None:
         """Return why the ends of a test could not meet, where the cable of one ends elsewhere."""
-        for end in ("node", "peer"):
-            if (str(test[end]), str(test["rail"])) in self.reports:
-                answer = self.answer({"node": test[end], "rail": test["rail"]})
+        for node in nodes_of(test):
+            if (node, str(test["rail"])) in self.reports:
+                answer = self.answer({**test, "node": node})
                 if answer.outcome == FAIL:
                     return answer.cause
         return None

@@ -14,18 +14,19 @@ import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
-from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.module_utils.catalogue.tests import ALL_RAILS
 from ansible_collections.railyard.fabric.plugins.module_utils.collective import operations
 from ansible_collections.railyard.fabric.plugins.module_utils.collective.sweep import WARM_UP, sizes_up_to
 from ansible_collections.railyard.fabric.plugins.module_utils.measure import outliers, torch_job
 from ansible_collections.railyard.fabric.plugins.module_utils.rails.bind import Bound
+from ansible_collections.railyard.fabric.plugins.module_utils.records.asked import AskedLine
 from ansible_collections.railyard.fabric.plugins.plugin_utils.bounds.bounds import Bounds, end_rate
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue import PASS, RECORDED
+from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.policy import Policy
 from ansible_collections.railyard.fabric.plugins.plugin_utils.outcome.answer import Answer
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run.documents import Row
 
-Row = Mapping[str, Any]
 ELSEWHERE, OPERATIONS = torch_job.ELSEWHERE, torch_job.OPERATIONS
 #: What a job that all nodes came to must not end with.
 FAILURES = ("collective_failed", "collective_wrong")
@@ -42,7 +43,7 @@ _TOLD_ALIKE = (
 )
 
 
-def doubt(row: Row, policy: Mapping[str, Any]) -> str | None:
+def doubt(row: Row, policy: Policy) -> str | None:
     """Tell why a row's own account or the rails' counters do not bear its numbers out, or None."""
     said, window = row["collective"], row["window_s"]
     if wrong := next(_wrong(row, said, policy), None):
@@ -51,7 +52,7 @@ def doubt(row: Row, policy: Mapping[str, Any]) -> str | None:
     return torch_job.doubt(str(row["check"]), row["counters"], said, lasted_s, idle)
 
 
-def _wrong(row: Row, said: Row, policy: Mapping[str, Any]) -> Iterator[str]:
+def _wrong(row: Row, said: Row, policy: Policy) -> Iterator[str]:
     """Yield in what a job's account contradicts what was asked, or itself."""
     rails, ranks, nodes, moved = (said[key] for key in ("rails", "ranks", "nodes", "moved_bytes"))
     subject, processes, metrics = row["subject"], said["processes"], row["metrics"]
@@ -109,7 +110,7 @@ def _wrong_training(said: Row, metrics: Row) -> Iterator[str]:
         yield f"efficiency_percent is {metrics['efficiency_percent']:g}, by its samples {follows:.4g}"
 
 
-def agree(asked: Sequence[Row], found: Sequence[Answer], rows: Mapping[str, Sequence[Row]]) -> None:
+def agree(asked: Sequence[AskedLine], found: Sequence[Answer], rows: Mapping[str, Sequence[Row]]) -> None:
     """Take back the rows of a job that contradict those of its other nodes; changed in place.
 
     Every decision of a job is made by all ranks together, and each time is that of the slowest: all nodes
@@ -175,7 +176,7 @@ def bounds(row: Row, rails: Mapping[str, Bound]) -> Bounds:
     return Bounds({}, {"busbw_GBps": most}, f"{basis}; no authority says how much of it torch has to reach")
 
 
-def compare(asked: Sequence[Row], found: Sequence[Answer]) -> None:
+def compare(asked: Sequence[AskedLine], found: Sequence[Answer]) -> None:
     """Fail the rails whose all-reduce falls far behind that of the best one that is declared alike.
 
     Args:

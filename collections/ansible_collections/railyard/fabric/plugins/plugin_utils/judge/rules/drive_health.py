@@ -12,10 +12,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.module_utils.measure.smartctl import NONE, READ, UNREAD
 from ansible_collections.railyard.fabric.plugins.module_utils.parsers.node.smartctl import FAILING
+from ansible_collections.railyard.fabric.plugins.module_utils.records.asked import AskedLine
 from ansible_collections.railyard.fabric.plugins.module_utils.records.node_rows import Drive
 from ansible_collections.railyard.fabric.plugins.plugin_utils import plain_text
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue import (
@@ -25,8 +25,8 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue i
 )
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.policy import is_whole
 from ansible_collections.railyard.fabric.plugins.plugin_utils.outcome.answer import Answer
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run.documents import Row
 
-Row = Mapping[str, Any]
 BASIS = (
     "each drive's own word: its SMART status; of NVMe no critical warning, and the spare not below its "
     "threshold (NVM Express Base Specification 2.0, 5.16.1.3)"
@@ -125,7 +125,7 @@ def weigh(row: Row) -> Answer:
 
 
 def settle(
-    asked: Sequence[Row],
+    asked: Sequence[AskedLine],
     answers: Sequence[Answer],
     rows: Mapping[str, Sequence[Row]],
     containers: AbstractSet[str],

@@ -14,16 +14,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.module_utils.measure import fio, outliers
+from ansible_collections.railyard.fabric.plugins.module_utils.records.asked import AskedLine
 from ansible_collections.railyard.fabric.plugins.module_utils.records.node_rows import Storage
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue import CHECKS, PASS, RECORDED
-from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.policy import is_pair
+from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.policy import Policy, is_pair
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.rules import peers
 from ansible_collections.railyard.fabric.plugins.plugin_utils.outcome.answer import Answer
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run.documents import Row
 
-Row = Mapping[str, Any]
 #: Node and mount.
 Place = tuple[str, str]
 
@@ -40,7 +40,7 @@ _MOST_WORDS, _MOST_DISKS = 60, 4
 _WINDOW_S = 1.0
 
 
-def doubt(row: Row, policy: Mapping[str, Any]) -> str | None:
+def doubt(row: Row, policy: Policy) -> str | None:
     """Tell why a whole row's counters do not bear its numbers out, or None."""
     storage, counters = row["storage"], row["counters"]
     if not all(is_pair(counters.get(name)) for name in (fio.READ_BYTES, fio.WRITTEN_BYTES)):
@@ -71,7 +71,7 @@ def shown(row: Row) -> dict[str, str]:
 
 
 def settle(
-    asked: Sequence[Row],
+    asked: Sequence[AskedLine],
     answers: Sequence[Answer],
     rows: Mapping[str, Sequence[Row]],
     own: AbstractSet[str],
@@ -127,7 +127,7 @@ def settle(
 
 
 def _find_odd(
-    asked: Sequence[Row],
+    asked: Sequence[AskedLine],
     answers: Sequence[Answer],
     rows: Mapping[str, Sequence[Row]],
     groups: Mapping[str, str],

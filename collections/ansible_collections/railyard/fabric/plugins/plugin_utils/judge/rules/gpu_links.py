@@ -15,12 +15,13 @@ from collections.abc import Set as AbstractSet
 from typing import Any, NamedTuple, TypeVar
 
 from ansible_collections.railyard.fabric.plugins.module_utils.measure import nccl_tests, nvbandwidth, outliers
+from ansible_collections.railyard.fabric.plugins.module_utils.records.asked import AskedLine
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue import PASS, RECORDED
-from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.policy import is_number
+from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.policy import Policy, is_number
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.rules import gpu_shapes
 from ansible_collections.railyard.fabric.plugins.plugin_utils.outcome.answer import Answer
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run.documents import Row
 
-Row = Mapping[str, Any]
 Key = TypeVar("Key", bound=Hashable)
 #: What is said of an answer that it does not fail for.
 Told = list[tuple[Answer, str]]
@@ -46,7 +47,7 @@ class Link(NamedTuple):
     ways_gbps: tuple[float, float]
 
 
-def doubt(row: Row, policy: Mapping[str, Any]) -> str | None:
+def doubt(row: Row, policy: Policy) -> str | None:
     """Tell why a whole row's own account does not bear its numbers out, or None."""
     said, check = row[_key(row)], str(row["check"])
     gpus, joined, many = said["gpus"], said["joined"], row["metrics"]["gpus"]
@@ -78,7 +79,7 @@ def shown(row: Row) -> dict[str, str]:
 
 
 def settle(
-    asked: Sequence[Row],
+    asked: Sequence[AskedLine],
     answers: Sequence[Answer],
     rows: Mapping[str, Sequence[Row]],
     declared: Mapping[str, Any],
@@ -234,7 +235,7 @@ def _of_fleet(
 
 
 def _scaling(
-    asked: Sequence[Row],
+    asked: Sequence[AskedLine],
     answers: Sequence[Answer],
     good: Mapping[tuple[str, str], tuple[Answer, Row]],
 ) -> None:

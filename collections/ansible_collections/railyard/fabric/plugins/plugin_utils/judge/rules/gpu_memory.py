@@ -6,14 +6,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.module_utils.catalogue.tests import GPU_MEMORY
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue import FAIL
 from ansible_collections.railyard.fabric.plugins.plugin_utils.outcome.answer import Answer
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run.documents import Row
 
 
-def left_out(check: str, nodes: Sequence[str], declared: Mapping[str, Mapping[str, Any]]) -> Answer | None:
+def left_out(check: str, nodes: Sequence[str], declared: Mapping[str, Row]) -> Answer | None:
     """Return the answer to a test with a node of which the inventory declares that it has no GPU."""
     without = next((node for node in nodes if declared[node].get("count") == 0), None)
     if check != GPU_MEMORY or without is None:

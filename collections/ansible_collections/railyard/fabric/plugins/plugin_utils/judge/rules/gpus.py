@@ -10,12 +10,14 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from ansible_collections.railyard.fabric.plugins.module_utils.records.asked import AskedLine
 from ansible_collections.railyard.fabric.plugins.module_utils.records.facts import Gpus
 from ansible_collections.railyard.fabric.plugins.module_utils.rules import gpu
 from ansible_collections.railyard.fabric.plugins.module_utils.rules.gpu_rows import Node
 from ansible_collections.railyard.fabric.plugins.plugin_utils.bounds.facts import BoundFacts
 from ansible_collections.railyard.fabric.plugins.plugin_utils.outcome.answer import Answer
 from ansible_collections.railyard.fabric.plugins.plugin_utils.plain_text import named
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run.documents import Plan, Row
 
 #: Declaration, as JSON -> key -> the usual value and how many nodes have which; see `rules.gpu_rows.Node`.
 Usual = Mapping[str, Mapping[str, tuple[str | None, str]]]
@@ -27,7 +29,7 @@ _OF: dict[str, Callable[[Gpus], str | None]] = {
 _MOST_KINDS = 4
 
 
-def usual(plan: Mapping[str, Any], fleet: BoundFacts) -> Usual:
+def usual(plan: Plan, fleet: BoundFacts) -> Usual:
     """Return in what the nodes differ of which the plan declares the same GPUs."""
     seen: dict[str, dict[str, Counter[str]]] = {}
     for name, node in plan["nodes"].items():
@@ -43,7 +45,7 @@ def usual(plan: Mapping[str, Any], fleet: BoundFacts) -> Usual:
     }
 
 
-def notes(plan: Mapping[str, Any], facts: Iterable[Mapping[str, Any]]) -> list[str]:
+def notes(plan: Plan, facts: Iterable[Row]) -> list[str]:
     """Tell of nodes that have GPUs of which the inventory says nothing: of these nothing is asked."""
     nodes = plan["nodes"]
     left = [
@@ -67,7 +69,7 @@ def _most(count: Counter[str]) -> tuple[str | None, str]:
     return (value if 2 * nodes > count.total() else None), told
 
 
-def judge(asked: Mapping[str, Any], declared: Mapping[str, Any], fleet: BoundFacts, others: Usual) -> Answer:
+def judge(asked: AskedLine, declared: Mapping[str, Any], fleet: BoundFacts, others: Usual) -> Answer:
     """Answer a GPU check.
 
     Args:

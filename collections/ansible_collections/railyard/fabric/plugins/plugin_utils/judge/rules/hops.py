@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.module_utils.rails.bind import Bound
+from ansible_collections.railyard.fabric.plugins.module_utils.records.asked import AskedLine, nodes_of
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import figures
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue import FAIL, PASS, RECORDED
 from ansible_collections.railyard.fabric.plugins.plugin_utils.outcome.answer import Answer
@@ -46,16 +47,14 @@ class Sample:
     link_layer: object
 
 
-def tests(asked: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+def tests(asked: Iterable[AskedLine]) -> list[AskedLine]:
     """Return the asked lines whose latency tells of hops."""
     return [line for line in asked if line["check"] == "rdma_latency"]
 
 
-def sample(
-    line: Mapping[str, Any], metrics: Mapping[str, Any], bound: Mapping[str, Mapping[str, Bound]]
-) -> Sample:
+def sample(line: AskedLine, metrics: Mapping[str, Any], bound: Mapping[str, Mapping[str, Bound]]) -> Sample:
     """Return a test's sample; `hops` is None where the inventory does not name both leaves."""
-    ends = [bound[str(line[end])][str(line["rail"])] for end in ("node", "peer")]
+    ends = [bound[node][str(line["rail"])] for node in nodes_of(line)]
     hops = planned(ends)
     return Sample(
         str(line["id"]),
@@ -83,7 +82,7 @@ def by_rail(samples: Iterable[Sample]) -> dict[str, list[Sample]]:
     return found
 
 
-def judge(asked: Mapping[str, Any], samples: Mapping[str, Sequence[Sample]]) -> Answer:
+def judge(asked: AskedLine, samples: Mapping[str, Sequence[Sample]]) -> Answer:
     """Answer a hops line.
 
     Args:

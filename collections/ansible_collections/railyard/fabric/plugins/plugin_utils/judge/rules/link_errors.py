@@ -18,7 +18,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.module_utils.facts.link_errors import (
     KINDS,
@@ -33,6 +32,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.facts.link_errors 
     stands_still,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils.rails.bind import Bound
+from ansible_collections.railyard.fabric.plugins.module_utils.records.asked import AskedLine
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue import CHECKS, PASS
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.policy import (
     are_pairs,
@@ -43,11 +43,10 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence imp
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.rules import lossless, optics
 from ansible_collections.railyard.fabric.plugins.plugin_utils.outcome.answer import Answer
 from ansible_collections.railyard.fabric.plugins.plugin_utils.plain_text import named
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run.documents import Row
 
 #: How many peers a sentence names.
 _NAMED = 3
-
-Row = Mapping[str, Any]
 
 
 @dataclass
@@ -105,7 +104,7 @@ class _Seen:
 
 
 def judge(
-    asked: Row,
+    asked: AskedLine,
     run: str,
     mine: Sequence[Row],
     rows: Mapping[str, Sequence[Row]],
@@ -232,12 +231,12 @@ def _read(found: Sequence[tuple[str, Row]], bound: Bound, adaptive_routing: bool
         for name, span in spans.items():
             _read_one(seen, last, str(name), span, row, peer)
         # What stands still, without a doubt, and then says the same again, says nothing new.
-        still = None if seen.doubt or not all(map(_stands, spans.values())) else spans
+        still = (
+            None
+            if seen.doubt or any(not is_pair(span) or span[0] != span[1] for span in spans.values())
+            else spans
+        )
     return seen
-
-
-def _stands(span: object) -> bool:
-    return isinstance(span, list) and span == span[:1] * 2
 
 
 def _read_one(seen: _Seen, last: dict[str, int], name: str, span: object, row: Row, peer: str) -> None:
@@ -277,7 +276,7 @@ def _read_one(seen: _Seen, last: dict[str, int], name: str, span: object, row: R
 
 
 def _is_count(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+    return is_whole(value) and value >= 0
 
 
 def _is_software(bound: Bound) -> bool:

@@ -11,10 +11,11 @@ mellanox/mlx5/counters.rst). A port without either drops what it has no room for
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Iterable
+from typing import NamedTuple
 
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.policy import is_whole
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run.documents import Row
 
 #: "Sending pauses for a long period of time, reaching time out and disabling transmission of pause frames":
 #: until they are sent again, drops may occur.
@@ -37,10 +38,9 @@ class Promise(NamedTuple):
     everything: bool
 
 
-def promise(netdev: Mapping[str, Any] | None) -> Promise:
+def promise(netdev: Row | None) -> Promise:
     """Return what a netdev of the facts promises by the counters that it has."""
-    told = (netdev or {}).get("qos_counters")
-    names = [name for name in told if isinstance(name, str)] if isinstance(told, Mapping) else []
+    names = list((netdev or {}).get("qos_counters") or ())
     paused = (_PAUSED.match(name) for name in names)
     return Promise(frozenset(match.group(1) for match in paused if match), _GLOBAL in names)
 

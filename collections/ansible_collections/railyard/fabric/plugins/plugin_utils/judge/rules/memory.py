@@ -5,14 +5,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from ansible_collections.railyard.fabric.plugins.module_utils.measure import likwid
-from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.policy import is_pair
+from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.policy import Policy, is_pair
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run.documents import Row
 
 
-def doubt(row: Mapping[str, Any], policy: Mapping[str, Any]) -> str | None:
+def doubt(row: Row, policy: Policy) -> str | None:
     """Tell why a whole row's counters do not bear its numbers out, or None."""
     told, counters = row["memory"], row["counters"]
     for one in told:

@@ -20,6 +20,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue i
 )
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.addresses import maker_of
 from ansible_collections.railyard.fabric.plugins.plugin_utils.outcome.answer import Answer
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run.documents import Row
 
 Told = Mapping[str, Any]
 
@@ -27,7 +28,7 @@ Told = Mapping[str, Any]
 def judge(
     check: str,
     node: str,
-    rail: Mapping[str, Any],
+    rail: Row,
     told: Told,
     addresses: Mapping[str, str],
     proxies: Collection[str] = (),
@@ -48,7 +49,7 @@ def judge(
     return _owner(node, rail, told, proxies) if check == "link_address_owner" else _reply(node, rail, told)
 
 
-def _owner(node: str, rail: Mapping[str, Any], told: Told, proxies: Collection[str]) -> Answer:
+def _owner(node: str, rail: Row, told: Told, proxies: Collection[str]) -> Answer:
     peer, address, mac = told["peer"], told["peer_address"], told["peer_mac"]
     claimed, others, known = told["claimed_by"], told["other_claimed_by"], told["known"]
     wanted = {"claimed_by": [mac], "answers_for_other_rail": 0}
@@ -89,7 +90,7 @@ def _owner(node: str, rail: Mapping[str, Any], told: Told, proxies: Collection[s
     return answer
 
 
-def _reply(node: str, rail: Mapping[str, Any], told: Told) -> Answer:
+def _reply(node: str, rail: Row, told: Told) -> Answer:
     peer, name = told["peer"], str(rail["name"])
     replies, route = told["replies"], told["route_netdev"]
     elsewhere = {other: count for other, count in replies.items() if other != name and count}
@@ -111,7 +112,7 @@ def _reply(node: str, rail: Mapping[str, Any], told: Told) -> Answer:
     return answer
 
 
-def judge_switch(node: str, rail: Mapping[str, Any], found: Sequence[Switch]) -> Answer:
+def judge_switch(node: str, rail: Row, found: Sequence[Switch]) -> Answer:
     """Answer which switch is at a cable's other end.
 
     Args:

@@ -10,16 +10,18 @@ after, and it is reckoned again here. What no site bounds is `recorded`.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, cast
+from typing import cast
 
 from ansible_collections.railyard.fabric.plugins.module_utils.measure import registry
 from ansible_collections.railyard.fabric.plugins.module_utils.rails.bind import Bound
 from ansible_collections.railyard.fabric.plugins.module_utils.records import failures
 from ansible_collections.railyard.fabric.plugins.module_utils.records import node_rows as records
+from ansible_collections.railyard.fabric.plugins.module_utils.records.asked import AskedLine
 from ansible_collections.railyard.fabric.plugins.module_utils.records.node_rows import NodeRow
 from ansible_collections.railyard.fabric.plugins.module_utils.records.reader import RefusedError
 from ansible_collections.railyard.fabric.plugins.plugin_utils.bounds.bounds import Bounds, with_site_policy
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue import FAIL, UNMEASURED
+from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.policy import Policy
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence import row_numbers
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence.clock import Clock
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.rules import (
@@ -32,11 +34,10 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.rules import
 )
 from ansible_collections.railyard.fabric.plugins.plugin_utils.outcome import causes
 from ansible_collections.railyard.fabric.plugins.plugin_utils.outcome.answer import Answer
-from ansible_collections.railyard.fabric.plugins.plugin_utils.run.documents import unlike
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run.documents import Row, unlike
 
-Row = Mapping[str, Any]
 #: Tells why a whole row's counters do not bear its numbers out, or None: of a tool, by its name.
-DOUBTS: dict[str, Callable[[Row, Mapping[str, Any]], str | None]] = {
+DOUBTS: dict[str, Callable[[Row, Policy], str | None]] = {
     "fio": drives.doubt,
     "likwid-bench": memory.doubt,
     "smartctl": drive_health.doubt,
@@ -62,10 +63,10 @@ _NO_AUTHORITY = "no authority bounds it; a site may, with fabric_policy.floors"
 
 
 def judge(
-    asked: Row,
+    asked: AskedLine,
     run: str,
     rows: Sequence[Row],
-    policy: Mapping[str, Any],
+    policy: Policy,
     clock: Clock,
     rails: Mapping[str, Bound],
 ) -> Answer:
@@ -111,7 +112,7 @@ def judge(
     return bounds_check.weigh({**metrics, **(shown(row) if shown else {})}, [metrics], bounds)
 
 
-def _failed(row: Row, asked: Row, run: str) -> Answer:
+def _failed(row: Row, asked: AskedLine, run: str) -> Answer:
     """Return the answer of a row that says itself that it measured nothing."""
     node = str(asked["node"])
     try:
@@ -133,13 +134,13 @@ def _failed(row: Row, asked: Row, run: str) -> Answer:
     return answer
 
 
-def _of(row: Row, asked: Row, run: str) -> bool:
+def _of(row: Row, asked: AskedLine, run: str) -> bool:
     """Tell whether a row is this run's answer to this line."""
     wanted = {"schema": 1, "run": run, "host": asked["node"], **{key: asked.get(key) for key in _ASKED}}
     return unlike(row, wanted) is None
 
 
-def _garbled(row: Row, asked: Row, run: str, policy: Mapping[str, Any], clock: Clock) -> str | None:
+def _garbled(row: Row, asked: AskedLine, run: str, policy: Policy, clock: Clock) -> str | None:
     """Tell in what a row is not the asked line's, or no row at all, or None."""
     wanted = {"schema": 1, "run": run, "host": asked["node"], "end": "client", "status": "measured"}
     wanted |= {key: asked.get(key) for key in _ASKED}

@@ -24,6 +24,8 @@ from ansible_collections.railyard.fabric.plugins.module_utils.records.facts impo
     OpticalModule,
     Optics,
 )
+from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.policy import is_pair
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run.documents import Row
 
 #: The most that each FEC has to correct, by its name in mlxlink. RS(544,514): less than 2.4e-4, with a frame
 #: loss ratio below 1.7e-12 (IEEE 802.3 138.1.1, as changed by 802.3cm). RS(528,514): at 5e-5 it loses as many
@@ -43,8 +45,6 @@ _NO_FEC = re.compile(r"\b(?:no fec|none|off)\b", re.I)
 _UNREAD: Optics = {"module": None, "fec": None, "link": None, "unread": {}}
 _SOURCES = (("module", "the module"), ("link", "bit error ratios"))
 
-Row = Mapping[str, Any]
-
 
 @dataclass
 class CorrectedBits:
@@ -56,9 +56,9 @@ class CorrectedBits:
 
     def add(self, row: Row, spans: Mapping[str, Any]) -> None:
         """Take what a row read before its test."""
-        value = next((spans[name][0] for name in self.names if isinstance(spans.get(name), list)), None)
+        value = next((span[0] for name in self.names if is_pair(span := spans.get(name))), None)
         at = _moment(row.get("started"))
-        if at is None or not isinstance(value, int) or isinstance(value, bool):
+        if at is None or value is None:
             return
         self._first = self._first or (at, value)
         self._last = (at, value)

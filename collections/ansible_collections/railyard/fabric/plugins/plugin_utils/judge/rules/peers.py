@@ -13,7 +13,9 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Hashable, Mapping
-from typing import Any, TypeVar
+from typing import TypeVar
+
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run.documents import Row
 
 Key = TypeVar("Key", bound=Hashable)
 Kind = TypeVar("Kind", bound=Hashable)
@@ -21,7 +23,7 @@ Kind = TypeVar("Kind", bound=Hashable)
 LEAST_LIKE = 3
 
 
-def groups(nodes: Mapping[str, Mapping[str, Any]], models: Mapping[str, str | None]) -> dict[str, str]:
+def groups(nodes: Mapping[str, Row], models: Mapping[str, str | None]) -> dict[str, str]:
     """Return node -> what it is declared to be, and its GPUs' model.
 
     Args:
@@ -38,7 +40,7 @@ def groups(nodes: Mapping[str, Mapping[str, Any]], models: Mapping[str, str | No
     return {name: f"{kind} {models.get(name) or usual.get(kind)}" for name, kind in declared.items()}
 
 
-def _declared(node: Mapping[str, Any]) -> str:
+def _declared(node: Row) -> str:
     return json.dumps([node.get("node_class"), node.get("gpus")], sort_keys=True)
 
 

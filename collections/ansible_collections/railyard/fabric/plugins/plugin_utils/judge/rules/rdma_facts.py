@@ -5,15 +5,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
+from ansible_collections.railyard.fabric.plugins.module_utils.records.asked import AskedLine
 from ansible_collections.railyard.fabric.plugins.module_utils.rules import rdma
 from ansible_collections.railyard.fabric.plugins.plugin_utils.bounds.facts import BoundFacts
 from ansible_collections.railyard.fabric.plugins.plugin_utils.outcome.answer import Answer
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run.documents import Row
 
 
-def judge(asked: Mapping[str, Any], rail: Mapping[str, Any], fleet: BoundFacts) -> Answer:
+def judge(asked: AskedLine, rail: Row, fleet: BoundFacts) -> Answer:
     """Answer an RDMA facts check.
 
     Args:

@@ -6,10 +6,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.module_utils.catalogue.tests import GPU_MEMORY, WITHOUT_IP
 from ansible_collections.railyard.fabric.plugins.module_utils.rails.bind import Bound
+from ansible_collections.railyard.fabric.plugins.module_utils.records.asked import AskedLine, nodes_of
 from ansible_collections.railyard.fabric.plugins.plugin_utils.bounds import alike, gpu_memory, slots
 from ansible_collections.railyard.fabric.plugins.plugin_utils.bounds import bounds as limits
 from ansible_collections.railyard.fabric.plugins.plugin_utils.bounds.facts import BoundFacts
@@ -18,6 +18,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue i
     PROBES,
     UNMEASURED,
 )
+from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.policy import Policy
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.attribution import attempts as lasting
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence import (
     evidence,
@@ -27,8 +28,9 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence imp
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.rules import bounds_check
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.rules import gpu_memory as gpu_rules
 from ansible_collections.railyard.fabric.plugins.plugin_utils.outcome.answer import Answer
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run.documents import Plan, Row
 
-Rows = dict[str, list[Mapping[str, Any]]]
+Rows = dict[str, list[Row]]
 
 
 class Between:
@@ -46,12 +48,12 @@ class Between:
 
     def __init__(
         self,
-        plan: Mapping[str, Any],
-        rules: dict[str, Any],
+        plan: Plan,
+        rules: Policy,
         fleet: BoundFacts,
-        tests: Mapping[str, Mapping[str, Any]],
+        tests: Mapping[str, AskedLine],
         rows: Rows,
-        lines: Sequence[Mapping[str, Any]],
+        lines: Sequence[AskedLine],
         trust: evidence.Evidence,
     ) -> None:
         self.policy = rules
@@ -67,11 +69,11 @@ class Between:
             name: {rail["name"]: rail for rail in node["rails"]} for name, node in plan["nodes"].items()
         }
         self._gpus = {name: node.get("gpus") or {} for name, node in plan["nodes"].items()}
-        self._by_place = {(line["check"], line["node"], line["peer"], line["rail"]): line for line in lines}
+        self._by_place = {(line["check"], *nodes_of(line), str(line["rail"])): line for line in lines}
 
-    def answer(self, asked: Mapping[str, Any]) -> Answer:
+    def answer(self, asked: AskedLine) -> Answer:
         """Answer a test by what its attempts mean together."""
-        check, way = str(asked["check"]), (str(asked["node"]), str(asked["peer"]))
+        check, way = asked["check"], nodes_of(asked)
         if left_out := gpu_rules.left_out(check, way, self._gpus):
             return left_out
         attempts = self.attempts(asked)
@@ -81,11 +83,11 @@ class Between:
         on_the_link = check in PROBES and lasting.grew_on_the_link(attempts.get(1, []))
         found = lasting.combine(check, answers, self.confirm, on_the_link)
         if check == GPU_MEMORY:
-            of_host = self._proven_gbps("rdma_bandwidth", *way, asked["rail"])
+            of_host = self._proven_gbps("rdma_bandwidth", *way, str(asked["rail"]))
             found = gpu_rules.beside(found, max(of_host, default=None))
         return lasting.with_tries(found, answers)
 
-    def attempts(self, asked: Mapping[str, Any]) -> dict[int, list[Mapping[str, Any]]] | Answer:
+    def attempts(self, asked: AskedLine) -> dict[int, list[Row]] | Answer:
         """Return the rows of each attempt at a test, the first always; or what is wrong with them."""
         rows = self.rows.get(str(asked["id"]), [])
         found = lasting.by_attempt(rows, self.confirm)
@@ -93,13 +95,13 @@ class Between:
             return Answer.unmeasured("row_garbled", f"{asked['id']}: attempts that there cannot be")
         return found or {1: []}
 
-    def trusted_pairs(self, asked: Mapping[str, Any]) -> list[evidence.Pair]:
+    def trusted_pairs(self, asked: AskedLine) -> list[evidence.Pair]:
         """Return the two rows of each attempt at a test on which a verdict may rest."""
         attempts = self.attempts(asked)
         every = [] if isinstance(attempts, Answer) else attempts.values()
         return [pair for rows in every if isinstance(pair := self.trust.pair(asked, rows), tuple)]
 
-    def _attempt(self, asked: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> Answer:
+    def _attempt(self, asked: AskedLine, rows: Sequence[Row]) -> Answer:
         """Answer a test by the rows of one attempt at it."""
         check = CHECKS[str(asked["check"])]
         pair = self.trust.pair(asked, rows)
@@ -121,14 +123,15 @@ class Between:
             answer, pair, judged, bounds, able.packet.payload_bytes / able.packet.counted_bytes
         )
 
-    def _both_ways(self, asked: Mapping[str, Any], bounds: limits.Bounds) -> limits.Bounds:
+    def _both_ways(self, asked: AskedLine, bounds: limits.Bounds) -> limits.Bounds:
         """Hold both directions at once against what each of them carries alone."""
-        ways = ((asked["node"], asked["peer"]), (asked["peer"], asked["node"]))
-        alone = [self.alone_gbps("rdma_bandwidth", *way, asked["rail"]) for way in ways]
+        (node, peer), rail = nodes_of(asked), str(asked["rail"])
+        ways = ((node, peer), (peer, node))
+        alone = [self.alone_gbps("rdma_bandwidth", *way, rail) for way in ways]
         able = self.alike.capability("rdma_bandwidth", asked, self.fleet.transports[asked["node"]])
         return limits.each_way(bounds, alone, hardware=not able.packet.software)
 
-    def alone_gbps(self, check: str, node: object, peer: object, rail: object) -> float | None:
+    def alone_gbps(self, check: str, node: str, peer: str, rail: str) -> float | None:
         """Return the most that a rail was proven to carry alone in a direction, or has to."""
         line = self._by_place.get((check, node, peer, rail))
         if line is None or self.trust.unknown(line):
@@ -138,13 +141,13 @@ class Between:
             seen.append(least)
         return max(seen, default=None)
 
-    def _proven_gbps(self, check: str, node: object, peer: object, rail: object) -> list[float]:
+    def _proven_gbps(self, check: str, node: str, peer: str, rail: str) -> list[float]:
         """Return what a rail was proven to carry alone in a direction, of each attempt."""
         line = self._by_place.get((check, node, peer, rail))
         pairs = [] if line is None or self.trust.unknown(line) else self.trusted_pairs(line)
         return [readings.observed(*pair)["bandwidth_gbps"] for pair in pairs]
 
-    def without_ip(self, asked: Mapping[str, Any]) -> Answer | None:
+    def without_ip(self, asked: AskedLine) -> Answer | None:
         """Return the answer to a test that needs IP on a rail to which the inventory gives none.
 
         Only the plan is looked at: that an address was not found on a node never excuses a test. A sum over
@@ -155,7 +158,7 @@ class Between:
             return None
         parts = [self.tests[part] for part in asked.get("parts") or () if part in self.tests] or [asked]
         for part in parts:
-            for node in (str(part["node"]), str(part["peer"])):
+            for node in nodes_of(part):
                 addressed = self.is_addressed(node, str(part["rail"]))
                 if self.fleet.transports.get(node) in WITHOUT_IP and not addressed:
                     of = f"{part['rail']} of {node}"
@@ -168,26 +171,26 @@ class Between:
         planned = self.rails.get(node, {}).get(rail, {})
         return bool(not planned or planned.get("address") or planned.get("address6"))
 
-    def ends(self, asked: Mapping[str, Any]) -> tuple[Bound, Bound]:
+    def ends(self, asked: AskedLine) -> tuple[Bound, Bound]:
         """Return a test's two ends: the rail as planned and as the node's facts show it."""
-        rail = str(asked["rail"])
-        return self.fleet.bound[str(asked["node"])][rail], self.fleet.bound[str(asked["peer"])][rail]
+        (node, peer), rail = nodes_of(asked), str(asked["rail"])
+        return self.fleet.bound[node][rail], self.fleet.bound[peer][rail]
 
-    def bounds(self, asked: Mapping[str, Any]) -> limits.Bounds:
+    def bounds(self, asked: AskedLine) -> limits.Bounds:
         """Return what a test's numbers are held against."""
         conditions = self.conditions(asked, alone=asked.get("group") is None)
         return self.alike.for_test(asked, conditions)
 
-    def conditions(self, asked: Mapping[str, Any], alone: bool = False) -> limits.Conditions:
+    def conditions(self, asked: AskedLine, alone: bool = False) -> limits.Conditions:
         """Return what bounds rest on beside the ends; `alone`: no other rail is measured at the same time."""
-        both = (asked["node"], asked["peer"])
+        both = nodes_of(asked)
         versions = tuple(self.fleet.iperf3.get(end) for end in both)
         of_gpu = asked["check"] == GPU_MEMORY
-        gpu = gpu_memory.carries_gbps(self.fleet, both, asked["rail"]) if of_gpu else None
+        gpu = gpu_memory.carries_gbps(self.fleet, both, str(asked["rail"])) if of_gpu else None
         share = None if alone else self.share(asked)
         return limits.Conditions(self.policy, versions, share, self.fleet.transports[asked["node"]], gpu)
 
-    def share(self, asked: Mapping[str, Any]) -> slots.Share | None:
+    def share(self, asked: AskedLine) -> slots.Share | None:
         """Return what a test's rail is left with while both nodes' other rails run, where that is less."""
-        ends = (self.fleet.shares.get(asked[end], {}) for end in ("node", "peer"))
+        ends = (self.fleet.shares.get(node, {}) for node in nodes_of(asked))
         return slots.lesser([found for end in ends if (found := end.get(str(asked["rail"])))])

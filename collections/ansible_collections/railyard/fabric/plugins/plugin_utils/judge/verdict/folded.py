@@ -14,7 +14,8 @@ from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.policy import is_number
+from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.policy import is_number, is_whole
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run.documents import Row
 
 #: A run of so many verdicts has a line for each: 16 nodes with 8 rails and every test have 21,216.
 MOST_LINES = 50_000
@@ -23,7 +24,7 @@ MOST_VERDICTS = 10**8
 _ALIKE = ("check", "tool", "rail", "direction", "outcome", "proof", "floor", "ceiling", "basis")
 
 
-def lines(verdicts: Sequence[Mapping[str, Any]], most: int = MOST_LINES) -> Iterator[Mapping[str, Any]]:
+def lines(verdicts: Sequence[Row], most: int = MOST_LINES) -> Iterator[Row]:
     """Yield what is written of verdicts.
 
     Args:
@@ -50,13 +51,13 @@ def lines(verdicts: Sequence[Mapping[str, Any]], most: int = MOST_LINES) -> Iter
     yield from (one.line() for one in classes.values())
 
 
-def count(line: Mapping[str, Any]) -> int:
+def count(line: Row) -> int:
     """Return for how many verdicts a line of verdicts.jsonl stands."""
     told = line.get("count")
-    return told if isinstance(told, int) and not isinstance(told, bool) and 0 < told <= MOST_VERDICTS else 1
+    return told if is_whole(told) and 0 < told <= MOST_VERDICTS else 1
 
 
-def middle(line: Mapping[str, Any]) -> Mapping[str, Any]:
+def middle(line: Row) -> Row:
     """Return a line of verdicts.jsonl as one verdict: of those behind a count it has observed the medians."""
     observed = line.get("observed")
     if "count" not in line or not isinstance(observed, Mapping):
@@ -65,7 +66,7 @@ def middle(line: Mapping[str, Any]) -> Mapping[str, Any]:
     return {**line, "observed": medians}
 
 
-def _is_plain(one: Mapping[str, Any]) -> bool:
+def _is_plain(one: Row) -> bool:
     return (
         one["outcome"] == "pass" and one["peer"] is not None and one["attempts"] == 1 and "subject" not in one
     )
@@ -74,11 +75,11 @@ def _is_plain(one: Mapping[str, Any]) -> bool:
 class _Class:
     """Passing tests that differ in their nodes and numbers alone."""
 
-    def __init__(self, first: Mapping[str, Any]) -> None:
+    def __init__(self, first: Row) -> None:
         self._first, self._count = first, 0
         self._observed: dict[str, array[float]] = {}
 
-    def add(self, one: Mapping[str, Any]) -> None:
+    def add(self, one: Row) -> None:
         """Take one more of them."""
         self._count += 1
         for name, value in one["observed"].items():

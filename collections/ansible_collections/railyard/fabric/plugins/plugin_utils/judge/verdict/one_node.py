@@ -6,9 +6,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.module_utils.records import failures
+from ansible_collections.railyard.fabric.plugins.module_utils.records.asked import AskedLine
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue import CHECKS, PASS
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence import clock
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.rules import (
@@ -23,6 +23,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.rules import
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.rules import facts as fact_rows
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.verdict.between import Between
 from ansible_collections.railyard.fabric.plugins.plugin_utils.outcome.answer import Answer
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run.documents import Plan, Row
 
 
 class OneNode:
@@ -40,7 +41,7 @@ class OneNode:
     def __init__(
         self,
         run: str,
-        plan: Mapping[str, Any],
+        plan: Plan,
         between: Between,
         chart: cabling.CablingMap,
         times: clock.Clock,
@@ -58,13 +59,13 @@ class OneNode:
         self._usual_gpus = gpus.usual(plan, self._fleet)
         self._no_bmc_answers = bmc.nobody(self._tests.values(), self._rows)
         self._contested = self._claimed_by_others()
-        self._tests_of: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
+        self._tests_of: dict[tuple[str, str], list[Row]] = {}
         for line in between.lines:
             if not between.without_ip(line):
                 for end in (line["node"], line["peer"]):
                     self._tests_of.setdefault((str(end), str(line["rail"])), []).append(line)
 
-    def answer(self, asked: Mapping[str, Any]) -> Answer:
+    def answer(self, asked: AskedLine) -> Answer:
         """Answer what is asked of one node: from its facts, or from the error counters in its rows."""
         node, rail = str(asked["node"]), str(asked["rail"])
         check = CHECKS[str(asked["check"])]
@@ -124,7 +125,7 @@ class OneNode:
                     )
         return None
 
-    def _hops(self, asked: Mapping[str, Any]) -> Answer:
+    def _hops(self, asked: AskedLine) -> Answer:
         """Answer whether a rail's latencies fit the switches that are planned on the way."""
         if nothing := self._fleet.unknown(str(asked["node"])):
             return nothing

@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from ansible_collections.railyard.fabric.plugins.module_utils.records import reader
+from ansible_collections.railyard.fabric.plugins.module_utils.records.reader import RefusedError
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.attribution import (
     attempts,
     baseline,
@@ -28,6 +30,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.verdict impo
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import baseline as kept_baseline
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder as run_folder
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import provenance
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run.documents import Order, Plan, Row
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run.folder import RunFolder
 
 
@@ -47,7 +50,7 @@ class Judged:
         crossed: how much the leaves of a rail let through when all of them sent to others at once.
     """
 
-    verdicts: list[dict[str, Any]]
+    verdicts: Sequence[Row]
     exit_status: int
     torn: list[str] = field(default_factory=list)
     strangers: list[str] = field(default_factory=list)
@@ -112,8 +115,8 @@ class _Folder(NamedTuple):
     """What is judged of a folder: arguments of `verdict.judge`, the work orders, files that lost a line."""
 
     documents: tuple[Any, ...]
-    order: Mapping[str, Any] | None
-    second: Mapping[str, Any] | None
+    order: Order | None
+    second: Order | None
     torn: list[str]
 
 
@@ -157,9 +160,9 @@ def _work_order(folder: RunFolder, name: str) -> Mapping[str, Any] | None:
 
 def _inspected(
     folder: RunFolder,
-    plan: Mapping[str, Any],
-    order: Mapping[str, Any] | None,
-    obstacles: Iterable[Mapping[str, Any]],
+    plan: Plan,
+    order: Order | None,
+    obstacles: Iterable[Row],
 ) -> set[str]:
     """Return the nodes that had answered when the questions were fixed, as the work order says.
 
@@ -169,10 +172,11 @@ def _inspected(
         if (folder.path / run_folder.FACTS).exists():
             return set()
         return set(plan.get("nodes") or ()) - {str(row.get("node")) for row in obstacles}
-    roster, absent = order.get("roster"), order.get("absent")
-    if not isinstance(roster, list) or not isinstance(absent, list):
+    try:
+        roster = reader.read(list[dict[str, Any]], order.get("roster"))
+        return {str(one.get("name")) for one in roster} - {*reader.read(list[str], order.get("absent"))}
+    except RefusedError:
         return set()
-    return {str(one.get("name")) for one in roster if isinstance(one, Mapping)} - {str(one) for one in absent}
 
 
 def written(judged: Judged) -> str:

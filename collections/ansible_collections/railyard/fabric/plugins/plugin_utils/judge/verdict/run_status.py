@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
+from ansible_collections.railyard.fabric.plugins.module_utils.records.asked import AskedLine
 from ansible_collections.railyard.fabric.plugins.plugin_utils.ask import confirm, requests
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue import (
     CHECKS,
@@ -19,6 +20,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.attribution.
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence import clock
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.rules import bmc
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import provenance
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run.documents import Manifest, Order, Plan, Row
 
 _SETTLED = (PASS, RECORDED, "not_applicable")
 
@@ -41,11 +43,11 @@ def status_of(outcomes: Collection[str], whole: bool) -> int:
 
 
 def incomplete(
-    manifest: Mapping[str, Any],
-    asked: Sequence[Mapping[str, Any]],
-    plan: Mapping[str, Any],
-    order: Mapping[str, Any] | None,
-    second: Mapping[str, Any] | None = None,
+    manifest: Manifest,
+    asked: Sequence[AskedLine],
+    plan: Plan,
+    order: Order | None,
+    second: Order | None = None,
 ) -> str | None:
     """Tell why a run is incomplete, or None.
 
@@ -68,7 +70,7 @@ def incomplete(
     )
 
 
-def not_ended(manifest: Mapping[str, Any]) -> str | None:
+def not_ended(manifest: Manifest) -> str | None:
     """Tell that a run did not come to its end, or None."""
     end = manifest.get("end")
     if not isinstance(end, Mapping) or not end.get("at"):
@@ -79,9 +81,7 @@ def not_ended(manifest: Mapping[str, Any]) -> str | None:
     return None if end.get("reason") == "completed" else f"the run was {end.get('reason')}"
 
 
-def strangers(
-    manifest: Mapping[str, Any], asked: Sequence[Mapping[str, Any]], results: Iterable[Mapping[str, Any]]
-) -> list[str]:
+def strangers(manifest: Manifest, asked: Sequence[AskedLine], results: Iterable[Row]) -> list[str]:
     """Name the result rows that answer nothing that was asked of who wrote them."""
     of = {str(line["id"]): writers(line) for line in asked}
     said = []
@@ -99,7 +99,7 @@ def strangers(
     return said
 
 
-def writers(asked: Mapping[str, Any]) -> tuple[object, ...]:
+def writers(asked: AskedLine) -> tuple[object, ...]:
     """Return whose rows may answer a line."""
     if CHECKS[str(asked["check"])].source == "bmc":
         return (bmc.CONTROLLER,)
@@ -107,10 +107,10 @@ def writers(asked: Mapping[str, Any]) -> tuple[object, ...]:
 
 
 def why_not_further(
-    manifest: Mapping[str, Any],
-    order: Mapping[str, Any] | None,
-    asked: Sequence[Mapping[str, Any]],
-    second: Mapping[str, Any] | None,
+    manifest: Manifest,
+    order: Order | None,
+    asked: Sequence[AskedLine],
+    second: Order | None,
     found: Findings,
 ) -> str | None:
     """Tell why nobody in doubt measured further, None where somebody did, or nobody is in doubt.

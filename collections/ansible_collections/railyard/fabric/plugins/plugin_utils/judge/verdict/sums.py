@@ -5,11 +5,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.module_utils.rails.bind import Bound
+from ansible_collections.railyard.fabric.plugins.module_utils.records.asked import AskedLine, nodes_of
 from ansible_collections.railyard.fabric.plugins.plugin_utils.bounds import bounds as limits
 from ansible_collections.railyard.fabric.plugins.plugin_utils.bounds import slots
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue import AGGREGATES, CHECKS
@@ -18,9 +18,10 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence imp
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.rules import bounds_check
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.verdict.between import Between
 from ansible_collections.railyard.fabric.plugins.plugin_utils.outcome.answer import Answer
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run.documents import Row
 
 
-def answer(between: Between, asked: Mapping[str, Any]) -> Answer:
+def answer(between: Between, asked: AskedLine) -> Answer:
     """Answer a sum; its parts were measured at once at each attempt.
 
     Args:
@@ -34,7 +35,7 @@ def answer(between: Between, asked: Mapping[str, Any]) -> Answer:
     return lasting.with_tries(lasting.combine(str(asked["check"]), answers, between.confirm), answers)
 
 
-def _sum(between: Between, asked: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> Answer:
+def _sum(between: Between, asked: AskedLine, rows: Sequence[Row]) -> Answer:
     """Answer a sum by the rows of one attempt at its parts."""
     servers, able = [], []
     conditions = between.conditions(asked)
@@ -62,7 +63,7 @@ def _sum(between: Between, asked: Mapping[str, Any], rows: Sequence[Mapping[str,
     bounds = limits.for_aggregate(str(asked["check"]), _of_wires(able, ends), conditions)
     if any(one.share is not None for one in able):
         alone = "rdma_bandwidth" if rdma else "tcp_bandwidth"
-        best = [between.alone_gbps(alone, asked["node"], asked["peer"], row["rail"]) for row in servers]
+        best = [between.alone_gbps(alone, *nodes_of(asked), row["rail"]) for row in servers]
         best_gbps = min(slots.best_gbps(one, best) for one in ends)
         if not rdma and any((one.rate_gbps or 0.0) > limits.MOST_GBPS for one in able):
             # What TCP reaches on several such rails no authority says; that one does not slow the others.

@@ -17,6 +17,7 @@ from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.module_utils.catalogue.tests import GPU_MEMORY
 from ansible_collections.railyard.fabric.plugins.module_utils.records import failures
+from ansible_collections.railyard.fabric.plugins.module_utils.records.asked import AskedLine, nodes_of
 from ansible_collections.railyard.fabric.plugins.module_utils.records.failures import Error
 from ansible_collections.railyard.fabric.plugins.module_utils.rules import gpu
 from ansible_collections.railyard.fabric.plugins.plugin_utils.bounds import facts as fact_rows
@@ -24,6 +25,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.bounds import gpu_
 from ansible_collections.railyard.fabric.plugins.plugin_utils.bounds.facts import BoundFacts
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import policy
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue import CHECKS
+from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.policy import Policy
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.attribution import attempts as lasting
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.attribution import baseline, slow_rails
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.attribution import fleet as fleet_rules
@@ -52,6 +54,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.verdict.one_
 from ansible_collections.railyard.fabric.plugins.plugin_utils.outcome.answer import Answer
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import documents
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run.baseline import Saved
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run.documents import Manifest, Plan, Row
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run.folder import CONFIRM_ARCHIVES
 
 
@@ -60,12 +63,12 @@ class JudgeError(ValueError):
 
 
 def judge(
-    manifest: Mapping[str, Any],
-    plan: Mapping[str, Any],
-    asked: Sequence[Mapping[str, Any]],
-    facts: Iterable[Mapping[str, Any]],
-    results: Iterable[Mapping[str, Any]],
-    obstacles: Iterable[Mapping[str, Any]] = (),
+    manifest: Manifest,
+    plan: Plan,
+    asked: Sequence[AskedLine],
+    facts: Iterable[Row],
+    results: Iterable[Row],
+    obstacles: Iterable[Row] = (),
     answered: Iterable[str] = (),
     saved: Saved | None = None,
 ) -> list[dict[str, Any]]:
@@ -93,12 +96,12 @@ def judge(
 
 
 def answers(
-    manifest: Mapping[str, Any],
-    plan: Mapping[str, Any],
-    asked: Sequence[Mapping[str, Any]],
-    facts: Iterable[Mapping[str, Any]],
-    results: Iterable[Mapping[str, Any]],
-    obstacles: Iterable[Mapping[str, Any]],
+    manifest: Manifest,
+    plan: Plan,
+    asked: Sequence[AskedLine],
+    facts: Iterable[Row],
+    results: Iterable[Row],
+    obstacles: Iterable[Row],
     answered: Iterable[str],
     saved: Saved | None,
 ) -> tuple[list[Answer], Rows]:
@@ -151,13 +154,13 @@ class _Judge:
     def __init__(
         self,
         run: str,
-        plan: Mapping[str, Any],
-        rules: dict[str, Any],
+        plan: Plan,
+        rules: Policy,
         fleet: BoundFacts,
-        tests: Mapping[str, Mapping[str, Any]],
+        tests: Mapping[str, AskedLine],
         rows: Rows,
         times: clock.Clock,
-        whole: Callable[[evidence.Row], evidence.Row],
+        whole: Callable[[Row], Row],
         lost: Mapping[str, str],
     ) -> None:
         chart = cabling.CablingMap(run, plan, fleet, times)
@@ -175,7 +178,7 @@ class _Judge:
             {str(line["id"]): line for line in lines}, rows, self._rules_of_columns(counted)
         )
 
-    def answer(self, asked: Mapping[str, Any]) -> Answer:
+    def answer(self, asked: AskedLine) -> Answer:
         check = CHECKS[str(asked["check"])]
         if check.local:
             return self._one_node.answer(asked)
@@ -208,11 +211,11 @@ class _Judge:
 
         return plain.Rules(known, trust.refused, counted.shared, between.bounds, functools.cache(like))
 
-    def lost_of(self, asked: Mapping[str, Any]) -> str:
+    def lost_of(self, asked: AskedLine) -> str:
         """Return which rows of a test's nodes are not there any more, or nothing."""
-        return next((self.lost[asked[end]] for end in ("node", "peer") if asked[end] in self.lost), "")
+        return next((self.lost[node] for node in nodes_of(asked) if node in self.lost), "")
 
-    def like(self, asked: Mapping[str, Any]) -> dict[str, str]:
+    def like(self, asked: AskedLine) -> dict[str, str]:
         """Return what makes a test like another; of a sum what its parts have."""
         if parts := asked.get("parts"):
             each = [self.like(self.between.tests[part]) for part in parts]
@@ -230,12 +233,12 @@ class _Judge:
         if way is None and self._units[asked["node"]] != self._units[asked["peer"]]:
             way = fleet_rules.BETWEEN_UNITS  # over the spine, by however many switches
         if check == GPU_MEMORY:
-            both = asked["node"], asked["peer"]
-            way = f"{way}, GPUs by {gpu_memory.way(self.between.fleet, both, asked['rail'])}"
+            near = gpu_memory.way(self.between.fleet, nodes_of(asked), str(asked["rail"]))
+            way = f"{way}, GPUs by {near}"
         return fleet_rules.like_of(asked, measured, mtus, rate_gbps, classes, way)
 
 
-def _obstacles(rows: Iterable[Mapping[str, Any]], run: str) -> dict[str, Error]:
+def _obstacles(rows: Iterable[Row], run: str) -> dict[str, Error]:
     """Return node -> the first error that the controller met there in this run."""
     found: dict[str, Error] = {}
     for row in rows:
@@ -244,7 +247,7 @@ def _obstacles(rows: Iterable[Mapping[str, Any]], run: str) -> dict[str, Error]:
     return found
 
 
-def _by_id(results: Iterable[Mapping[str, Any]], tests: Mapping[str, Mapping[str, Any]]) -> Rows:
+def _by_id(results: Iterable[Row], tests: Mapping[str, AskedLine]) -> Rows:
     """Return test -> the rows by those who were asked it: nobody else has a say in it."""
     rows: Rows = {}
     writers = {identity: run_status.writers(line) for identity, line in tests.items()}
@@ -255,7 +258,7 @@ def _by_id(results: Iterable[Mapping[str, Any]], tests: Mapping[str, Mapping[str
     return rows
 
 
-def _rows_lost(manifest: Mapping[str, Any], rows: Rows) -> dict[str, str]:
+def _rows_lost(manifest: Manifest, rows: Rows) -> dict[str, str]:
     """Return node -> which of the rows that it handed over are not there any more."""
     taken = manifest.get("archives")
     here = Counter(str(row.get("host")) for mine in rows.values() for row in mine)

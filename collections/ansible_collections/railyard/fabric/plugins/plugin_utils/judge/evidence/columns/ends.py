@@ -20,7 +20,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.measure.perftest_b
 from ansible_collections.railyard.fabric.plugins.module_utils.runner import short_rows
 from ansible_collections.railyard.fabric.plugins.plugin_utils.bounds.rail_end import RailEnd
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue import CHECKS
-from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.policy import is_number
+from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.policy import Policy, is_number
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence import row_counters, row_numbers
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence.clock import Clock
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence.columns import tables
@@ -28,13 +28,13 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence.col
     BEYOND,
     Table,
 )
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run.documents import Row
 
 try:
     import numpy as np
 except ImportError:  # sanity's environment has none
     np = None  # type: ignore[assignment]
 
-Row = Mapping[str, Any]
 Column = Any
 """An array of one value for each row."""
 
@@ -63,10 +63,10 @@ class Known(NamedTuple):
         kinds: what lines and rows say alike of a test -> its number here.
     """
 
-    policy: Mapping[str, Any]
+    policy: Policy
     ends: Mapping[str, Mapping[str, RailEnd]]
     words: Mapping[str, set[str]]
-    boot_ids: Mapping[str, object]
+    boot_ids: Mapping[str, str | None]
     clock: Clock
     numbers: Mapping[str, int]
     kinds: dict[object, int]
@@ -289,14 +289,14 @@ def _array(values: Iterable[int]) -> Column:
     return np.fromiter(values, dtype=np.int64)
 
 
-def _counted(value: object) -> int:
+def _counted(value: int | None) -> int:
     """Return a whole number as a column holds it, BEYOND in place of anything else."""
-    return value if isinstance(value, int) and abs(value) < MOST else BEYOND
+    return value if value is not None and abs(value) < MOST else BEYOND
 
 
-def _number_of(group: object) -> int:
+def _number_of(group: str | None) -> int:
     """Return a group's number, BEYOND where it is written otherwise."""
-    if isinstance(group, str) and group[1:].isascii() and group[1:].isdigit() and len(group) < 18:
+    if group and group[1:].isascii() and group[1:].isdigit() and len(group) < 18:
         number = int(group[1:])
         return number if group == f"g{number:05d}" else BEYOND
     return BEYOND

@@ -18,7 +18,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.measure.base impor
 from ansible_collections.railyard.fabric.plugins.module_utils.runner import short_rows
 from ansible_collections.railyard.fabric.plugins.plugin_utils.bounds.bounds import Bounds
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue import TCP_BANDWIDTH
-from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.policy import is_number
+from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.policy import Policy, is_number
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence import row_counters, row_numbers
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence.columns import tables
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence.columns.ends import (
@@ -34,7 +34,6 @@ try:
 except ImportError:  # sanity's environment has none
     np = None  # type: ignore[assignment]
 
-Policy = Mapping[str, Any]
 _ABSENT = float("nan")
 
 
@@ -89,7 +88,7 @@ def of_one_mind(met: Met, policy: Policy) -> Column:
                 for ends, places in met.each()
             )
             good &= mine == its
-        known = np.array([isinstance(one, str) for one in client.of_frames("tool_version")])
+        known = np.array([one is not None for one in client.of_frames("tool_version")])
         good &= known[client.frame_of[met.clients]]
     return good
 
@@ -186,7 +185,7 @@ def _of_messages(ends: Ends, places: Column, policy: Policy) -> Column:
     return good & (np.abs(rate_mpps - follows) <= apart * (1 - CLOSE))
 
 
-def told_alike(met: Met, boot_ids: Mapping[str, object]) -> Column:
+def told_alike(met: Met, boot_ids: Mapping[str, str | None]) -> Column:
     """Tell of which tests each end heard of the other, over the rail, what that one wrote down."""
     heard = [[ends.table.column(tables.HEARD)[at] for at in places] for ends, places in met.each()]
     told = [_told(ends, places, boot_ids) for ends, places in met.each()]
@@ -197,15 +196,15 @@ def told_alike(met: Met, boot_ids: Mapping[str, object]) -> Column:
     )
 
 
-def _told(ends: Ends, places: Column, boot_ids: Mapping[str, object]) -> Iterator[str | None]:
+def _told(ends: Ends, places: Column, boot_ids: Mapping[str, str | None]) -> Iterator[str | None]:
     """Yield of each row what the other end's short row says of it: beginning of its boot id, and digest."""
     kind = ends.kind
     words: list[tuple[str, str] | None] = []
     for frame, fixed in zip(ends.table.frames, ends.constant, strict=True):
-        boot = boot_ids.get(frame.row["host"])
-        known = isinstance(boot, str) and len(boot) >= short_rows.BOOT_DIGITS
+        boot = boot_ids.get(frame.row["host"]) or ""
+        known = len(boot) >= short_rows.BOOT_DIGITS
         form = short_rows.told_form(frame.row, fixed, kind.metrics, kind.counters)
-        words.append((f"{str(boot)[: short_rows.BOOT_DIGITS]}.", form) if known and form else None)
+        words.append((f"{boot[: short_rows.BOOT_DIGITS]}.", form) if known and form else None)
     columns = [ends.table.column(tables.FIRST + place) for place in range(len(kind.metrics))]
     for counter in kind.counters:
         begin, grown = ends.span(counter)

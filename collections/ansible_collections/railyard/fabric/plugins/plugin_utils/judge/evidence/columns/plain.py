@@ -15,8 +15,9 @@ and `pairs`; that both say the same of whatever a row may hold is tested by spoi
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+from ansible_collections.railyard.fabric.plugins.module_utils.records.asked import AskedLine, nodes_of
 from ansible_collections.railyard.fabric.plugins.plugin_utils.bounds.bounds import Bounds
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue import PASS
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence.columns import pairs
@@ -33,13 +34,13 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence.col
 )
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence.row_counters import Turn
 from ansible_collections.railyard.fabric.plugins.plugin_utils.outcome.answer import Answer
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run.documents import Row
 
 try:
     import numpy as np
 except ImportError:  # sanity's environment has none
     np = None  # type: ignore[assignment]
 
-Row = Mapping[str, Any]
 #: The checks that a sweep asks between two nodes, and whose rules are known here.
 CHECKED = ("path_mtu", "tcp_bandwidth_concurrent", "rdma_bandwidth_concurrent")
 
@@ -56,9 +57,9 @@ class Rules(NamedTuple):
     """
 
     known: Known
-    refuses: Callable[[Row, Row, str], object]
+    refuses: Callable[[Row, AskedLine, str], object]
     shared: Collection[Turn]
-    bounds: Callable[[Row], Bounds]
+    bounds: Callable[[AskedLine], Bounds]
     like: Callable[[str, str], Hashable]
 
 
@@ -88,7 +89,7 @@ class Plain:
         return Answer(PASS, shown, dict(bounds.floor), dict(bounds.ceiling), bounds.basis, proof="proven")
 
 
-def find(tests: Mapping[str, Row], rows: Mapping[str, Sequence[Row]], rules: Rules) -> Plain:
+def find(tests: Mapping[str, AskedLine], rows: Mapping[str, Sequence[Row]], rules: Rules) -> Plain:
     """Return which tests plainly pass.
 
     Args:
@@ -96,7 +97,7 @@ def find(tests: Mapping[str, Row], rows: Mapping[str, Sequence[Row]], rules: Rul
         rows: id -> all its rows.
         rules: those of single tests.
     """
-    met: dict[tuple[Table, Table], tuple[list[Row], list[int], list[int]]] = {}
+    met: dict[tuple[Table, Table], tuple[list[AskedLine], list[int], list[int]]] = {}
     for identity, line in tests.items():
         one, *others = rows.get(identity, ()) or (None,)
         other = others[0] if len(others) == 1 else None
@@ -124,7 +125,7 @@ def find(tests: Mapping[str, Row], rows: Mapping[str, Sequence[Row]], rules: Rul
     return found
 
 
-def _find(found: Plain, lines: Sequence[Row], met: Met, rules: Rules) -> None:
+def _find(found: Plain, lines: Sequence[AskedLine], met: Met, rules: Rules) -> None:
     """Add to those found the tests of two tables that plainly pass."""
     known = rules.known
     if not (met.client.eligible and met.server.eligible and pairs.comparable(met.client, met.server)):
@@ -140,9 +141,9 @@ def _find(found: Plain, lines: Sequence[Row], met: Met, rules: Rules) -> None:
     left = left[pairs.told_alike(some, known.boot_ids)]
     alike: dict[Hashable, list[int]] = {}
     for place in left.tolist():
-        line = lines[place]
-        rail = line["rail"]
-        alike.setdefault((rules.like(line["node"], rail), rules.like(line["peer"], rail)), []).append(place)
+        rail = str(lines[place]["rail"])
+        node, peer = (rules.like(name, rail) for name in nodes_of(lines[place]))
+        alike.setdefault((node, peer), []).append(place)
     for places in alike.values():
         bounds = rules.bounds(lines[places[0]])
         both = [(met.client, met.clients[places])]
@@ -154,7 +155,7 @@ def _find(found: Plain, lines: Sequence[Row], met: Met, rules: Rules) -> None:
                 found.add(identity, met, place, bounds)
 
 
-def _sound(ends: Ends, places: Column, good: Column, lines: Sequence[Row], rules: Rules) -> Column:
+def _sound(ends: Ends, places: Column, good: Column, lines: Sequence[AskedLine], rules: Rules) -> Column:
     """Tell of rows whether one of their frame, good by the column, is good as a single row is looked at."""
     at = np.flatnonzero(good)
     frames = ends.frame_of[places]

@@ -19,8 +19,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ansible_collections.railyard.fabric.plugins.module_utils.runner import short_rows
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run.documents import Row
 
-Row = Mapping[str, Any]
 Read = Callable[[tuple[int, int], str, int], dict[str, Any]]
 """Returns the whole row whose line begins there and is so long, given its test's id and its sequence."""
 

@@ -1,0 +1,30 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""How a BMC took the controller's questions: the key `bmc` of its row."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal, TypedDict
+
+from ansible_collections.railyard.fabric.plugins.module_utils.records import reader
+from ansible_collections.railyard.fabric.plugins.module_utils.records.facts import Count
+from ansible_collections.railyard.fabric.plugins.module_utils.records.node_rows import Positive
+
+
+class _BmcOfSome(TypedDict, total=False):
+    questions: Count
+
+
+class Bmc(_BmcOfSome):
+    """Which of its ports was asked last, in how many questions, and what came of it."""
+
+    state: Literal["answered", "refused", "silent", "no_way"]
+    port: Positive
+
+
+def of(row: Mapping[str, object]) -> Bmc | None:
+    """Return what a row says of a BMC, None where that is not understood."""
+    told = row.get("bmc")
+    return None if reader.refusal(Bmc, told) else reader.read(Bmc, told)
