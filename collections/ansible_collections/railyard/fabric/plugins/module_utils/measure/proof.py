@@ -85,7 +85,7 @@ class Allowance(NamedTuple):
         return self.idle_bytes / SMALLEST_FRAME_BYTES
 
 
-class _Bound(NamedTuple):
+class Bound(NamedTuple):
     """What a counter must have grown by, in its unit."""
 
     counter: str
@@ -119,11 +119,11 @@ def prove(
         return UNPROVEN, "the tool's output claims no amount to compare the counters with"
     if not _is_amount(claim):
         return UNPROVEN, f"the tool's output claims what is no amount: {claim}"
-    for bound in _bounds(claim, end, allowance, driver):
+    for bound in bounds(claim, end, allowance, driver):
         reason = _outside(bound, counters.get(bound.counter))
         if reason:
             return UNPROVEN, reason
-    if claim.packet_bytes and claim.unit == "bytes" and driver.netdev_shows_rdma:
+    if claim.packet_bytes is not None and claim.unit == "bytes" and driver.netdev_shows_rdma:
         reason = _not_the_ports_own(claim.packet_bytes, counters, allowance, driver)
         if reason:
             return UNPROVEN, reason
@@ -162,35 +162,40 @@ def falls_short(
     claim: Claim | None, end: str, counters: Mapping[str, Span], driver: Traffic = NETDEV
 ) -> bool:
     """Tell whether a counter shows less than the claim, which a driver that counts late may still mend."""
-    if claim is None:
+    if claim is None or not _is_amount(claim):
         return False
-    for bound in _bounds(claim, end, Allowance(0.0, 0.0), driver):
+    for bound in bounds(claim, end, Allowance(0.0, 0.0), driver):
         grown, _reason = _growth(bound.counter, counters.get(bound.counter))
         if grown is not None and grown < bound.at_least:
             return True
     return False
 
 
-def _bounds(claim: Claim, end: str, allowance: Allowance, driver: Traffic) -> Iterator[_Bound]:
-    """Yield what each counter of this end must show."""
+def bounds(claim: Claim, end: str, allowance: Allowance, driver: Traffic) -> Iterator[Bound]:
+    """Yield what each counter of this end must show; the claim's numbers may be columns of many tests."""
     forward, back = (0, 1) if end == "client" else (1, 0)
     if claim.unit != "bytes":
         most = PACKETS_FACTOR * claim.at_most + allowance.idle_packets
         ways = (forward,) if claim.unit == "packets_forward" else (0, 1)
         for way in ways:
-            yield _Bound(driver.packets[way], claim.at_least, most, "packets")
+            yield Bound(driver.packets[way], claim.at_least, most, "packets")
         return
     ways_claimed = ((forward, claim.at_least, claim.at_most), (back, claim.back_at_least, claim.back_at_most))
     for way, least, most in ways_claimed:
-        if not most:
+        if _is_nothing(most):
             continue
         most = driver.bytes_factor * most + allowance.idle_bytes
-        yield _Bound(driver.bytes[way], least, most, "bytes")
-        if claim.packet_bytes:
-            yield _Bound(driver.packets[way], least / claim.packet_bytes, float("inf"), "packets")
+        yield Bound(driver.bytes[way], least, most, "bytes")
+        if claim.packet_bytes is not None:
+            yield Bound(driver.packets[way], least / claim.packet_bytes, float("inf"), "packets")
 
 
-def _outside(bound: _Bound, span: Span | None) -> str | None:
+def _is_nothing(amount: Any) -> bool:
+    """Tell whether nothing is claimed; a column claims something of some test."""
+    return getattr(amount, "ndim", 0) == 0 and not amount
+
+
+def _outside(bound: Bound, span: Span | None) -> str | None:
     grown, reason = _growth(bound.counter, span)
     if grown is None:
         return reason
@@ -217,13 +222,18 @@ def _not_the_ports_own(
         packets, reason_of_port = _growth(driver.packets[way], counters.get(driver.packets[way]))
         if moved is None or packets is None:
             return reason or reason_of_port
-        most = packets * (packet_bytes + RDMA_HEADER_BYTES) + allowance.idle_bytes
+        most = most_of_port(packets, packet_bytes, allowance.idle_bytes)
         if moved > most:
             return (
                 f"{NETDEV_BYTES[way]} grew by {moved}, the port's {packets} packets explain {most:.0f} at "
                 "most: something else than RDMA was on the rail"
             )
     return None
+
+
+def most_of_port(packets: Any, packet_bytes: Any, idle_bytes: Any) -> Any:
+    """Return how many bytes so many packets of RDMA are at most, and an idle rail's; numbers or columns."""
+    return packets * (packet_bytes + RDMA_HEADER_BYTES) + idle_bytes
 
 
 def _growth(name: str, span: Span | None) -> tuple[int | None, str | None]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 from ansible_collections.railyard.fabric.plugins.module_utils.catalogue import rdma_counters
 from ansible_collections.railyard.fabric.plugins.module_utils.catalogue.rdma_counters import NETDEV, Traffic
@@ -29,12 +30,13 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.policy impo
     Policy,
     is_pair,
 )
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence import formulas
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence.columns import overlaps
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence.columns.overlaps import Source
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence.columns.tables import ShortRow
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence.formulas import Numbers
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence.row_numbers import (
     attempt_of,
-    is_rdma_bandwidth,
     not_of_iterations,
     numbers_of,
     window_s,
@@ -47,8 +49,6 @@ Turn = tuple[str, str, int]
 Span = tuple[int, int, Turn]
 _OF_NETDEV = ("tx_", "rx_")
 _ABSENT = (None, None)
-#: No frame is shorter than its Ethernet header.
-LEAST_FRAME_BYTES = 14
 #: What the two ends count within their own windows of one transfer may differ by.
 _WINDOWS_APART = 0.10
 #: How many times what must have crossed a rail may have crossed it: what a tool leaves out at its begin and
@@ -79,14 +79,17 @@ def counter_problem(row: PairRow, client: PairRow, policy: Policy) -> str | None
         return f"its counters {', '.join(names)} are missing, garbled, full or went backwards"
     for of_bytes, of_packets in zip(NETDEV.bytes, NETDEV.packets, strict=True) if has_netdev else ():
         moved, packets = deltas[of_bytes], deltas[of_packets]
-        if (moved > 0) != (packets > 0) or moved < packets * LEAST_FRAME_BYTES:
+        if not formulas.are_frames(moved, packets):
             return f"its {of_bytes} rose by {moved}, its {of_packets} by {packets}"
     if row["check"] == "rdma_bandwidth_bi" and row["end"] == "server":
         both_gbps = numbers_of(client)["bandwidth_gbps"]
         apart = not_of_iterations(both_gbps, client["iterations"] + row["iterations"], policy)
         if apart:
             return apart
-    end, claims = _least_claims(row, client, policy)
+    begin, last = window_s(client) or (0.0, 0.0)
+    iterations = client.get("iterations"), row.get("iterations")
+    told = Told(numbers_of(client), *iterations, last - begin, row["active_mtu_bytes"])
+    end, claims = least_claims(row["check"], row["end"], told, policy)
     if not claims:
         return "nothing says what must have crossed the rail for its numbers to be true"
     spans = {name: counters[name] for name in names}
@@ -112,11 +115,7 @@ def _too_much(
     if others is None or any(None in span for spans in others.values() for span in spans.values()):
         return f"other_rails is {others!r}"
     lasted_s = (window[1] if window else 0.0) + AROUND_S
-    looser = [
-        claim._replace(at_most=MORE * claim.at_least, back_at_most=MORE * claim.back_at_least)
-        for claim in claims
-        if _says_how_many(claim)
-    ]
+    looser = [loosened(claim) for claim in claims if _says_how_many(claim)]
     allowance = proof.Allowance(float(idle), lasted_s)
     for claim in looser:
         reason = proof.prove(claim, end, spans, others, allowance, driver)[1]
@@ -137,20 +136,36 @@ def counter_deltas(
     deltas = {}
     for name in names:
         before, after = (counters or {}).get(name, _ABSENT)
-        if before is None or after is None or not 0 <= before <= after or after in proof.SATURATED:
+        if before is None or after is None or not formulas.grew(before, after):
             return None
         deltas[name] = after - before
     return deltas
 
 
-def _least_claims(row: PairRow, client: PairRow, policy: Policy) -> tuple[str, list[Claim]]:
+class Told(NamedTuple):
+    """What is told of what crossed a rail in a test; numbers, or a column of each for many tests.
+
+    Attributes:
+        metrics: the client's.
+        iterations, own_iterations: of RDMA bandwidth, the client's and those of the row that is looked at.
+        lasted_s: the client's window.
+        mtu_bytes: RDMA's, of the row that is looked at.
+    """
+
+    metrics: Mapping[str, Numbers]
+    iterations: Numbers
+    own_iterations: Numbers
+    lasted_s: Numbers
+    mtu_bytes: Numbers
+
+
+def least_claims(check: str, end: str, told: Told, policy: Policy) -> tuple[str, list[Claim]]:
     """Return what must have crossed the rail for the client's numbers to be true, as seen from which end."""
-    check, end, metrics = row["check"], row["end"], numbers_of(client)
-    if is_rdma_bandwidth(check):
-        return _least_rdma_bytes(row, client, policy)
+    metrics = told.metrics
+    if formulas.is_rdma_bandwidth(check):
+        return _least_rdma_bytes(check, end, told, policy)
     if check in TCP_BANDWIDTH:
-        begin, last = window_s(client) or (0.0, 0.0)
-        lasted_s = max(float(policy["iperf3_duration_s"]), last - begin)
+        lasted_s = formulas.larger(float(policy["iperf3_duration_s"]), told.lasted_s)
         per_gbps = 1e9 / 8 * lasted_s * (1 - ENDS_TOLERANCE)
         bi = check in BI
         forward = metrics["forward_gbps" if bi else "bandwidth_gbps"] * per_gbps
@@ -159,8 +174,8 @@ def _least_claims(row: PairRow, client: PairRow, policy: Policy) -> tuple[str, l
     if check in PATH_MTU:
         # At least one whole packet went this way, and for ping came back.
         size, arrived = metrics["path_mtu_bytes"], metrics["received"]
-        back = size if check == "path_mtu" else 0
-        unit = "packets" if back else "packets_forward"
+        there_and_back = check == "path_mtu"
+        back, unit = (size, "packets") if there_and_back else (0, "packets_forward")
         return end, [Claim("bytes", size, size, back, back), Claim(unit, arrived, arrived)]
     if check == "ping_rtt":
         count = int(policy["ping_count"]) * (100 - metrics["loss_percent"]) / 100
@@ -171,17 +186,22 @@ def _least_claims(row: PairRow, client: PairRow, policy: Policy) -> tuple[str, l
     return end, [Claim("packets", count, count)]
 
 
-def _least_rdma_bytes(row: PairRow, client: PairRow, policy: Policy) -> tuple[str, list[Claim]]:
-    size, mtu = int(policy["rdma_message_bytes"]), row["active_mtu_bytes"]
-    if row["check"] in BI:
+def _least_rdma_bytes(check: str, end: str, told: Told, policy: Policy) -> tuple[str, list[Claim]]:
+    size, mtu = int(policy["rdma_message_bytes"]), told.mtu_bytes
+    if check in BI:
         # Of both directions each end vouches for what it sent itself; the rest of the sum came in.
-        sent = row["iterations"] * size
-        both = numbers_of(client)["bandwidth_gbps"] * 1e9 / 8 * measured_s(policy)
+        sent = told.own_iterations * size
+        both = told.metrics["bandwidth_gbps"] * 1e9 / 8 * measured_s(policy)
         came = max(both * (1 - _WINDOWS_APART) - sent, 1.0)
         return "client", [Claim("bytes", sent, sent, came, came, mtu)]
-    sent = client["iterations"] * size
-    sender = "server" if row["check"] == "rdma_read_bandwidth" else "client"
-    return "client" if row["end"] == sender else "server", [Claim("bytes", sent, sent, packet_bytes=mtu)]
+    sent = told.iterations * size
+    sender = "server" if check == "rdma_read_bandwidth" else "client"
+    return "client" if end == sender else "server", [Claim("bytes", sent, sent, packet_bytes=mtu)]
+
+
+def loosened(claim: Claim) -> Claim:
+    """Return a claim that explains as much more as a test may carry beside what must have crossed."""
+    return claim._replace(at_most=MORE * claim.at_least, back_at_most=MORE * claim.back_at_least)
 
 
 class Claims:

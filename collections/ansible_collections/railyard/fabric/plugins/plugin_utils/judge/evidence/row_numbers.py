@@ -15,13 +15,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from itertools import pairwise
 from types import MappingProxyType
-from typing import Any, cast
+from typing import cast
 
 from ansible_collections.railyard.fabric.plugins.module_utils.catalogue.tests import TestClass, class_of
 from ansible_collections.railyard.fabric.plugins.module_utils.measure import perftest, perftest_lat
 from ansible_collections.railyard.fabric.plugins.module_utils.measure.base import (
     ENDS_TOLERANCE,
-    LEAST_OF_ASKED,
     OWN_WINDOWS_S,
     OWN_WINDOWS_TOLERANCE,
 )
@@ -33,7 +32,6 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue i
     CHECKS,
     LATENCY_IS,
     PATH_MTU,
-    RDMA_BANDWIDTH,
     RDMA_LATENCY,
     TCP_BANDWIDTH,
 )
@@ -43,20 +41,14 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.policy impo
     is_pair,
     is_whole,
 )
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence import formulas
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run.documents import Row
 
 #: A row as it was read; `PairRow` is one that is known to be what its type says.
 Numbers = Mapping[str, float]
-#: What one TCP connection may have sent that has not arrived: role node_tuning lets a socket's buffer grow to
-#: 128 MiB, and half of that is payload. Four connections over a rail of 10 Mbit/s had 5 MB in theirs.
-BUFFERED_BYTES = 64 * 2**20
 #: A server takes over the client's window by its own clock, which may put its beginning a little before the
 #: start.
 BEFORE_START_S = 0.5
-#: A tool that is held up for longer than this is ended.
-HELD_UP_S = 120.0
-#: Both ends of a window are rounded to 0.1 ms.
-_ROUNDING_S = 0.001
 #: A window ends when the tool says so, which may be a little before the last reply was counted.
 _TOLD_LATE_S = 1.0
 #: A time above 1000 s is no latency.
@@ -64,13 +56,6 @@ _MOST_US = 1e9
 #: sockperf's ping-pong is a chain of round trips, so they add up to the time that it ran: 0.55 s of 1 s, and
 #: 1.55 s of 2 s, since it leaves out the beginning and the end. More cannot be, far less was not measured.
 _ROUND_TRIPS_SHARE = (0.25, 1.02)
-#: How far a bandwidth may lie above iterations x size / window; the alarm that ends perftest's window comes
-#: late on a busy processor and never early, so that below it may lie further.
-CLAIM_SLACK = 0.10
-_LATE_S = 3.0
-_HALF_DIGIT_GBPS = 0.005 * 2**20 * 8 / 1e9
-#: The last digit that perftest prints of a message rate: two ends may round it either way.
-RATE_DIGIT_MPPS = 1.5e-6
 #: A loss is rounded to 0.001 %.
 _LOSS_DIGIT_PERCENT = 0.001
 #: Least share of the asked time that a latency test's exchanges fill: the probe that sets their number is
@@ -98,7 +83,7 @@ def impossible(row: PairRow | NodeRow, policy: Policy) -> Iterator[str]:
     metrics = numbers_of(row)
     for metric, kind in numbers.items():
         seen, is_time = metrics.get(metric, math.nan), metric.endswith("_us")
-        if not _is_kind(seen, kind) or (is_time and seen > _MOST_US):
+        if not formulas.is_of_kind(seen, kind) or (is_time and seen > _MOST_US):
             yield f"{metric} is {seen!r}" if metric in metrics else f"{metric} is missing"
         elif is_time and window and seen / 1e6 > window[1] - window[0] + _TOLD_LATE_S:
             yield f"{metric} {seen:g} is longer than its window of {window[1] - window[0]:g} s"
@@ -111,7 +96,7 @@ def impossible(row: PairRow | NodeRow, policy: Policy) -> Iterator[str]:
     for lower, upper in _orders(tuple(numbers)):
         if metrics[lower] > metrics[upper]:
             yield f"{lower} {metrics[lower]:g} is above {upper} {metrics[upper]:g}"
-    if is_rdma_bandwidth(check.name) and metrics:
+    if formulas.is_rdma_bandwidth(check.name) and metrics:
         yield from unlike_iterations(cast("PairRow", row), policy)
     elif check.name in PATH_MTU and client:
         yield from _impossible_probes(metrics, row["mtu_bytes"], policy)
@@ -128,11 +113,6 @@ def impossible(row: PairRow | NodeRow, policy: Policy) -> Iterator[str]:
 def numbers_of(row: PairRow | NodeRow) -> dict[str, float]:
     """Return a row's metrics, but for those that it says nothing of."""
     return {name: value for name, value in row["metrics"].items() if value is not None}
-
-
-def is_rdma_bandwidth(check: str) -> bool:
-    """Tell whether a check is one of RDMA bandwidth, both directions at once included."""
-    return check in RDMA_BANDWIDTH or check == "rdma_bandwidth_bi"
 
 
 def own_window_s(check: str, policy: Policy) -> float | None:
@@ -170,17 +150,13 @@ def disagreement(client: PairRow, server: PairRow, policy: Policy) -> str | None
         if metric not in mine or metric not in theirs:
             continue
         one, other = mine[metric], theirs[metric]
-        slack = of_rates * max(one, other) if metric in RATES else 0.0
-        if abs(one - other) > max(slack, RATE_DIGIT_MPPS if metric == "message_rate_mpps" else 0.0):
+        digit = formulas.RATE_DIGIT_MPPS if metric == "message_rate_mpps" else 0.0
+        if not formulas.are_near(one, other, of_rates if metric in RATES else 0.0, digit):
             return f"{metric}: client {one:g}, server {other:g}"
     if "sent_gbps" in mine:
-        sent, arrived = mine["sent_gbps"], mine["bandwidth_gbps"]
-        # What was sent and did not arrive lies in buffers: on a slow rail that is more than what arrived.
-        begin, end = window_s(client) or (0.0, 0.0)
-        held_bytes = (sent - arrived) * 1e9 / 8 * (end - begin)
-        too_much = sent > 2 * arrived and held_bytes > BUFFERED_BYTES * client.get("streams", 1)
-        if arrived > sent * (1 + of_rates) or too_much:
-            return f"{arrived:g} Gbit/s arrived, {sent:g} were sent"
+        sent, came, (begin, end) = mine["sent_gbps"], mine["bandwidth_gbps"], window_s(client) or (0.0, 0.0)
+        if not all(formulas.arrived(came, sent, end - begin, of_rates, client.get("streams", 1))):
+            return f"{came:g} Gbit/s arrived, {sent:g} were sent"
     for host, told in ((client["host"], mine), (server["host"], theirs)) if "forward_gbps" in mine else ():
         said, together = told["bandwidth_gbps"], told["forward_gbps"] + told["reverse_gbps"]
         if abs(together - said) > ENDS_TOLERANCE * together:
@@ -217,19 +193,12 @@ def _moment(value: str) -> float | None:
         return None
 
 
-def _is_kind(value: float, kind: str) -> bool:
-    if math.isnan(value):
-        return False
-    if kind.endswith("count") and (int(value) != value or not is_whole(int(value))):
-        return False
-    if kind.startswith("positive"):
-        return value > 0
-    return 0 <= value <= 100 if kind == "share" else value >= 0
-
-
 def as_asked(check: str, client: bool, policy: Policy) -> Mapping[str, object]:
     """Return what a row has to say of how its test was run."""
-    keys = "iperf3_streams" if check in TCP_BANDWIDTH else "", "rdma_qps" if is_rdma_bandwidth(check) else ""
+    keys = (
+        "iperf3_streams" if check in TCP_BANDWIDTH else "",
+        "rdma_qps" if formulas.is_rdma_bandwidth(check) else "",
+    )
     numbers = (policy[key] if key else None for key in (*keys, CHECKS[check].message))
     return _as_asked(check, client, *numbers, class_of(check, policy))
 
@@ -257,7 +226,7 @@ def _as_asked(
     if check in LATENCY_IS and client:
         # Of TCP only one-way latencies are compared; an RDMA read is answered, so it is a round trip.
         wanted["latency_is"] = LATENCY_IS[check]
-    if is_rdma_bandwidth(check):
+    if formulas.is_rdma_bandwidth(check):
         wanted["qps"] = qps
     if message_bytes is not None:
         wanted["message_bytes"] = message_bytes
@@ -341,44 +310,36 @@ def unlike_iterations(row: PairRow, policy: Policy) -> Iterator[str]:
         apart = not_of_iterations(gbps, iterations, policy)
         if apart:
             yield apart
-    if gbps is not None and rate_mpps is not None:
-        follows = gbps * 1e3 / 8 / size
-        if abs(rate_mpps - follows) > ENDS_TOLERANCE * follows + RATE_DIGIT_MPPS:
-            messages = f"{follows:g} million messages of {size} bytes a second"
-            yield f"{gbps:g} Gbit/s are {messages}, it says {rate_mpps:g}"
+    if (
+        gbps is not None
+        and rate_mpps is not None
+        and not formulas.is_its_message_rate(rate_mpps, gbps, policy)
+    ):
+        messages = f"{formulas.messages_mpps(gbps, policy):g} million messages of {size} bytes a second"
+        yield f"{gbps:g} Gbit/s are {messages}, it says {rate_mpps:g}"
 
 
 def not_of_iterations(claimed_gbps: float, iterations: int, policy: Policy) -> str | None:
     """Tell when an RDMA bandwidth is not that of so many messages in perftest's window, or None."""
-    least, most = of_iterations_gbps(iterations, policy)
-    if least <= claimed_gbps <= most:
+    if formulas.follows_from_iterations(claimed_gbps, iterations, policy):
         return None
     seconds = measured_s(policy)
     return f"{claimed_gbps:g} Gbit/s does not follow from {iterations} iterations in {seconds:g} s"
 
 
-def of_iterations_gbps(iterations: Any, policy: Policy) -> tuple[Any, Any]:
-    """Return the least and the greatest RDMA bandwidth of so many messages, a column of a column."""
-    moved_gbit, seconds = iterations * float(policy["rdma_message_bytes"]) * 8 / 1e9, measured_s(policy)
-    most = moved_gbit / seconds * (1 + CLAIM_SLACK) + _HALF_DIGIT_GBPS
-    return moved_gbit / (seconds + _LATE_S) * (1 - CLAIM_SLACK) - _HALF_DIGIT_GBPS, most
-
-
 def _wrong_length(check: str, lasted_s: float, policy: Policy) -> Iterator[str]:
     """A test that lasted longer than it could is not the asked test."""
-    # Alone perftest counts without its margins; in a group the window is what all rails share of all.
-    if is_rdma_bandwidth(check) and lasted_s > float(policy["rdma_duration_s"]) + _ROUNDING_S:
+    if lasted_s <= formulas.most_s(check, policy):
+        return
+    if formulas.is_rdma_bandwidth(check):
         yield f"it lasted {lasted_s:g} s, asked was {policy['rdma_duration_s']} s in all"
-    lasts = CHECKS[check].lasts
-    if lasts and lasted_s > float(policy[lasts]) + HELD_UP_S:
-        yield f"it lasted {lasted_s:g} s, asked was {policy[lasts]} s"
+    else:
+        yield f"it lasted {lasted_s:g} s, asked was {policy[CHECKS[check].lasts]} s"
 
 
 def too_short(row: PairRow | NodeRow, policy: Policy) -> str | None:
     """Tell that a test lasted less than half of what was asked, as one does that was held up; or None."""
     check, window = row["check"], window_s(row)
-    lasts = CHECKS[check].lasts
-    asked_s = measured_s(policy) if is_rdma_bandwidth(check) else float(policy[lasts]) if lasts else 0.0
-    if window is None or window[1] - window[0] >= asked_s * LEAST_OF_ASKED:
+    if window is None or window[1] - window[0] >= formulas.least_s(check, policy):
         return None
-    return f"it lasted {window[1] - window[0]:g} s, asked was {asked_s:g} s"
+    return f"it lasted {window[1] - window[0]:g} s, asked was {formulas.asked_s(check, policy):g} s"

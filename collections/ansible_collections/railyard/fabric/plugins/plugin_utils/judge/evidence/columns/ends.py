@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """One end's rows by the column: may a number of its own be that of the asked test? A `yes` is never wrong.
 
-Where a bound would be met within a rounding, the answer is no: the judge of single tests looks then.
+The formulas are those of single rows (`formulas`).
 """
 
 from __future__ import annotations
@@ -15,13 +15,14 @@ from typing import Any, NamedTuple
 from ansible_collections.railyard.fabric.plugins.module_utils.catalogue import rdma_counters
 from ansible_collections.railyard.fabric.plugins.module_utils.catalogue.rdma_counters import NETDEV
 from ansible_collections.railyard.fabric.plugins.module_utils.measure import proof
-from ansible_collections.railyard.fabric.plugins.module_utils.measure.base import LEAST_OF_ASKED
-from ansible_collections.railyard.fabric.plugins.module_utils.measure.perftest_bw import measured_s
 from ansible_collections.railyard.fabric.plugins.module_utils.runner import short_rows
 from ansible_collections.railyard.fabric.plugins.plugin_utils.bounds.rail_end import RailEnd
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue import CHECKS
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.policy import Policy, is_number
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence import row_counters, row_numbers
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence import (
+    formulas,
+    row_numbers,
+)
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence.clock import Clock
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence.columns import tables
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence.columns.tables import (
@@ -38,8 +39,6 @@ except ImportError:  # sanity's environment has none
 Column = Any
 """An array of one value for each row."""
 
-#: What a bound is drawn in by, of its value: more than reckoning in another order can differ.
-CLOSE = 1e-9
 #: What is counted here stays so far below what fills 64 bits that two of them add up.
 MOST = 1 << 61
 TICKS = short_rows.TICKS
@@ -217,18 +216,17 @@ class Ends:
         """Tell of each row whether its own numbers are possible."""
         good = self._written_in_time() & self._told_its_peer()
         for name in self.kind.metrics:
-            good &= _is_kind(self.metric(name), self.check.client.get(name))  # a server states no others
+            kind, seen = self.check.client.get(name), self.metric(name)  # a server states no others
+            good &= np.isfinite(seen) if kind is None else formulas.is_of_kind(seen, kind)
         if self.window_s is not None:
             good &= self._as_long(*self.window_s)
         for counter in self.counted:
             begin, grown = self.span(counter)
             end = begin + grown
-            good &= (begin >= 0) & (begin < MOST) & (grown >= 0) & (grown < MOST)
-            for full in proof.SATURATED[:1]:
-                good &= end != full
+            good &= (abs(begin) < MOST) & (abs(grown) < MOST) & formulas.grew(begin, end)
         for of_bytes, of_packets in zip(NETDEV.bytes, NETDEV.packets, strict=True):
             moved, packets = self.span(of_bytes)[1], self.span(of_packets)[1]
-            good &= ((moved > 0) == (packets > 0)) & (moved >= packets * row_counters.LEAST_FRAME_BYTES)
+            good &= formulas.are_frames(moved, packets)
         for counter in _BOTH_WAYS:
             if self.check.rdma and counter in self.kind.counters:
                 good &= self.span(counter)[1] > 0
@@ -264,14 +262,9 @@ class Ends:
 
     def _as_long(self, begin: Column, end: Column) -> Column:
         """Tell of each row whether its window is one, and of the length that was asked."""
-        check, policy, lasted = self.check, self._known.policy, end - begin
-        asked_s = float(policy[check.lasts]) if check.lasts else 0.0
-        most_s = asked_s + row_numbers.HELD_UP_S if check.lasts else np.inf
-        if row_numbers.is_rdma_bandwidth(check.name):
-            asked_s = measured_s(policy)
-            most_s = min(most_s, float(policy["rdma_duration_s"]))
-        good = (begin >= -row_numbers.BEFORE_START_S) & (begin < end) & (lasted <= most_s)
-        good &= lasted >= asked_s * LEAST_OF_ASKED * (1 + CLOSE)
+        check, policy = self.check.name, self._known.policy
+        good = (begin >= -row_numbers.BEFORE_START_S) & (begin < end)
+        good &= formulas.within(formulas.least_s(check, policy), end - begin, formulas.most_s(check, policy))
         return good & (end <= self._known.clock.longest_s)
 
 
@@ -300,14 +293,3 @@ def _number_of(group: str | None) -> int:
         number = int(group[1:])
         return number if group == f"g{number:05d}" else BEYOND
     return BEYOND
-
-
-def _is_kind(values: Column, kind: str | None) -> Column:
-    """Tell which values are of the kind that a metric has to be, None of one that nobody asks for.
-
-    Counts are never a row's own (`_NEVER_OWN`).
-    """
-    good = np.isfinite(values)
-    if kind is None:
-        return good
-    return good & ((values > 0) if kind.startswith("positive") else (values >= 0))

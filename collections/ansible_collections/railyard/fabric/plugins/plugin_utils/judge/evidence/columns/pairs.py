@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Both ends' rows by the column: are they of one mind, borne out by the counters, within their bounds?
 
-As `ends`: a `yes` is never wrong, and a number next to a bound is none.
+As `ends`: a `yes` is never wrong. The formulas are those of single rows: `formulas`, `row_counters`, `proof`.
 """
 
 from __future__ import annotations
@@ -14,15 +14,16 @@ from typing import Any, NamedTuple
 from ansible_collections.railyard.fabric.plugins.module_utils.catalogue import rdma_counters
 from ansible_collections.railyard.fabric.plugins.module_utils.catalogue.rdma_counters import NETDEV
 from ansible_collections.railyard.fabric.plugins.module_utils.measure import proof
-from ansible_collections.railyard.fabric.plugins.module_utils.measure.base import ENDS_TOLERANCE
 from ansible_collections.railyard.fabric.plugins.module_utils.runner import short_rows
 from ansible_collections.railyard.fabric.plugins.plugin_utils.bounds.bounds import Bounds
-from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue import TCP_BANDWIDTH
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.policy import Policy, is_number
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence import row_counters, row_numbers
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence import (
+    formulas,
+    row_counters,
+    row_numbers,
+)
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence.columns import tables
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence.columns.ends import (
-    CLOSE,
     Column,
     Ends,
     number_in,
@@ -70,12 +71,15 @@ def of_one_mind(met: Met, policy: Policy) -> Column:
     for name in row_numbers.RATES:
         if name in client.kind.metrics and name in server.kind.metrics:
             one, other = client.metric(name)[met.clients], server.metric(name)[met.servers]
-            good &= np.abs(one - other) <= of_rates * np.maximum(one, other) * (1 - CLOSE)
+            good &= formulas.are_near(one, other, of_rates)
     if "sent_gbps" in client.kind.metrics:
         if "bandwidth_gbps" not in client.kind.metrics:
             return np.zeros_like(good)
         sent, arrived = client.metric("sent_gbps")[met.clients], client.metric("bandwidth_gbps")[met.clients]
-        good &= (arrived <= sent * (1 + of_rates) * (1 - CLOSE)) & (sent <= 2 * arrived)
+        for holds in formulas.arrived(
+            arrived, sent, _lasted_s(client, met.clients), of_rates, policy["iperf3_streams"]
+        ):
+            good &= holds
     elif any("sent_gbps" in said for said in client.constant):
         return np.zeros_like(good)
     if client.check.rdma:
@@ -96,80 +100,77 @@ def of_one_mind(met: Met, policy: Policy) -> Column:
 def borne_out(met: Met, policy: Policy) -> Column:
     """Tell of which tests the counters of both ends bear the numbers out, as `row_counters` asks."""
     good = np.ones(len(met.clients), dtype=bool)
-    name = met.client.check.name
+    name, client = met.client.check.name, met.client
+    rdma = formulas.is_rdma_bandwidth(name)
+    # A row that counted no messages has no column of them.
+    if rdma and not (client.kind.counted and met.server.kind.counted):
+        return np.zeros_like(good)
+    if "bandwidth_gbps" in client.check.bounded and "bandwidth_gbps" not in client.kind.metrics:
+        return np.zeros_like(good)
+    metrics = {key: _numbers(client, met.clients, key) for key in client.check.client}
+    # One that was lost is a finding.
+    good &= metrics["received"] == metrics["sent"] if "received" in metrics else True
+    iterations = client.column(client.kind.of_iterations)[met.clients] if rdma else None
     for ends, places in met.each():
-        idle = np.array(
-            [_number(one, policy["idle_bytes_per_s"]) for one in ends.of_frames("idle_bytes_per_s")]
-        )
-        last = ends.window_s[1][places] if ends.window_s is not None else 0.0
-        idle_bytes = idle[ends.frame_of[places]] * (last + row_counters.AROUND_S)
-        sees = _Sees(ends, places, idle_bytes)
-        forward = 0 if ends.kind.end == "client" else 1
-        if row_numbers.is_rdma_bandwidth(name):
-            # A row that counted no messages has no column of them.
-            if not (met.client.kind.counted and ends.kind.counted):
-                return np.zeros_like(good)
-            good &= _of_messages(ends, places, policy) & _rdma(met, sees, forward, policy)
-        elif name in TCP_BANDWIDTH:
-            if "bandwidth_gbps" not in met.client.kind.metrics or met.client.window_s is None:
-                return np.zeros_like(good)
-            begin, end = (one[met.clients] for one in met.client.window_s)
-            lasted_s = np.maximum(float(policy["iperf3_duration_s"]), end - begin)
-            moved = (
-                met.client.metric("bandwidth_gbps")[met.clients] * (1e9 / 8) * lasted_s * (1 - ENDS_TOLERANCE)
-            )
-            good &= sees.carried(forward, moved)
-            good &= (sees.packets(0) >= 1) & (sees.packets(1) >= 1)
-        else:
-            # A path's numbers are the frame's, of which one row was looked at.
-            size, sent, arrived = (
-                _fixed(met.client, key)[met.client.frame_of[met.clients]]
-                for key in ("path_mtu_bytes", "sent", "received")
-            )
-            # One that was lost is a finding.
-            good &= arrived == sent
-            for way in (0, 1):
-                good &= sees.carried(way, size) & (sees.packets(way) >= arrived)
-                most = (
-                    proof.PACKETS_FACTOR * row_counters.MORE * arrived
-                    + idle_bytes / proof.SMALLEST_FRAME_BYTES
-                )
-                good &= sees.packets(way) <= most * (1 - CLOSE)
+        mtu_bytes = np.array([_number(one, _ABSENT) for one in ends.of_frames("active_mtu_bytes")])
+        mtu_bytes = mtu_bytes[ends.frame_of[places]]
+        told = row_counters.Told(metrics, iterations, None, _lasted_s(client, met.clients), mtu_bytes)
+        end, claims = row_counters.least_claims(name, ends.kind.end, told, policy)
+        idle = _Idle.of(ends, places, policy)
+        grown = _Grown(ends, places)
+        for claim in claims:
+            loose = row_counters.loosened(claim)
+            if np.ndim(claim.at_least) == 0:
+                loose = claim._replace(at_most=np.inf)  # that a packet went each way says nothing of others
+            for bound in proof.bounds(loose, end, idle, ends.driver):
+                good &= formulas.within(bound.at_least, grown.by(bound.counter), bound.at_most)
+        if rdma:
+            good &= _of_messages(ends, places, policy)
+        for way in (0, 1) if rdma and ends.driver.netdev_shows_rdma else ():
+            packets = grown.by(ends.driver.packets[way])
+            good &= grown.by(NETDEV.bytes[way]) <= proof.most_of_port(packets, mtu_bytes, idle.idle_bytes)
     return good
 
 
-class _Sees(NamedTuple):
-    """What the counters of rows saw, each way: 0 is sent, 1 received."""
+class _Idle(NamedTuple):
+    """What an idle rail may carry in the time of each test, as `proof.Allowance` has it of one."""
+
+    idle_bytes: Column
+    idle_packets: Column
+
+    @classmethod
+    def of(cls, ends: Ends, places: Column, policy: Policy) -> Any:
+        """Return it of the rows at these places."""
+        said = [_number(one, policy["idle_bytes_per_s"]) for one in ends.of_frames("idle_bytes_per_s")]
+        last = ends.window_s[1][places] if ends.window_s is not None else 0.0
+        idle_bytes = np.array(said)[ends.frame_of[places]] * (last + row_counters.AROUND_S)
+        return cls(idle_bytes, idle_bytes / proof.SMALLEST_FRAME_BYTES)
+
+
+class _Grown(NamedTuple):
+    """By how much the counters of rows grew."""
 
     ends: Ends
     places: Column
-    idle_bytes: Column
 
-    def grown(self, counter: str) -> Column:
+    def by(self, counter: str) -> Column:
+        """Return it in bytes or packets."""
         return self.ends.span(counter)[1][self.places] * float(rdma_counters.unit_bytes(counter))
 
-    def packets(self, way: int) -> Column:
-        return self.grown(self.ends.driver.packets[way])
 
-    def carried(self, way: int, claimed: Column) -> Column:
-        """Tell where so many bytes crossed the rail, and not far more of them."""
-        driver = self.ends.driver
-        seen = self.grown(driver.bytes[way])
-        most = driver.bytes_factor * row_counters.MORE * claimed + self.idle_bytes
-        return (seen >= claimed * (1 + CLOSE)) & (seen <= most * (1 - CLOSE))
+def _numbers(ends: Ends, places: Column, name: str) -> Column:
+    """Return a metric of rows: their own, or their frames'."""
+    return (
+        ends.metric(name)[places] if name in ends.kind.metrics else _fixed(ends, name)[ends.frame_of[places]]
+    )
 
 
-def _rdma(met: Met, sees: _Sees, forward: int, policy: Policy) -> Column:
-    size, driver = int(policy["rdma_message_bytes"]), sees.ends.driver
-    sent = met.client.column(met.client.kind.of_iterations)[met.clients] * float(size)
-    mtu = np.array([_number(one, _ABSENT) for one in sees.ends.of_frames("active_mtu_bytes")])
-    mtu = mtu[sees.ends.frame_of[sees.places]]
-    good = sees.carried(forward, sent)
-    good &= sees.packets(forward) * mtu >= sent * (1 + CLOSE)
-    for way in (0, 1) if driver.netdev_shows_rdma else ():
-        most = sees.packets(way) * (mtu + proof.RDMA_HEADER_BYTES) + sees.idle_bytes
-        good &= sees.grown(NETDEV.bytes[way]) <= most * (1 - CLOSE)
-    return good
+def _lasted_s(ends: Ends, places: Column) -> Column:
+    """Return how long rows' windows are, NaN where they have none."""
+    if ends.window_s is None:
+        return np.full(len(places), _ABSENT)
+    begin, end = ends.window_s
+    return (end - begin)[places]
 
 
 def _of_messages(ends: Ends, places: Column, policy: Policy) -> Column:
@@ -178,11 +179,9 @@ def _of_messages(ends: Ends, places: Column, policy: Policy) -> Column:
         return np.zeros(len(places), dtype=bool)
     iterations = ends.column(ends.kind.of_iterations)[places]
     gbps, rate_mpps = (ends.metric(name)[places] for name in ("bandwidth_gbps", "message_rate_mpps"))
-    least, most = row_numbers.of_iterations_gbps(iterations, policy)
-    good = (iterations > 0) & (gbps >= least * (1 + CLOSE)) & (gbps <= most * (1 - CLOSE))
-    follows = gbps * 1e3 / 8 / float(policy["rdma_message_bytes"])
-    apart = ENDS_TOLERANCE * follows + row_numbers.RATE_DIGIT_MPPS
-    return good & (np.abs(rate_mpps - follows) <= apart * (1 - CLOSE))
+    return formulas.follows_from_iterations(gbps, iterations, policy) & formulas.is_its_message_rate(
+        rate_mpps, gbps, policy
+    )
 
 
 def told_alike(met: Met, boot_ids: Mapping[str, str | None]) -> Column:
@@ -226,9 +225,7 @@ def within(bounds: Bounds, ends: Sequence[tuple[Ends, Column]]) -> Column:
     good = np.ones(count, dtype=bool)
     for one, places in ends:
         for name, least in bounds.floor.items():
-            own = name in one.kind.metrics
-            seen = one.metric(name)[places] if own else _fixed(one, name)[one.frame_of[places]]
-            good &= (seen >= least) & (seen <= bounds.ceiling[name])
+            good &= formulas.within(least, _numbers(one, places, name), bounds.ceiling[name])
     return good
 
 
