@@ -250,7 +250,7 @@ def elsewhere() -> Iterator[tuple[str, Case]]:
     yield "client's fixed other rate", ("tcp", RATE, nothing, fixed(CLIENT, "cpu_percent", 100.0), PLAIN)
     yield (
         "what stands for a number in the told",
-        ("tcp", RATE, nothing, fixed(CLIENT, "cpu_percent", "\0"), LEFT),
+        ("tcp", RATE, nothing, fixed(CLIENT, "cpu_percent", "\0"), REFUSED),
     )
     yield "path told by both", ("tcp", PATH, put(SERVER, "metrics.path_mtu_bytes", 1500), nothing, REFUSED)
     yield "path told by both alike", ("tcp", PATH, put(SERVER, "metrics.path_mtu_bytes", 9000), nothing, LEFT)

@@ -37,8 +37,7 @@ def slower(row):
         if "iterations" in row:
             row["iterations"] //= 20
         if "samples" in row:
-            for way in ("tx_bytes", "rx_bytes"):
-                row["samples"][way] = [int(value / 20) for value in row["samples"][way]]
+            row["samples"]["rx_bytes"] = [int(value / 20) for value in row["samples"]["rx_bytes"]]
     return row
 
 

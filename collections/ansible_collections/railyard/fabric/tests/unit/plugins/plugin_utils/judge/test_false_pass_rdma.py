@@ -353,7 +353,7 @@ def test_no_rail_is_added_up_twice(check: str) -> None:
     run = SOFT.copy()
     line = next(line for line in run.asked if line["check"] == check)
     line["parts"] = [line["parts"][0]] * 2
-    with pytest.raises(verdict.JudgeError, match=r"parts names .* twice"):
+    with pytest.raises(verdict.JudgeError, match=r"parts is .* without duplicates"):
         run.judge()
 
 

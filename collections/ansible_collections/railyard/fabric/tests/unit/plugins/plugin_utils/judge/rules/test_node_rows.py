@@ -15,6 +15,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.schedule import no
 from ansible_collections.railyard.fabric.plugins.plugin_utils.ask import cost, requests
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import catalogue, policy
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.rules import node_rows
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.verdict import verdict
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present import summary
 from support.runs.fake_run import FakeRun
 from support.runs.node_row import node_row
@@ -129,7 +130,7 @@ def test_a_tool_whose_proof_nobody_knows_proves_nothing(monkeypatch: pytest.Monk
 def test_a_line_on_a_rail_is_none_of_a_node_by_itself() -> None:
     run = made()
     next(line for line in run.asked if line["check"] == "weight")["rail"] = "rail0"
-    with pytest.raises(Exception, match="subject"):
+    with pytest.raises(verdict.JudgeError, match="rail is 'rail0'"):
         run.judge()
 
 
