@@ -1,94 +1,114 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which numbers stand apart from their like? Pure, for the nodes that measure them again and for the judge.
+"""Find the numbers that stand apart from comparable ones. Pure, for the nodes' repetition and for the judge.
 
-The one place for it. A number that no authority bounds is compared with those of like tests of the same run:
-of many (`apart`), of a few against what is usual among the others (`is_behind`). On hardware, from 8
-like ones on, by their median and the median of the distances from it (MAD; 1.4826 of it are a standard
-deviation of a normal distribution). All, software too, whose healthy medians spread up to 5 times between
-rails of one emulated node: by the largest ratio between neighbours, sorted, where the worse side is at most
-half. On hardware it is at most two thirds: of three nodes one is an end of so many pairs, and what the third
-pair reaches is what such cards can do.
+The one place for this rule; its thresholds are data, by kind of number. A number that no source bounds is
+compared in one of three ways:
+
+- with many comparable numbers (`find_outliers`). On hardware, from 8 on, by their median and the median of
+  the distances from it (MAD; 1.4826 of it are a standard deviation of a normal distribution). On software
+  too, whose healthy medians spread up to 5 times between rails of one emulated node: by the largest ratio
+  between neighbours, sorted, where the worse side is at most half. On hardware it is at most two thirds: of
+  three nodes one is an end of so many pairs, and what the third pair reaches is what such cards can do;
+- with the median of a few others (`find_behind`): drives and GPUs of one model;
+- with a reference value (`behind`): the best rail of a job, what both ends of a pair carry.
 """
 
 from __future__ import annotations
 
 import statistics
 from collections.abc import Hashable, Iterable, Mapping
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 Key = TypeVar("Key", bound=Hashable)
 
-#: So many like numbers have a spread of their own.
-LEAST_LIKE = 8
-#: How far beyond it an outlier lies, and how much of the median at least.
+#: On which side of the median a number is worse.
+BELOW, ABOVE, EITHER = "below", "above", "either"
+#: How many standard deviations from the median an outlier lies at least; what makes one of a MAD.
 DEVIATIONS, OF_NORMAL = 5.0, 1.4826
-BELOW_SHARE, ABOVE_TIMES, ABOVE_US = 0.10, 1.5, 1.0
 #: Between neighbours, and which part of all the worse side is at most: of software, and of hardware.
 APART_TIMES, WORSE_SIDE = 5.0, ((1, 2), (2, 3))
+#: So many tests of a drive or a node have to be behind: one number of some seconds may be bad once.
+REPRODUCED = 2
 
 
-class Behind(NamedTuple):
-    """How far behind what is usual a number is: a rate by a share, a time by a multiple, and by so much.
+class Kind(NamedTuple):
+    """How far numbers of one kind lie from the median of many, beside DEVIATIONS of their own spread.
 
     Attributes:
-        share: of what is usual, by which a rate is less.
-        times: what is usual, which a time is above.
-        least_us: a time that is less than so much above is no finding.
+        worse: the side on which a number is an outlier.
+        share: of the median that it differs by at least.
+        least: by which it differs at least, in its own unit.
+        values: fewer have no spread of their own.
     """
 
-    share: float
-    times: float = 0.0
-    least_us: float = 0.0
+    worse: str
+    share: float = 0.0
+    least: float = 0.0
+    values: int = 8
 
 
+class Few(NamedTuple):
+    """How far numbers of one kind lie behind the median of a few others; the limits are those of `behind`.
+
+    Attributes:
+        named: what they are, as messages name them.
+        remark: the share at which it is reported.
+        fault: the share at which it fails.
+        least: of both limits.
+        outliers: the kind of an outlier that fails as well; None where the limit alone decides.
+        values: of fewer nobody can tell which one is wrong, and none fails.
+    """
+
+    named: str
+    remark: float
+    fault: float
+    least: float = 0.0
+    outliers: Kind | None = None
+    values: int = 3
+
+
+RATE, TIME_US = Kind(BELOW, 0.10), Kind(ABOVE, 0.50, 1.0)
+#: B's number by A's, of the same place in two runs.
+CHANGE = Kind(EITHER)
+#: What is compared of a test between two nodes: the first of these that it has,
+METRICS = {"bandwidth_gbps": RATE, "latency_p50_us": TIME_US, "rtt_average_us": TIME_US}
+#: and of both directions at once each by itself, which their sum would hide.
+WAYS = {"forward_gbps": RATE, "reverse_gbps": RATE}
+KINDS: Mapping[str, Kind] = {**METRICS, **WAYS}
 #: Drives of one model differ by wear, fill and temperature, and a percentile of some seconds by more than a
 #: rate does; two that were said to be alike differed by a quarter, which is a remark. So it is of GPUs.
-REMARK, FAR = Behind(0.20, 2.0, 100.0), Behind(0.30, 3.0, 100.0)
-#: Rails of one job: far more than a busy processor sets them apart.
-RAIL_OF_JOB = Behind(0.40)
-#: With fewer like tests than this, nobody can say which one is the outlier.
-LEAST_FEW = 3
+DRIVE_RATE, DRIVE_US = Few("drives", 0.80, 0.70), Few("drives", 2.0, 3.0, least=100.0)
+GPU_RATE = Few("GPUs", 0.80, 0.70, outliers=RATE)
+#: The share of the best rail of a job, which far more than a busy processor sets apart from others.
+RAIL_OF_JOB = 0.60
 
 
-def is_behind(value: float, usual: float, how: Behind, more_is_better: bool = True) -> bool:
-    """Tell whether a number is as far behind what is usual.
+def behind(value: Any, reference: Any, share: float, least: float = 0.0) -> Any:
+    """Tell whether a number is behind a reference value, or which of a column of rates are.
 
     Args:
-        value: the number: a rate, or microseconds.
-        usual: what it is compared with.
-        how: how far.
-        more_is_better: of rates.
+        value: the number.
+        reference: what it is compared with.
+        share: of the reference. A rate is behind below a share under 1, a time above one from 1 on.
+        least: a time that is less than so much above the reference is not behind.
     """
-    if more_is_better:
-        return value < usual * (1 - how.share)
-    return value > max(usual * how.times, usual + how.least_us)
+    if share < 1:
+        return value < reference * share
+    return value > max(reference * share, reference + least)
 
 
-def of_others(values: Mapping[Key, float], key: Key) -> float | None:
-    """Return what is usual among the others: their median, None where there are none."""
-    others = [value for other, value in values.items() if other != key]
-    return statistics.median(others) if others else None
-
-
-def spread(values: Iterable[float]) -> tuple[float, float]:
-    """Return the median of some numbers, and how far from it an outlier lies: DEVIATIONS of their MAD."""
-    numbers = list(values)
-    usual = statistics.median(numbers)
-    return usual, DEVIATIONS * OF_NORMAL * statistics.median(abs(value - usual) for value in numbers)
-
-
-def apart(values: Mapping[Key, float], more_is_better: bool, hardware: bool) -> set[Key]:
-    """Return whose numbers stand apart to the worse.
+def find_outliers(values: Mapping[Key, float], kind: Kind, hardware: bool) -> set[Key]:
+    """Return whose numbers stand apart from many to the worse.
 
     Args:
-        values: test -> its number, above 0: Gbit/s, or microseconds.
-        more_is_better: of bandwidths.
+        values: test -> its number, above 0.
+        kind: what is an outlier, and to which side.
         hardware: all ends are cards.
     """
-    found = _beyond_spread(values, more_is_better) if hardware and len(values) >= LEAST_LIKE else set()
-    ranked = sorted(values, key=lambda key: values[key], reverse=more_is_better)
+    found = find_beyond_spread(values, kind) if hardware else set()
+    ranked = sorted(values, key=lambda key: values[key], reverse=kind.worse == BELOW)
     ratios = [_times(values[ranked[place - 1]], values[ranked[place]]) for place in range(1, len(ranked))]
     if not ratios or max(ratios) < APART_TIMES:
         return found
@@ -97,13 +117,44 @@ def apart(values: Mapping[Key, float], more_is_better: bool, hardware: bool) -> 
     return found | set(worse_side) if of * len(worse_side) <= most * len(ranked) else found
 
 
-def _beyond_spread(values: Mapping[Key, float], more_is_better: bool) -> set[Key]:
-    usual, beyond = spread(values.values())
-    if more_is_better:
-        least = usual - max(beyond, BELOW_SHARE * usual)
-        return {key for key, value in values.items() if value < least}
-    most = usual + max(beyond, (ABOVE_TIMES - 1) * usual, ABOVE_US)
-    return {key for key, value in values.items() if value > most}
+def find_beyond_spread(values: Mapping[Key, float], kind: Kind) -> set[Key]:
+    """Return whose numbers lie beyond the spread of all; none where there are too few for one."""
+    if len(values) < kind.values:
+        return set()
+    usual, mad = median_and_mad(values.values())
+    margin = max(DEVIATIONS * OF_NORMAL * mad, kind.share * usual, kind.least)
+    if kind.worse == EITHER:
+        return {key for key, value in values.items() if abs(value - usual) > margin}
+    if kind.worse == BELOW:
+        return {key for key, value in values.items() if value < usual - margin}
+    return {key for key, value in values.items() if value > usual + margin}
+
+
+def find_behind(values: Mapping[Key, float], few: Few) -> dict[Key, bool]:
+    """Return who is behind the median of the others, and whether so far that it fails."""
+    enough = len(values) >= few.values
+    apart = find_outliers(values, few.outliers, hardware=True) if few.outliers and enough else set()
+    found: dict[Key, bool] = {}
+    for key, usual in medians_of_others(values).items():
+        fails = enough and (key in apart or behind(values[key], usual, few.fault, few.least))
+        if fails or behind(values[key], usual, few.remark, few.least):
+            found[key] = fails
+    return found
+
+
+def medians_of_others(values: Mapping[Key, float]) -> dict[Key, float]:
+    """Return of each number the median of all others; none of a single one."""
+    # Sorted once: there may be thousands, and each slice is in order.
+    ranked = sorted(values, key=lambda key: values[key])
+    numbers, several = [values[key] for key in ranked], enumerate(ranked) if len(values) > 1 else ()
+    return {key: statistics.median(numbers[:place] + numbers[place + 1 :]) for place, key in several}
+
+
+def median_and_mad(values: Iterable[float]) -> tuple[float, float]:
+    """Return the median of some numbers, and the median of their distances from it."""
+    numbers = list(values)
+    usual = statistics.median(numbers)
+    return usual, statistics.median(abs(value - usual) for value in numbers)
 
 
 def _times(one: float, other: float) -> float:

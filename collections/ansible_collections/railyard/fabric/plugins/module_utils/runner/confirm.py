@@ -49,10 +49,8 @@ PASSING: frozenset[ErrorClass] = frozenset(
 #: Between which multiples of the claim the counters' rate lies: more nearly than the judge asks, whose window
 #: is not known here.
 _COUNTS, _SOFTWARE_COUNTS = (0.92, 1.12), (0.7, 3.5)
-_TELLING = ("bandwidth_gbps", "latency_p50_us", "rtt_average_us")
 _LIKE = ("check", "tool", "direction", "message_bytes", "qps", "streams", "mtu_bytes", "active_mtu_bytes")
-_WAYS = ("forward_gbps", "reverse_gbps")
-_RATES = ("bandwidth_gbps", *_WAYS)
+_RATES = ("bandwidth_gbps", *outliers.WAYS)
 
 Row = Mapping[str, Any]
 Test = Mapping[str, Any]
@@ -126,14 +124,14 @@ def _standing_apart(rows: Sequence[Row]) -> list[str]:
         metrics = row.get("metrics") or {}
         if row.get("status") != "measured" or row.get("proof") != proof.PROVEN:
             continue
-        told = [name for name in _TELLING if metrics.get(name)]
-        for metric in (*told[:1], *(name for name in _WAYS if metrics.get(name))):
+        told = [name for name in outliers.METRICS if metrics.get(name)]
+        for metric in (*told[:1], *(name for name in outliers.WAYS if metrics.get(name))):
             kind = (metric, *(str(row.get(key)) for key in _LIKE))
             alike.setdefault(kind, {})[str(row["id"])] = float(metrics[metric])
     found: set[str] = set()
-    for kind, values in alike.items():
+    for (metric, *_how), values in alike.items():
         for hardware in (True, False):
-            found |= outliers.apart(values, str(kind[0]).endswith("_gbps"), hardware)
+            found |= outliers.find_outliers(values, outliers.KINDS[metric], hardware)
     return sorted(found)
 
 

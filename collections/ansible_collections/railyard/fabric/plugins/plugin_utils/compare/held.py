@@ -238,25 +238,14 @@ def _stand_out(row: Row, a: Run, b: Run, alike: ByRail) -> list[Row]:
     ratios = {place: b.numbers[place].value / a.numbers[place].value for place in mine}
     if len(mine) < 2:
         return []
-    middle, usual = outliers.spread(ratios.values())
+    apart = outliers.find_beyond_spread(ratios, outliers.CHANGE)
     found = []
     for place, ratio in ratios.items():
         before, after = a.numbers[place].value, b.numbers[place].value
         word = significance.word([before], [after], row.metric, margin, None)
-        is_usual = len(mine) >= outliers.LEAST_LIKE and abs(ratio - middle) <= usual
-        if word != significance.NO_DIFFERENCE and not is_usual:
-            found.append(
-                replace(
-                    row,
-                    a=_side([before]),
-                    b=_side([after]),
-                    ratio=ratio,
-                    chance=None,
-                    word=word,
-                    node=place.node,
-                    peer=place.peer,
-                )
-            )
+        if word != significance.NO_DIFFERENCE and (place in apart or len(mine) < outliers.CHANGE.values):
+            of_place = replace(row, node=place.node, peer=place.peer, ratio=ratio, chance=None, word=word)
+            found.append(replace(of_place, a=_side([before]), b=_side([after])))
     return found
 
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.module_utils.measure import outliers
@@ -24,11 +25,6 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.policy impo
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.rules import hops
 from ansible_collections.railyard.fabric.plugins.plugin_utils.outcome.answer import Answer
 
-#: What is compared of a test: the first of them that it has.
-_METRICS = ("bandwidth_gbps", "latency_p50_us", "rtt_average_us")
-#: And of both directions at once each by itself, which their sum would hide: by the larger rule alone, since
-#: a processor may favour one of them.
-_WAYS = ("forward_gbps", "reverse_gbps")
 #: What is known of the way between two nodes where their leaves are not declared.
 NO_LEAF, BETWEEN_UNITS = "None", "between units"
 #: How it was measured, as the policy asks.
@@ -59,7 +55,7 @@ def settle(members: Iterable[tuple[Answer, str]], confirm: int, direct: bool = F
             alike.setdefault(tuple(sorted(answer.like.items())), []).append((answer, lost))
     for answers in alike.values():
         kind = answers[0][0]
-        ways = [name for name in _WAYS if name in CHECKS[kind.like["check"]].bounded]
+        ways = [name for name in outliers.WAYS if name in CHECKS[kind.like["check"]].bounded]
         for name in (metric(kind), *ways):
             explained_us = 0.0 if direct else _explained_us(name, kind.like)
             _settle(answers, name, kind.like["hardware"] == str(True), confirm, explained_us)
@@ -85,13 +81,15 @@ def _settle(
         for place, (answer, _lost) in enumerate(answers)
         if len(answer.tries) > 1
     }
-    more, by_spread = name.endswith("_gbps"), hardware and name not in _WAYS
-    for place in outliers.apart(first, more, by_spread) | outliers.apart(middle, more, by_spread):
+    # A processor may favour one of two directions: they are compared by the larger rule alone.
+    by_spread = hardware and name not in outliers.WAYS
+    find = partial(outliers.find_outliers, kind=outliers.KINDS[name], hardware=by_spread)
+    for place in find(first) | find(middle):
         answer, lost = answers[place]
         if answer.outcome != RECORDED:
             continue
         values = [float(seen[name]) for _number, seen in sorted(answer.tries.items())]
-        low = [value for value in values if place in outliers.apart({**first, place: value}, more, by_spread)]
+        low = [value for value in values if place in find({**first, place: value})]
         needed = min(OF_HARDWARE, len(values)) if hardware else 1 + confirm
         # An attempt that is not there, or of which nothing is known, may have been as bad.
         missing = answer.attempts - len(values)
@@ -150,5 +148,5 @@ def like_of(
 def metric(answer: Answer) -> str:
     """Return which of a test's numbers is compared; empty where its check, or it, has none."""
     check = CHECKS.get(answer.like.get("check", ""))
-    told = [name for name in _METRICS if check and name in check.bounded]
+    told = [name for name in outliers.METRICS if check and name in check.bounded]
     return next((name for name in told if is_number(answer.observed.get(name))), "")

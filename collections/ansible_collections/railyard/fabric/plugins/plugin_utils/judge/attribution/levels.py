@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from ansible_collections.railyard.fabric.plugins.module_utils.measure.outliers import OF_NORMAL
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.attribution.measured import NONE, Tests
 
 try:
@@ -277,4 +278,4 @@ def _spread(
     if not seen.any():
         return 0.0
     off = np.log(value[seen] / planned[seen])
-    return float(1.4826 * np.median(np.abs(off - np.median(off))))
+    return float(OF_NORMAL * np.median(np.abs(off - np.median(off))))

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from ansible_collections.railyard.fabric.plugins.module_utils.measure.outliers import behind
 from ansible_collections.railyard.fabric.plugins.plugin_utils.ask.suspects import FURTHER_MEETINGS
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.attribution import levels as ends
 
@@ -63,8 +64,8 @@ def low(
         return
     planned = _planned(met, levels, leaf)
     noise = np.exp(-max(-np.log(_LOW), _SIGMAS * levels.spread)) / _LOW
-    is_low = (met.mean < _LOW * noise * planned) & (met.best < _NONE_GOOD * noise * planned)
-    is_low |= met.least < _ONE_WAY * noise * noise * planned
+    is_low = behind(met.mean, planned, _LOW * noise) & behind(met.best, planned, _NONE_GOOD * noise)
+    is_low |= behind(met.least, planned, _ONE_WAY * noise * noise)
     is_low |= open_
     # A dead end explains that nothing came back.
     is_low &= planned > 0

@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ansible_collections.railyard.fabric.plugins.module_utils.measure import outliers
 from ansible_collections.railyard.fabric.plugins.module_utils.rails.bind import Bound
 from ansible_collections.railyard.fabric.plugins.module_utils.records.asked import AskedLine
 from ansible_collections.railyard.fabric.plugins.module_utils.rules import rdma
@@ -40,8 +41,6 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.run.documents impo
 #: Failures that say no more than that a number is bad, and what they become.
 SLOW = ("below_floor", "too_slow", "stands_apart")
 NAMED = ("rail_slow", "node_slow", "path_slow", "switch_slow")
-#: What a test is told by: the first of them that it has.
-_METRICS = ("bandwidth_gbps", "latency_p50_us", "rtt_average_us")
 #: So many tests of a rail make it slow; what one test shows may be that test's.
 _LEAST_TESTS = 2
 #: Fewer nodes do not show whether a whole rail is slow.
@@ -260,7 +259,7 @@ def _told(tests: Sequence[_Test]) -> str:
         for metric, seen in answer.observed.items()
         if seen < answer.floor.get(metric, seen) or seen > answer.ceiling.get(metric, seen)
     ]
-    metric = next((one for one in (*beyond, *_METRICS) if one in answer.observed), None)
+    metric = next((one for one in (*beyond, *outliers.METRICS) if one in answer.observed), None)
     if metric is None:
         return "slow"
     least = metric.endswith("_gbps")

@@ -193,7 +193,7 @@ def compare(asked: Sequence[AskedLine], found: Sequence[Answer]) -> None:
         best = max((answer.observed["busbw_GBps"], rail) for rail, answer in rails)
         for rail, answer in rails:
             seen = answer.observed["busbw_GBps"]
-            if outliers.is_behind(seen, best[0], outliers.RAIL_OF_JOB):
+            if outliers.behind(seen, best[0], outliers.RAIL_OF_JOB):
                 detail = f"{node} {rail}: {seen:g} GB/s, {best[1]} has {best[0]:g}"
                 proof = answer.proof
                 answer.failed("collective_slow_rail", detail).proof = proof

@@ -27,9 +27,6 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.run.documents impo
 #: Node and mount.
 Place = tuple[str, str]
 
-
-#: In so many tests of a mount its drives are behind, or they are not judged by it.
-REPRODUCED = 2
 #: Which of a mount's tests says that a link is badly trained.
 _OF_SLOT = "storage_read"
 #: What a busy node takes to start fio and to end it.
@@ -105,23 +102,19 @@ def settle(
     for (check, *_kind_of), members in alike.items():
         metric = CHECKS[str(check)].bounded[0]
         values = {place: float(answer.observed[metric]) for place, answer in members.items()}
-        for place, answer in members.items():
-            usual = outliers.of_others(values, place)
-            if usual is None or answer.outcome != RECORDED:
+        few = outliers.DRIVE_US if metric.endswith("_us") else outliers.DRIVE_RATE
+        is_own = own >= {node for node, _mount in members}
+        for place, fails, usual, doubt_of in peers.find_behind([values], few, is_own):
+            if (answer := members[place]).outcome != RECORDED:
                 continue
-            said = f"{metric} {values[place]:g}, the median of {len(members) - 1} like drives {usual:g}"
-            enough = len(members) >= outliers.LEAST_FEW and own >= {node for node, _mount in members}
-            more_is_better = not metric.endswith("_us")
-            if enough and outliers.is_behind(values[place], usual, outliers.FAR, more_is_better):
+            said = f"{metric} {values[place]:g}, the median of {len(values) - 1} like drives {usual:g}"
+            if fails:
                 behind.setdefault(place, []).append((answer, said))
-            if outliers.is_behind(values[place], usual, outliers.REMARK, more_is_better):
-                unsure = "of two nobody can tell which one is wrong, and " if len(members) == 2 else ""
-                unsure = unsure if enough or unsure else "others may use these drives, and "
-                # Why nothing bounds it comes first: by that the terminal folds what is recorded.
-                answer.basis = f"{answer.basis}; {unsure}{said}"
+            # Why nothing bounds it comes first: by that the terminal folds what is recorded.
+            answer.basis = f"{answer.basis}; {doubt_of}{said}"
     for (node, subject), found in behind.items():
         # A number of some seconds may be bad once: another test of the same drive is another attempt.
-        for answer, said in found if len(found) >= REPRODUCED else ():
+        for answer, said in found if len(found) >= outliers.REPRODUCED else ():
             answer.failed("drive_stands_apart", f"{node} {subject}: {said} (in {len(found)} tests)")
             answer.proof = "proven"
 

@@ -10,7 +10,7 @@ collectives of a node, fails; else it is told. Who is like the others stays `rec
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Any, NamedTuple, TypeVar
 
@@ -18,7 +18,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.measure import ncc
 from ansible_collections.railyard.fabric.plugins.module_utils.records.asked import AskedLine
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue import PASS, RECORDED
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.policy import Policy, is_number
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.rules import gpu_shapes
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.rules import gpu_shapes, peers
 from ansible_collections.railyard.fabric.plugins.plugin_utils.outcome.answer import Answer
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run.documents import Row
 
@@ -29,8 +29,6 @@ _TOOLS = ("nccl-tests", "nvbandwidth")
 _MOST_GPUS, _MOST_WORDS = 128, 60
 #: What no copy reaches stands for a pair that has no access where its like have: no ratio is taken of 0.
 _NO_ACCESS_GBPS = 1e-3
-#: So many of a node's numbers, or both directions of a link, have to be behind.
-REPRODUCED = 2
 
 
 class Link(NamedTuple):
@@ -171,38 +169,33 @@ def _of_collectives(
             alike.setdefault(like_it, {})[node] = float(row["metrics"]["busbw_GBps"])
     behind: dict[str, list[tuple[Answer, str]]] = {}
     for kind, values in alike.items():
-        check = str(kind[0])
-        for node, fails in _behind(values).items():
-            answer = good[node, check][0]
-            said = f"busbw_GBps {values[node]:g}, {_of_others(values, node)} like nodes"
-            if fails and own >= values.keys():
+        for node, fails, usual, doubt_of in _behind([values], own >= values.keys()):
+            answer = good[node, str(kind[0])][0]
+            said = f"busbw_GBps {values[node]:g}, {usual} like nodes"
+            if fails:
                 behind.setdefault(node, []).append((answer, said))
-            told.append((answer, _unsure(len(values), own >= values.keys()) + said))
+            told.append((answer, doubt_of + said))
     for node, found in behind.items():
-        for answer, said in found if len(found) >= REPRODUCED else ():
+        for answer, said in found if len(found) >= outliers.REPRODUCED else ():
             _fail(answer, "gpu_node_apart", f"{node}: {said} (in {len(found)} collectives)")
 
 
-def _of_node(answer: Answer, node: str, row: Row, found: Sequence[Link], own: bool, told: Told) -> None:
-    """Hold like links of one node against each other."""
+def _of_node(answer: Answer, node: str, row: Row, found: Sequence[Link], is_own: bool, told: Told) -> None:
+    """Compare links of one node with others of their kind."""
     alike: dict[tuple[object, ...], list[Link]] = {}
     for link in found:
         alike.setdefault(link.kind, []).append(link)
-    bad: list[tuple[Link, str]] = []
+    bad: list[tuple[tuple[int, ...], str]] = []
     for members in alike.values():
-        values = [{link.gpus: link.ways_gbps[way] for link in members} for way in (0, 1)]
-        seen = [_behind(each) for each in values]
-        for link in members:
-            how = [each[link.gpus] for each in seen if link.gpus in each]
-            if not how:
-                continue
-            said = f"{_two(link.ways_gbps)} GB/s, {_of_others(values[0], link.gpus)} like links of the node"
-            if len(how) == REPRODUCED and all(how) and own:
-                bad.append((link, said))
-            told.append((answer, f"{_unsure(len(members), own)}{_named(row, link.gpus)}: {said}"))
+        ways = [{link.gpus: link.ways_gbps[way] for link in members} for way in (0, 1)]
+        for gpus, fails, usual, doubt_of in _behind(ways, is_own):
+            said = f"{_two(way[gpus] for way in ways)} GB/s, {usual} like links of the node"
+            if fails:
+                bad.append((gpus, said))
+            told.append((answer, f"{doubt_of}{_named(row, gpus)}: {said}"))
     if bad:
-        shared = set.intersection(*(set(link.gpus) for link, _said in bad))
-        where = _named(row, sorted(shared)) if shared and len(bad) > 1 else _named(row, bad[0][0].gpus)
+        shared = set.intersection(*(set(gpus) for gpus, _said in bad))
+        where = _named(row, sorted(shared)) if shared and len(bad) > 1 else _named(row, bad[0][0])
         more = f" (and {len(bad) - 1} more of its links)" if len(bad) > 1 else ""
         _fail(answer, "gpu_link_apart", f"{node} {where}: {bad[0][1]}{more}")
 
@@ -220,18 +213,14 @@ def _of_fleet(
         alike.setdefault(kind, []).append(node)
     for nodes in alike.values():
         for at, first in enumerate(linked[nodes[0]]):
-            values = [{node: linked[node][at].ways_gbps[way] for node in nodes} for way in (0, 1)]
-            seen = [_behind(each) for each in values]
-            for node in seen[0].keys() | seen[1].keys():
+            ways = [{node: linked[node][at].ways_gbps[way] for node in nodes} for way in (0, 1)]
+            for node, fails, usual, doubt_of in _behind(ways, own >= set(nodes)):
                 answer, row = measured[node]
-                said = (
-                    f"{_named(row, first.gpus)}: {_two(linked[node][at].ways_gbps)} GB/s, "
-                    f"{_of_others(values[0], node)} like nodes"
-                )
-                sure = own >= set(nodes)
-                if sure and all(each.get(node) for each in seen):
+                where, gbps = _named(row, first.gpus), _two(way[node] for way in ways)
+                said = f"{where}: {gbps} GB/s, {usual} like nodes"
+                if fails:
                     _fail(answer, "gpu_node_apart", f"{node} {said}")
-                told.append((answer, _unsure(len(nodes), sure) + said))
+                told.append((answer, doubt_of + said))
 
 
 def _scaling(
@@ -251,30 +240,10 @@ def _scaling(
                 answer.observed["of_one_node_percent"] = round(share, 1)
 
 
-def _behind(values: Mapping[Key, float]) -> dict[Key, bool]:
-    """Return who is behind its like, and whether so far that it fails: of fewer than three nobody does."""
-    enough = len(values) >= outliers.LEAST_FEW
-    apart = outliers.apart(values, more_is_better=True, hardware=True) if enough else set()
-    found = {}
-    for key, value in values.items():
-        usual = outliers.of_others(values, key)
-        if usual is None:
-            continue
-        fails = key in apart or (enough and outliers.is_behind(value, usual, outliers.FAR))
-        if fails or outliers.is_behind(value, usual, outliers.REMARK):
-            found[key] = fails
-    return found
-
-
-def _of_others(values: Mapping[Key, float], key: Key) -> str:
-    return f"the median is {outliers.of_others(values, key):.4g} of {len(values) - 1}"
-
-
-def _unsure(members: int, own: bool) -> str:
-    """Return why who is behind does not fail for it."""
-    if members < outliers.LEAST_FEW:
-        return "of two nobody can tell which one is wrong, and "
-    return "" if own else "others may use these GPUs, and "
+def _behind(ways: Sequence[Mapping[Key, float]], is_own: bool) -> Iterator[tuple[Key, bool, str, str]]:
+    """Yield what `peers.find_behind` does of GPUs, the median in words."""
+    for key, fails, usual, doubt_of in peers.find_behind(ways, outliers.GPU_RATE, is_own):
+        yield key, fails, f"the median is {usual:.4g} of {len(ways[0]) - 1}", doubt_of
 
 
 def _fail(answer: Answer, cause: str, said: str) -> None:
@@ -291,7 +260,7 @@ def _gpu_words(row: Row, place: int) -> str:
     return f"GPU {place}" + (f" ({str(address)[:20]})" if address else "")
 
 
-def _two(ways_gbps: tuple[float, float]) -> str:
+def _two(ways_gbps: Iterable[float]) -> str:
     return " and ".join("none" if way <= _NO_ACCESS_GBPS else f"{way:.4g}" for way in ways_gbps)
 
 

@@ -19,6 +19,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ansible_collections.railyard.fabric.plugins.module_utils.measure import outliers
 from ansible_collections.railyard.fabric.plugins.module_utils.rails.bind import Bound
 from ansible_collections.railyard.fabric.plugins.module_utils.records.asked import AskedLine, nodes_of
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import figures
@@ -130,10 +131,9 @@ def _of_rail(node: str, rail: str, samples: Sequence[Sample]) -> Answer:
         if len(others) < _LEAST_OTHERS:
             unclear.append(f"{len(others)} other tests over {hops} hops")
             continue
-        usual = statistics.median(others)
-        spread = statistics.median(abs(one - usual) for one in others)
-        if 3 * spread >= HOP_LEAST_US:
-            unclear.append(f"the others over {hops} hops differ by {spread:.2f} us among themselves")
+        usual, mad = outliers.median_and_mad(others)
+        if 3 * mad >= HOP_LEAST_US:
+            unclear.append(f"the others over {hops} hops differ by {mad:.2f} us among themselves")
             continue
         verdicts.append(_against(where, hops, usual, statistics.median(one.latency_us for one in here), here))
     bad = next((one for one in verdicts if one.outcome == FAIL), None)

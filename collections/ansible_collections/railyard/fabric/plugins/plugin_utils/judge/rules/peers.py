@@ -12,9 +12,10 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
+from ansible_collections.railyard.fabric.plugins.module_utils.measure import outliers
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run.documents import Row
 
 Key = TypeVar("Key", bound=Hashable)
@@ -60,3 +61,23 @@ def find_odd(kinds: Mapping[Key, Kind | None]) -> dict[Key, Kind]:
         for key, kind in kinds.items()
         if kind is None or (has_majority and kind != usual and counts[kind] < LEAST_LIKE)
     }
+
+
+def find_behind(
+    ways: Sequence[Mapping[Key, float]], few: outliers.Few, own: bool
+) -> Iterator[tuple[Key, bool, float, str]]:
+    """Yield who is behind its peers, whether it fails for it, the others' median, and why none of them fails.
+
+    Args:
+        ways: who -> its number, of each direction. Who is behind in one of them is reported, who is far
+            behind in each fails. The median is that of the first.
+        few: how they are compared.
+        own: nobody else uses them while they are measured; otherwise none fails.
+    """
+    seen, usual = [outliers.find_behind(way, few) for way in ways], outliers.medians_of_others(ways[0])
+    doubt = "" if own else f"others may use these {few.named}, and "
+    if len(usual) < few.values:
+        doubt = "of two nobody can tell which one is wrong, and "
+    for key in ways[0]:
+        if any(key in one for one in seen):
+            yield key, own and all(one.get(key) for one in seen), usual[key], doubt

@@ -15,6 +15,10 @@ def named(values: list[float]) -> dict[int, float]:
     return dict(enumerate(values))
 
 
+def kind(more_is_better: bool) -> outliers.Kind:
+    return outliers.RATE if more_is_better else outliers.TIME_US
+
+
 @pytest.mark.parametrize(
     ("values", "more", "hardware", "found"),
     [
@@ -56,7 +60,7 @@ def named(values: list[float]) -> dict[int, float]:
     ],
 )
 def test_who_stands_apart(values: list[float], more: bool, hardware: bool, found: set[int]) -> None:
-    assert outliers.apart(named(values), more, hardware) == found
+    assert outliers.find_outliers(named(values), kind(more), hardware) == found
 
 
 def test_healthy_noise_has_next_to_no_outliers() -> None:
@@ -65,5 +69,5 @@ def test_healthy_noise_has_next_to_no_outliers() -> None:
     found = 0
     for _run in range(50):
         values = [380 * chance.lognormvariate(0, 0.03) * chance.uniform(0.99, 1.01) for _test in range(64)]
-        found += len(outliers.apart(named(values), True, True))
+        found += len(outliers.find_outliers(named(values), outliers.RATE, True))
     assert found <= 1
