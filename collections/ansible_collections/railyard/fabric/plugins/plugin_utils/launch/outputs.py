@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ansible_collections.railyard.fabric.plugins.module_utils.catalogue.tests import TESTS
-from ansible_collections.railyard.fabric.plugins.module_utils.measure import perftest_lat, sockperf
+from ansible_collections.railyard.fabric.plugins.module_utils.measure import outliers, perftest_lat, sockperf
 from ansible_collections.railyard.fabric.plugins.module_utils.parsers import registry
 from ansible_collections.railyard.fabric.plugins.module_utils.parsers.perftest.run import GBPS_PER_UNIT
 from ansible_collections.railyard.fabric.plugins.plugin_utils.ask import requests
@@ -26,8 +26,6 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.run.folder import 
 
 #: A tool's test of one rail alone; of ping's two the round trip.
 _CHECKS = {one.tool: one for one in TESTS if one.asked == "alone" and not one.wanted}
-#: Of each kind of test the number that is compared.
-_NUMBERS = ("bandwidth_gbps", "latency_p50_us", "rtt_average_us")
 _MOST_BYTES = 16 << 20
 #: What a tool sends unless it is told otherwise; sockperf's output does not say.
 _SOCKPERF_BYTES = 14
@@ -110,7 +108,7 @@ def _read(source: Path, path: Path, asked: Mapping[tuple[Any, ...], Mapping[str,
     if len(found["outputs"]) != 1 or (error is not None and error["class"] != "truncated"):
         raise OutputError(error["message"] if error else f"{len(found['outputs'])} runs, one is wanted")
     metrics, conditions = _SAID[parser](found["outputs"][0], check.tool)
-    number = next(key for key in _NUMBERS if key in check.client)
+    number = next(key for key in outliers.METRICS if key in check.client)
     if not metrics.get(number):
         raise OutputError(f"it does not say the {check.title}")
     nothing = ("tool_version", "netdev", "hca", "address", "gid_index", "gid_type", "window_s", "counters")

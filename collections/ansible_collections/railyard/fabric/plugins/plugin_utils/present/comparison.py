@@ -16,6 +16,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ansible_collections.railyard.fabric.plugins.module_utils.measure import outliers
 from ansible_collections.railyard.fabric.plugins.module_utils.rails import bind
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue import (
     CHECKS,
@@ -40,8 +41,6 @@ _CPU = {"cpu_percent": "node_cpu_percent", "peer_cpu_percent": "peer_node_cpu_pe
 _ALL_PERCENT = 100
 #: perftest calls the median `typical`; sockperf's is its 50th percentile.
 LATENCY_METRIC = "latency_p50_us"
-#: The number that is compared of a check from run to run: the first of these that it has.
-_METRICS = ("bandwidth_gbps", LATENCY_METRIC, "rtt_average_us")
 TRANSPORTS = ("tcp", "rdma")
 #: An outcome that holds a number, when the number is proven.
 _WITH_NUMBER = (PASS, FAIL, RECORDED)
@@ -303,7 +302,7 @@ def metric(check: str) -> str | None:
     """Return the metric by which a check is compared from run to run; None where it has no such number."""
     known = CHECKS.get(check)
     names = {*known.client, *known.bounded} if known else set()
-    return next((name for name in _METRICS if name in names), None)
+    return next((name for name in outliers.METRICS if name in names), None)
 
 
 def trusted(one: Mapping[str, Any], metric: str, idle: bool = False) -> float | None:
