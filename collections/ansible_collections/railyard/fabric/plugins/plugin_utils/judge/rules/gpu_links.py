@@ -3,9 +3,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What a node's GPUs reach by themselves: can it be believed, and does it keep up with its like? Pure.
 
-What is published of them is of single clouds and sizes. So like links of one node are held against each
+What is published of them is of single clouds and sizes. So like links of one node are compared with each
 other, and the same links of like nodes. What is far behind, in both directions of a link or in two
-collectives of a node, fails; else it is told. Who is like the others stays `recorded`: all may be slow alike.
+collectives of a node, fails; what is behind otherwise is reported. Who is like the others stays `recorded`:
+all may be slow alike.
 """
 
 from __future__ import annotations
@@ -161,7 +162,7 @@ def _of_collectives(
     own: AbstractSet[str],
     told: Told,
 ) -> None:
-    """Hold like nodes' collectives against each other."""
+    """Compare the collectives of like nodes with each other."""
     alike: dict[tuple[object, ...], dict[str, float]] = {}
     for (node, check), (_answer, row) in good.items():
         if check in nccl_tests.COLLECTIVES:
@@ -207,7 +208,7 @@ def _of_fleet(
     own: AbstractSet[str],
     told: Told,
 ) -> None:
-    """Hold each link against the same one of like nodes."""
+    """Compare each link with the same one of like nodes."""
     alike: dict[tuple[object, ...], list[str]] = {}
     for node, kind in kinds.items():
         alike.setdefault(kind, []).append(node)
