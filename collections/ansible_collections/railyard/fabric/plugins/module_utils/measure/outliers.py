@@ -133,7 +133,7 @@ def find_beyond_spread(values: Mapping[Key, float], kind: Kind) -> set[Key]:
 def find_behind(values: Mapping[Key, float], few: Few) -> dict[Key, bool]:
     """Return who is behind the median of the others, and whether so far that it fails."""
     enough = len(values) >= few.values
-    apart = find_outliers(values, few.outliers, hardware=True) if few.outliers and enough else set()
+    apart = find_outliers(values, few.outliers, hardware=True) if few.outliers else set()
     found: dict[Key, bool] = {}
     for key, usual in medians_of_others(values).items():
         fails = enough and (key in apart or behind(values[key], usual, few.fault, few.least))

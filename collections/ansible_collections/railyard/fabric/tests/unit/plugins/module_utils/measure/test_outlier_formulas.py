@@ -140,6 +140,22 @@ def test_places_of_two_runs_change_apart_from_the_others_as_before() -> None:
     assert some > GROUPS / 100
 
 
+def test_the_distance_decides_of_a_change_where_the_two_sides_would_say_otherwise() -> None:
+    chance, otherwise = random.Random(8), 0
+    for _run in range(GROUPS):
+        middle, mad = chance.uniform(0.5, 2.0), chance.uniform(0.001, 0.05)
+        # Another number beside these leaves their median and their MAD as they are.
+        others = [middle - mad] * 4 + [middle] * 4 + [middle + mad] * 4
+        beyond = SIGMAS * statistics.median(abs(value - middle) for value in others[:4] + others[8:])
+        values = named([*others, chance.choice([middle - beyond, middle + beyond])])
+        usual, most = old_spread(values)
+        old = {key for key, ratio in values.items() if not abs(ratio - usual) <= most}
+        assert outliers.find_beyond_spread(values, outliers.CHANGE) == old, values
+        by_side = {key for key, ratio in values.items() if ratio < usual - most or ratio > usual + most}
+        otherwise += by_side != old
+    assert otherwise > GROUPS / 100
+
+
 def test_a_rail_of_a_job_is_behind_the_best_one_as_before() -> None:
     some = 0
     for values in groups(4):
