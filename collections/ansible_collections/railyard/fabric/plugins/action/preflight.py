@@ -7,15 +7,17 @@
 from __future__ import annotations
 
 import difflib
+import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ansible import constants
 from ansible.module_utils.parsing.convert_bool import boolean
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 from ansible_collections.railyard.fabric.plugins.plugin_utils.ask import cost
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import policy
-from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory import load
+from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory import load, role_variables
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory import nodes as node_checks
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.load import Inventory, Problem
 
@@ -106,7 +108,7 @@ class ActionModule(ActionBase):
 
     TRANSFERS_FILES = False
     _requires_connection = False
-    _VALID_ARGS = frozenset({"known_tags", "measures"})
+    _VALID_ARGS = frozenset({"known_tags", "measures", "roles"})
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         """Return `nodes` and `problems`, failed when there are any; see the module's RETURN."""
@@ -114,6 +116,7 @@ class ActionModule(ActionBase):
         _spec, args = self.validate_argument_spec(
             {
                 "known_tags": {"type": "list", "elements": "str"},
+                "roles": {"type": "list", "elements": "str", "default": []},
                 "measures": {"type": "bool", "default": False},
             }
         )
@@ -129,6 +132,8 @@ class ActionModule(ActionBase):
         given = (seen.get("ansible_run_tags") or (), seen.get("ansible_skip_tags") or ())
         if args["known_tags"]:
             problems += check_tags(args["known_tags"], *given)
+        if not problems:
+            problems += self._check_roles(args["roles"], [one.name for one in inventory.selected_nodes()])
         if args["measures"] and not problems and not self._task.check_mode and will_measure(*given):
             problems += self._check_cost(inventory, seen.get(cost.CONSENT, False))
         result["changed"] = False
@@ -145,6 +150,30 @@ class ActionModule(ActionBase):
         else:
             result["msg"] = f"The inventory is sound: {len(inventory.selected)} nodes."
         return result
+
+    def _check_roles(self, names: Sequence[str], hosts: Sequence[str]) -> list[Problem]:
+        """Check the variables of roles for each host, as the role does where it is run alone."""
+        manager, play = self._task.get_variable_manager(), self._task.get_play()
+        base = self._loader.get_basedir()
+        # As Ansible looks for them, and where the playbooks of this project have them.
+        beside = [os.path.join(base, "roles"), os.path.join(base, os.pardir, "roles")]
+        folders = [*beside, *constants.DEFAULT_ROLES_PATH]
+
+        def load_yaml(path: str) -> Any:
+            return self._loader.load_from_file(path, trusted_as_template=True) or {}
+
+        def variables_of(host: str) -> dict[str, Any]:
+            # Without the play, for which Ansible would make lists of all its hosts for each of them.
+            of_host = manager.get_vars(host=manager._inventory.get_host(host))
+            return {**of_host, **play.get_vars(), **manager.extra_vars}
+
+        def render(values: Mapping[str, Any], variables: Mapping[str, Any]) -> dict[str, Any]:
+            templar = self._templar.copy_with_new_env(available_variables=variables)
+            found: dict[str, Any] = templar.template(values)
+            return found
+
+        roles = [role_variables.read_role(name, folders, load_yaml) for name in names]
+        return role_variables.check_roles(roles, hosts, variables_of, render)
 
     def _check_cost(self, inventory: Inventory, allowed: object) -> list[Problem]:
         """Tell what measuring takes; refuse what takes long, and nodes that cannot meet as they should."""

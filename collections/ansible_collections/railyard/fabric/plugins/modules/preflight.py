@@ -23,6 +23,14 @@ options:
         of these, is a problem. Without this option tags are not looked at.
     type: list
     elements: str
+  roles:
+    description:
+      - Roles that will run on each host of C(gpu_nodes) within the limit. Their variables are checked by
+        their C(meta/argument_specs.yml), as each role does where it is run alone.
+    type: list
+    elements: str
+    default: []
+    version_added: "0.3.0"
   measures:
     description:
       - Whether the playbook measures as well. What that takes is then told, and above half an hour it is a
