@@ -13,6 +13,8 @@ version_added: "0.3.0"
 description:
   - Asks dpkg what is missing of the packages of all driver roles and, only where something is, apt by the
     simulation that the roles use what would come, move and go, downgrades and held parts among it.
+  - Compares the files of O(requests[].files) and O(requests[].unwanted), so that a role whose packages and
+    files are as wanted needs no request of its own.
   - Says what of it the role will refuse, what the transaction needs afterwards (a reboot, a restart of
     modules), and what waits already.
   - Changes nothing, fetches nothing, and takes no lock. What apt cannot plan yet (a repository that is still
@@ -64,6 +66,34 @@ options:
             there. apt is asked with them.
         type: dict
         default: {}
+      files:
+        description: >-
+          Files that the role writes, as M(railyard.fabric.managed_files) takes them, without templates.
+        type: list
+        elements: dict
+        default: []
+        suboptions:
+          path:
+            description: The absolute path on the node.
+            type: str
+            required: true
+          content:
+            description: The text itself.
+            type: str
+            required: true
+          mode:
+            description: The file's mode, in octal digits.
+            type: str
+            default: "0644"
+      unwanted:
+        description: Paths of files that are not to be there, unless they are in O(requests[].files).
+        type: list
+        elements: str
+        default: []
+      note:
+        description: What the role does not do, and why; reported with the plan.
+        type: str
+        default: ""
 attributes:
   check_mode:
     support: full
@@ -112,6 +142,10 @@ plan:
       description: What the transaction needs afterwards.
       type: list
       elements: str
+    notes:
+      description: The O(requests[].note) of all roles.
+      type: list
+      elements: str
   sample:
     missing: [rdma-core]
     install: [{"name": "rdma-core", "from": null, "to": "44.0-2"}]
@@ -119,6 +153,13 @@ plan:
     problem: null
     refused: []
     needs: []
+    notes: []
+settled:
+  description: For each of O(requests), whether its packages and files are as wanted.
+  returned: success
+  type: list
+  elements: bool
+  sample: [true, false]
 waits:
   description: What waits on this node, as RV(railyard.fabric.pending#module:waits).
   returned: success
@@ -126,10 +167,11 @@ waits:
   elements: dict
   sample: []
 ansible_facts:
-  description: Both, as facts C(railyard_driver_plan) and C(railyard_waits).
+  description: >-
+    All three, as facts C(railyard_driver_plan), C(railyard_drivers_settled) and C(railyard_waits).
   returned: success
   type: dict
-  sample: {"railyard_driver_plan": {}, "railyard_waits": []}
+  sample: {"railyard_driver_plan": {}, "railyard_drivers_settled": [true], "railyard_waits": []}
 """
 
 import contextlib
@@ -139,11 +181,11 @@ import tempfile
 import typing as t
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.railyard.fabric.plugins.module_utils import module_end
+from ansible_collections.railyard.fabric.plugins.module_utils import atomic_files, module_end
 from ansible_collections.railyard.fabric.plugins.module_utils.apt import driver_plan, query
 from ansible_collections.railyard.fabric.plugins.module_utils.apt import plan as apt_plan
 from ansible_collections.railyard.fabric.plugins.module_utils.parsers.node import apt_get
-from ansible_collections.railyard.fabric.plugins.module_utils.state import pending
+from ansible_collections.railyard.fabric.plugins.module_utils.state import managed_files, pending
 
 ROOT = "/"
 PREFERENCES = "/etc/apt/preferences.d"
@@ -189,23 +231,50 @@ def plan_one(
     return driver_plan.Planned(plan["specs"], moves, None, refused + more)
 
 
+def is_settled(request: dict[str, t.Any], packages: dict[str, apt_get.Package]) -> bool:
+    """Tell whether a role's packages and files are as it wants them."""
+    wish = driver_plan.wish_of(request)
+    needed = apt_plan.need(wish, packages)
+    if needed.specs or needed.hold or needed.unhold or needed.conflicts or apt_plan.wrong_wish(wish):
+        return False
+    try:
+        wanted = [
+            atomic_files.NewFile(
+                one["path"], one["content"].encode(), managed_files.parse_mode(one["path"], one["mode"])
+            )
+            for one in request.get("files") or ()
+        ]
+        plan = managed_files.make_plan(ROOT, wanted, request.get("unwanted") or ())
+    except managed_files.ManagedFilesError:
+        # The role itself fails there, with what to do about it.
+        return False
+    return not (plan.write or plan.remove)
+
+
 def look(module: AnsibleModule) -> dict[str, t.Any]:
     """Return the result."""
     requests: list[dict[str, t.Any]] = module.params["requests"]
     planned = []
+    packages: dict[str, apt_get.Package] = {}
     if any(request.get(key) for request in requests for key in ("packages", "pins", "conflicts")):
         module.get_bin_path("dpkg-query", required=True)
         run = query.runner(module)
         packages = query.read_packages(run)
         planned = [plan_one(run, request, packages) for request in requests]
-    plan = driver_plan.put_together(planned)
+    plan = driver_plan.put_together(planned, [str(one.get("note") or "") for one in requests])
+    settled = [is_settled(request, packages) for request in requests]
     now = pending.read_now(ROOT)
     waiting = pending.listed(pending.unanswered(pending.load(ROOT), now))
     return {
         "changed": False,
         "plan": plan,
+        "settled": settled,
         "waits": waiting,
-        "ansible_facts": {"railyard_driver_plan": plan, "railyard_waits": waiting},
+        "ansible_facts": {
+            "railyard_driver_plan": plan,
+            "railyard_drivers_settled": settled,
+            "railyard_waits": waiting,
+        },
     }
 
 
@@ -220,6 +289,18 @@ def main() -> None:
         "conflicts": names,
         "remove_allow": names,
         "preferences": {"type": "dict", "default": {}},
+        "files": {
+            "type": "list",
+            "elements": "dict",
+            "default": [],
+            "options": {
+                "path": {"type": "str", "required": True},
+                "content": {"type": "str", "required": True},
+                "mode": {"type": "str", "default": "0644"},
+            },
+        },
+        "unwanted": names,
+        "note": {"type": "str", "default": ""},
     }
     module = AnsibleModule(
         argument_spec={"requests": {"type": "list", "elements": "dict", "default": [], "options": request}},

@@ -43,8 +43,13 @@ def wish_of(request: t.Mapping[str, t.Any]) -> Wish:
     return Wish(names, pins, hold, unhold, conflicts, allowed)
 
 
-def put_together(planned: t.Sequence[Planned]) -> dict[str, t.Any]:
-    """Return one plan of the plans of several roles; what two of them bring is named once."""
+def put_together(planned: t.Sequence[Planned], notes: t.Sequence[str] = ()) -> dict[str, t.Any]:
+    """Return one plan of the plans of several roles; what two of them bring is named once.
+
+    Args:
+        planned: What comes of each role's request.
+        notes: What a role does not do, and why; empty where there is nothing to say.
+    """
     moves: dict[str, Move] = {}
     for one in planned:
         for move in one.moves:
@@ -62,6 +67,7 @@ def put_together(planned: t.Sequence[Planned]) -> dict[str, t.Any]:
         "problem": " | ".join(one.problem for one in planned if one.problem) or None,
         "refused": list(dict.fromkeys(said for one in planned for said in one.refused)),
         "needs": needs(install, remove),
+        "notes": [note for note in notes if note],
     }
 
 

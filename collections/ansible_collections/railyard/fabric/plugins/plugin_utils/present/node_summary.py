@@ -42,7 +42,7 @@ def driver_plan_lines(plan: Mapping[str, Any]) -> list[str]:
     if plan.get("problem"):
         lines.append(f"apt cannot plan {', '.join(plan.get('missing', ()))} yet: {plan['problem']}")
     lines += [f"REFUSED: {one}" for one in plan.get("refused", ())]
-    return lines + [f"afterwards: {one}" for one in plan.get("needs", ())]
+    return lines + [f"afterwards: {one}" for one in plan.get("needs", ())] + list(plan.get("notes", ()))
 
 
 def uninstall_lines(plan: Mapping[str, Any]) -> list[str]:

@@ -20,7 +20,7 @@ doca-ofed\t3.2.0\thold ok installed
 mlnx-ofed-kernel-dkms\t25.10-1\thold ok installed
 mine\t1\thold ok installed
 """
-EMPTY = {"missing": [], "install": [], "remove": [], "problem": None, "refused": [], "needs": []}
+EMPTY = {"missing": [], "install": [], "remove": [], "problem": None, "refused": [], "needs": [], "notes": []}
 
 
 class DummyModule(FakeModule):
@@ -75,7 +75,11 @@ def test_what_is_there_asks_apt_nothing():
     found = driver_plan.look(module)
     assert [argv[0] for argv in module.calls] == ["dpkg", "dpkg-query"]
     assert found["plan"] == EMPTY
-    assert found["ansible_facts"] == {"railyard_driver_plan": found["plan"], "railyard_waits": []}
+    assert found["ansible_facts"] == {
+        "railyard_driver_plan": found["plan"],
+        "railyard_drivers_settled": [True, True, True],
+        "railyard_waits": [],
+    }
 
 
 def test_nothing_wanted_asks_nobody():
@@ -161,3 +165,30 @@ def test_what_waits_comes_with_the_same_look(node):
     assert driver_plan.look(DummyModule())["waits"] == [
         {"topic": "kernel", "what": "x", "why": "y", "needs": "reboot"}
     ]
+
+
+FILE = {"path": "/etc/modules-load.d/x.conf", "content": "ib_umad\n", "mode": "0644"}
+# By name: what a role asks, and whether there is nothing for it to do on a node with FILE and /etc/left.
+SETTLED = {
+    "packages_and_files": ({"packages": ["rdma-core"], "files": [FILE], "unwanted": [FILE["path"]]}, True),
+    "nothing": ({}, True),
+    "a_package_is_missing": ({"packages": ["rdma-core", "perftest"]}, False),
+    "another_version": ({"pins": {"doca-ofed": "3.1.0"}}, False),
+    "a_hold_is_missing": ({"packages": ["rdma-core"], "hold": ["rdma-core"]}, False),
+    "a_hold_too_many": ({"packages": ["rdma-core"], "unhold": ["mine"]}, False),
+    "a_package_in_conflict": ({"packages": ["rdma-core"], "conflicts": ["doca-ofed"]}, False),
+    "another_content": ({"files": [{**FILE, "content": "ib_uverbs\n"}]}, False),
+    "another_mode": ({"files": [{**FILE, "mode": "0600"}]}, False),
+    "a_file_is_missing": ({"files": [{**FILE, "path": "/etc/missing"}]}, False),
+    "a_file_is_left": ({"files": [FILE], "unwanted": ["/etc/missing", "/etc/left"]}, False),
+    # The role fails there, with what to do about it.
+    "a_folder_in_its_place": ({"unwanted": ["/etc"]}, False),
+}
+
+
+@pytest.mark.parametrize("name", SETTLED)
+def test_a_role_is_settled_where_packages_and_files_are_as_wanted(node, name):
+    request, settled = SETTLED[name]
+    write(node, FILE["path"], FILE["content"])
+    write(node, "/etc/left", "")
+    assert driver_plan.look(DummyModule(request))["settled"] == [settled]

@@ -9,7 +9,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.apt import driver_
 from ansible_collections.railyard.fabric.plugins.module_utils.apt.driver_plan import Planned
 from ansible_collections.railyard.fabric.plugins.module_utils.parsers.node.apt_get import Move
 
-EMPTY = {"missing": [], "install": [], "remove": [], "problem": None, "refused": [], "needs": []}
+EMPTY = {"missing": [], "install": [], "remove": [], "problem": None, "refused": [], "needs": [], "notes": []}
 
 
 def test_nothing_planned_is_an_empty_plan():
@@ -39,6 +39,10 @@ def test_plans_of_two_roles_name_once_what_both_bring():
     ]
     assert plan["remove"] == ["old-driver-dkms"]
     assert (plan["problem"], plan["refused"]) == ("no source has cuda. Fix: x", ["no", "other"])
+
+
+def test_what_a_role_does_not_do_is_noted():
+    assert driver_plan.put_together([], ["", "nothing for RDMA"]) == {**EMPTY, "notes": ["nothing for RDMA"]}
 
 
 def test_kernels_moved_drivers_and_drivers_that_go_need_something_afterwards():

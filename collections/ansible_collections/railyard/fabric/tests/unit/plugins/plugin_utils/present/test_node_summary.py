@@ -41,6 +41,13 @@ def test_nothing_said_is_no_line():
     assert node_summary.uninstall_lines({"remove_packages": [], "remove_folders": ["/etc/railyard"]}) == []
 
 
+def test_a_note_of_a_driver_plan_is_a_line_of_its_own():
+    assert node_summary.driver_plan_lines({"needs": ["a reboot"], "notes": ["nothing for RDMA"]}) == [
+        "afterwards: a reboot",
+        "nothing for RDMA",
+    ]
+
+
 def test_a_driver_plan_says_versions_removals_and_what_apt_does_not_know():
     lines = node_summary.driver_plan_lines(
         {
