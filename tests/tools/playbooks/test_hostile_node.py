@@ -97,6 +97,6 @@ def test_a_provider_that_a_node_names_is_one_of_ours(play, tmp_path):
     (tmp_path / "other.yml").write_text("stolen: the controller's own\n")
     up = "../" * len(REPO.joinpath("roles/rdma_stack/vars").parts)
     answers = {"rdma_driver_info": {"provider": f"{up}{tmp_path.relative_to('/')}/other"}}
-    said = play("set_vars", answers, {"rdma_stack_provider": "auto"})
+    said = play("assert_provider", answers, {"rdma_stack_provider": "auto"})
     assert "the controller's own" not in said
     assert "gpu1: the node answered with an RDMA provider that there is not" in said

@@ -20,7 +20,7 @@ RESTART = """\
   environment:
     PATH: "{{ tree }}/bin:{{ lookup('env', 'PATH') }}"
     TREE: "{{ tree }}"
-  vars_files: [ROLE/defaults/main.yml, ROLE/vars/main.yml, ROLE/vars/doca.yml, node.yml]
+  vars_files: [ROLE/defaults/main.yml, ROLE/vars/main.yml, node.yml]
   tasks:
     - ansible.builtin.include_tasks: ROLE/tasks/vendor_gather.yml
     - ansible.builtin.include_tasks: ROLE/tasks/vendor_peermem.yml
@@ -354,6 +354,76 @@ def test_the_subnet_managers_unit_is_the_providers(tmp_path: Path) -> None:
     }
     (tmp_path / "hosts.json").write_text(json.dumps({"all": {"hosts": hosts}}))
     (tmp_path / "play.yml").write_text(UNITS.replace("ROLE", str(REPO / "roles/rdma_stack")))
+    run = subprocess.run(
+        [
+            Path(sys.executable).with_name("ansible-playbook"),
+            tmp_path / "play.yml",
+            "-i",
+            tmp_path / "hosts.json",
+        ],
+        env={**os.environ, "ANSIBLE_CONFIG": str(REPO / "ansible.cfg")},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert run.returncode == 0, run.stdout + run.stderr
+
+
+SETTLED = """\
+- hosts: all
+  connection: local
+  gather_facts: false
+  tasks:
+    - ansible.builtin.include_role:
+        name: rdma_stack
+        tasks_from: assert_provider.yml # for the role's variables
+        public: true
+    - ansible.builtin.assert:
+        that:
+          - (__rdma_stack_is_settled | bool) == settled
+          - rdma_stack_plan.files | map(attribute='content') | list == files
+          - (rdma_stack_plan.note | length == 0) == (rdma_stack_enabled | bool)
+          - "'/var/lib/railyard/soft_roce.json' in rdma_stack_plan.unwanted"
+        fail_msg: "{{ __rdma_stack_is_settled }}, {{ rdma_stack_plan }}"
+"""
+SEEN = {"rdma_stack_is_settled": True}
+ROCE, TCP, MODULES_FILE = (
+    {"fabric": {"transport": "roce"}},
+    {"fabric": {"transport": "tcp"}},
+    f"{HEAD}ib_uverbs\nib_umad\nrdma_ucm\n",
+)
+CONTAINER = {"rdma_stack_node_class": "container"}
+# By name: what the host has, whether the role then asks the node nothing, and the files that are compared.
+HOSTS: dict[str, tuple[dict[str, Any], bool, list[str]]] = {
+    "inbox": (ROCE, False, [MODULES_FILE]),
+    "inbox_seen": ({**ROCE, **SEEN}, True, [MODULES_FILE]),
+    "inbox_in_a_container": ({"fabric": {**ROCE["fabric"], "node_class": "container"}}, False, []),
+    # Where RDMA is not asked, what another run left has to be removed; a container never had anything.
+    "tcp": (TCP, False, []),
+    "tcp_seen": ({**TCP, **SEEN}, True, []),
+    "tcp_in_a_container": ({**TCP, **CONTAINER}, True, []),
+    # More than packages and files.
+    "soft_roce_seen": ({**ROCE, **SEEN, "rdma_stack_provider": "soft_roce"}, False, []),
+    "names_seen": ({**ROCE, **SEEN, "rdma_stack_device_names": "kernel"}, False, []),
+    "auto_seen": ({**ROCE, **SEEN, "rdma_stack_provider": "auto"}, False, []),
+    # What is refused is refused.
+    "refused": ({**TCP, **CONTAINER, **SEEN, "rdma_stack_subnet_manager": "gpu9"}, False, []),
+}
+
+
+def test_the_node_is_not_asked_where_the_plan_has_just_read_that_all_is_as_wanted(tmp_path: Path) -> None:
+    hosts = {
+        name: {
+            "rdma_stack_rails": [],
+            "rdma_stack_soft_roce_devices": [],
+            **given,
+            "settled": settled,
+            "files": files,
+        }
+        for name, (given, settled, files) in HOSTS.items()
+    }
+    (tmp_path / "hosts.json").write_text(json.dumps({"all": {"hosts": hosts}}))
+    (tmp_path / "play.yml").write_text(SETTLED)
     run = subprocess.run(
         [
             Path(sys.executable).with_name("ansible-playbook"),
