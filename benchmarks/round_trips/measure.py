@@ -2,7 +2,7 @@
 
 Needs the built-in lab up and provisioned (`make demo`). Each playbook runs once with nothing to change;
 commands are counted, not connections; a skipped task costs the controller nearly as much as one that runs, so
-both count. Prints a table in Markdown.
+both count. Arguments go to ansible-playbook. Prints a table in Markdown.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def main() -> None:
     print(f"| playbook | {' | '.join(titles)} |\n|---|{'---:|' * len(titles)}")
     for playbook in PLAYBOOKS:
         before = {name: requests(address) for name, address in nodes.items()}
-        argv = [str(ansible), "-i", "inventories/lab", f"playbooks/{playbook}.yml"]
+        argv = [str(ansible), "-i", "inventories/lab", f"playbooks/{playbook}.yml", *sys.argv[1:]]
         done = subprocess.run(argv, cwd=ROOT, env=environment, text=True, capture_output=True, check=True)
         # One of the requests since then was the count before.
         counts = [str(requests(address) - before[name] - 1) for name, address in nodes.items()]

@@ -144,6 +144,51 @@ def test_qos_refuses_what_no_packet_can_carry_without_a_connection(inventory):
     assert sorted(re.findall(refused, done.stdout, re.S)) == list(hosts), done.stdout
 
 
+def test_a_wrong_variable_of_a_role_is_refused_before_any_node_is_touched(inventory):
+    hosts = {
+        **{f"gpu{number}": {"ansible_host": f"192.0.2.{number}"} for number in range(1, 4)},
+        "gpu4": {"ansible_host": "192.0.2.4", "nccl_profile_forms": ["conf", "slurmd"]},
+    }
+    for name in ("gpu1", "gpu3"):
+        hosts[name]["node_tuning_profile"] = "fast"
+    # Of a role that playbooks/tuning.yml, below, does not run.
+    hosts["gpu2"]["roce_qos_rails"] = 3
+    folder = inventory(hosts=hosts)
+    done = run(folder, "-e", "rdma_stack_source=[]", playbook="playbooks/provision.yml")
+    told = " ".join((done.stdout + done.stderr).split())
+    assert done.returncode == 2, told
+    assert "UNREACHABLE" not in told
+    assert "4 problem(s) in the inventory; no node was touched" in told
+    for words in (
+        "role rdma_stack, host gpu[1-4]: argument 'rdma_stack_source' is of type",
+        "role node_tuning, host gpu[1,3]: value of node_tuning_profile must be one of: training, powersave, "
+        "none, got: fast. Fix: see the variables in roles/node_tuning/README.md",
+        "role nccl_profile, host gpu4: value of nccl_profile_forms must be one or more of: conf, env",
+        "role roce_qos, host gpu2: Elements value for option 'roce_qos_rails' is of type",
+    ):
+        assert words in told, told
+    # 4: unreachable, since nothing of the role that it runs is wrong there.
+    for limit, status in (("gpu2", 4), ("gpu1", 2)):
+        done = run(folder, "--limit", limit, "-e", "ansible_ssh_timeout=1", playbook="playbooks/tuning.yml")
+        assert done.returncode == status, done.stdout
+
+
+def test_a_variable_of_a_role_that_cannot_be_rendered_is_named(inventory):
+    hosts = {
+        "gpu1": {"ansible_host": "192.0.2.1", "node_tuning_governor": "{{ governer }}"},
+        # A play that comes later may gather it.
+        "gpu2": {"ansible_host": "192.0.2.2", "node_tuning_governor": "{{ ansible_facts['later'] }}"},
+    }
+    done = run(inventory(hosts=hosts), playbook="playbooks/tuning.yml")
+    told = " ".join((done.stdout + done.stderr).split())
+    assert done.returncode == 2, told
+    assert "1 problem(s)" in told
+    assert (
+        "role node_tuning, host gpu1: node_tuning_governor cannot be rendered: 'governer' is undefined"
+        in told
+    )
+
+
 STEPS = ("drivers", "network", "qos", "tuning", "nccl", "tools", "validate")
 
 
