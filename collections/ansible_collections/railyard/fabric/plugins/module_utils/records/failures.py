@@ -14,7 +14,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.records import rea
 _Named = TypedDict("_Named", {"class": str, "message": str})
 
 
-class Error(_Named, total=False):
+class Error(_Named, total=False):  # pylint: disable=inherit-non-class; a TypedDict is one
     """What went wrong, its `class` an id of the cause table; on which host, and how it is fixed."""
 
     host: Optional[str]

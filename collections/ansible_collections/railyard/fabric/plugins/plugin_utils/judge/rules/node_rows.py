@@ -90,7 +90,7 @@ def judge(
         return _failed(rows[0], asked, run)
     if wrong := _garbled(rows[0], asked, run, policy, clock):
         return Answer.unmeasured("row_garbled", f"{node}: {wrong}")
-    row = cast("NodeRow", rows[0])
+    row: NodeRow = cast("NodeRow", rows[0])
     if short := row_numbers.too_short(row, policy):
         return Answer.unmeasured("window_short", f"{node}: {short}")
     doubt = row["proof_reason"] or (None if row["proof"] == "proven" else "it says so itself")

@@ -44,9 +44,11 @@ def trust(kind: str, held: str = "", known: tuple[str, ...] = NODES) -> evidence
     fleet.obstacles = {held: error("not_staged", held)["error"]} if held else {}
     clock = Clock(run.manifest, fleet.collected)
     chart = cabling.CablingMap(RUN, run.plan, fleet, clock)
-    return evidence.Evidence(
-        RUN, run.policy, fleet, lambda line: chart.finding(line), row_counters.Claims(RUN, [], {}), clock
-    )
+
+    def why_apart(line: Any) -> Any:
+        return chart.finding(line)  # found anew at each call: a test puts another in its place
+
+    return evidence.Evidence(RUN, run.policy, fleet, why_apart, row_counters.Claims(RUN, [], {}), clock)
 
 
 def judge(kind: str, rows: Sequence[Mapping[str, Any]], *of: Any) -> Any:
