@@ -1,8 +1,9 @@
-"""Judge healthy and spoilt runs with an earlier commit's judge and with today's, and compare each line.
+"""Judge healthy and spoilt runs by an earlier commit's judge and this checkout's; compare each line.
 
-python benchmarks/oracle/measure.py [--cases 2000] [--seed 0] [--values 24] [--new CHECKOUT] [--old COMMIT]
+python benchmarks/oracle/measure.py [--cases 2000] [--seed 0] [--values 8] [--recorded FILE...]
+    [--new CHECKOUT] [--old COMMIT] [--only RUN...]
 
-Prints a table of the differences. The exit status is 1 if one is not listed in allowed.yml, or is worse.
+Prints the differences. The exit status is 1 if one is not listed in allowed.yml, or is worse by definition.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import argparse
 import fnmatch
 import io
+import itertools
 import json
 import os
 import subprocess
@@ -19,91 +21,83 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import cases
 import yaml
 
+Json = dict[str, Any]
+
 #: The last commit before the judge was rebuilt.
 OLD = "020e35cf"
 PLUGINS = "collections/ansible_collections/railyard/fabric/plugins"
+HERE = Path(__file__).parent
 GOOD = ("pass", "recorded", "not_applicable")
-COMPARED = ("floor", "ceiling", "observed", "attempts", "reproduced")
-ALLOWED = Path(__file__).with_name("allowed.yml")
-
-Json = dict[str, Any]
+NUMBERS = ("floor", "ceiling", "observed", "attempts", "reproduced")
 
 
 class Difference(NamedTuple):
-    """A line on which the judges differ.
+    """A line of which the judges differ.
 
     Attributes:
-        line: `spoilt`, `other` for a line whose rows are as they were, `run` for exit status and crashes.
-        old: outcome and cause class by the old judge, or the exit status.
+        line: `spoilt`; `other`, if its own rows are as they were; `run`: exit status, or no verdicts at all.
+        old: outcome and cause class by the old judge; of a run its exit status, refusal or crash.
         new: the same by the new one.
-        fields: the numbers that differ where outcome and cause do not.
+        numbers: which of NUMBERS differ, where outcome and cause do not.
         what: what was spoilt.
-        base: the run in which it was.
+        run: the name of the healthy run.
     """
 
     line: str
     old: str
     new: str
-    fields: str
+    numbers: str
     what: str
-    base: str
+    run: str
 
-    def worse(self) -> bool:
-        """Tell whether no reason can allow it: what was not good is good now, or the judge crashes."""
+    def is_worse(self) -> bool:
+        """Tell whether no reason can allow it: a new crash, or good now where it was not."""
         if self.new.startswith("crash"):
             return not self.old.startswith("crash")
         if self.line == "run":
             return self.new == "exit status 0"
         was, now = (one.partition(" ")[0] in GOOD for one in (self.old, self.new))
-        lost = self.line == "other" and self.old.startswith("crash")
-        return now and not was and not lost
+        # Where the old judge gave no verdicts at all, the lines of other tests may be good.
+        return now and not was and not (self.line == "other" and self.old.startswith("crash"))
 
-    def allowed_by(self, entry: Json) -> bool:
-        """Tell whether an entry of allowed.yml is of this difference."""
-        return all(
-            fnmatch.fnmatchcase(value, str(entry.get(key, default)))
-            for key, value, default in zip(self._fields, self, ("spoilt", "", "", "", "*", "*"), strict=True)
-        )
+    def is_of(self, entry: Json) -> bool:
+        """Tell whether an entry of allowed.yml fits it."""
+        wanted = {"line": "spoilt", "old": "", "new": "", "numbers": "", "what": "*", "run": "*", **entry}
+        return all(fnmatch.fnmatchcase(one, str(wanted[key])) for key, one in self._asdict().items())
 
 
-def outcome(line: Json | None) -> str:
-    """Return a line's outcome and cause class as one text."""
-    return " ".join(str(line[key]) for key in ("outcome", "cause_class") if line.get(key)) if line else "no line"
-
-
-def differences(old: Json, new: Json, base: str, changes: list[Json]) -> Iterator[Difference]:
-    """Yield in what two answers to one case differ."""
-    what = {target: one["what"] for one in changes for target in one["target"]}
-    every = " + ".join(one["what"] for one in changes) or "nothing"
-    if len(changes) > 1:
-        every = f"{len(changes)} changes"
+def differences(old: Json, new: Json, run: str, changes: list[Json]) -> Iterator[Difference]:
+    """Yield in what two answers to a case differ."""
+    targets = {target: one["what"] for one in changes for target in one["target"]}
+    every = changes[0]["what"] if len(changes) == 1 else f"{len(changes)} changes"
     ends = [one.get("lost") or f"exit status {one['exit_status']}" for one in (old, new)]
     if ends[0] != ends[1] and "exit status None" not in ends:
-        yield Difference("run", *ends, "", every, base)
-    if "lost" in old and "lost" in new:
-        return
-    mine, its = (one.get("lines", {}) for one in (old, new))
-    for identity in {**mine, **its}:
-        one, other = mine.get(identity), its.get(identity)
-        if one == other:
-            continue
-        line = "spoilt" if identity in what else "other"
-        texts = [found.get("lost") or outcome(seen) for found, seen in ((old, one), (new, other))]
-        fields = [key for key in COMPARED if one and other and one.get(key) != other.get(key)]
-        if texts[0] != texts[1] or fields:
-            named = "" if texts[0] != texts[1] else " ".join(fields)
-            yield Difference(line, *texts, named, what.get(identity, every), base)
+        yield Difference("run", *ends, "", every, run)
+    lines = [one.get("lines", {}) for one in (old, new)]
+    for identity in {**lines[0], **lines[1]}:
+        seen = [one.get(identity, {"outcome": "no line"}) for one in lines]
+        words = [
+            " ".join(str(one.get(key) or "") for key in ("outcome", "cause_class")).strip() for one in seen
+        ]
+        words = [one.get("lost") or word for one, word in zip((old, new), words, strict=True)]
+        numbers = (
+            ""
+            if words[0] != words[1]
+            else " ".join(key for key in NUMBERS if seen[0].get(key) != seen[1].get(key))
+        )
+        if words[0] != words[1] or numbers:
+            line = "spoilt" if identity in targets else "other"
+            yield Difference(line, *words, numbers, targets.get(identity, every), run)
 
 
 def extract(commit: str, target: Path) -> Path:
-    """Write a commit's collection below a folder and return what goes on its PYTHONPATH."""
+    """Write a commit's collection below a folder, and return what is its PYTHONPATH."""
     command = ["git", "-C", str(cases.ROOT), "archive", commit, PLUGINS]
     packed = subprocess.run(command, capture_output=True, check=True).stdout
     with tarfile.open(fileobj=io.BytesIO(packed)) as archive:
@@ -111,96 +105,92 @@ def extract(commit: str, target: Path) -> Path:
     return target / "collections"
 
 
-class Judges:
-    """The judges, each in a process of its own, which get every line of the cases."""
+def answers(
+    many: Iterator[cases.Case], places: list[Path], scratch: Path
+) -> Iterator[tuple[str, list[Json], str, str]]:
+    """Have each case judged by the code of each place, in processes of their own; yield both answers to each.
 
-    def __init__(self, places: dict[str, Path], scratch: Path) -> None:
-        self._answers = {name: scratch / f"{name}.jsonl" for name in places}
-        self._running = {
-            name: subprocess.Popen(
-                [sys.executable, "-B", str(Path(__file__).with_name("child.py")), str(self._answers[name]), str(scratch / name)],
-                env={**os.environ, "PYTHONPATH": str(place)}, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-            )
-            for name, place in places.items()
-        }  # fmt: skip
+    Raises:
+        RuntimeError: one of the processes ended before its time.
+    """
+    files = [scratch / f"{number}.jsonl" for number in range(len(places))]
+    children = [
+        subprocess.Popen(
+            [sys.executable, "-B", str(HERE / "child.py"), str(file), str(scratch / file.stem)],
+            env={**os.environ, "PYTHONPATH": str(place)}, stdin=subprocess.PIPE, text=True,
+        )
+        for file, place in zip(files, places, strict=True)
+    ]  # fmt: skip
+    given: dict[str, cases.Base] = {}
+    asked = []
+    for base, changes in many:
+        lines: list[Json] = [{"of": base.name, "changes": changes}]
+        if given.get(base.name) is not base:
+            given[base.name] = base
+            lines.insert(0, {"base": base.name, "run": base.run, "files": base.files})
+        for child, line in itertools.product(children, lines):
+            child.stdin.write(json.dumps(line) + "\n")  # type: ignore[union-attr]
+        asked.append((base.name, [{**one, "edits": {}} for one in changes]))
+    for child, place in zip(children, places, strict=True):
+        child.communicate()
+        if child.returncode:
+            raise RuntimeError(f"the judge of {place} ended with status {child.returncode}")
+    with files[0].open(encoding="utf-8") as old, files[1].open(encoding="utf-8") as new:
+        for (name, changes), *both in zip(asked, old, new, strict=True):
+            yield name, changes, *both
 
-    def give(self, given: Json) -> None:
-        """Give a line to each."""
-        text = json.dumps(given) + "\n"
-        for one in self._running.values():
-            one.stdin.write(text)  # type: ignore[union-attr]
 
-    def end(self) -> tuple[dict[str, str], Iterator[tuple[str, ...]]]:
-        """Return the CPU seconds that each took, and the answers to each case.
-
-        Raises:
-            RuntimeError: one of them ended before its time.
-        """
-        said = {name: one.communicate()[0].strip() for name, one in self._running.items()}
-        for name, one in self._running.items():
-            if one.returncode:
-                raise RuntimeError(f"the process of the {name} judge ended with status {one.returncode}")
-        streams = [path.open(encoding="utf-8") for path in self._answers.values()]
-        return said, zip(*streams, strict=True)
-
-
-def table(found: Counter[Difference], allowed: list[Json]) -> int:
+def report(found: Counter[Difference]) -> int:
     """Print the differences by what they have in common, and return how many are not allowed."""
+    allowed = yaml.safe_load((HERE / "allowed.yml").read_text(encoding="utf-8")) or []
     groups: dict[tuple[str, ...], list[Difference]] = {}
-    used, refused = set(), 0
+    unused, refused = dict(enumerate(allowed, 1)), 0
     for one in found:
-        number = next((at for at, entry in enumerate(allowed) if one.allowed_by(entry)), None)
-        used |= {number}
-        mark = "WORSE" if one.worse() else "not listed" if number is None else f"allowed {number + 1}"
-        what = " ".join(one.what.split(" ")[:3])
-        groups.setdefault((mark, one.line, one.old, one.new, one.fields, what), []).append(one)
-    for key, many in sorted(groups.items(), key=lambda group: (group[0][0][:1] != "W", group[0][0], -len(group[1]))):
-        count = sum(found[one] for one in many)
-        refused += 0 if key[0].startswith("allowed") else count
-        print(f"{count:6} {key[0]:11} {key[1]:6} {key[2]} -> {key[3]} {key[4]}")
-        print(f"       {len(many)} places, as {many[0].base}: {many[0].what[:160]}")
-    for number in {*range(len(allowed))} - used:
-        print(f"       allowed {number + 1} fits nothing: {allowed[number]['reason']}")
+        number = next((at for at, entry in enumerate(allowed, 1) if one.is_of(entry)), 0)
+        unused.pop(number, None)
+        mark = "WORSE" if one.is_worse() else f"allowed {number}" if number else "NOT LISTED"
+        refused += found[one] if mark.isupper() else 0
+        groups.setdefault((mark, *one[:4], one.what.split(" ")[0]), []).append(one)
+    for (mark, line, old, new, numbers, _check), many in sorted(groups.items()):
+        print(f"{sum(found[one] for one in many):6} {mark:10} {line:6} {old} -> {new} {numbers}")
+        print(f"       {len(many)} places, as in {many[0].run!r}: {many[0].what[:160]}")
+    for number, entry in unused.items():
+        print(f"       allowed {number} fits nothing now: {entry['reason']}")
     return refused
 
 
 def main() -> int:
-    """Compare the judges on all cases."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    """Compare the judges."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--cases", type=int, default=2000, help="how many are drawn")
     parser.add_argument("--seed", type=int, default=0, help="what they are drawn with")
-    parser.add_argument("--values", type=int, default=len(cases.VALUES), help="how many each field gets")
+    parser.add_argument("--values", type=int, default=8, help=f"of {len(cases.VALUES)}, for each field")
+    parser.add_argument(
+        "--recorded", type=Path, nargs="+", help="judge what record.py kept, and nothing else"
+    )
     parser.add_argument("--new", type=Path, default=cases.ROOT, help="another checkout")
     parser.add_argument("--old", default=OLD, help="the commit of the old judge")
     parser.add_argument("--only", nargs="+", default=[], metavar="RUN", help="spoil these runs alone")
     options = parser.parse_args()
-    allowed = yaml.safe_load(ALLOWED.read_text(encoding="utf-8")) or []
-    begun_s, given, bases = time.monotonic(), [], {}
-    with ExitStack() as stack:
-        scratch = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        places = {"old": extract(options.old, scratch / "commit"), "new": options.new / "collections"}
-        judges = Judges(places, scratch)
-        for base, changes in cases.all_cases(options.cases, options.seed, options.values, options.only):
-            if base.name not in bases:
-                bases[base.name] = base
-                judges.give({"base": base.name, "run": base.run, "files": base.files})
-            judges.give({"of": base.name, "changes": changes})
-            given.append((base.name, [{**one, "edits": {}} for one in changes]))
-        spent_s, answers = judges.end()
-        found: Counter[Difference] = Counter()
-        lines, spoilt = 0, 0
-        for (base_name, changes), (old, new) in zip(given, answers, strict=True):
-            lines += new.count('"outcome"')
-            spoilt += sum(len(one["target"]) for one in changes)
-            if not changes and '"exit_status": 0' not in old:
-                print(f"{base_name} is no healthy run")
+    many = cases.all_cases(options.cases, options.seed, options.values, options.only)
+    if options.recorded:
+        many = cases.recorded(options.recorded)
+    begun_s = time.monotonic()
+    found: Counter[Difference] = Counter()
+    count: Counter[str] = Counter()
+    with tempfile.TemporaryDirectory() as place:
+        codes = [extract(options.old, Path(place) / "old"), options.new.resolve() / "collections"]
+        for run, changes, old, new in answers(many, codes, Path(place)):
+            count += Counter(cases=1, changes=len(changes), lines=old.count('"outcome"'), bytes=len(old))
+            if not changes and '"exit_status": 0' not in old and not options.recorded:
+                print(f"{run!r} is no healthy run")
             if old != new:
-                found.update(differences(json.loads(old), json.loads(new), base_name, changes))
-    refused = table(found, allowed)
+                found.update(differences(json.loads(old), json.loads(new), run, changes))
+    refused = report(found)
     print(
-        f"{len(bases)} runs, {len(given)} cases with {sum(len(many) for _name, many in given)} changes: {lines} lines,"
-        f" {spoilt} of them spoilt; {found.total()} differences, {refused} not allowed;"
-        f" {time.monotonic() - begun_s:.0f} s, CPU s of the judges: old {spent_s['old']}, new {spent_s['new']}"
+        f"{dict(count)} in {time.monotonic() - begun_s:.0f} s: {found.total()} differences, {refused} not allowed"
     )
     return 1 if refused else 0
 
