@@ -11,6 +11,7 @@ import sys
 import tempfile
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +20,11 @@ sys.path[:0] = [str(ROOT / name) for name in ("benchmarks/judge", "collections",
 
 import sound_run
 from ansible_collections.railyard.fabric.plugins.plugin_utils.ask import requests
+from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.policy import is_number
 from support.runs import fake_bmc, fake_gpus, fake_memory, fake_storage, run_builder, spoil
 from support.runs.fake_run import FakeRun, exchanged
 from tools.report import column_cases, one_change, test_plain
+from tools.report.test_plain import times_as_much
 
 Json = dict[str, Any]
 
@@ -189,19 +192,24 @@ def kinds(base: Base, seen: set[Any]) -> Iterator[list[int]]:
 
 
 def fields(base: Base, many: Sequence[int], values: int, draw: random.Random) -> Iterator[Json]:
-    """Yield changes of each field of rows of a kind, in one of its tests after the other."""
+    """Yield changes of each field of rows of a kind, in one of its tests after the other.
+
+    A number also becomes so many times what it was, at one end or at both.
+    """
     turn, all_rows = itertools.cycle(many), base.rows()
     for path in places(all_rows[many[0]]):
-        for value in draw.sample(VALUES, values):
-            identity = str(all_rows[at := next(turn)]["id"])
+        times = draw.sample(FACTORS, values if is_number(spoil.at(all_rows[many[0]], path)) else 0)
+        for number, value in enumerate((*draw.sample(VALUES, values), *times)):
+            identity, what = str(all_rows[at := next(turn)]["id"]), ""
             rows = {one: json.loads(base.files[RESULTS][one]) for one in base.places[identity]}
-            try:
-                what = put(rows[at], path, value)
-            except LookupError:
-                continue  # a counter of another rail
+            for one in rows if number >= values and draw.random() < 0.5 else [at]:
+                with suppress(LookupError, TypeError):  # the other end has no such field
+                    old = spoil.at(rows[one], path)
+                    what = put(rows[one], path, times_as_much(old, value) if number >= values else value)
             if draw.random() < 0.7 and path[0] != "other_end":
                 tell(rows.values())
-            yield base.change(what, {one: [row] for one, row in rows.items()}, [identity])
+            if what:
+                yield base.change(what, {one: [row] for one, row in rows.items()}, [identity])
 
 
 def whole_rows(base: Base, check: str) -> Iterator[Json]:
@@ -299,9 +307,8 @@ def drawn(bases: Sequence[Base], seed: int) -> Case:
             what.append(f"{file} {'lost' if way < 0.05 else 'twice'}")
             continue
         old, new = spoil.at(row, path := draw.choice(places(row))), draw.choice(VALUES)
-        number = isinstance(old, (int, float)) and not isinstance(old, bool) and abs(old) < 1e300
-        if number and way < 0.8:
-            new = type(old)(old * draw.choice(FACTORS)) if way < 0.6 else old + draw.choice((-1, 1, 1000))
+        if is_number(old) and way < 0.8:
+            new = times_as_much(old, draw.choice(FACTORS)) if way < 0.6 else old + draw.choice((-1, 1, 1000))
         what.append(put(row, path, new))
         if file == RESULTS and draw.random() < 0.7:
             tell(one for one in rows if one.get("id") == row.get("id"))

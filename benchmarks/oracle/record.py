@@ -1,6 +1,8 @@
 """Keep the run folders that tests judge, for `measure.py --recorded`: a plugin of pytest.
 
-ORACLE_RECORD=/tmp/kept PYTHONPATH=collections:benchmarks/oracle pytest -p record TESTS   # /tmp/kept.PID.jsonl
+ORACLE_RECORD=/tmp/kept PYTHONPATH=collections:benchmarks/oracle pytest -p record TESTS
+
+It writes /tmp/kept.PID.jsonl, a folder on each line.
 """
 
 from __future__ import annotations
