@@ -100,16 +100,13 @@ def efa() -> FakeRun:
             port |= {"port_guid": other["port_guid"], "rate_gbps": 1.0}
     for rail in itertools.chain(*(node["rails"] for node in run.plan["nodes"].values())):
         rail["rate_gbps"] = 1.0
-    ids = {tuple(row[key] for key in ("check", "node", "rail", "end")): row["id"] for row in run.results}
-    run.results = []
-    for row in like.results:
+    run.results = like.results
+    for row in run.results:
         port, ways = row["counters"], (("xmit", "tx"), ("rcv", "rx"))
         data = {f"hw_{way}_bytes": [4 * at for at in port[f"port_{word}_data"]] for word, way in ways}
         packets = {f"hw_{way}_pkts": port[f"port_{word}_packets"] for word, way in ways}
         others = {rail: {name: [7, 7] for name in data} for rail in row["other_rails"]}
-        if identity := ids.get(tuple(row[key] for key in ("check", "node", "rail", "end"))):
-            mine = {"id": identity, "gid_index": 0, "other_rails": others, "counters": {**data, **packets}}
-            run.results.append({**row, **mine})
+        row.update(gid_index=0, other_rails=others, counters={**data, **packets})
     return run
 
 
@@ -214,28 +211,25 @@ def fields(base: Base, many: Sequence[int], values: int, draw: random.Random) ->
 
 def whole_rows(base: Base, check: str) -> Iterator[Json]:
     """Yield changes of whole rows of a check's first two tests."""
-    all_rows = base.rows()
-    tests = list(dict.fromkeys(str(row["id"]) for row in all_rows if row["check"] == check))[:2]
-    for test in tests:
-        yield base.change(f"{check} both lost", dict.fromkeys(base.places[test], ()), [test])
-        for at in base.places[test]:
-            row = all_rows[at]
-            new = {"lost": [], "twice": [row, row], "again": [row, {**row, "attempt": 2}]}
-            for name in ERRORS:
-                new[f"error {name}"] = [copy.deepcopy(row)]
-                spoil.error_row(new[f"error {name}"][0], name, "failed", str(row["host"]))
-            for name, many in new.items():
-                yield base.change(f"{check} {row['end']} {name}", {at: many}, [test])
-    pairs = [(base.places[test], base.places[test][::-1], [test], OF_ENDS) for test in tests]
-    if len(tests) == 2:
-        one, other = (base.places[test] for test in tests)
-        pairs.append(([*one, *other], [*other, *one], tests, OF_TESTS))
-    for mine, its, target, keys in pairs:
+    rows = base.rows()
+    tests = list(dict.fromkeys(str(row["id"]) for row in rows if row["check"] == check))[:2]
+    ends = [base.places[test] for test in tests]
+    for test, at in [(test, at) for test, places_of in zip(tests, ends, strict=True) for at in places_of]:
+        new = {"lost": [], "twice": [rows[at]] * 2, "again": [rows[at], {**rows[at], "attempt": 2}]}
+        for name in ERRORS:
+            new[name] = [copy.deepcopy(rows[at])]
+            spoil.error_row(new[name][0], name, "failed", str(rows[at]["host"]))
+        for name, many in new.items():
+            yield base.change(f"{check} {rows[at]['end']} row {name}", {at: many}, [test])
+    turns = [([test], mine, mine[::-1], OF_ENDS) for test, mine in zip(tests, ends, strict=True)]
+    if len(ends) == 2:
+        turns.append((tests, [*ends[0], *ends[1]], [*ends[1], *ends[0]], OF_TESTS))
+    for target, mine, its, keys in turns:
+        yield base.change(f"{check} rows of {len(target)} tests lost", dict.fromkeys(mine, ()), target)
         for key in keys:
-            turned = {
-                at: [{**all_rows[at], key: all_rows[to].get(key)}] for at, to in zip(mine, its, strict=False)
-            }
-            yield base.change(f"{check} exchanged {key} of {len(target)} tests", turned, target)
+            turned = zip(mine, [rows[at].get(key) for at in its], strict=False)
+            new_rows = {at: [{**rows[at], key: value}] for at, value in turned}
+            yield base.change(f"{check} exchanged {key} of {len(target)} tests", new_rows, target)
 
 
 def of_nodes(base: Base) -> Iterator[Json]:
