@@ -159,14 +159,18 @@ def tell(rows: Iterable[Json]) -> None:
 
 
 def put(row: Json, path: tuple[Any, ...], new: Any) -> str:
-    """Set what stands at a place, or take it out; return check, end, place and value."""
-    at = spoil.at(row, path[:-1])
+    """Set what stands at a place, or take it out; return check, end, place, what was done, and the value."""
+    at, last = spoil.at(row, path[:-1]), path[-1]
+    old = at[last]
+    alike = type(old) is type(new) and (not isinstance(old, list | dict) or len(old) == len(new))
+    alike = alike or (isinstance(old, float) and is_number(new))
+    done = TAKEN_OUT if isinstance(new, str) and new == TAKEN_OUT else "changed" if alike else "retyped"
     where = ".".join("*" if isinstance(one, int) else str(one) for one in path)
-    what = f"{row.get('check', 'facts')} {row.get('end', 'node')} {where} {new!r:.24}"
-    if isinstance(new, str) and new == TAKEN_OUT:
-        del at[path[-1]]
+    what = f"{row.get('check', 'facts')} {row.get('end', 'node')} {where} {done} {new!r:.24}"
+    if done == TAKEN_OUT:
+        del at[last]
     else:
-        at[path[-1]] = new
+        at[last] = new
     return what
 
 

@@ -67,9 +67,13 @@ class Difference(NamedTuple):
         return now and not was and not (self.line == "other" and self.old.startswith("crash"))
 
     def is_of(self, entry: Json) -> bool:
-        """Tell whether an entry of allowed.yml fits it."""
-        wanted = {"line": "spoilt", "old": "", "new": "", "numbers": "", "what": "*", "run": "*", **entry}
-        return all(fnmatch.fnmatchcase(one, str(wanted[key])) for key, one in self._asdict().items())
+        """Tell whether an entry of allowed.yml fits it: one pattern of each key's."""
+        wanted = {"line": "spoilt", "numbers": "", "what": "*", "run": "*", **entry}
+        patterns = {key: one if isinstance(one, list) else [one] for key, one in wanted.items()}
+        return all(
+            any(fnmatch.fnmatchcase(value, pattern) for pattern in patterns[key])
+            for key, value in self._asdict().items()
+        )
 
 
 def differences(old: Json, new: Json, run: str, changes: list[Json]) -> Iterator[Difference]:
@@ -146,10 +150,13 @@ def report(found: Counter[Difference]) -> int:
         unused.pop(number, None)
         mark = "WORSE" if one.is_worse() else f"allowed {number}" if number else "NOT LISTED"
         refused += found[one] if mark.isupper() else 0
-        groups.setdefault((mark, *one[:4], one.what.split(" ")[0]), []).append(one)
-    for (mark, line, old, new, numbers, _check), many in sorted(groups.items()):
+        groups.setdefault((mark, *one[:4]), []).append(one)
+    for (mark, line, old, new, numbers), many in sorted(groups.items()):
         print(f"{sum(found[one] for one in many):6} {mark:10} {line:6} {old} -> {new} {numbers}")
-        print(f"       {len(many)} places, as in {many[0].run!r}: {many[0].what[:160]}")
+        # Of a change of a field: check, end, field, what was done, value.
+        spoilt = Counter(" ".join(one.what.split(" ")[2:4]) for one in many)
+        print(f"       {', '.join(f'{field} {count}' for field, count in spoilt.most_common(8))}")
+        print(f"       as in {many[0].run!r}: {many[0].what[:160]}")
     for number, entry in unused.items():
         print(f"       allowed {number} fits nothing now: {entry['reason']}")
     return refused
