@@ -158,16 +158,23 @@ def tell(rows: Iterable[Json]) -> None:
             row["other_end"] |= {key: other.get(key) for key in TOLD}
 
 
+def alike(old: Any, new: Any) -> bool:
+    """Tell whether a value is of the type of another: a number of 63 bits for a whole one, a list as long."""
+    if isinstance(old, list) and isinstance(new, list):
+        return len(old) == len(new) and all(map(alike, old, new))
+    if type(old) is int:
+        return type(new) is int and 0 <= new < 2**63
+    return type(old) is type(new) or (isinstance(old, float) and is_number(new))
+
+
 def put(row: Json, path: tuple[Any, ...], new: Any) -> str:
     """Set what stands at a place, or take it out; return check, end, place, what was done, and the value."""
     at, last = spoil.at(row, path[:-1]), path[-1]
-    old = at[last]
-    alike = type(old) is type(new) and (not isinstance(old, list | dict) or len(old) == len(new))
-    alike = alike or (isinstance(old, float) and is_number(new))
-    done = TAKEN_OUT if isinstance(new, str) and new == TAKEN_OUT else "changed" if alike else "retyped"
+    removed = isinstance(new, str) and new == TAKEN_OUT
+    done = TAKEN_OUT if removed else "changed" if alike(at[last], new) else "retyped"
     where = ".".join("*" if isinstance(one, int) else str(one) for one in path)
     what = f"{row.get('check', 'facts')} {row.get('end', 'node')} {where} {done} {new!r:.24}"
-    if done == TAKEN_OUT:
+    if removed:
         del at[last]
     else:
         at[last] = new
