@@ -10,7 +10,7 @@ import random
 import sys
 import tempfile
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -187,6 +187,11 @@ def places(row: Json) -> list[tuple[Any, ...]]:
     return [one for one in every if not (LONG & {*one} and any(isinstance(at, int) and at for at in one))]
 
 
+def some_values(count: int, draw: random.Random) -> list[Any]:
+    """Return so many values for a field; it is taken out in any case."""
+    return [TAKEN_OUT, *draw.sample(VALUES[:-1], count - 1)] if count else []
+
+
 def kinds(base: Base, seen: set[Any]) -> Iterator[list[int]]:
     """Yield the places of rows of each kind that no run before had: one check, one end, the same keys."""
     found: dict[tuple[Any, ...], list[int]] = defaultdict(list)
@@ -207,7 +212,7 @@ def fields(base: Base, many: Sequence[int], values: int, draw: random.Random) ->
     turn, all_rows = itertools.cycle(many), base.rows()
     for path in places(all_rows[many[0]]):
         times = draw.sample(FACTORS, values if is_number(spoil.at(all_rows[many[0]], path)) else 0)
-        for number, value in enumerate((*draw.sample(VALUES, values), *times)):
+        for number, value in enumerate((*some_values(values, draw), *times)):
             identity, what = str(all_rows[at := next(turn)]["id"]), ""
             rows = {one: json.loads(base.files[RESULTS][one]) for one in base.places[identity]}
             for one in rows if number >= values and draw.random() < 0.5 else [at]:
@@ -262,12 +267,33 @@ def of_nodes(base: Base) -> Iterator[Json]:
             yield base.change(f"{file} {name}", base.all_changed(many, file), file=file)
 
 
-def of_facts(base: Base, values: int, draw: random.Random) -> Iterator[Json]:
-    """Yield changes of each value of the first node's facts; of each list one item stands for all."""
+def slow_parts(base: Base) -> Iterator[Json]:
+    """Yield runs in which a part of the first test's is slow in all bandwidth tests, as its counters show."""
+    at = next(row for row in base.rows() if row.get("peer"))
+    parts: dict[str, Callable[[Json], bool]] = {
+        "sender": lambda row: row["node"] == at["node"],
+        "node": lambda row: at["node"] in (row["node"], row["peer"]),
+        "rail": lambda row: row["rail"] == at["rail"],
+        "port": lambda row: parts["node"](row) and parts["rail"](row),
+    }
+    for (name, is_slow), share in itertools.product(parts.items(), (0.3, 0.6, 0.85)):
+        rows = base.rows()
+        for row in rows:
+            if "bandwidth_gbps" in (row.get("metrics") or {}) and is_slow(row):
+                run_builder.scale(row, share * run_builder.FAKE_GBPS)
+        for places_of in base.places.values():
+            tell(rows[place] for place in places_of)
+        yield base.change(f"slow {name} at {share}", base.all_changed(rows))
+
+
+def of_facts(base: Base, values: int, draw: random.Random, seen: set[Any]) -> Iterator[Json]:
+    """Yield changes of each value of the first node's facts that no run before had; one item of each list."""
     for path in places(base.rows(FACTS)[0]):
-        for value in (
-            draw.sample(VALUES, values) if not any(isinstance(at, int) and at for at in path) else ()
-        ):
+        key = base.transport, FACTS, *map(str, path)
+        if key in seen or any(isinstance(at, int) and at for at in path):
+            continue
+        seen.add(key)
+        for value in some_values(values, draw):
             what = put(new := json.loads(base.files[FACTS][0]), path, value)
             yield base.change(what, {0: [new]}, file=FACTS)
 
@@ -349,8 +375,9 @@ def all_cases(count: int, seed: int, values: int, only: Sequence[str] = ()) -> I
             # Changes of different tests are made in one run: each is seen in its own line.
             for pack in itertools.chain(itertools.zip_longest(*many), itertools.zip_longest(*rows)):
                 yield base, [change for change in pack if change]
+            facts = of_facts(base, values, draw, seen)
             more = attempts(base) if base.name == "tcp" else ()
-            for change in itertools.chain(of_nodes(base), of_facts(base, min(values, 2), draw), more):
+            for change in itertools.chain(of_nodes(base), slow_parts(base), facts, more):
                 yield base, [change]
         yield from short_rows(Path(place)) if not only else ()
         yield from (drawn(bases, number) for number in range(seed, seed + count))
