@@ -267,6 +267,17 @@ def of_nodes(base: Base) -> Iterator[Json]:
             yield base.change(f"{file} {name}", base.all_changed(many, file), file=file)
 
 
+def slow_down(row: Json, share: float) -> None:
+    """Let a row of a bandwidth test carry a share of what it did, with counters and samples that show it."""
+    rates = {name: one for name, one in row["metrics"].items() if name[-5:] in ("_gbps", "_mpps") and one}
+    row["metrics"] |= {name: one * share for name, one in rates.items()}
+    row |= {"iterations": round(row["iterations"] * share)} if row.get("iterations") else {}
+    sampled = {name: many for name, many in (row.get("samples") or {}).items() if name.endswith("_bytes")}
+    for spans in (row["counters"], sampled):
+        for many in spans.values():
+            many[:] = [many[0] + round((one - many[0]) * share) for one in many]
+
+
 def slow_parts(base: Base) -> Iterator[Json]:
     """Yield runs in which a part of the first test's is slow in all bandwidth tests, as its counters show."""
     at = next(row for row in base.rows() if row.get("peer"))
@@ -280,7 +291,7 @@ def slow_parts(base: Base) -> Iterator[Json]:
         rows = base.rows()
         for row in rows:
             if "bandwidth_gbps" in (row.get("metrics") or {}) and is_slow(row):
-                run_builder.scale(row, share * run_builder.FAKE_GBPS)
+                slow_down(row, share)
         for places_of in base.places.values():
             tell(rows[place] for place in places_of)
         yield base.change(f"slow {name} at {share}", base.all_changed(rows))
