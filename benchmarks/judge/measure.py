@@ -24,7 +24,10 @@ import sound_run
 # Judges the folder argv[1]; prints CPU seconds, wall seconds, peak KiB, how many verdicts, and their SHA-256.
 _CHILD = """
 import hashlib, resource, sys, time
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import rejudge
+try:
+    from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.verdict import rejudge
+except ImportError:  # a checkout of before its rooms
+    from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import rejudge
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder
 cpu, wall = time.process_time(), time.monotonic()
 verdicts = rejudge.judge_folder(sys.argv[1]).verdicts

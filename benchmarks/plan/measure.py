@@ -39,8 +39,9 @@ sys.path.insert(0, sys.argv[1])
 import railyard.cli
 from ansible_collections.railyard.fabric.plugins.module_utils.schedule import work_order
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory import load
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import orders, own_orders
-from ansible_collections.railyard.fabric.plugins.plugin_utils.run import action_base, cost, requests
+from ansible_collections.railyard.fabric.plugins.plugin_utils.ask import cost, own_orders, requests
+from ansible_collections.railyard.fabric.plugins.plugin_utils.launch import orders
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run import action_base
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder as run_folder
 
 told = {}
