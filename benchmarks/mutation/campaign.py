@@ -65,6 +65,7 @@ MODULES = {
     f"{JUDGE}/attribution/fleet": ("fleet",),
     f"{JUDGE}/evidence/aggregate": ("aggregate", "own_windows"),
     f"{JUDGE}/evidence/row_numbers": ("row_numbers", "false_pass_rows"),
+    f"{JUDGE}/evidence/formulas": ("formulas", "row_numbers", "row_counters", "plain_rules"),
     f"{JUDGE}/evidence/row_counters": ("row_counters", "row_counters_rdma", "forged"),
     "plugin_utils/outcome/answer": ("answer",),
     **{

@@ -9,6 +9,8 @@ from typing import Annotated, Literal, Optional, TypedDict
 
 from ansible_collections.railyard.fabric.plugins.module_utils.records.reader import NotEmpty, NotTwice
 
+Direction = Literal["uni", "bi", "local"]
+
 
 class _AskedOfSome(TypedDict, total=False):
     group: Optional[str]
@@ -28,7 +30,7 @@ class AskedLine(_AskedOfSome):
     node: str
     peer: Optional[str]
     rail: Optional[str]
-    direction: Literal["uni", "bi", "local"]
+    direction: Direction
     round: Optional[int]
 
 

@@ -20,8 +20,8 @@ from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.module_utils.channel.errors import MeasurementError
 from ansible_collections.railyard.fabric.plugins.module_utils.channel.rendezvous import Cancelled
-from ansible_collections.railyard.fabric.plugins.module_utils.documents import AskedLine
 from ansible_collections.railyard.fabric.plugins.module_utils.measure import registry
+from ansible_collections.railyard.fabric.plugins.module_utils.records.asked import AskedLine
 from ansible_collections.railyard.fabric.plugins.module_utils.runner import confirm, context
 from ansible_collections.railyard.fabric.plugins.module_utils.runner import launcher as units
 from ansible_collections.railyard.fabric.plugins.module_utils.runner.cabling import Cabling

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from ansible_collections.railyard.fabric.plugins.module_utils.catalogue.tests import WITHOUT_IP
-from ansible_collections.railyard.fabric.plugins.module_utils.documents import AskedLine
+from ansible_collections.railyard.fabric.plugins.module_utils.records.asked import AskedLine
 from ansible_collections.railyard.fabric.plugins.module_utils.schedule import rounds
 from ansible_collections.railyard.fabric.plugins.module_utils.schedule.request import local_line
 

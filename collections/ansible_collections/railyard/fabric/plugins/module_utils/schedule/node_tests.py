@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.module_utils.catalogue.tests import NODE_TESTS, Check
-from ansible_collections.railyard.fabric.plugins.module_utils.documents import AskedLine
+from ansible_collections.railyard.fabric.plugins.module_utils.records.asked import AskedLine
 from ansible_collections.railyard.fabric.plugins.module_utils.schedule import together
 from ansible_collections.railyard.fabric.plugins.module_utils.schedule.request import local_line
 

@@ -5,9 +5,11 @@
 
 from __future__ import annotations
 
-from ansible_collections.railyard.fabric.plugins.module_utils.documents import AskedLine
+from typing import Final
 
-SCHEMA = 1
+from ansible_collections.railyard.fabric.plugins.module_utils.records.asked import AskedLine
+
+SCHEMA: Final = 1
 
 
 def local_line(identity: str, check: str, tool: str, node: str, rail: str | None) -> AskedLine:

@@ -21,8 +21,9 @@ from ansible_collections.railyard.fabric.plugins.module_utils.catalogue.tests im
     TESTS,
     class_of,
 )
-from ansible_collections.railyard.fabric.plugins.module_utils.documents import AskedLine, Direction, Rail
+from ansible_collections.railyard.fabric.plugins.module_utils.documents import Rail
 from ansible_collections.railyard.fabric.plugins.module_utils.rails import plan
+from ansible_collections.railyard.fabric.plugins.module_utils.records.asked import AskedLine, Direction
 
 SCHEMA = 1
 ALL_PAIRS, K_REGULAR, LISTED = PATTERNS = ("all_pairs", "k_regular", "listed")

@@ -16,7 +16,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.catalogue.tests im
     GROUP_TESTS,
     Check,
 )
-from ansible_collections.railyard.fabric.plugins.module_utils.documents import AskedLine
+from ansible_collections.railyard.fabric.plugins.module_utils.records.asked import AskedLine
 from ansible_collections.railyard.fabric.plugins.module_utils.schedule import rounds
 from ansible_collections.railyard.fabric.plugins.module_utils.schedule.request import local_line
 

@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from ansible_collections.railyard.fabric.plugins.module_utils.documents import AskedLine
+from ansible_collections.railyard.fabric.plugins.module_utils.records.asked import AskedLine
 from ansible_collections.railyard.fabric.plugins.module_utils.schedule import node_tests, together
 from ansible_collections.railyard.fabric.plugins.module_utils.schedule import rounds as schedule
 from ansible_collections.railyard.fabric.plugins.plugin_utils.ask import pattern, requests

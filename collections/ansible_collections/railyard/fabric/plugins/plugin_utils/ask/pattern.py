@@ -20,9 +20,9 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.module_utils.documents import AskedLine
 from ansible_collections.railyard.fabric.plugins.module_utils.measure import registry
 from ansible_collections.railyard.fabric.plugins.module_utils.rails import plan as rails_plan
+from ansible_collections.railyard.fabric.plugins.module_utils.records.asked import AskedLine
 from ansible_collections.railyard.fabric.plugins.module_utils.schedule import node_tests, rounds, together
 from ansible_collections.railyard.fabric.plugins.plugin_utils.ask import partners
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import policy as rules

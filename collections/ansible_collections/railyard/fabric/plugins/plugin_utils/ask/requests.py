@@ -17,7 +17,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.catalogue.tests im
     NODE_TESTS,
     RDMA_TRANSPORTS,
 )
-from ansible_collections.railyard.fabric.plugins.module_utils.documents import AskedLine
+from ansible_collections.railyard.fabric.plugins.module_utils.records.asked import AskedLine
 from ansible_collections.railyard.fabric.plugins.module_utils.rules import gpu, link, rdma
 from ansible_collections.railyard.fabric.plugins.module_utils.schedule import cable_checks, node_tests
 from ansible_collections.railyard.fabric.plugins.module_utils.schedule import rounds as schedule

@@ -88,8 +88,8 @@ def counter_problem(row: PairRow, client: PairRow, policy: Policy) -> str | None
             return apart
     begin, last = window_s(client) or (0.0, 0.0)
     iterations = client.get("iterations"), row.get("iterations")
-    told = Told(numbers_of(client), *iterations, last - begin, row["active_mtu_bytes"])
-    end, claims = least_claims(row["check"], row["end"], told, policy)
+    measured = Measured(numbers_of(client), *iterations, last - begin, row["active_mtu_bytes"])
+    end, claims = least_claims(row["check"], row["end"], measured, policy)
     if not claims:
         return "nothing says what must have crossed the rail for its numbers to be true"
     spans = {name: counters[name] for name in names}
@@ -142,8 +142,8 @@ def counter_deltas(
     return deltas
 
 
-class Told(NamedTuple):
-    """What is told of what crossed a rail in a test; numbers, or a column of each for many tests.
+class Measured(NamedTuple):
+    """What was measured of what crossed a rail in a test: numbers, or a column of each for many tests.
 
     Attributes:
         metrics: the client's.
@@ -159,13 +159,13 @@ class Told(NamedTuple):
     mtu_bytes: Numbers
 
 
-def least_claims(check: str, end: str, told: Told, policy: Policy) -> tuple[str, list[Claim]]:
+def least_claims(check: str, end: str, measured: Measured, policy: Policy) -> tuple[str, list[Claim]]:
     """Return what must have crossed the rail for the client's numbers to be true, as seen from which end."""
-    metrics = told.metrics
+    metrics = measured.metrics
     if formulas.is_rdma_bandwidth(check):
-        return _least_rdma_bytes(check, end, told, policy)
+        return _least_rdma_bytes(check, end, measured, policy)
     if check in TCP_BANDWIDTH:
-        lasted_s = formulas.larger(float(policy["iperf3_duration_s"]), told.lasted_s)
+        lasted_s = formulas.larger(float(policy["iperf3_duration_s"]), measured.lasted_s)
         per_gbps = 1e9 / 8 * lasted_s * (1 - ENDS_TOLERANCE)
         bi = check in BI
         forward = metrics["forward_gbps" if bi else "bandwidth_gbps"] * per_gbps
@@ -186,15 +186,15 @@ def least_claims(check: str, end: str, told: Told, policy: Policy) -> tuple[str,
     return end, [Claim("packets", count, count)]
 
 
-def _least_rdma_bytes(check: str, end: str, told: Told, policy: Policy) -> tuple[str, list[Claim]]:
-    size, mtu = int(policy["rdma_message_bytes"]), told.mtu_bytes
+def _least_rdma_bytes(check: str, end: str, measured: Measured, policy: Policy) -> tuple[str, list[Claim]]:
+    size, mtu = int(policy["rdma_message_bytes"]), measured.mtu_bytes
     if check in BI:
         # Of both directions each end vouches for what it sent itself; the rest of the sum came in.
-        sent = told.own_iterations * size
-        both = told.metrics["bandwidth_gbps"] * 1e9 / 8 * measured_s(policy)
+        sent = measured.own_iterations * size
+        both = measured.metrics["bandwidth_gbps"] * 1e9 / 8 * measured_s(policy)
         came = max(both * (1 - _WINDOWS_APART) - sent, 1.0)
         return "client", [Claim("bytes", sent, sent, came, came, mtu)]
-    sent = told.iterations * size
+    sent = measured.iterations * size
     sender = "server" if check == "rdma_read_bandwidth" else "client"
     return "client" if end == sender else "server", [Claim("bytes", sent, sent, packet_bytes=mtu)]
 

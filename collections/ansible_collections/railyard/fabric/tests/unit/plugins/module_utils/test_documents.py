@@ -19,9 +19,6 @@ JSON_TYPE = {str: "string", int: "integer", float: "number", bool: "boolean", ty
 RECORDS = [
     (documents.Network, "plan", "network"),
     (documents.Rail, "plan", "rail"),
-    (documents.AskedLine, "asked", None),
-    (documents.ResultRow, "result", None),
-    (documents.Verdict, "verdict", None),
 ]
 
 

@@ -114,8 +114,8 @@ def borne_out(met: Met, policy: Policy) -> Column:
     for ends, places in met.each():
         mtu_bytes = np.array([_number(one, _ABSENT) for one in ends.of_frames("active_mtu_bytes")])
         mtu_bytes = mtu_bytes[ends.frame_of[places]]
-        told = row_counters.Told(metrics, iterations, None, _lasted_s(client, met.clients), mtu_bytes)
-        end, claims = row_counters.least_claims(name, ends.kind.end, told, policy)
+        measured = row_counters.Measured(metrics, iterations, None, _lasted_s(client, met.clients), mtu_bytes)
+        end, claims = row_counters.least_claims(name, ends.kind.end, measured, policy)
         idle = _Idle.of(ends, places, policy)
         grown = _Grown(ends, places)
         for claim in claims:

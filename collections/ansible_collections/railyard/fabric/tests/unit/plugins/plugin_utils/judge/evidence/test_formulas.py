@@ -99,8 +99,8 @@ def test_what_must_have_crossed_is_bounded_alike_for_one_and_for_many(check: str
             if at is not None
             else (many, *columns)
         )
-        told = row_counters.Told(metrics, *rest)
-        as_end, claims = row_counters.least_claims(check, end, told, POLICY)
+        measured = row_counters.Measured(metrics, *rest)
+        as_end, claims = row_counters.least_claims(check, end, measured, POLICY)
         allowance = proof.Allowance(1000.0, 124.0)
         each = (one for claim in claims for one in proof.bounds(claim, as_end, allowance, proof.NETDEV))
         return [(one.counter, one.at_least, one.at_most) for one in each]
