@@ -60,6 +60,12 @@ def test_a_column_is_judged_as_each_of_its_rows(name: str) -> None:
         assert not formula(*(math.nan if at == place else 1.0 for at in range(count))), "NaN is never good"
 
 
+@pytest.mark.parametrize("kind", ["positive", "positive_count", "count", "share", "nonnegative"])
+def test_no_metric_is_without_end(kind: str) -> None:
+    assert formulas.is_of_kind(1.0, kind)
+    assert not formulas.is_of_kind(math.inf, kind)
+
+
 def test_whole_counters_are_judged_by_the_column_too() -> None:
     after = [5, 4, 2**32 - 1, 2**32, 2**61]
     of_column = formulas.grew(numpy.array([5] * 5), numpy.array(after))
