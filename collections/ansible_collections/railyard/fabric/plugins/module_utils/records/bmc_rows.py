@@ -26,5 +26,4 @@ class Bmc(_BmcOfSome):
 
 def of(row: Mapping[str, object]) -> Bmc | None:
     """Return what a row says of a BMC, None where that is not understood."""
-    told = row.get("bmc")
-    return None if reader.refusal(Bmc, told) else reader.read(Bmc, told)
+    return reader.read_if(Bmc, row.get("bmc"))

@@ -39,5 +39,4 @@ def read(row: Mapping[str, object]) -> Failed:
 
 def error_of(row: Mapping[str, object]) -> Error | None:
     """Return the error that a row brings, None where it brings none that is understood."""
-    error = row.get("error")
-    return None if reader.refusal(Error, error) else reader.read(Error, error)
+    return reader.read_if(Error, row.get("error"))

@@ -13,7 +13,7 @@ import functools
 import re
 import typing
 from collections.abc import Callable, Mapping
-from typing import Any, Literal, NamedTuple, TypeVar, Union
+from typing import Any, Literal, NamedTuple, Optional, TypeVar, Union
 
 from ansible_collections.railyard.fabric.plugins.module_utils.numeric import is_number, is_whole
 
@@ -155,6 +155,14 @@ def refusal(kind: Any, value: object, place: str = "") -> str | None:
     except RefusedError as refused:
         return str(refused)
     return None
+
+
+def read_if(kind: Callable[..., _T], value: object) -> Optional[_T]:
+    """Return a value that is what its type says, None where it is not; see `read`."""
+    try:
+        return read(kind, value)
+    except RefusedError:
+        return None
 
 
 @functools.cache  # a record's types are as many as the code has
