@@ -341,19 +341,10 @@ LEFT = {
 }
 
 
-def test_the_subnet_managers_unit_is_the_providers(tmp_path: Path) -> None:
-    hosts = {
-        name: {
-            "provider": provider,
-            "expected": unit,
-            "fabric": {"transport": "infiniband"},
-            "__rdma_stack_driver": driver,
-            "there": [{"path": LEFT[name]}] if name in LEFT else [],
-        }
-        for name, (provider, driver, unit) in PROVIDERS.items()
-    }
+def run_play(tmp_path: Path, play: str, hosts: dict[str, dict[str, Any]]) -> None:
+    """Run a play on hosts with these variables; nothing of it may fail."""
     (tmp_path / "hosts.json").write_text(json.dumps({"all": {"hosts": hosts}}))
-    (tmp_path / "play.yml").write_text(UNITS.replace("ROLE", str(REPO / "roles/rdma_stack")))
+    (tmp_path / "play.yml").write_text(play)
     run = subprocess.run(
         [
             Path(sys.executable).with_name("ansible-playbook"),
@@ -367,6 +358,20 @@ def test_the_subnet_managers_unit_is_the_providers(tmp_path: Path) -> None:
         check=False,
     )
     assert run.returncode == 0, run.stdout + run.stderr
+
+
+def test_the_subnet_managers_unit_is_the_providers(tmp_path: Path) -> None:
+    hosts = {
+        name: {
+            "provider": provider,
+            "expected": unit,
+            "fabric": {"transport": "infiniband"},
+            "__rdma_stack_driver": driver,
+            "there": [{"path": LEFT[name]}] if name in LEFT else [],
+        }
+        for name, (provider, driver, unit) in PROVIDERS.items()
+    }
+    run_play(tmp_path, UNITS.replace("ROLE", str(REPO / "roles/rdma_stack")), hosts)
 
 
 SETTLED = """\
@@ -422,18 +427,4 @@ def test_the_node_is_not_asked_where_the_plan_has_just_read_that_all_is_as_wante
         }
         for name, (given, settled, files) in HOSTS.items()
     }
-    (tmp_path / "hosts.json").write_text(json.dumps({"all": {"hosts": hosts}}))
-    (tmp_path / "play.yml").write_text(SETTLED)
-    run = subprocess.run(
-        [
-            Path(sys.executable).with_name("ansible-playbook"),
-            tmp_path / "play.yml",
-            "-i",
-            tmp_path / "hosts.json",
-        ],
-        env={**os.environ, "ANSIBLE_CONFIG": str(REPO / "ansible.cfg")},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert run.returncode == 0, run.stdout + run.stderr
+    run_play(tmp_path, SETTLED, hosts)
