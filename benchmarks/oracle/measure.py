@@ -129,7 +129,7 @@ def answers(
             given[base.name] = base
             lines.insert(0, {"base": base.name, "run": base.run, "files": base.files})
         for child, line in itertools.product(children, lines):
-            child.stdin.write(json.dumps(line) + "\n")  # type: ignore[union-attr]
+            child.stdin.write(json.dumps(line) + "\n")  # type: ignore[union-attr]  # it is a pipe
         asked.append((base.name, [{**one, "edits": {}} for one in changes]))
     for child, place in zip(children, places, strict=True):
         child.communicate()

@@ -26,7 +26,8 @@ options:
   roles:
     description:
       - Roles that will run on each host of C(gpu_nodes) within the limit. Their variables are checked by
-        their C(meta/argument_specs.yml), as each role does where it is run alone.
+        their C(meta/argument_specs.yml), as each role does where it is run alone. A value that needs facts of
+        the node is not checked, since there are none yet.
     type: list
     elements: str
     default: []
