@@ -236,24 +236,27 @@ def bounded() -> Iterator[tuple[str, Case]]:
 def elsewhere() -> Iterator[tuple[str, Case]]:
     """Yield metrics and counters that are not where a runner writes them, or are twice there."""
     for at, name in itertools.product((CLIENT, SERVER), ("bandwidth_gbps", "message_rate_mpps")):
-        yield f"fixed {name} at {at[0]}", ("roce", RATE, nothing, fixed(at, name), LEFT)
+        yield f"fixed {name} at {at[0]}", ("roce", RATE, nothing, fixed(at, name), PLAIN)
         yield f"fixed other {name} at {at[0]}", ("roce", RATE, nothing, fixed(at, name, 0.1), REFUSED)
     for at, name in ((CLIENT, "bandwidth_gbps"), (CLIENT, "sent_gbps"), (SERVER, "bandwidth_gbps"),
                      (BOTH, "bandwidth_gbps")):  # fmt: skip
-        yield f"TCP's fixed {name} at {at}", ("tcp", RATE, nothing, fixed(at, name), LEFT)
+        yield f"TCP's fixed {name} at {at}", ("tcp", RATE, nothing, fixed(at, name), PLAIN)
         if at != BOTH:
             yield (
                 f"TCP's fixed other {name} at {at}",
                 ("tcp", RATE, nothing, fixed(at, name, 81.0 / 2), REFUSED),
             )
-    yield "server's fixed other rate", ("tcp", RATE, nothing, fixed(SERVER, "bandwidth_gbps", 100.0), LEFT)
+    yield "server's fixed other rate", ("tcp", RATE, nothing, fixed(SERVER, "bandwidth_gbps", 100.0), PLAIN)
     yield "client's fixed other rate", ("tcp", RATE, nothing, fixed(CLIENT, "cpu_percent", 100.0), PLAIN)
     yield (
         "what stands for a number in the told",
         ("tcp", RATE, nothing, fixed(CLIENT, "cpu_percent", "\0"), REFUSED),
     )
     yield "path told by both", ("tcp", PATH, put(SERVER, "metrics.path_mtu_bytes", 1500), nothing, REFUSED)
-    yield "path told by both alike", ("tcp", PATH, put(SERVER, "metrics.path_mtu_bytes", 9000), nothing, LEFT)
+    yield (
+        "path told by both alike",
+        ("tcp", PATH, put(SERVER, "metrics.path_mtu_bytes", 9000), nothing, PLAIN),
+    )
     for name in ("received", "loss_percent", "forward_gbps"):
         twice = both(put(CLIENT, f"metrics.{name}", 3.5), put(SERVER, f"metrics.{name}", 9.5))
         yield f"{name} of both otherwise", ("tcp", RATE, twice, nothing, REFUSED)

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from ansible_collections.railyard.fabric.plugins.module_utils.runner import short_rows
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence import light_rows
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence.columns import plain
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.rules import by_column
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.verdict import rejudge, verdict
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder as run_folder
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run.folder import RunFolder
@@ -271,15 +271,15 @@ def test_a_nodes_garbage_stops_no_judge_makes_nothing_good_and_is_no_matter_of_o
 
 
 def test_all_of_a_sound_sweep_is_plain(sweep: RunFolder, monkeypatch: Any) -> None:
-    found: list[plain.Plain] = []
-    find = plain.find
+    found: list[by_column.Plain] = []
+    find = by_column.find
 
-    def seen(*given: Any) -> plain.Plain:
+    def seen(*given: Any) -> by_column.Plain:
         found.append(find(*given))
         return found[-1]
 
-    monkeypatch.setattr(verdict.plain, "find", seen)
+    monkeypatch.setattr(verdict.by_column, "find", seen)
     judged = rejudge.judge_folder(sweep.path)
-    tests = [one["id"] for one in judged.verdicts if one["check"] in plain.CHECKED]
+    tests = [one["id"] for one in judged.verdicts if one["check"] in by_column.CHECKED]
     assert tests
     assert all(identity in found[0] for identity in tests)

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 from ansible_collections.railyard.fabric.plugins.plugin_utils.bounds.bounds import Bounds
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence import light_rows
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence.columns import ends as by_end
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence.columns import pairs, plain
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence.columns import views
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.rules import by_column
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.verdict import rejudge, verdict
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run.folder import RunFolder
 from tools.report.column_cases import LEFT, PLAIN, REFUSED, TABLE
@@ -40,28 +40,28 @@ def test_what_a_rule_holds_against_a_row_keeps_its_test_from_passing(
 ) -> None:
     *changed, expected = TABLE[name]
     folder, identity = spoilt(*changed, place)
-    found: list[plain.Plain] = []
-    find = plain.find
+    found: list[by_column.Plain] = []
+    find = by_column.find
 
-    def seen(*given: Any) -> plain.Plain:
+    def seen(*given: Any) -> by_column.Plain:
         found.append(find(*given))
         return found[-1]
 
-    monkeypatch.setattr(verdict.plain, "find", seen)
-    by_column = verdicts(folder)
-    outcome = by_column[identity]["outcome"]
+    monkeypatch.setattr(verdict.by_column, "find", seen)
+    by_columns = verdicts(folder)
+    outcome = by_columns[identity]["outcome"]
     word = PLAIN if identity in found[0] else LEFT if outcome == "pass" else REFUSED
     assert word == expected
     if word != PLAIN:
         return  # the rows one by one have said so
     # Held whole, a row is in no column.
     monkeypatch.setattr(light_rows.Rows, "_size", lambda _rows: (False, False))
-    assert verdicts(folder) == by_column
+    assert verdicts(folder) == by_columns
 
 
 def test_a_test_without_bounds_is_left_to_single_rows() -> None:
     for bounds in (Bounds(), Bounds({"a": 1.0}, {}), Bounds({"a": 1.0}, {"b": 2.0}), Bounds({}, {"a": 1.0})):
-        assert not pairs.within(bounds, [(None, [0, 0])]).any()  # type: ignore[list-item]
+        assert not by_column._within(bounds, None, [0, 0]).any()  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -70,14 +70,14 @@ def test_a_test_without_bounds_is_left_to_single_rows() -> None:
      ("gx", None), ("g\u0665\u0665\u0665\u0665\u0665", None), ("h00058", None)],
 )  # fmt: skip
 def test_a_group_that_no_runner_writes_has_no_number(group: str | None, number: int | None) -> None:
-    assert by_end._number_of(group) == (by_end.tables.BEYOND if number is None else number)
+    assert views.number_of(group) == (views.tables.BEYOND if number is None else number)
 
 
 @pytest.mark.parametrize(
     ("value", "number"), [(5, 5), (-1, -1), (2**61 - 1, 2**61 - 1), (2**61, None), (None, None)]
 )
 def test_a_round_that_no_runner_writes_has_no_number(value: int | None, number: int | None) -> None:
-    assert by_end._counted(value) == (by_end.tables.BEYOND if number is None else number)
+    assert views.counted(value) == (views.tables.BEYOND if number is None else number)
 
 
 @pytest.mark.parametrize(
@@ -99,5 +99,5 @@ def test_a_frames_command_line_is_of_its_rail_whoever_the_peer_is(words: str, so
     known = SimpleNamespace(policy=policy, ends={"gpu1": rails}, words={"gpu1": {"a", "b", "other"}})
     row = {"host": "gpu1", "rail": "rail0", "proof": "proven", "other_rails": {}, "netdev": "a",
            "check": "rdma_bandwidth"}  # fmt: skip
-    ends: Any = SimpleNamespace(_known=known)
-    assert by_end.Ends.is_sound(ends, row, {"argv": [words.split()]}) is sound
+    ends: Any = SimpleNamespace(known=known, policy=policy)
+    assert views.ColumnEnd.is_sound(ends, row, {"argv": [words.split()]}) is sound

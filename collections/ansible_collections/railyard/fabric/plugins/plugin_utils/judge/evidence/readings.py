@@ -1,41 +1,33 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the two rows of a test show, and whether its probes were lost. Pure."""
+"""What the two rows of a test show, and what the counters say against a loss. Pure."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping
 
 from ansible_collections.railyard.fabric.plugins.module_utils.records.pair_rows import PairRow
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence import row_counters
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence.row_numbers import numbers_of
-from ansible_collections.railyard.fabric.plugins.plugin_utils.outcome import causes
 
 _ETHERNET_HEADER_BYTES = 14
 
 
 def observed(client: PairRow, server: PairRow) -> dict[str, float]:
-    """Return what a verdict shows: the client's numbers, both ends' CPU, the lower of their bandwidths."""
-    shown, theirs = numbers_of(client), numbers_of(server)
+    """Return what a verdict shows of both rows."""
+    return beside(numbers_of(client), numbers_of(server))
+
+
+def beside(mine: Mapping[str, float], theirs: Mapping[str, float]) -> dict[str, float]:
+    """Return the client's metrics, the lower of both ends' bandwidths, and the processors' use at both."""
+    shown = dict(mine)
     if "bandwidth_gbps" in theirs and "bandwidth_gbps" in shown:
         shown["bandwidth_gbps"] = min(shown["bandwidth_gbps"], theirs["bandwidth_gbps"])
     for key in ("cpu_percent", "node_cpu_percent"):
         if key in theirs:
             shown[f"peer_{key}"] = theirs[key]
     return shown
-
-
-def lost(client: PairRow) -> dict[str, str] | None:
-    """Return the cause when probes were lost; no counter has to prove that something did not arrive."""
-    metrics = numbers_of(client)
-    if metrics.get("loss_percent", 0) > 0:
-        return causes.explain("lost_packets", f"{metrics['loss_percent']:g} %")
-    if "path_mtu_bytes" in metrics and metrics["received"] < metrics["sent"]:
-        # Where one packet of the full size passed, the size is not what held the others back.
-        size = metrics["path_mtu_bytes"]
-        full = size == client["mtu_bytes"] and metrics["received"] > 0
-        seen = f"{metrics['received']} of {metrics['sent']} probes of {size} bytes arrived"
-        return causes.explain("lost_packets" if full else "path_mtu_small", seen)
-    return None
 
 
 def came_after_all(client: PairRow, server: PairRow) -> str | None:

@@ -13,7 +13,6 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from ansible_collections.railyard.fabric.plugins.module_utils.catalogue import rdma_counters
 from ansible_collections.railyard.fabric.plugins.module_utils.catalogue.rdma_counters import NETDEV, Traffic
 from ansible_collections.railyard.fabric.plugins.module_utils.measure import proof
 from ansible_collections.railyard.fabric.plugins.module_utils.measure.base import ENDS_TOLERANCE
@@ -37,7 +36,6 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence.col
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence.formulas import Numbers
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence.row_numbers import (
     attempt_of,
-    not_of_iterations,
     numbers_of,
     window_s,
 )
@@ -58,75 +56,34 @@ MORE, AROUND_S = 20.0, 120.0
 _ANY_MORE = proof.Allowance(math.inf, 1.0)
 
 
-def counter_problem(row: PairRow, client: PairRow, policy: Policy) -> str | None:
-    """Tell what in a row's counters contradicts the numbers of the client's row, or None."""
-    counters, rdma = row["counters"], CHECKS[row["check"]].rdma
-    if counters is None:
-        return "its counters are missing"
-    driver: Traffic = NETDEV
-    if rdma:
-        # What the netdev shows of RDMA depends on the driver, whose port counters a row has to hold.
-        form = rdma_counters.form_of(counters)
-        if form is None:
-            return f"its counters {', '.join(sorted(counters))} are not those of one RDMA driver"
-        driver = form
-    # That the rail has no netdev is known by now; its port's own counters are asked alone.
-    has_netdev = not rdma or row["netdev"] is not None
+def counted(driver: Traffic, has_netdev: bool) -> tuple[str, ...]:
+    """Return which counters a row must bring: its port's driver's, and its netdev's where it has one."""
     own = NETDEV.bytes + NETDEV.packets if has_netdev else ()
-    names = tuple(dict.fromkeys(own + driver.bytes + driver.packets))
-    deltas = counter_deltas(counters, names)
-    if deltas is None:
-        return f"its counters {', '.join(names)} are missing, garbled, full or went backwards"
-    for of_bytes, of_packets in zip(NETDEV.bytes, NETDEV.packets, strict=True) if has_netdev else ():
-        moved, packets = deltas[of_bytes], deltas[of_packets]
-        if not formulas.are_frames(moved, packets):
-            return f"its {of_bytes} rose by {moved}, its {of_packets} by {packets}"
-    if row["check"] == "rdma_bandwidth_bi" and row["end"] == "server":
-        both_gbps = numbers_of(client)["bandwidth_gbps"]
-        apart = not_of_iterations(both_gbps, client["iterations"] + row["iterations"], policy)
-        if apart:
-            return apart
+    return tuple(dict.fromkeys(own + driver.bytes + driver.packets))
+
+
+def crossed_otherwise(row: PairRow, client: PairRow, policy: Policy, driver: Traffic) -> str | None:
+    """Tell in what a row's counters contradict the numbers of the client's row, or None.
+
+    Far more than the numbers and an idle rail explain must not have crossed this rail, or another one. The
+    node has drawn that bound close, by what it knew of the test's time and of other traffic.
+    """
     begin, last = window_s(client) or (0.0, 0.0)
     iterations = client.get("iterations"), row.get("iterations")
     measured = Measured(numbers_of(client), *iterations, last - begin, row["active_mtu_bytes"])
     end, claims = least_claims(row["check"], row["end"], measured, policy)
     if not claims:
         return "nothing says what must have crossed the rail for its numbers to be true"
-    spans = {name: counters[name] for name in names}
-    too_much = _too_much(row, end, claims, spans, policy, driver)
-    # What keeps both of its bounds keeps the lower one.
-    left = claims if too_much else [claim for claim in claims if not _says_how_many(claim)]
-    reasons = (proof.prove(claim, end, spans, {}, _ANY_MORE, driver)[1] for claim in left)
-    return next((reason for reason in reasons if reason), too_much)
-
-
-def _too_much(
-    row: PairRow, end: str, claims: Sequence[Claim], spans: Spans, policy: Policy, driver: Traffic
-) -> str | None:
-    """Tell that far more crossed the rail, or another one, than the numbers and an idle rail explain.
-
-    The node has drawn these bounds close, by what it knew of the test's time and of other traffic.
-    """
-    idle = row.get("idle_bytes_per_s", policy["idle_bytes_per_s"])
-    busy = math.inf if policy["allow_busy"] else policy["busy_bytes_per_s"] * proof.BACKGROUND_TIMES
-    if not 0 <= idle <= busy:
-        return f"idle_bytes_per_s is {idle!r}"
-    others, window = row["other_rails"], window_s(row)
-    if others is None or any(None in span for spans in others.values() for span in spans.values()):
-        return f"other_rails is {others!r}"
-    lasted_s = (window[1] if window else 0.0) + AROUND_S
-    looser = [loosened(claim) for claim in claims if _says_how_many(claim)]
-    allowance = proof.Allowance(float(idle), lasted_s)
-    for claim in looser:
-        reason = proof.prove(claim, end, spans, others, allowance, driver)[1]
-        if reason:
+    window, spans = window_s(row), row["counters"] or {}
+    idle = float(row.get("idle_bytes_per_s", policy["idle_bytes_per_s"]))
+    allowance = proof.Allowance(idle, (window[1] if window else 0.0) + AROUND_S)
+    for claim in claims:
+        # That a packet went each way says nothing of how many went.
+        bounded = claim.unit == "bytes" or claim.at_least > 1
+        most = (row["other_rails"] or {}, allowance) if bounded else ({}, _ANY_MORE)
+        if reason := proof.prove(loosened(claim) if bounded else claim, end, spans, *most, driver)[1]:
             return reason
     return None
-
-
-def _says_how_many(claim: Claim) -> bool:
-    """Tell whether a claim bounds what crossed: that a packet went each way says nothing of others."""
-    return claim.unit == "bytes" or claim.at_least > 1
 
 
 def counter_deltas(

@@ -20,10 +20,14 @@ from ansible_collections.railyard.fabric.plugins.module_utils.records.asked impo
 from ansible_collections.railyard.fabric.plugins.module_utils.records.node_rows import NodeRow
 from ansible_collections.railyard.fabric.plugins.module_utils.records.reader import RefusedError
 from ansible_collections.railyard.fabric.plugins.plugin_utils.bounds.bounds import Bounds, with_site_policy
-from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue import FAIL, UNMEASURED
+from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue import (
+    CHECKS,
+    FAIL,
+    UNMEASURED,
+)
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.policy import Policy
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence import row_numbers
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence.clock import Clock
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence.views import RowNumbers
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.rules import (
     bounds_check,
     collectives,
@@ -32,6 +36,8 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.rules import
     gpu_links,
     memory,
 )
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.rules.of_end import of_numbers
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.rules.rule import broken
 from ansible_collections.railyard.fabric.plugins.plugin_utils.outcome import causes
 from ansible_collections.railyard.fabric.plugins.plugin_utils.outcome.answer import Answer
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run.documents import Row, unlike
@@ -91,8 +97,9 @@ def judge(
     if wrong := _garbled(rows[0], asked, run, policy, clock):
         return Answer.unmeasured("row_garbled", f"{node}: {wrong}")
     row: NodeRow = cast("NodeRow", rows[0])
-    if short := row_numbers.too_short(row, policy):
-        return Answer.unmeasured("window_short", f"{node}: {short}")
+    numbers = RowNumbers(row, policy, CHECKS[str(asked["check"])])
+    for cause, seen in broken(of_numbers(numbers.check, "client"), numbers):
+        return Answer.unmeasured(cause, f"{node}: {seen}")
     doubt = row["proof_reason"] or (None if row["proof"] == "proven" else "it says so itself")
     check = DOUBTS.get(str(asked["tool"]))
     if doubt := doubt or (check(row, policy) if check else f"nobody knows how {asked['tool']} is proven"):
@@ -100,7 +107,7 @@ def judge(
         return Answer.unmeasured(cause, f"{node}: {doubt}")
     if weigh := WEIGHED.get(str(asked["tool"])):
         return weigh(row)
-    metrics = row_numbers.numbers_of(row)
+    metrics = numbers.metrics
     own = Bounds(basis=_NO_AUTHORITY)
     if asked["check"] in collectives.OPERATIONS:
         own = collectives.bounds(row, rails)
@@ -156,4 +163,4 @@ def _garbled(row: Row, asked: AskedLine, run: str, policy: Policy, clock: Clock)
     for argv in row["argv"]:
         if argv[0] != wanted_program:
             return f"argv is {argv!r}, which runs no {wanted_program}"
-    return next(row_numbers.impossible(cast("NodeRow", row), policy), None)
+    return None

@@ -21,12 +21,15 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue i
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.policy import Policy
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.attribution import attempts as lasting
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence import (
-    evidence,
     readings,
     row_numbers,
 )
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.rules import bounds_check
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.rules import gpu_memory as gpu_rules
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.rules.trusted_rows import (
+    Pair,
+    TrustedRows,
+)
 from ansible_collections.railyard.fabric.plugins.plugin_utils.outcome.answer import Answer
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run.documents import Plan, Row
 
@@ -54,7 +57,7 @@ class Between:
         tests: Mapping[str, AskedLine],
         rows: Rows,
         lines: Sequence[AskedLine],
-        trust: evidence.Evidence,
+        trust: TrustedRows,
     ) -> None:
         self.policy = rules
         self.confirm = int(rules["confirm"])
@@ -95,7 +98,7 @@ class Between:
             return Answer.unmeasured("row_garbled", f"{asked['id']}: attempts that there cannot be")
         return found or {1: []}
 
-    def trusted_pairs(self, asked: AskedLine) -> list[evidence.Pair]:
+    def trusted_pairs(self, asked: AskedLine) -> list[Pair]:
         """Return the two rows of each attempt at a test on which a verdict may rest."""
         attempts = self.attempts(asked)
         every = [] if isinstance(attempts, Answer) else attempts.values()

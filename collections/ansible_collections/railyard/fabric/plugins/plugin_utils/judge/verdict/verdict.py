@@ -31,15 +31,14 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.attribution 
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.attribution import fleet as fleet_rules
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence import (
     clock,
-    evidence,
     light_rows,
     row_counters,
     row_numbers,
 )
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence.columns import plain
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence.columns.ends import Known
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence.views import Known
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.rules import (
     bmc,
+    by_column,
     cabling,
     collectives,
     drive_health,
@@ -48,6 +47,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.rules import
     hops,
     peers,
 )
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.rules.trusted_rows import TrustedRows
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.verdict import run_status, sums
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.verdict.between import Between, Rows
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.verdict.one_node import OneNode
@@ -167,15 +167,15 @@ class _Judge:
         chart.read(tests.values(), rows)
         lines = [line for line in tests.values() if CHECKS[str(line["check"])].source == "test"]
         counted = row_counters.Claims(run, lines, rows)
-        trust = evidence.Evidence(run, rules, fleet, chart.finding, counted, times, whole)
+        self._known = Known.of(run, rules, fleet, times, counted)
+        trust = TrustedRows(self._known, chart.finding, whole)
         self.between = Between(plan, rules, fleet, tests, rows, lines, trust)
         self.confirm = self.between.confirm
         self.lost = lost
         self._one_node = OneNode(run, plan, self.between, chart, times, lost)
-        self._times = times
         self._units = {name: node.get("scalable_unit") for name, node in plan["nodes"].items()}
-        self._plain = trust.plain = plain.find(
-            {str(line["id"]): line for line in lines}, rows, self._rules_of_columns(counted)
+        self._plain = trust.plain = by_column.find(
+            {str(line["id"]): line for line in lines}, rows, self._court()
         )
 
     def answer(self, asked: AskedLine) -> Answer:
@@ -190,26 +190,16 @@ class _Judge:
             return self.between.trust.unknown(asked) or sums.answer(self.between, asked)
         return self.between.answer(asked)
 
-    def _rules_of_columns(self, counted: row_counters.Claims) -> plain.Rules:
-        """Return what of these rules `plain` asks."""
-        between, trust = self.between, self.between.trust
-        fleet, ends = between.fleet, trust.ends
-        known = Known(
-            between.policy,
-            ends,
-            trust.all_words,
-            fleet.boot_ids,
-            self._times,
-            {name: number for number, name in enumerate(ends)},
-            {},
-        )
+    def _court(self) -> by_column.Court:
+        """Return what of this judge `by_column` asks."""
+        between, fleet = self.between, self.between.fleet
 
         def like(node: str, rail: str) -> tuple[object, ...]:
             share = fleet.shares.get(node, {}).get(rail)
             of_node = fleet.iperf3.get(node), share, fleet.transports[node]
             return between.alike.kind_of(node, rail), *of_node
 
-        return plain.Rules(known, trust.refused, counted.shared, between.bounds, functools.cache(like))
+        return by_column.Court(self._known, between.trust.refused, between.bounds, functools.cache(like))
 
     def lost_of(self, asked: AskedLine) -> str:
         """Return which rows of a test's nodes are not there any more, or nothing."""

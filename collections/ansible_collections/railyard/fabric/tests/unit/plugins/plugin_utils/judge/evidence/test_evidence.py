@@ -12,9 +12,11 @@ from typing import Any
 
 import pytest
 from ansible_collections.railyard.fabric.plugins.plugin_utils.bounds import facts
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence import evidence, row_counters
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence import row_counters
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence.clock import Clock
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence.views import Known
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.rules import cabling
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.rules.trusted_rows import TrustedRows
 from ansible_collections.railyard.fabric.plugins.plugin_utils.outcome.answer import Answer
 from ansible_collections.railyard.fabric.tests.unit.plugins.plugin_utils.judge.test_rdma_without_ip import (
     WITHOUT_IP,
@@ -37,7 +39,7 @@ RUNS = {
 
 
 @functools.cache
-def trust(kind: str, held: str = "", known: tuple[str, ...] = NODES) -> evidence.Evidence:
+def trust(kind: str, held: str = "", known: tuple[str, ...] = NODES) -> TrustedRows:
     """Return what looks at rows: of `known` nodes there are facts, one was `held` up."""
     run = RUNS[kind][0]
     fleet = facts.gather(run.plan, [row for row in run.facts if row["node"] in known], RUN)
@@ -48,7 +50,8 @@ def trust(kind: str, held: str = "", known: tuple[str, ...] = NODES) -> evidence
     def why_apart(line: Any) -> Any:
         return chart.finding(line)  # found anew at each call: a test puts another in its place
 
-    return evidence.Evidence(RUN, run.policy, fleet, why_apart, row_counters.Claims(RUN, [], {}), clock)
+    known = Known.of(RUN, run.policy, fleet, clock, row_counters.Claims(RUN, [], {}))
+    return TrustedRows(known, why_apart)
 
 
 def judge(kind: str, rows: Sequence[Mapping[str, Any]], *of: Any) -> Any:

@@ -12,6 +12,7 @@ import pytest
 from ansible_collections.railyard.fabric.plugins.module_utils.catalogue.tests import Check
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import catalogue, policy
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence import row_counters
+from support.runs.bare_rows import counter_problem
 from support.runs.fake_run import NODES, FakeRun, in_sequence
 
 HEALTHY = FakeRun()
@@ -139,7 +140,7 @@ def test_a_new_test_is_proven_by_the_metric_that_counts_its_packets_or_not_at_al
         "active_mtu_bytes": None,
         "other_rails": {},
     }
-    problem = row_counters.counter_problem(row, row, policy.merge({}))
+    problem = counter_problem(row, row, policy.merge({}))
     assert problem is None if word is None else word in str(problem)
 
 
@@ -169,7 +170,7 @@ def told(check: str, end: str, counters: Any, metrics: dict[str, Any], **more: A
         "other_rails": {},
         **more,
     }
-    return row_counters.counter_problem(row, row, {**RULES, **more.get("policy", {})})
+    return counter_problem(row, row, {**RULES, **more.get("policy", {})})
 
 
 @pytest.mark.parametrize(

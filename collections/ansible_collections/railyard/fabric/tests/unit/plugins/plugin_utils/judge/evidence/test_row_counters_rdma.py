@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import policy
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence import row_counters
+from support.runs.bare_rows import counter_problem
 
 POLICY = policy.merge({"rdma_duration_s": 4, "rdma_margin_s": 1, "rdma_message_bytes": 65536})
 # 1000 messages of 64 KiB in 2 s: 524,288,000 bit in 2 s.
@@ -72,19 +72,19 @@ def row(check: str = "rdma_bandwidth", end: str = "client", **changes: Any) -> d
 )
 def test_the_senders_counters_moved_as_much(counters: dict[str, Any], good: bool) -> None:
     one = row(counters=counters)
-    assert (row_counters.counter_problem(one, one, POLICY) is None) is good
+    assert (counter_problem(one, one, POLICY) is None) is good
 
 
 def test_who_receives_and_who_sends_a_read() -> None:
     client = row()
     got = row(end="server", counters=soft(0, 0, PAYLOAD, PACKETS))
-    assert row_counters.counter_problem(got, client, POLICY) is None
-    assert row_counters.counter_problem(row(end="server"), client, POLICY) is not None
+    assert counter_problem(got, client, POLICY) is None
+    assert counter_problem(row(end="server"), client, POLICY) is not None
     read = row("rdma_read_bandwidth", counters=soft(0, 0, PAYLOAD, PACKETS))
     answered = row("rdma_read_bandwidth", end="server")
-    assert row_counters.counter_problem(read, read, POLICY) is None
-    assert row_counters.counter_problem(answered, read, POLICY) is None
-    assert row_counters.counter_problem(row("rdma_read_bandwidth"), read, POLICY) is not None
+    assert counter_problem(read, read, POLICY) is None
+    assert counter_problem(answered, read, POLICY) is None
+    assert counter_problem(row("rdma_read_bandwidth"), read, POLICY) is not None
 
 
 def test_both_directions_rest_on_both_ends_iterations() -> None:
@@ -93,17 +93,17 @@ def test_both_directions_rest_on_both_ends_iterations() -> None:
     client = row("rdma_bandwidth_bi", metrics=metrics, counters=both)
     server = row("rdma_bandwidth_bi", end="server", metrics=metrics, counters=both)
     for one in (client, server):
-        assert row_counters.counter_problem(one, client, POLICY) is None
+        assert counter_problem(one, client, POLICY) is None
     one_way = {**client, "counters": soft(PAYLOAD, PACKETS, PAYLOAD // 2, PACKETS)}
-    assert row_counters.counter_problem(one_way, client, POLICY) is not None
+    assert counter_problem(one_way, client, POLICY) is not None
     # The sum of both needs the iterations of both.
     idle = {**server, "iterations": 100}
-    assert "follow" in str(row_counters.counter_problem(idle, client, POLICY))
+    assert "follow" in str(counter_problem(idle, client, POLICY))
 
 
 def test_latency_is_proven_by_packets_each_way() -> None:
     client = row("rdma_latency", metrics={"observations": 500}, counters=soft(0, 500, 0, 500))
-    assert row_counters.counter_problem(client, client, POLICY) is None
+    assert counter_problem(client, client, POLICY) is None
     for sent, received in ((499, 500), (500, 499)):
         short = {**client, "counters": soft(10**6, sent, 10**6, received)}
-        assert row_counters.counter_problem(short, client, POLICY) is not None
+        assert counter_problem(short, client, POLICY) is not None

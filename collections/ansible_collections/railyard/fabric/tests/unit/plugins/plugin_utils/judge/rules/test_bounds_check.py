@@ -8,7 +8,10 @@ from __future__ import annotations
 import pytest
 from ansible_collections.railyard.fabric.plugins.plugin_utils.bounds import bounds as limits
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence import readings
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence.views import RowPair
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.rules import bounds_check
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.rules.of_pair import NOTHING_LOST
+from support.runs.bare_rows import BareEnd
 
 
 @pytest.mark.parametrize(
@@ -54,8 +57,9 @@ def test_one_probe_of_the_full_size_shows_that_the_size_is_not_the_matter(
     received: int, own_mtu: int, cause: str | None
 ) -> None:
     metrics = {"path_mtu_bytes": 9000, "sent": 5, "received": received}
-    found = readings.lost({"metrics": metrics, "mtu_bytes": own_mtu})
-    assert (found or {}).get("cause_class") == cause
+    end = BareEnd({"check": "path_mtu", "metrics": metrics, "mtu_bytes": own_mtu}, {})
+    found = next(NOTHING_LOST.problems(RowPair(end, end)), (None, ""))
+    assert found[0] == cause
 
 
 @pytest.mark.parametrize(
