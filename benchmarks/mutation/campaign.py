@@ -44,6 +44,8 @@ UNIT = FABRIC / "tests/unit/plugins"
 REPORT = Path("tests/tools/report")
 JUDGE, BOUNDS = "plugin_utils/judge", "plugin_utils/bounds"
 MEASURE, RUNNER = "module_utils/measure", "module_utils/runner"
+#: The tests of which rows are trusted.
+TRUSTED = ("evidence", "evidence_rdma", "rdma_without_ip", "false_pass_rows", "row_counters")
 #: Module -> the names of its own tests' files; the others of TESTS follow.
 MODULES = {
     f"{JUDGE}/verdict/verdict": ("verdict", "attempts", "forged", "fleet"),
@@ -51,13 +53,10 @@ MODULES = {
     f"{JUDGE}/verdict/sums": ("sums", "attempts"),
     f"{JUDGE}/verdict/one_node": ("one_node", "verdict", "bmc"),
     f"{JUDGE}/attribution/attempts": ("attempts",),
-    f"{JUDGE}/evidence/evidence": (
-        "evidence",
-        "evidence_rdma",
-        "rdma_without_ip",
-        "false_pass_rows",
-        "row_counters",
-    ),
+    f"{JUDGE}/rules/trusted_rows": TRUSTED,
+    f"{JUDGE}/rules/of_end": ("row_numbers", *TRUSTED),
+    f"{JUDGE}/rules/of_pair": ("row_counters_rdma", "row_numbers", *TRUSTED),
+    f"{JUDGE}/evidence/views": TRUSTED,
     f"{BOUNDS}/bounds": ("bounds", "bounds_of_rdma"),
     f"{JUDGE}/rules/bounds_check": ("bounds_check", "bounds", "own_windows"),
     f"{BOUNDS}/slots": ("bounds_of_rdma", "bounds"),
@@ -69,8 +68,8 @@ MODULES = {
     f"{JUDGE}/evidence/row_counters": ("row_counters", "row_counters_rdma", "forged"),
     "plugin_utils/outcome/answer": ("answer",),
     **{
-        f"{JUDGE}/evidence/columns/{name}": ("plain_rules", "plain")
-        for name in ("ends", "pairs", "plain", "overlaps")
+        f"{JUDGE}/{name}": ("plain_rules", "plain")
+        for name in ("rules/by_column", "evidence/columns/views", "evidence/columns/overlaps")
     },
     f"{MEASURE}/proof": ("proof", "port_proof", "false_pass_rows"),
     f"{MEASURE}/outliers": ("outliers", "outlier_formulas", "fleet"),

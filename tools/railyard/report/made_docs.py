@@ -11,7 +11,7 @@ import os
 import re
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -22,18 +22,27 @@ from railyard.report import machines
 os.environ.setdefault("ANSIBLE_CONFIG", str(paths.repo_root() / "ansible.cfg"))
 
 from ansible_collections.railyard.fabric.plugins.module_utils.catalogue import nic_drivers, rdma_counters
+from ansible_collections.railyard.fabric.plugins.module_utils.catalogue.tests import Check
 from ansible_collections.railyard.fabric.plugins.module_utils.parsers import registry
 from ansible_collections.railyard.fabric.plugins.module_utils.schedule.policy_keys import KEYS
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import figures
+from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue import CHECKS, RDMA_LATENCY
 from ansible_collections.railyard.fabric.plugins.plugin_utils.compare import runs
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory import load, schema
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence import formulas
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.rules import hops
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.rules.of_end import of_end
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.rules.of_pair import NOTHING_LOST, of_pair
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.rules.rule import Lookup, Rule
 from ansible_collections.railyard.fabric.plugins.plugin_utils.launch import outputs
 from ansible_collections.railyard.fabric.plugins.plugin_utils.outcome.causes import CAUSES
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present.comparison import three
 
 DOCS = paths.repo_root() / "docs"
-NAMES = ("troubleshooting.md", "inventory.md", "units.md", "figures.md", "drivers.md", "machines.md")
+NAMES = (
+    "troubleshooting.md", "inventory.md", "units.md", "figures.md", "drivers.md", "machines.md", "rules.md"
+)  # fmt: skip
+ENDS = ("client", "server")
 
 
 def causes() -> Iterator[tuple[str, ...]]:
@@ -59,6 +68,28 @@ def policy_keys() -> Iterator[tuple[str, ...]]:
         shown = json.dumps(key.default).replace('"', "")
         numbers = f"{key.least:.15g} to {key.most:.15g}" + (", whole" if key.kind == "whole" else "")
         yield f"`{name}`", f"`{shown}`" if shown else "empty", allowed or numbers, key.meaning
+
+
+def rules(of: Callable[[Check], Sequence[Rule | Lookup]]) -> Iterator[tuple[str, ...]]:
+    """Yield what holds of a good test between two nodes, and of which checks it is asked."""
+    tests = [one for one in CHECKS.values() if one.source == "test"]
+    groups = {
+        "all": {one.name for one in tests},
+        "all of RDMA": {one.name for one in tests if one.rdma},
+        "RDMA bandwidth": {one.name for one in tests if formulas.is_rdma_bandwidth(one.name)},
+        "RDMA latency": set(RDMA_LATENCY),
+        "latency": {one.name for one in tests if "latency_p50_us" in one.client},
+    }
+    found: dict[str, tuple[dict[str, None], dict[str, None]]] = {}
+    for check in tests:
+        for rule in of(check):
+            names, checks = found.setdefault(rule.what, ({}, {}))
+            names |= dict.fromkeys([f"`{rule.of}`"] if rule.of and rule.of not in ENDS else [])
+            checks[check.name] = None
+    yield "what holds", "of what", "of which checks"
+    for what, (names, checks) in found.items():
+        group = next((name for name, members in groups.items() if members == set(checks)), None)
+        yield what, ", ".join(names) or "-", group or ", ".join(f"`{name}`" for name in checks)
 
 
 def notes() -> Iterator[tuple[str, ...]]:
@@ -164,6 +195,8 @@ def _files(traffic: rdma_counters.Traffic, name: str) -> str:
 TABLES: dict[str, Callable[[], Iterator[tuple[str, ...]]]] = {
     "notes": notes,
     "causes": causes,
+    "rules_each": partial(rules, lambda check: [*of_end(check, "client"), *of_end(check, "server")]),
+    "rules_both": partial(rules, lambda check: [NOTHING_LOST, *of_pair(check)]),
     "drivers": drivers,
     "fabric": lambda: fields(schema.FABRIC),
     "rail": lambda: fields(schema.RAIL),
