@@ -196,9 +196,10 @@ class RowEnd(RowNumbers):
 
     def acknowledges(self, counter: str) -> bool:
         """Tell whether a counter has to grow whatever is sent, since that is acknowledged."""
-        traffic = getattr(nic_drivers.find((self.rail_end.bound.hca or {}).get("driver")), "traffic", None)
-        counts = counter in (self.row["counters"] or {})
-        return counts and (traffic is None or traffic.count_acknowledgements)
+        if counter not in (self.row["counters"] or {}):
+            return False
+        driver = nic_drivers.find((self.rail_end.bound.hca or {}).get("driver"))
+        return driver is None or driver.traffic is None or driver.traffic.count_acknowledgements
 
     @property
     def twice(self) -> str | None:
