@@ -83,7 +83,7 @@ def of_iterations_gbps(iterations: Numbers, policy: Policy) -> tuple[Numbers, Nu
 def follows_from_iterations(gbps: Numbers, iterations: Numbers, policy: Policy) -> Holds:
     """Tell whether a bandwidth is that of the messages that perftest counted in its window."""
     least, most = of_iterations_gbps(iterations, policy)
-    return (iterations > 0) & within(least, gbps, most)
+    return within(least, gbps, most)
 
 
 def messages_mpps(gbps: Numbers, policy: Policy) -> Numbers:

@@ -97,7 +97,8 @@ class RowNumbers:
     @property
     def lasted_s(self) -> float:
         """How long its window is."""
-        return self.window_s[1] - self.window_s[0] if self.window_s else math.nan
+        begin, end = self.window_s or _NO_SPAN
+        return end - begin
 
     def states(self, name: str) -> bool:
         """Tell whether it states a metric."""

@@ -9,7 +9,6 @@
 
 from __future__ import annotations
 
-import functools
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
@@ -78,7 +77,7 @@ def of_numbers(check: Check, end: str) -> list[Rule | Lookup]:
                partial(_unordered, orders(tuple(stated)))),
     ]  # fmt: skip
     if formulas.is_rdma_bandwidth(check.name):
-        rules += of_iterations(check.name, "bandwidth_gbps" in stated)
+        rules += of_iterations(check.name)
     for names, problems in _OF_CHECK:
         if check.name in names and end == "client":
             rules.append(problems)
@@ -123,17 +122,13 @@ def of_end(check: Check, end: str) -> list[Rule | Lookup]:
 def _of_metric(name: str, kind: str) -> Iterator[Rule]:
     """Yield the rules on one metric: it is there, can be what it says, and fits into its window."""
 
-    def is_of_kind(v: View) -> Holds:
-        seen = v.metric(name)
-        return formulas.is_of_kind(seen, kind) & ((seen <= _MOST_US) if is_time else True)
-
     def why(v: RowNumbers) -> Problem:
         return _GARBLED, f"{name} is {v.metrics[name]!r}" if name in v.metrics else f"{name} is missing"
 
-    is_time = name.endswith("_us")
-    yield Rule(_KINDS[kind], is_of_kind, why, name)
-    if not is_time:
+    yield Rule(_KINDS[kind], lambda v: formulas.is_of_kind(v.metric(name), kind), why, name)
+    if not name.endswith("_us"):
         return
+    yield Rule("a time is no longer than 1000 s", lambda v: v.metric(name) <= _MOST_US, why, name)
     yield Rule(
         "a time is not longer than its window",
         lambda v: v.windowless or v.metric(name) / 1e6 <= v.lasted_s + _TOLD_LATE_S,
@@ -165,7 +160,6 @@ def _not_as_asked(v: RowNumbers, client: bool) -> Iterator[Problem]:
             yield _GARBLED, f"{key} is {v.row.get(key)!r}, asked was {value!r}"
 
 
-@functools.cache
 def orders(stated: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
     """Return metrics of one distribution of which one is not above the other: `rtt_min_us`, `rtt_max_us`."""
     found: list[tuple[str, str]] = []
@@ -181,32 +175,34 @@ def _unordered(ascending: Sequence[tuple[str, str]], v: RowNumbers) -> Iterator[
             yield _GARBLED, f"{lower} {v.metric(lower):g} is above {upper} {v.metric(upper):g}"
 
 
-def of_iterations(check: str, stated: bool) -> Iterator[Rule]:
-    """Yield why an RDMA bandwidth and its message rate are those of the messages that perftest counted."""
+def of_iterations(check: str) -> Iterator[Rule]:
+    """Yield the rules on an RDMA bandwidth and its message rate, where they are stated."""
 
-    def only(name: str, holds: Any) -> Any:
-        """Hold of an end that has to state no numbers and states none."""
-        return holds if stated else lambda v: not v.states(name) or holds(v)
+    def follows(v: View) -> Holds:
+        if not v.states("bandwidth_gbps"):
+            return True
+        return formulas.follows_from_iterations(v.metric("bandwidth_gbps"), v.iterations, v.policy)
+
+    def is_its_rate(v: View) -> Holds:
+        if not (v.states("bandwidth_gbps") and v.states("message_rate_mpps")):
+            return True
+        return formulas.is_its_message_rate(
+            v.metric("message_rate_mpps"), v.metric("bandwidth_gbps"), v.policy
+        )
 
     yield Rule(
         "it counted messages",
-        (lambda v: v.iterations > 0) if stated else (lambda v: not v.metrics or v.iterations > 0),
+        lambda v: not v.metrics or v.iterations > 0,
         lambda v: (_GARBLED, f"iterations is {v.row.get('iterations')!r}"),
     )
     # Of both directions its own iterations are one, its bandwidth the sum.
     if check not in BI:
         yield Rule(
             "its bandwidth is that of the counted messages",
-            only("bandwidth_gbps", lambda v: formulas.follows_from_iterations(
-                v.metric("bandwidth_gbps"), v.iterations, v.policy)),
+            follows,
             lambda v: (_GARBLED, not_of_iterations(v.metric("bandwidth_gbps"), v.iterations, v.policy)),
-        )  # fmt: skip
-    yield Rule(
-        "its message rate is that of its bandwidth",
-        only("message_rate_mpps", only("bandwidth_gbps", lambda v: formulas.is_its_message_rate(
-            v.metric("message_rate_mpps"), v.metric("bandwidth_gbps"), v.policy))),
-        lambda v: (_GARBLED, _other_rate(v)),
-    )  # fmt: skip
+        )
+    yield Rule("its message rate is that of its bandwidth", is_its_rate, lambda v: (_GARBLED, _other_rate(v)))
 
 
 def not_of_iterations(claimed_gbps: float, iterations: float, policy: Mapping[str, Any]) -> str:

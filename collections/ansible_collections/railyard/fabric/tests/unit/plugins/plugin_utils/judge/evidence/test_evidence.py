@@ -39,19 +39,20 @@ RUNS = {
 
 
 @functools.cache
-def trust(kind: str, held: str = "", known: tuple[str, ...] = NODES) -> TrustedRows:
-    """Return what looks at rows: of `known` nodes there are facts, one was `held` up."""
+def known_of(kind: str, held: str, known: tuple[str, ...]) -> tuple[Known, cabling.CablingMap]:
+    """Return what is known of a run: of `known` nodes there are facts, one was `held` up."""
     run = RUNS[kind][0]
     fleet = facts.gather(run.plan, [row for row in run.facts if row["node"] in known], RUN)
     fleet.obstacles = {held: error("not_staged", held)["error"]} if held else {}
     clock = Clock(run.manifest, fleet.collected)
     chart = cabling.CablingMap(RUN, run.plan, fleet, clock)
+    return Known.of(RUN, run.policy, fleet, clock, row_counters.Claims(RUN, [], {})), chart
 
-    def why_apart(line: Any) -> Any:
-        return chart.finding(line)  # found anew at each call: a test puts another in its place
 
-    known = Known.of(RUN, run.policy, fleet, clock, row_counters.Claims(RUN, [], {}))
-    return TrustedRows(known, why_apart)
+def trust(kind: str, held: str = "", known: tuple[str, ...] = NODES) -> TrustedRows:
+    """Return what looks at rows, see `known_of`."""
+    found, chart = known_of(kind, held, known)
+    return TrustedRows(found, chart.finding)
 
 
 def judge(kind: str, rows: Sequence[Mapping[str, Any]], *of: Any) -> Any:

@@ -213,6 +213,15 @@ def test_of_many_pings_as_many_crossed_as_were_not_lost(packets: int, good: bool
     assert (said is None) is good, said
 
 
+def test_counters_that_are_no_counts_are_named() -> None:
+    backwards = {**grown(10**4, 10**4, 10, 10), "tx_bytes": [7, 6]}
+    assert "rx_packets are missing, garbled, full or went backwards" in str(
+        told("ping_rtt", "client", backwards, NO_LOSS)
+    )
+    short = grown(10**4, 139, 10, 10)
+    assert told("ping_rtt", "client", short, NO_LOSS) == "its rx_bytes rose by 139, its rx_packets by 10"
+
+
 def test_a_row_without_counters_proves_nothing() -> None:
     assert row_counters.counter_deltas(None) is None
     for check, metrics in (("ping_rtt", NO_LOSS), ("rdma_latency", {"observations": 5})):
