@@ -121,6 +121,9 @@ def test_failures_while_measuring_are_left_to_the_judge():
     lines = progress.feed(judge_failed({"exit_status": 1, "msg": "2 of 38 asked checks failed"}))
     progress.feed(event("playbook_on_stats", failures={"gpu1": 1, "gpu2": 1, "gpu3": 1}, dark={}))
     assert lines == []
+    assert progress.judgement == ""
+    progress.feed(judge_failed({"exit_status": 1, "msg": "2 failed", "judgement": "5a" * 32}))
+    assert progress.judgement == "5a" * 32
     assert progress.failed_hosts() == ["gpu1"]
     assert [one.host for one in progress.failures_while_measuring()] == ["gpu2"]
 

@@ -23,7 +23,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.attribution 
     oversubscription,
 )
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.attribution.culprits import NOTHING
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.verdict import rejudge, run_status
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.verdict import kept, rejudge, run_status
 from ansible_collections.railyard.fabric.plugins.plugin_utils.launch import archive_limits, intake, orders
 from ansible_collections.railyard.fabric.plugins.plugin_utils.launch.orders import Orders
 from ansible_collections.railyard.fabric.plugins.plugin_utils.launch.srun import Allocation
@@ -67,6 +67,10 @@ def swept(tmp_path):
     return make
 
 
+def second_order(folder: run_folder.RunFolder, hosts: list[str] | None = None) -> dict[str, Any] | None:
+    return fabric_confirm.second_order(folder, hosts)[0]
+
+
 def told(folder: run_folder.RunFolder) -> list[str]:
     found: list[str] = ended(folder, summary.summarise)["who_is_slow"]
     return found
@@ -85,7 +89,7 @@ def test_a_run_in_which_all_is_well_names_nobody_asks_nothing_further_and_is_jud
     assert ended(folder, rejudge.judge_folder).exit_status == 0
     assert told(folder) == []
     monkeypatch.setattr(rejudge, "judge_folder", None)
-    assert fabric_confirm.second_order(folder) is None
+    assert second_order(folder) is None
     assert not folder.confirms()
 
 
@@ -131,8 +135,8 @@ def test_beside_a_dead_path_nobody_is_slow_whose_numbers_are_good(swept, monkeyp
     assert isolation.asks_judge(read[0], read[1], lambda: iter(rows))
     assert found.suspects == ()
     assert [(one.kind, one.node, one.peer, one.rail) for one in found.doubtful] == [("pair", A, C, "rail0")]
-    monkeypatch.setattr(rejudge, "judge_folder", lambda _path: SimpleNamespace(findings=found))
-    assert [len(turn) for turn in fabric_confirm.second_order(folder)["meetings"]] == [1, 1, 1]
+    monkeypatch.setattr(rejudge, "judge_folder", lambda *_args: SimpleNamespace(findings=found))
+    assert [len(turn) for turn in second_order(folder)["meetings"]] == [1, 1, 1]
 
 
 @pytest.mark.parametrize(
@@ -154,7 +158,45 @@ def test_a_slow_card_is_named_by_all_of_its_partners_and_nobody_meets_again(swep
         f"{C} rail0: carries 30 % of what its like do (confirmed, by 3 partners that are good with others)"
     ]
     assert summary.summarise(folder.path)["suspects"][0]["node"] == C
-    assert fabric_confirm.second_order(folder) is None
+    assert second_order(folder) is None
+
+
+def measured_again(folder: run_folder.RunFolder, *pair: str) -> list[Row]:
+    """Return two further attempts at a pair's tests on rail0."""
+    return [
+        {**row, "attempt": attempt}
+        for row in folder.rows(run_folder.RESULTS)[0]
+        if row["check"] == CHECK and row["rail"] == "rail0" and {row["node"], row["peer"]} == {*pair}
+        for attempt in (2, 3)
+    ]
+
+
+def test_a_run_that_was_judged_and_measures_no_further_is_not_judged_again(swept):
+    folder = swept(slow(C))
+    folder.append(run_folder.RESULTS, measured_again(folder, C, B))
+    folder.append(run_folder.ARCHIVES, [{"node": A, "sha256": "0" * 64, "rows": 7}])
+    second, digest = fabric_confirm.second_order(folder)
+    assert (second, folder.manifest()["end"]["reason"]) == (None, "completed")
+    assert folder.manifest()["archives"] == {A: {"rows": 7, "sha256": "0" * 64}}
+    before = (folder.path / run_folder.MANIFEST).read_bytes()
+    folder.finish("interrupted")
+    assert (folder.path / run_folder.MANIFEST).read_bytes() == before
+    judged = rejudge.judge_folder(folder.path)
+    assert repr(kept.take(folder, digest)) == repr(judged)
+    assert [one.node for one in judged.findings.suspects] == [C]
+    assert judged.incomplete is None
+    # Rows that come later are judged.
+    folder.append(run_folder.RESULTS, folder.rows(run_folder.RESULTS)[0][:1])
+    assert kept.take(folder, digest) is None
+
+
+def test_a_run_that_measures_further_keeps_no_judgement_and_has_not_ended(swept):
+    folder = swept(slow(A, C))
+    second, digest = fabric_confirm.second_order(folder)
+    assert second
+    assert digest == ""
+    assert folder.manifest()["end"] is None
+    assert not (folder.path / kept.FILE).exists()
 
 
 def test_a_slow_path_is_in_doubt_until_its_nodes_have_met_again(swept):
@@ -165,7 +207,7 @@ def test_a_slow_path_is_in_doubt_until_its_nodes_have_met_again(swept):
     ]
     before = folder.rows(run_folder.ASKED)[0]
     doubt = rejudge.judge_folder(folder.path).findings
-    second = fabric_confirm.second_order(folder)
+    second = second_order(folder)
     order = folder.document(run_folder.WORK_ORDER)
     assert run_status.why_not_further(folder.manifest(), order, before, second, doubt) is None
     assert [(one.node, one.peer) for one in rounds.meetings(second)] == [(A, C)] * 3
@@ -185,17 +227,17 @@ def test_a_slow_path_is_in_doubt_until_its_nodes_have_met_again(swept):
     # It is made once: what was asked is fixed. As long as nobody has handed over anything of it, nobody has
     # measured it: the controller was killed before, whatever it had written by then.
     folder.write(run_folder.ASKED, "".join(run_folder.line(line) + "\n" for line in before))
-    assert fabric_confirm.second_order(folder) == second
+    assert second_order(folder) == second
     assert folder.rows(run_folder.ASKED)[0] == asked
     assert ended(folder, rejudge.judge_folder).incomplete is None
     intake.archive_path(folder, C).touch()
-    assert fabric_confirm.second_order(folder) is None
+    assert second_order(folder) is None
 
 
 def test_a_path_that_is_slow_each_time_is_accused_alone(swept):
     folder = swept(slow(A, C))
     first = folder.rows(run_folder.RESULTS)[0]
-    fabric_confirm.second_order(folder)
+    second_order(folder)
     asked = {line["id"]: line for line in folder.rows(run_folder.ASKED)[0]}
     known = {row["id"] for row in first}
     for line in asked.values():
@@ -222,15 +264,9 @@ def test_what_leaves_let_through_is_a_note(swept):
 
 def test_each_attempt_is_a_meeting(swept):
     folder = swept(slow(A, C))
-    again = [
-        {**row, "attempt": attempt}
-        for row in folder.rows(run_folder.RESULTS)[0]
-        if row["check"] == CHECK and row["rail"] == "rail0" and {row["node"], row["peer"]} == {A, C}
-        for attempt in (2, 3)
-    ]
-    folder.append(run_folder.RESULTS, again)
+    folder.append(run_folder.RESULTS, measured_again(folder, A, C))
     assert rejudge.judge_folder(folder.path).findings.doubtful[0].evidence == 3
-    assert [len(turn) for turn in fabric_confirm.second_order(folder)["meetings"]] == [1]
+    assert [len(turn) for turn in second_order(folder)["meetings"]] == [1]
 
 
 def test_of_a_node_that_was_not_there_nothing_is_concluded(swept):
@@ -246,20 +282,20 @@ def test_of_a_node_that_was_not_there_nothing_is_concluded(swept):
 
 def test_nobody_meets_who_gave_no_results_or_is_no_host_of_the_play(swept):
     folder = swept(slow(A, C))
-    assert fabric_confirm.second_order(folder, [A, B, D]) is None
+    assert second_order(folder, [A, B, D]) is None
     intake.archive_path(folder, C).unlink()
-    assert fabric_confirm.second_order(folder) is None
+    assert second_order(folder) is None
 
 
 def test_a_run_that_has_ended_is_not_measured_further(swept):
     folder = swept(slow(A, C))
     folder.finish("interrupted")
-    assert fabric_confirm.second_order(folder) is None
+    assert second_order(folder) is None
 
 
 def test_the_secret_is_there_before_nodes_are_staged_and_has_a_living_controller(swept):
     folder = swept(slow(A, C))
-    assert fabric_confirm.second_order(folder)
+    assert second_order(folder)
     assert (folder.path / run_folder.SECRET).exists()
     assert folder.manifest()["controller"] == stale_secrets.controller(os.getppid())
 
@@ -284,7 +320,7 @@ def test_why_nobody_measured_further_is_told(swept, rules, lost, reason, why):
 @pytest.mark.parametrize("rules", [{"confirm": 0}, {}], ids=["no_confirming", "two_nodes"])
 def test_nothing_is_asked_further(swept, rules):
     folder = swept(slow(A, C if rules else B), nodes=4 if rules else 2, **rules)
-    assert fabric_confirm.second_order(folder) is None
+    assert second_order(folder) is None
     assert not folder.confirms()
 
 
@@ -297,7 +333,7 @@ def test_one_by_one_measures_the_rails_in_doubt_alone(swept):
         return {**row, "metrics": {**metrics, "bandwidth_gbps": metrics["bandwidth_gbps"] * 0.3}}
 
     folder = swept(change, questions="one_by_one")
-    second = fabric_confirm.second_order(folder)
+    second = second_order(folder)
     assert second["rails"] == ["rail1"]
     assert {test["rail"] for test in rounds.asked_tests(second)} == {"rail1"}
 
@@ -305,7 +341,7 @@ def test_one_by_one_measures_the_rails_in_doubt_alone(swept):
 def test_a_second_order_of_other_nodes_or_another_policy_is_none_of_the_run(swept):
     folder = swept(slow(A, C))
     order = folder.document(run_folder.WORK_ORDER)
-    second = fabric_confirm.second_order(folder)
+    second = second_order(folder)
     assert pattern.goes_on(order, second)
     assert not pattern.goes_on(order, {**second, "policy": {**order["policy"], "confirm": 0}})
     assert not pattern.goes_on(order, {**second, "roster": order["roster"][:2]})
@@ -324,7 +360,7 @@ def test_rows_of_both_orders_are_counted_and_numbered_on(swept):
     own_orders.keep(folder, folder.plan(), folder.rows(run_folder.FACTS)[0], order)
     assert "rows_before" not in Orders(folder).of(A)
     assert list(orders.apart(folder, [A, B, C, D]).own) == [A, B, C, D]
-    second = fabric_confirm.second_order(folder)
+    second = second_order(folder)
     mine = Orders(folder).of(A)
     assert (mine["rows_before"], mine["meetings"]) == (count, second["meetings"])
     sent = orders.apart(folder, [A, B, C, D])
@@ -349,7 +385,7 @@ def test_srun_lets_those_alone_measure_further_whom_the_second_order_lets_meet(s
     own_orders.keep(
         folder, folder.plan(), folder.rows(run_folder.FACTS)[0], folder.document(run_folder.WORK_ORDER)
     )
-    second = fabric_confirm.second_order(folder)
+    second = second_order(folder)
     step, started = Step([]), []
     work = fabric_srun._Measure(
         folder, Allocation("614", (A, B, C, D)), {name: name for name in (A, B, C, D)}

@@ -10,11 +10,12 @@ import sys
 from xml.etree import ElementTree as Xml
 
 import pytest
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.verdict import rejudge
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.verdict import kept, rejudge
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present import model, pages
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present.documents import write_report
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present.grouping import group
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder as run_folder
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run.folder import RunFolder
 from railyard.base import terminal
 from railyard.operate import commands
 from railyard.report import rebuild
@@ -358,3 +359,20 @@ def test_what_the_judge_reported_is_not_rendered_again(tmp_path, monkeypatch):
     write_report(folder)
     monkeypatch.setattr(pages, "html", None)
     assert commands.judged(folder, Console(file=io.StringIO())) == 0
+
+
+def test_what_the_judge_kept_is_printed_and_not_judged_again(tmp_path, monkeypatch):
+    folder = build_run(tmp_path / "lab" / RUN)
+    rejudge.rejudge(folder)
+    write_report(folder)
+    run = RunFolder(folder)
+    state, judged = kept.state_of(run), rejudge.judge_folder(folder)
+    kept.keep(run, judged, state)
+    told = io.StringIO(), io.StringIO()
+    assert commands.judged(folder, Console(file=told[0])) == 0
+    assert not (folder / kept.FILE).exists()
+    digest = kept.keep(run, judged, state)
+    monkeypatch.setattr(rejudge, "judge_folder", None)
+    assert commands.judged(folder, Console(file=told[1]), judgement=digest) == 0
+    assert told[0].getvalue() == told[1].getvalue()
+    assert not (folder / kept.FILE).exists()

@@ -93,6 +93,8 @@ class Progress:
     stats: dict[str, dict[str, int]] | None = None
     started: bool = False
     measuring: bool = False
+    judgement: str = ""
+    """The digest of the judgement that `fabric_judge` keeps."""
     messages: list[str] = field(default_factory=list)
     """What Ansible wrote outside of any task: warnings, and why it did not start."""
     clock: Callable[[], float] = time.monotonic
@@ -181,6 +183,7 @@ class Progress:
         result = _result(data)
         self._settle(_host(data), "changed" if result.get("changed") else "ok")
         yield from self._warnings(_host(data), result)
+        self._judged(data)
         if data.get("task_action") in _OPEN_ACTIONS:
             self.measuring = True
 
@@ -230,6 +233,10 @@ class Progress:
         counts = {kind: data.get(kind) for kind in kinds}
         self.stats = {kind: dict(of) if isinstance(of, Mapping) else {} for kind, of in counts.items()}
 
+    def _judged(self, data: _Data) -> None:
+        if data.get("task_action") in _JUDGE_ACTIONS:
+            self.judgement = str(_result(data).get("judgement") or "")
+
     def _settle(self, host: str, state: str) -> None:
         self.hosts[host] = state
         self.totals[state] += 1
@@ -268,6 +275,7 @@ class Progress:
             judged="exit_status" in result,
         )
         self._settle(failure.host, kind)
+        self._judged(data)
         self.failures.append(failure)
         yield from self._warnings(failure.host, result)
         if not failure.of_judgement:

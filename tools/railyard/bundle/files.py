@@ -16,9 +16,10 @@ from ansible_collections.railyard.fabric.plugins.module_utils.runner.short_rows 
     SHORT_BEGINS,
     Frames,
 )
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.verdict import rejudge
 from ansible_collections.railyard.fabric.plugins.plugin_utils.launch import archive, archive_limits
-from ansible_collections.railyard.fabric.plugins.plugin_utils.run import baseline, json_lines
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder as run_folder
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run import json_lines
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run.folder import RunFolder
 
 from railyard.base.errors import UserError
@@ -27,8 +28,7 @@ BUNDLE = "BUNDLE.md"
 #: What is made from the rest, and is made again from the stand-ins.
 MADE = {run_folder.VERDICTS, "index.html", "report.md", "junit.xml", "railyard.prom", BUNDLE}
 #: What is judged.
-_JUDGED = {run_folder.MANIFEST, run_folder.PLAN, run_folder.FACTS, run_folder.ASKED, run_folder.OBSTACLES}
-_JUDGED |= {run_folder.RESULTS, run_folder.WORK_ORDER, run_folder.CONFIRM_ORDER, baseline.FILE}
+_JUDGED = set(rejudge.FILES)
 #: One file of a run.
 MOST_BYTES = run_folder.MOST_DOCUMENT_BYTES
 _RAW = "raw"

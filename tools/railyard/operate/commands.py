@@ -83,6 +83,7 @@ def operate(
         out.print(takes)
     with cluster_lock(reports_dir, inventory.cluster, run) as folder, Interrupts() as interrupts:
         variables = [f"railyard_run={run}", f"railyard_reports_dir={reports_dir.absolute()}"]
+        variables.append("railyard_keep_judgement=true")
         variables += [f"{name}={value}" for name, value in (policy or {}).items()]
         ours = [word for variable in variables for word in ("-e", variable)]
         progress = Progress(verbosity=arguments.verbosity, said=takes)
@@ -160,7 +161,8 @@ def conclude(verb: str, outcome: Outcome, run_dir: Path, arguments: AnsibleArgum
         def whole(measured: int) -> int:
             return _worst(_with_ansible(outcome, [*statuses, measured]))
 
-        statuses.append(judged(run_dir, out, finished=not outcome.interrupted, whole=whole))
+        known = outcome.progress.judgement
+        statuses.append(judged(run_dir, out, finished=not outcome.interrupted, whole=whole, judgement=known))
     elif outcome.interrupted:
         out.print("Interrupted before anything was measured.", style="yellow")
     elif verb != "provision" and BAD_INPUT not in statuses and not (arguments.check and verb == "site"):
@@ -201,6 +203,7 @@ def judged(
     *,
     finished: bool = True,
     whole: Callable[[int], int] = lambda measured: measured,
+    judgement: str = "",
 ) -> int:
     """Print the end of a run; judge it and write its report where `fabric_judge` has not come to that.
 
@@ -209,12 +212,13 @@ def judged(
         out: where to print.
         finished: False when the user stopped it; then it is judged with what came, as an interrupted run.
         whole: makes of the folder's exit status the command's, which is what a person is told.
+        judgement: the digest of what `fabric_judge` kept of its judgement.
 
     Returns:
         The exit status that the folder means.
     """
     from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import policy
-    from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.verdict import rejudge, verdict
+    from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.verdict import kept, rejudge, verdict
     from ansible_collections.railyard.fabric.plugins.plugin_utils.present import documents, model
     from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder as run_folder
 
@@ -224,9 +228,11 @@ def judged(
         if not finished:
             folder.finish("interrupted")
         there = (run_dir / run_folder.VERDICTS).exists() and (run_dir / documents.PAGE).exists()
+        found = kept.take(folder, judgement) or rejudge.judge_folder(run_dir)
+        kept.forget(folder)
         if not there:
-            rejudge.rejudge(run_dir)
-        report = model.read(run_dir)
+            rejudge.write(run_dir, found)
+        report = model.read(run_dir, found)
         terminal.summary(report, out, whole(report.exit_status))
         notes = [] if there else documents.write_report(run_dir, report)
     except (run_folder.RunFolderError, verdict.JudgeError, policy.PolicyError) as error:

@@ -13,7 +13,7 @@ from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 from ansible_collections.railyard.fabric.plugins.plugin_utils import plain_text
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import policy
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.verdict import rejudge, verdict
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.verdict import kept, rejudge, verdict
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present import (
     comparison,
     comparison_text,
@@ -24,6 +24,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.present import (
 )
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import action_base
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder as run_folder
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run.folder import RunFolder
 
 display = Display()
 
@@ -35,18 +36,20 @@ class ActionModule(ActionBase):
     _supports_check_mode = True
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        """Return `lines`, `exit_status`, `headline` and `counts`."""
+        """Return `lines`, `exit_status`, `headline`, `counts` and `judgement`."""
         result: dict[str, Any] = super().run(tmp, task_vars)
         _spec, args = self.validate_argument_spec(
             {
                 "folder": {"type": "path", "required": True},
                 "reason": {"type": "str", "choices": list(run_folder.REASONS), "default": "completed"},
+                "judgement": {"type": "str", "default": ""},
+                "keep": {"type": "bool", "default": False},
             }
         )
         folder = action_base.open_folder(args["folder"])
         try:
             folder.finish(args["reason"])
-            judged = rejudge.judge_folder(folder.path)
+            judged, judgement = _judged(folder, args["judgement"], args["keep"])
             rejudge.write(folder.path, judged)
             said = summary.of(folder.plan(), judged)
             compared = comparison.of(
@@ -79,4 +82,18 @@ class ActionModule(ActionBase):
             "lines": lines,
             "counts": said["counts"],
             "exit_status": said["exit_status"],
+            "judgement": judgement,
         }
+
+
+def _judged(folder: RunFolder, judgement: str, keep: bool) -> tuple[rejudge.Judged, str]:
+    """Return the run's judgement, and the digest of what is kept of it."""
+    judged = kept.take(folder, judgement)
+    if judged is not None and keep:
+        return judged, judgement
+    kept.forget(folder)
+    if judged is not None:
+        return judged, ""
+    state = kept.state_of(folder) if keep else ""
+    judged = rejudge.judge_folder(folder.path)
+    return judged, kept.keep(folder, judged, state) if keep else ""

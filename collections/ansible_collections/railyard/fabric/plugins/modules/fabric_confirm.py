@@ -15,6 +15,8 @@ description:
     few of its meetings say so, it writes a second work order, C(confirm_order.json). In it suspects meet
     nodes that are known to be good, and a pair meets again.
   - What that order asks is added to C(asked.jsonl) and judged as everything else.
+  - Where the run was judged for this and nobody measures further, the run ends, and the judgement is kept in
+    the folder for M(railyard.fabric.fabric_judge).
   - Nothing is asked further with fewer than three nodes, with C(fabric_policy.confirm) 0, or where most
     verdicts of the suspect are good.
 author:
@@ -58,4 +60,9 @@ rounds:
   returned: success
   type: int
   sample: 3
+judgement:
+  description: The digest of the judgement that is kept. Empty where the folder has to be judged again.
+  returned: success
+  type: str
+  sample: ""
 """

@@ -33,6 +33,16 @@ options:
     type: str
     choices: [completed, interrupted]
     default: completed
+  judgement:
+    description:
+      - The digest of a judgement that M(railyard.fabric.fabric_confirm) or this module kept in the folder.
+      - It is used in place of judging once more, if every file that is judged is as it was then.
+    type: str
+    default: ""
+  keep:
+    description: Keep the judgement in the folder for whoever started Ansible; C(railyard) removes it.
+    type: bool
+    default: false
 attributes:
   check_mode:
     support: none
@@ -80,4 +90,9 @@ exit_status:
   returned: always, when the folder could be judged
   type: int
   sample: 0
+judgement:
+  description: With O(keep), the digest of what is kept. Empty where nothing is.
+  returned: always, when the folder could be judged
+  type: str
+  sample: ""
 """

@@ -20,8 +20,9 @@ import tempfile
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from datetime import UTC, datetime
+from io import BufferedReader
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.module_utils import owner_lock
 from ansible_collections.railyard.fabric.plugins.module_utils.runner.short_rows import SHORT_BEGINS, Frames
@@ -157,7 +158,7 @@ class RunFolder:
         fresh = dict.fromkeys(lines)
         try:
             if look:
-                with suppress(FileNotFoundError), self._open(name) as stream:
+                with suppress(FileNotFoundError), self.open(name) as stream:
                     while fresh and (known := stream.readline(MOST_LINE_BYTES)):
                         fresh.pop(known, None)
         except OSError as error:
@@ -184,7 +185,7 @@ class RunFolder:
             RunFolderError: as `rows`.
         """
         try:
-            with self._open(name) as stream:
+            with self.open(name) as stream:
                 yield from json_lines.each(stream, of)
         except FileNotFoundError:
             return
@@ -206,7 +207,7 @@ class RunFolder:
             RunFolderError: the file cannot be read.
         """
         try:
-            with self._open(name) as stream:
+            with self.open(name) as stream:
                 for raw in json_lines.lines(stream):
                     if raw is None:
                         yield (0, 0), None
@@ -221,13 +222,13 @@ class RunFolder:
         except OSError as error:
             raise _unreadable(self.path / name, error) from error
 
-    def _open(self, name: str) -> BinaryIO:
+    def open(self, name: str) -> BufferedReader:
         """Open a regular file for reading; a pipe or a device in its place would never end."""
         handle = os.open(self.path / name, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         if not stat.S_ISREG(os.fstat(handle).st_mode):
             os.close(handle)
             raise OSError(errno.EINVAL, "it is no regular file")
-        return os.fdopen(handle, "rb", buffering=1 << 20)
+        return BufferedReader(os.fdopen(handle, "rb", buffering=0), 1 << 20)
 
     def write(self, name: str, text: str, mode: int = 0o644) -> None:
         """Replace a file atomically: a reader sees the old text or the new one, never a part.
@@ -259,7 +260,7 @@ class RunFolder:
         """
         target = self.path / name
         try:
-            with self._open(name) as stream:
+            with self.open(name) as stream:
                 if os.fstat(stream.fileno()).st_size > MOST_DOCUMENT_BYTES:
                     raise OSError(errno.EFBIG, f"it is larger than {MOST_DOCUMENT_BYTES >> 20} MiB")
                 value = json_lines.read(stream.read().decode("utf-8"))
@@ -295,19 +296,24 @@ class RunFolder:
         self.write(MANIFEST, pretty(manifest))
         return manifest
 
-    def finish(self, reason: str) -> None:
-        """Write the end record, once: an interrupted run that is collected later stays interrupted."""
+    def ended(self, reason: str) -> dict[str, Any]:
+        """Return the manifest that the run has once it has ended; nothing is written."""
         if reason not in REASONS:
             raise ValueError(f"reason must be one of {REASONS}, not {reason!r}")
+        manifest = self.manifest()
         taken: dict[str, dict[str, Any]] = {}
         for row in self.rows(ARCHIVES)[0]:
             of = CONFIRM_ARCHIVES if row.pop("of", None) else "archives"
             taken.setdefault(of, {})[str(row.pop("node"))] = row
-        changes: dict[str, Any] = dict(taken)
-        if self.manifest().get("end") is None:
-            changes["end"] = {"at": timestamp(), "reason": reason}
-        if changes:
-            self.update_manifest(**changes)
+        if manifest.get("end") is None:
+            manifest["end"] = {"at": timestamp(), "reason": reason}
+        return {**manifest, **taken}
+
+    def finish(self, reason: str) -> None:
+        """Write the end record, once: an interrupted run that is collected later stays interrupted."""
+        ended = self.ended(reason)
+        if ended != self.manifest():
+            self.write(MANIFEST, pretty(ended))
 
     def secret(self) -> str:
         """Return the run's secret, making it at the first call; readable by the owner alone."""

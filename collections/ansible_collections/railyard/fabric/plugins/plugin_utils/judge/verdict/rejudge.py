@@ -30,8 +30,14 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.verdict impo
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import baseline as kept_baseline
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder as run_folder
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import provenance
-from ansible_collections.railyard.fabric.plugins.plugin_utils.run.documents import Order, Plan, Row
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run.documents import Manifest, Order, Plan, Row
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run.folder import RunFolder
+
+#: What is read of a run folder to judge it.
+FILES = (
+    run_folder.MANIFEST, run_folder.PLAN, run_folder.ASKED, run_folder.FACTS, run_folder.OBSTACLES,
+    run_folder.RESULTS, run_folder.WORK_ORDER, run_folder.CONFIRM_ORDER, kept_baseline.FILE,
+)  # fmt: skip
 
 
 @dataclass
@@ -61,15 +67,19 @@ class Judged:
     crossed: Sequence[oversubscription.Crossed] = ()
 
 
-def judge_folder(path: str | Path) -> Judged:
+def judge_folder(path: str | Path, manifest: Manifest | None = None) -> Judged:
     """Judge a run folder without writing anything.
+
+    Args:
+        path: the folder.
+        manifest: in place of the folder's: the one that a run gets when it ends now (`RunFolder.ended`).
 
     Raises:
         RunFolderError: it is no run folder, or cannot be read.
         JudgeError: nothing was asked, or plan and asked lines contradict each other.
         PolicyError: the manifest's policy is not one.
     """
-    with _without_collector(), _read(path) as read:
+    with _without_collector(), _read(path, manifest) as read:
         manifest, plan, asked, facts, results = read.documents[:5]
         verdicts = verdict.judge(*read.documents)
         incomplete = run_status.incomplete(manifest, asked, plan, read.order, read.second)
@@ -121,9 +131,9 @@ class _Folder(NamedTuple):
 
 
 @contextmanager
-def _read(path: str | Path) -> Iterator[_Folder]:
+def _read(path: str | Path, manifest: Manifest | None = None) -> Iterator[_Folder]:
     folder = RunFolder(path)
-    manifest = folder.manifest()
+    manifest = folder.manifest() if manifest is None else manifest
     plan = folder.plan()
     torn = []
     read = {}

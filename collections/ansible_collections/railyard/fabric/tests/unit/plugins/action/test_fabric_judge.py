@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from ansible.plugins.action import ActionBase
 from ansible_collections.railyard.fabric.plugins.action import fabric_judge
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.verdict import kept, rejudge
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run.folder import RunFolder
 from ansible_collections.railyard.fabric.tests.unit.plugins.plugin_utils.judge.test_folder import (
     write,
@@ -18,12 +19,15 @@ from ansible_collections.railyard.fabric.tests.unit.plugins.plugin_utils.judge.t
 from support.runs.fake_run import FakeRun
 
 
-def judged(folder: RunFolder, monkeypatch: pytest.MonkeyPatch) -> tuple[dict[str, Any], list[str]]:
+def judged(
+    folder: RunFolder, monkeypatch: pytest.MonkeyPatch, **given: Any
+) -> tuple[dict[str, Any], list[str]]:
     """Return what the action returns, and what it prints."""
     printed: list[str] = []
+    options = {"judgement": "", "keep": False, **given}
     monkeypatch.setattr(fabric_judge.display, "display", printed.append)
     monkeypatch.setattr(ActionBase, "run", lambda *_args, **_kwargs: {})
-    arguments: dict[str, Any] = {"folder": str(folder.path), "reason": "completed"}
+    arguments: dict[str, Any] = {"folder": str(folder.path), "reason": "completed", **options}
     monkeypatch.setattr(
         fabric_judge.ActionModule, "validate_argument_spec", lambda *_args: (None, arguments), raising=False
     )
@@ -53,3 +57,31 @@ def test_a_report_that_cannot_be_written_is_said_and_costs_no_verdict(
     assert (result["exit_status"], result["failed"]) == (0, False)
     assert (folder.path / "verdicts.jsonl").stat().st_size
     assert [line for line in printed if "the report was not written" in line and "report.md" in line]
+
+
+def test_a_kept_judgement_is_reported_and_nothing_is_judged_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = write(FakeRun(), tmp_path)
+    first, _printed = judged(folder, monkeypatch, keep=True)
+    told = (folder.path / "verdicts.jsonl").read_bytes(), (folder.path / "report.md").read_bytes()
+    assert len(first["judgement"]) == 64
+    monkeypatch.setattr(rejudge, "judge_folder", None)
+    again, _printed = judged(folder, monkeypatch, judgement=first["judgement"], keep=True)
+    assert again == first
+    assert ((folder.path / "verdicts.jsonl").read_bytes(), (folder.path / "report.md").read_bytes()) == told
+    last, _printed = judged(folder, monkeypatch, judgement=first["judgement"])
+    assert last == {**first, "judgement": ""}
+    assert not (folder.path / kept.FILE).exists()
+
+
+@pytest.mark.parametrize("given", ["", "0" * 64])
+def test_what_a_killed_controller_kept_is_removed_and_the_folder_judged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: str
+) -> None:
+    run = FakeRun()
+    folder = write(run, tmp_path)
+    kept.keep(folder, rejudge.Judged([], 0), kept.state_of(folder))
+    result, _printed = judged(folder, monkeypatch, judgement=given)
+    assert sum(result["counts"].values()) == len(run.judge())
+    assert not (folder.path / kept.FILE).exists()
