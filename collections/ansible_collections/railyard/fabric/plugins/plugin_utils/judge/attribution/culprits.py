@@ -143,12 +143,13 @@ def _top(level: NDArray[np.float64]) -> float:
 def _is_low_throughout(share: NDArray[np.float64]) -> bool:
     """Tell whether a leaf explains that some ends behind it are slow: none is good, and most are alike.
 
-    Of a leaf that carries 0.9 of the others noise puts half of its ends above SLOW: the leaf is held against
-    other leaves before any of its nodes is named.
+    Of a leaf that carries 0.9 of the others noise puts half of its ends above SLOW: the leaf is compared with
+    other leaves before any of its nodes is named. That both of two ends have the same fault is less likely
+    than that their leaf has it.
     """
     middle = float(np.median(share))
     alike = int((np.abs(share / max(middle, DEAD) - 1) < 1 - ends.AT_THE_TOP).sum())
-    wanted = max(_LEAST_ENDS, int(np.ceil(_MOST_ALIKE * len(share))))
+    wanted = max(2, int(np.ceil(_MOST_ALIKE * len(share))))
     return middle < ends.AT_THE_TOP and float(np.max(share)) < ends.GOOD and alike >= wanted
 
 

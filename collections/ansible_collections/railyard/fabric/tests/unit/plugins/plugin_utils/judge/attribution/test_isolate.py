@@ -105,7 +105,7 @@ def test_each_kind_is_named_and_nothing_else(kind: str, turns: list[int] | None)
 
 
 @pytest.mark.parametrize("turns", [None, [0, 3, 5, 9, 12, 17, 21, 27]], ids=["all_pairs", "eight_rounds"])
-@pytest.mark.parametrize("share", [0.87, 0.88, 0.89, 0.9, 0.91, 0.92])
+@pytest.mark.parametrize("share", [0.85, 0.87, 0.88, 0.89, 0.9, 0.91, 0.92, 0.93])
 def test_a_leaf_that_is_a_little_slow_is_named_before_the_nodes_behind_it(
     share: float, turns: list[int] | None
 ) -> None:
@@ -120,6 +120,20 @@ def test_a_leaf_that_is_a_little_slow_is_named_before_the_nodes_behind_it(
         found = culprits.isolate(measure(made, carries, seed), wiring)
         assert parts(found) <= {("leaf", None, "rail1", None, "leaf0-1")}
         assert found.suspects or share >= 0.9
+
+
+@pytest.mark.parametrize("turns", [None, [0, 3, 5, 9, 12, 17, 21, 27]], ids=["all_pairs", "eight_rounds"])
+@pytest.mark.parametrize("share", [0.85, 0.88, 0.89, 0.9, 0.91, 0.93])
+def test_a_leaf_of_two_nodes_is_named_before_one_of_them(share: float, turns: list[int] | None) -> None:
+    made = order(32, unit=2, turns=turns)
+    wiring = measured.wiring(made)
+    for seed in range(1, 6):
+        both = measure(made, lambda one, _other, rail: share if rail == 1 and one < 2 else 1.0, seed)
+        found = culprits.isolate(both, wiring)
+        assert parts(found) <= {("leaf", None, "rail1", None, "leaf0-1")}
+        assert found.suspects or share >= 0.89
+        one = measure(made, lambda one, _other, rail: share if rail == 1 and one == 0 else 1.0, seed)
+        assert parts(culprits.isolate(one, wiring)) <= {("node_rail", "n0", "rail1", None, None)}
 
 
 def test_nodes_of_one_leaf_that_are_slow_by_themselves_are_no_slow_leaf() -> None:
