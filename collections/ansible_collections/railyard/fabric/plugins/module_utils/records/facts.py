@@ -15,7 +15,8 @@ from ansible_collections.railyard.fabric.plugins.module_utils.records import rea
 from ansible_collections.railyard.fabric.plugins.module_utils.records.reader import AtLeast, Matches, NotTwice
 
 Count = Annotated[int, AtLeast(0)]
-PciAddress = Annotated[str, Matches(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")]
+#: As sysfs writes it, so that a device has one address: beyond four digits a domain has no zeros in front.
+PciAddress = Annotated[str, Matches(r"([0-9a-f]{4}|[1-9a-f][0-9a-f]{4,7}):[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")]
 Mac = Annotated[str, Matches(r"([0-9a-f]{2}:)+[0-9a-f]{2}")]
 #: RDMA device and port: `mlx5_0:1`.
 Port = Annotated[str, Matches(r"[^:]+:[0-9]+")]
@@ -272,7 +273,7 @@ GpuRow = dict[str, Union[str, float, None]]
 class Gpus(TypedDict):
     """What is known of a node's GPUs, see `facts.gpus.read`."""
 
-    pci: Annotated[list[str], NotTwice()]
+    pci: Annotated[list[PciAddress], NotTwice()]
     pci_paths: dict[str, Optional[list[PathLink]]]
     driver: Optional[str]
     rows: list[GpuRow]
@@ -303,12 +304,14 @@ def read_gpus(facts: NodeFacts) -> Gpus:
     """Return what a node says of its GPUs.
 
     Raises:
-        RefusedError: it says nothing, or not what the collector writes.
+        RefusedError: it says nothing, not what the collector writes, or something of a GPU twice.
     """
     if "gpus" not in facts:
         raise reader.RefusedError("is missing", "gpus")
     gpus = reader.read(Gpus, facts["gpus"], "gpus")
     for at, row in enumerate(gpus["rows"]):
-        if not isinstance(row.get("pci"), str):
-            raise reader.RefusedError(f"is {row.get('pci')!r}, not text", f"gpus.rows[{at}].pci")
+        reader.read(PciAddress, row.get("pci"), f"gpus.rows[{at}].pci")
+    log = gpus["xids"]
+    if log is not None and log["first"] is not None and log["first"] > log["next"]:
+        raise reader.RefusedError(f"is {log['next']}, its first line {log['first']}", "gpus.xids.next")
     return gpus

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Optional, TypedDict
 
 from ansible_collections.railyard.fabric.plugins.module_utils.records import reader
-from ansible_collections.railyard.fabric.plugins.module_utils.records.facts import Count, PciLink
+from ansible_collections.railyard.fabric.plugins.module_utils.records.facts import Count, PciAddress, PciLink
 from ansible_collections.railyard.fabric.plugins.module_utils.records.reader import (
     AboveZero,
     AtLeast,
@@ -100,7 +100,7 @@ class Gpu(TypedDict):
 
     index: Optional[Count]
     name: str
-    pci: Optional[str]
+    pci: Optional[PciAddress]
     pcie_generation: Optional[Count]
     pcie_lanes: Optional[Count]
 

@@ -36,6 +36,8 @@ _GOOD = (PASS, RECORDED)
 _DIGITS = 1e-3
 #: Efficiency is rounded to a tenth, and so are the samples that it follows from, to a hundredth.
 _EFFICIENCY_PERCENT = 0.2
+#: Ranks together are no faster than each alone. Noise, of a measurement of some seconds, is no half of it.
+_MOST_PERCENT = 150.0
 #: What all nodes of a job tell alike.
 _TOLD_ALIKE = (
     *("backend", "nodes", "ranks", "call", "sizes", "left_out_bytes"),
@@ -108,6 +110,8 @@ def _wrong_training(said: Row, metrics: Row) -> Iterator[str]:
     follows = 100 * metrics["samples_per_s"] / alone if alone > 0 else 0.0
     if abs(follows - metrics["efficiency_percent"]) > _EFFICIENCY_PERCENT + _DIGITS * follows:
         yield f"efficiency_percent is {metrics['efficiency_percent']:g}, by its samples {follows:.4g}"
+    if follows > _MOST_PERCENT:
+        yield f"efficiency_percent is {metrics['efficiency_percent']:g}, more than ranks can reach together"
 
 
 def agree(asked: Sequence[AskedLine], found: Sequence[Answer], rows: Mapping[str, Sequence[Row]]) -> None:

@@ -138,17 +138,22 @@ def settle(
         rows: id -> its rows.
         containers: nodes that the inventory declares to be some.
     """
-    measured: dict[tuple[object, object], set[str]] = {}
+    measured: dict[tuple[object, object], dict[str, str | None]] = {}
     for line, answer in zip(asked, answers, strict=True):
         if line["tool"] == "fio" and answer.proof == "proven":
             disks = rows[str(line["id"])][0]["storage"]["disks"]
-            measured.setdefault((line["node"], line["subject"]), {disk["name"] for disk in disks})
+            measured.setdefault(
+                (line["node"], line["subject"]), {disk["name"]: disk["model"] for disk in disks}
+            )
     for line, answer in zip(asked, answers, strict=True):
         wanted = measured.get((line["node"], line["subject"])) if line["tool"] == "smartctl" else None
         if wanted is not None and answer.outcome in (PASS, RECORDED):
-            names = {drive["name"] for drive in rows[str(line["id"])][0]["health"]["drives"]}
-            if names != wanted:
-                said = f"it is about {_listed(names)}, fio measured {_listed(wanted)}"
+            drives = rows[str(line["id"])][0]["health"]["drives"]
+            about = {drive["name"]: drive["model"] for drive in drives}
+            # Where the kernel knows no model smartctl may.
+            about |= {name: None for name, model in wanted.items() if model is None and name in about}
+            if about != wanted:
+                said = f"it is about {_listed(about)}, fio measured {_listed(wanted)}"
                 answer.unknown("row_garbled", f"{line['node']} {line['subject']}: {said}")
         unread = answer.outcome == UNMEASURED and answer.cause.get("cause_class") == "drive_unread"
         if line["tool"] == "smartctl" and unread and line["node"] in containers:
@@ -156,8 +161,9 @@ def settle(
             answer.outcome, answer.basis, answer.floor, answer.ceiling = mine.outcome, mine.basis, {}, {}
 
 
-def _listed(names: AbstractSet[str]) -> str:
-    return ", ".join(_clean(name) for name in sorted(names)[:_MOST_DRIVES]) or "no drive"
+def _listed(models: Mapping[str, str | None]) -> str:
+    drives = (f"{name} {model or ''}".rstrip() for name, model in sorted(models.items())[:_MOST_DRIVES])
+    return ", ".join(map(_clean, drives)) or "no drive"
 
 
 def failing(drive: Row) -> Iterator[str]:

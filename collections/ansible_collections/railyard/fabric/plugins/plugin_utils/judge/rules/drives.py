@@ -44,9 +44,11 @@ def doubt(row: Row, policy: Policy) -> str | None:
         return f"its device's counters are {counters!r}"
     if storage["mount"] != row["subject"]:
         return f"it was measured below {storage['mount']!r}"
-    options = fio.JOBS[str(row["check"])].options
-    if not set(options) <= set(row["argv"][-1]):
-        return f"argv is {row['argv'][-1]!r}, which lacks {' '.join(options)}"
+    options, argv = fio.JOBS[str(row["check"])].options, row["argv"][-1]
+    # Of an option that is given twice fio takes the last.
+    names = {option.partition("=")[0] for option in options}
+    if sorted(options) != sorted(word for word in argv if word.partition("=")[0] in names):
+        return f"argv is {argv!r}, asked was {' '.join(options)}"
     window = row["window_s"]
     lasted_s = float(window[1]) - float(window[0])
     if abs(storage["moved_s"] - lasted_s) > _WINDOW_S:

@@ -163,7 +163,17 @@ def test_the_judge_calculates_it_again(desk: Desk, change: dict[str, Any], says:
 def test_less_than_was_asked_proves_nothing(desk: Desk, change: dict[str, Any], says: str) -> None:
     row = row_of(desk)
     row["memory"][0].update(change)
+    listed = {name for one in row["memory"] for name in likwid.counter_names(one["numa_node"])}
+    row["counters"] = {name: span for name, span in row["counters"].items() if name in listed}
     assert says in str(memory.doubt(row, desk.policy))
+
+
+def test_a_numa_node_that_is_counted_and_not_listed_proves_nothing(desk: Desk) -> None:
+    """J3: the slowest one left out."""
+    row = row_of(desk)
+    del row["memory"][1]
+    row["metrics"] = {"bandwidth_bytes_per_s": row["memory"][0]["bandwidth_bytes_per_s"]}
+    assert "its counters are" in str(memory.doubt(row, desk.policy))
 
 
 def test_a_rate_that_is_not_its_bytes_in_its_time(desk: Desk) -> None:

@@ -103,7 +103,12 @@ def test_garbled_gpus_leave_the_rest_as_it_is() -> None:
         {"errors": {"rows": {"class": "odd", "message": "x"}}},
         {"topology": {"GPU0": 1}},
         {"pci": ["0000:17:00.0", "0000:17:00.0"]},
-        # J5: an XID is a number.
+        # J5: one GPU has one address, and an XID is a number.
+        {"pci": ["0000:17:00.0", "00000000:17:00.0"]},
+        {"pci": ["0000:1b:00.0", "0000:1B:00.0"]},
+        {"rows": [{"pci": "00000000:17:00.0"}]},
+        {"rows": [{"pci": "0000:1B:00.0"}]},
+        {"xids": {"first": 9, "next": 3, "since_s": 0.0, "seen": []}},
         {"xids": {"first": 0, "next": 1, "since_s": 0.0, "seen": [{"xid": "79"}]}},
     ],
 )

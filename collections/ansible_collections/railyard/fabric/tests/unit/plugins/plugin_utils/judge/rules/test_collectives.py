@@ -360,6 +360,7 @@ def test_a_job_of_other_nodes_than_were_asked_proves_nothing() -> None:
     ("change", "said"),
     [
         ({"efficiency_percent": 95.0}, "efficiency_percent is 95, by its samples 75"),
+        ({"efficiency_percent": 450.0, "samples_per_s": 900.0}, "more than ranks can reach together"),
         ({"loss_last": 1.5}, "the loss went from 1.5 to 1.5"),
     ],
 )

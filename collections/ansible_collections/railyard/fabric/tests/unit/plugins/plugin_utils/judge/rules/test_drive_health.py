@@ -40,7 +40,7 @@ def told(*drives: dict[str, Any], **rules: Any) -> FakeRun:
     for other in run.results:
         if other.get("storage") and other["host"] == row["host"]:
             [disk] = other["storage"]["disks"]
-            other["storage"]["disks"] = [{**disk, "name": one["name"]} for one in made]
+            other["storage"]["disks"] = [{**disk, "name": one["name"], "model": one["model"]} for one in made]
     # smartctl's status of the last one is the row's own.
     row["exit_status"] = made[-1]["exit_status"]
     row["metrics"] = {"drives": len(made), "drives_read": sum(one["smart"] == "read" for one in made)}
@@ -242,7 +242,21 @@ def test_an_account_of_another_drive_than_was_measured_is_unmeasured() -> None:
             row["storage"]["disks"][0]["name"] = "sdb"
     found = verdict(run)
     assert (found["outcome"], found["cause_class"]) == ("unmeasured", "row_garbled")
-    assert "it is about sda, fio measured sdb" in found["cause"]
+    assert "it is about sda FAST 9000, fio measured sdb FAST 9000" in found["cause"]
+
+
+@pytest.mark.parametrize(("model", "outcome"), [("MZQL2960", "unmeasured"), (None, "pass")])
+def test_an_account_of_another_model_than_was_measured_is_unmeasured(
+    model: str | None, outcome: str
+) -> None:
+    """J8: the name is right, the drive is another. Of some drives the kernel knows no model."""
+    run = told({"name": "sda", "model": "INTEL SSDPE2KE016T8"})
+    for row in run.results:
+        if row.get("storage") and row["host"] == "gpuserver2":
+            row["storage"]["disks"][0] |= {"name": "sda", "model": model}
+    found = verdict(run)
+    assert found["outcome"] == outcome
+    assert (found["cause_class"] == "row_garbled") == (outcome == "unmeasured")
 
 
 def test_a_drive_that_is_named_twice_is_unmeasured() -> None:

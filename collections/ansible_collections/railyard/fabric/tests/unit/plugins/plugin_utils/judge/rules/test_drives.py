@@ -173,6 +173,8 @@ def test_a_site_bounds_a_drive() -> None:
         {"mount": "/other"},
         # J8: the command line is of another test, and a time is longer than the test.
         {"argv": [["fio", "--rw=write", "--bs=1M", "--ioengine=libaio", "--iodepth=16"]]},
+        {"argv": [["fio", "--rw=read", "--bs=1M", "--ioengine=libaio", "--iodepth=16", "--rw=write"]]},
+        {"argv": [["fio", "--rw=read", "--bs=1M", "--ioengine=libaio", "--iodepth=16", "--ioengine=null"]]},
         {"moved_bytes": 1},
         {"moved_bytes": "many"},
         {"moved_s": 50.0},

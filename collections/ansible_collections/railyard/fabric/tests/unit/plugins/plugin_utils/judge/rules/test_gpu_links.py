@@ -277,6 +277,16 @@ def test_one_gpu_that_is_named_four_times_is_not_four(check: str) -> None:
     assert (found["outcome"], "names a GPU twice: index 0" in found["cause"]) == ("unmeasured", True)
 
 
+@pytest.mark.parametrize("check", [NCCL[2], HOST])
+@pytest.mark.parametrize("pci", ["0000:1B:00.0", "00000000:1b:00.0"])
+def test_one_gpu_by_two_forms_of_its_address_is_not_two(check: str, pci: str) -> None:
+    """J8: gpuserver1's first GPU is 0000:1b:00.0."""
+    run = with_gpus()
+    [row] = [row for row in run.results if (row["host"], row["check"]) == ("gpuserver1", check)]
+    (row["nccl_tests"] if check in NCCL else row["nvbandwidth"])["gpus"][1]["pci"] = pci
+    assert verdict(run, "gpuserver1", check)["outcome"] == "unmeasured"
+
+
 def test_busbw_that_does_not_follow_from_algbw_and_gpus_is_not_believed() -> None:
     """All-gather's busbw is three quarters of algbw among four: 400 GB/s stated as the bus of 400 is none."""
     run = with_gpus()
