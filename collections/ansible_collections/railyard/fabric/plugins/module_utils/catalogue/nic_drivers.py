@@ -20,6 +20,8 @@ PAGE = "docs/drivers.md"
 LIFESPAN_MS, LONGEST_LIFESPAN_MS = 10, 10_000
 #: What a counter does at its greatest value.
 STOPS, WRAPS = "stops", "wraps"
+#: What to do where nothing better is known of a driver.
+BY_VENDOR = "set trust, PFC and ECN with the vendor's tool, and declare roce_qos_enabled: false"
 
 
 class Errors(NamedTuple):
@@ -71,16 +73,16 @@ class NicDriver(NamedTuple):
     name: str
     cards: str
     links: tuple[str, ...]
-    traffic: Optional[rdma_counters.Traffic]  # noqa: UP045 - Python 3.9 evaluates it
-    why_not: str
-    width_bits: int
-    at_greatest: str
-    lifespan_ms: int
-    errors: Errors
-    qos: tuple[str, ...]
-    qos_otherwise: str
     quirks: str
     source: str
+    traffic: Optional[rdma_counters.Traffic] = None  # noqa: UP045 - Python 3.9 evaluates it
+    why_not: str = ""
+    width_bits: int = 64
+    at_greatest: str = WRAPS
+    lifespan_ms: int = LIFESPAN_MS
+    errors: Errors = Errors()
+    qos: tuple[str, ...] = ()
+    qos_otherwise: str = BY_VENDOR
     connection: str = ""
     link_is_hidden: bool = False
     link_tools: tuple[str, ...] = ()
@@ -107,17 +109,12 @@ COMMON = Errors(
 _SOFT_IWARP = "Soft-iWARP sends by the kernel's TCP and counts nothing itself"
 #: ConnectX-3 has flow control alone, which its Ethernet driver takes as module options.
 MLX4_OPTIONS = "mlx4_en"
-#: What to do where nothing better is known of a driver.
-BY_VENDOR = "set trust, PFC and ECN with the vendor's tool, and declare roce_qos_enabled: false"
-
 DRIVERS = (
     NicDriver(
         name="mlx5_ib",
         cards="NVIDIA ConnectX-4 to ConnectX-8, BlueField",
         links=("mlx5_core", "mlx5_ib"),
         traffic=rdma_counters.PORT_WORDS,
-        why_not="",
-        width_bits=64,
         at_greatest=STOPS,
         lifespan_ms=0,
         errors=Errors(
@@ -169,7 +166,6 @@ DRIVERS = (
         cards="NVIDIA ConnectX-3",
         links=("mlx4_core", "mlx4_ib"),
         traffic=rdma_counters.PORT_WORDS,
-        why_not="",
         width_bits=32,
         at_greatest=STOPS,
         lifespan_ms=0,
@@ -187,10 +183,6 @@ DRIVERS = (
         cards="Broadcom NetXtreme-E and Thor",
         links=("bnxt_en", "bnxt_re"),
         traffic=rdma_counters.TX_RX,
-        why_not="",
-        width_bits=64,
-        at_greatest=WRAPS,
-        lifespan_ms=LIFESPAN_MS,
         errors=Errors(
             physical=("ethtool.rx_fcs_err_frames",),
             symbol=("ethtool.rx_fec_uncorrectable_blocks",),
@@ -208,7 +200,6 @@ DRIVERS = (
                 "hw.rx_ecn_marked_pkts",
             ),
         ),
-        qos=(),
         # Its DCB takes PFC only after ETS gave the priority a traffic class (bnxt_dcb.c), and roce_qos leaves
         # ETS alone; congestion control is in configfs of Broadcom's own driver.
         qos_otherwise=(
@@ -232,10 +223,6 @@ DRIVERS = (
             (("ip4OutPkts", "ip6OutPkts"),),
             (("ip4InPkts", "ip6InPkts"),),
         ),
-        why_not="",
-        width_bits=64,
-        at_greatest=WRAPS,
-        lifespan_ms=LIFESPAN_MS,
         errors=Errors(
             physical=(
                 "ethtool.rx_crc_errors.nic",
@@ -252,7 +239,6 @@ DRIVERS = (
             ),
             notice=("hw.cnpSent", "hw.cnpHandled", "hw.cnpIgnored", "hw.RxECNMrkd"),
         ),
-        qos=(),
         # The firmware's agent overrules software, and PFC needs a map of priorities to at most four classes.
         # X722 (i40e) has iWARP and link pause alone.
         qos_otherwise=(
@@ -274,10 +260,6 @@ DRIVERS = (
         cards="AWS Elastic Fabric Adapter",
         links=("efa",),
         traffic=rdma_counters.EFA,
-        why_not="",
-        width_bits=64,
-        at_greatest=WRAPS,
-        lifespan_ms=LIFESPAN_MS,
         errors=Errors(
             transport=(
                 "hw.rx_drops",
@@ -292,7 +274,6 @@ DRIVERS = (
                 "hw.unresponsive_remote_events",
             ),
         ),
-        qos=(),
         qos_otherwise=(
             "there is nothing to set, AWS controls congestion itself: declare roce_qos_enabled: false"
         ),
@@ -314,10 +295,6 @@ DRIVERS = (
         traffic=rdma_counters.in_hw_counters(
             (("tx_bytes",),), (("rx_bytes",),), (("tx_packets",),), (("rx_packets",),)
         ),
-        why_not="",
-        width_bits=64,
-        at_greatest=WRAPS,
-        lifespan_ms=LIFESPAN_MS,
         errors=Errors(
             transport=(
                 "hw.requester_timeout",
@@ -329,7 +306,6 @@ DRIVERS = (
             ),
             notice=("hw.received_cnps",),
         ),
-        qos=(),
         qos_otherwise="there is nothing to set, Azure sets the classes: declare roce_qos_enabled: false",
         quirks="sent_cnps and received_ecns are the device's, not the port's.",
         source="torvalds/linux drivers/infiniband/hw/mana/counters.c",
@@ -344,15 +320,10 @@ DRIVERS = (
             (("tx_rdma_ucast_pkts",),),
             (("rx_rdma_ucast_pkts",),),
         ),
-        why_not="",
-        width_bits=64,
-        at_greatest=WRAPS,
-        lifespan_ms=LIFESPAN_MS,
         errors=Errors(
             transport=("hw.tx_rdma_ack_timeout", "hw.req_tx_retry_excd_err", "hw.req_rx_pkt_seq_err"),
             notice=("hw.rx_rdma_cnp_pkts", "hw.rx_rdma_ecn_pkts"),
         ),
-        qos=(),
         qos_otherwise="set it with AMD's nicctl update qos, and declare roce_qos_enabled: false",
         quirks=(
             "Names and widths (8 to 64 bits) come from the firmware; those here were seen on 400G cards. A "
@@ -366,12 +337,8 @@ DRIVERS = (
         cards="Cornelis and Intel Omni-Path 100",
         links=("hfi1",),
         traffic=rdma_counters.PORT_WORDS,
-        why_not="",
-        width_bits=64,
         at_greatest=STOPS,
         lifespan_ms=0,
-        errors=Errors(),
-        qos=(),
         qos_otherwise="Omni-Path has no RoCE: declare roce_qos_enabled: false",
         quirks="It counts more errors in hw_counters, by names of its own, which are not judged.",
         source="prometheus/procfs fixtures (hfi1_0)",
@@ -381,10 +348,6 @@ DRIVERS = (
         cards="Soft-RoCE",
         links=("rxe", "rdma_rxe"),
         traffic=rdma_counters.SOFT_ROCE,
-        why_not="",
-        width_bits=64,
-        at_greatest=WRAPS,
-        lifespan_ms=LIFESPAN_MS,
         errors=Errors(
             link_down=("hw.link_downed",),
             transport=(
@@ -395,7 +358,6 @@ DRIVERS = (
                 "hw.duplicate_request",
             ),
         ),
-        qos=(),
         qos_otherwise="software RDMA has no QoS of hardware: declare fabric.node_class virtual",
         quirks="Bytes are the netdev's, held within the port's own packets. Sending again is not judged.",
         source="torvalds/linux drivers/infiniband/sw/rxe/rxe_hw_counters.c; run in the lab",
@@ -404,13 +366,9 @@ DRIVERS = (
         name="siw",
         cards="Soft-iWARP",
         links=("siw",),
-        traffic=None,
         why_not=_SOFT_IWARP,
         width_bits=0,
-        at_greatest=WRAPS,
         lifespan_ms=0,
-        errors=Errors(),
-        qos=(),
         qos_otherwise="software RDMA has no QoS of hardware: declare fabric.node_class virtual",
         quirks="The netdev's bytes move with it, and could be TCP's.",
         source="torvalds/linux drivers/infiniband/sw/siw/siw_main.c",
@@ -419,14 +377,9 @@ DRIVERS = (
         name="qedr",
         cards="Marvell FastLinQ 45000",
         links=("qede", "qedr"),
-        traffic=None,
         why_not="qedr answers queries of port counters without filling them in",
         width_bits=0,
-        at_greatest=WRAPS,
         lifespan_ms=0,
-        errors=Errors(),
-        qos=(),
-        qos_otherwise=BY_VENDOR,
         quirks="Files in counters/ read 0 whatever crosses the port.",
         source="torvalds/linux drivers/infiniband/hw/qedr/verbs.c (qedr_process_mad)",
     ),
@@ -440,15 +393,9 @@ DRIVERS = (
             (("tx_packets_cnt",), ("hw_tx_packets_cnt",)),
             (("rx_packets_cnt",), ("hw_rx_packets_cnt",)),
         ),
-        why_not="",
-        width_bits=64,
-        at_greatest=WRAPS,
-        lifespan_ms=LIFESPAN_MS,
         errors=Errors(
             notice=("hw.tx_bps_limit_drop_cnt", "hw.rx_bps_limit_drop_cnt", "hw.hw_rx_bps_limit_drop_cnt")
         ),
-        qos=(),
-        qos_otherwise=BY_VENDOR,
         quirks="The driver of Alibaba Cloud puts hw_ before the kernel's names.",
         source=(
             "torvalds/linux drivers/infiniband/hw/erdma/erdma_verbs.c; the vendor's driver (names with hw_)"
@@ -458,14 +405,8 @@ DRIVERS = (
         name="hns_roce_hw_v2",
         cards="HiSilicon Kunpeng",
         links=("hns3", "hns_roce_hw_v2", "hns_roce"),
-        traffic=None,
         why_not="hns_roce counts packets and no bytes",
         width_bits=0,
-        at_greatest=WRAPS,
-        lifespan_ms=LIFESPAN_MS,
-        errors=Errors(),
-        qos=(),
-        qos_otherwise=BY_VENDOR,
         quirks="hw_counters from HIP09 on, not for a VF.",
         source="torvalds/linux drivers/infiniband/hw/hns/hns_roce_main.c",
     ),
