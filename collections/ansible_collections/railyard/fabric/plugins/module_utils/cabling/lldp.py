@@ -27,7 +27,7 @@ _SOL_PACKET, _ADD_MEMBERSHIP, _MULTICAST = 263, 1, 0
 _NEAREST_BRIDGE = bytes.fromhex("0180c200000e")
 # IEEE 802.1AB: nearest bridge, nearest non-TPMR bridge, nearest customer bridge.
 _ADDRESSES = (_NEAREST_BRIDGE, bytes.fromhex("0180c2000003"), bytes.fromhex("0180c2000000"))
-_END, _CHASSIS, _PORT, _PORT_DESCRIPTION, _SYSTEM_NAME = 0, 1, 2, 4, 5
+_END, _CHASSIS, _PORT, _SYSTEM_NAME = 0, 1, 2, 5
 # Subtypes whose value is a MAC address, of a chassis and of a port.
 _MAC_CHASSIS, _MAC_PORT = 4, 3
 _PATIENCE_S = 5

@@ -12,12 +12,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, NamedTuple, Optional
-
-#: Metric kinds: what a sane value of the metric looks like. `positive` > 0, `count` whole and >= 0,
-#: `positive_count` whole and > 0, `share` within 0 and 100, `nonnegative` >= 0. All are finite numbers, never
-#: bool.
-KINDS = ("positive", "positive_count", "count", "share", "nonnegative")
 
 
 @dataclass(frozen=True)
@@ -28,7 +24,9 @@ class Check:
         name: the check, as asked.jsonl writes it.
         title: how a person calls it.
         bounded: metrics that a bound may be laid on (site policy included).
-        client: metric -> kind that the client's row must hold.
+        client: metric -> kind that the client's row must hold: `positive` > 0, `count` whole and >= 0,
+            `positive_count` whole and > 0, `share` within 0 and 100, `nonnegative` >= 0. All are finite
+            numbers, never bool.
         server: metric -> kind that the server's row must hold; empty where that end states no number.
         source: where its answer comes from, one of SOURCES.
         rdma: it is asked only where the inventory declares RDMA.
@@ -60,11 +58,6 @@ class Check:
     lasts: str = ""
     message: str = ""
     least_gpus: int = 0
-
-    @property
-    def from_facts(self) -> bool:
-        """Tell whether a node's facts row answers it, not result rows."""
-        return self.source == "facts"
 
     @property
     def local(self) -> bool:
@@ -140,21 +133,18 @@ def _rdma_latency(name: str, title: str, tool: str) -> Check:
     )
 
 
+# Of each node by itself, and of all nodes together, as each of them sees it.
+_of_node = partial(Check, source="node", asked="node")
+_of_all = partial(Check, source="node", tool="torch", asked="group", wanted="collectives")
+_BUSBW = {"busbw_GBps": "positive", "algbw_GBps": "positive", "size_bytes": "positive_count"}
+
+
 def _collective(name: str, title: str) -> Check:
-    return Check(
-        name,
-        title,
-        ("busbw_GBps",),
-        {"busbw_GBps": "positive", "algbw_GBps": "positive", "size_bytes": "positive_count"},
-        source="node",
-        tool="torch",
-        asked="group",
-        wanted="collectives",
-    )
+    return _of_all(name, title, ("busbw_GBps",), _BUSBW)
 
 
 def _storage(name: str, title: str, *bounded: str) -> Check:
-    return Check(
+    return _of_node(
         name,
         title,
         bounded,
@@ -164,42 +154,31 @@ def _storage(name: str, title: str, *bounded: str) -> Check:
             "latency_average_us": "positive",
             "latency_p99_us": "positive",
         },
-        source="node",
         tool="fio",
-        asked="node",
         wanted="storage_mounts",
         lasts="storage_duration_s",
     )
 
 
 def _nccl(name: str, title: str) -> Check:
-    return Check(
+    return _of_node(
         name,
         title,
         ("busbw_GBps",),
-        {
-            "busbw_GBps": "positive",
-            "algbw_GBps": "positive",
-            "size_bytes": "positive_count",
-            "gpus": "positive_count",
-        },
-        source="node",
+        {**_BUSBW, "gpus": "positive_count"},
         tool="nccl-tests",
-        asked="node",
         wanted="nccl_tests_folder",
         least_gpus=2,
     )
 
 
 def _copies(name: str, title: str, least_gpus: int, *bounded: str) -> Check:
-    return Check(
+    return _of_node(
         name,
         title,
         bounded,
         {**dict.fromkeys(bounded, "positive"), "gpus": "positive_count"},
-        source="node",
         tool="nvbandwidth",
-        asked="node",
         wanted="nvbandwidth_folder",
         least_gpus=least_gpus,
     )
@@ -302,7 +281,7 @@ GROUP_TESTS: tuple[Check, ...] = (
     _collective("collective_allreduce", "all-reduce of all nodes"),
     _collective("collective_allgather", "all-gather of all nodes"),
     _collective("collective_alltoall", "all-to-all of all nodes"),
-    Check(
+    _of_all(
         "collective_training",
         "training job of all nodes",
         ("samples_per_s", "efficiency_percent"),
@@ -312,10 +291,6 @@ GROUP_TESTS: tuple[Check, ...] = (
             "efficiency_percent": "positive",
             "communication_percent": "share",
         },
-        source="node",
-        tool="torch",
-        asked="group",
-        wanted="collectives",
     ),
 )
 # Of each node by itself, in the order in which they are asked: source and `asked` are "node".
@@ -325,25 +300,21 @@ NODE_TESTS: tuple[Check, ...] = (
     _storage("storage_random_read", "drive's random read of 4 KiB", "iops", "latency_p99_us"),
     _storage("storage_sync_write", "drive's synchronous write of 4 KiB", "latency_p99_us", "iops"),
     # After the others: what a drive says when it has worked.
-    Check(
+    _of_node(
         "storage_health",
         "drive's own word on its health",
         (),
         {"drives": "positive_count", "drives_read": "count"},
-        source="node",
         tool="smartctl",
-        asked="node",
         wanted="storage_mounts",
         unless_off="storage_health",
     ),
-    Check(
+    _of_node(
         "memory_bandwidth",
         "memory bandwidth of the slowest NUMA node",
         ("bandwidth_bytes_per_s",),
         {"bandwidth_bytes_per_s": "positive"},
-        source="node",
         tool="likwid-bench",
-        asked="node",
         wanted="memory_bandwidth",
         lasts="memory_bandwidth_duration_s",
     ),

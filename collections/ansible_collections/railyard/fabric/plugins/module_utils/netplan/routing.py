@@ -170,8 +170,3 @@ def _route_text(key: tuple[str, str, str, str]) -> str:
 
 def _rule_text(rule: tuple[Any, ...]) -> str:
     return f"from {rule[0]} table {rule[1]} priority {rule[2]}"
-
-
-def tables(rails: Sequence[Mapping[str, Any]]) -> set[str]:
-    """Return the routing tables that belong to rails, as `ip -j` names them."""
-    return {str(rail["table"]) for rail in rails if rail.get("table") is not None}
