@@ -10,7 +10,7 @@ import errno
 import shutil
 
 import pytest
-from ansible_collections.railyard.fabric.plugins.module_utils.facts import ethtool, link_errors
+from ansible_collections.railyard.fabric.plugins.module_utils.facts import ethtool
 from support.machines import fields, machine, pair, stages, traffic
 
 BASE = "connectx5-100g"
@@ -97,7 +97,6 @@ def test_a_file_is_what_the_data_says(node, content, wanted):
 def test_ioctls_answer_for_the_machine(node):
     with node.kernel.running():
         assert ethtool.stats("enp225s0f0np0")["link_down_events_phy"] == 2
-        assert link_errors.ethtool_statistics("enp225s0f0np0")["link_down_events_phy"] == 2
         assert ethtool.speed_max_mbps("enp225s0f0np0") == 100000
         assert ethtool.stats("lo") == {}
         assert ethtool.speed_max_mbps("eth9") is None

@@ -129,7 +129,7 @@ def decode_stats(names: bytes, values: bytes) -> dict[str, int] | None:
 
 def stats(netdev: str) -> dict[str, int]:
     """Return the driver's statistics of a netdev, what `ethtool -S` shows; empty when it has none."""
-    for _attempt in range(2):
+    for _attempt in range(3):
         info = _ask(netdev, struct.pack("=IIQI", _GSSET_INFO, 0, 1 << _STRING_SET_STATS, 0))
         count = stats_count(info) if info else 0
         if not count:

@@ -9,17 +9,12 @@ means for a verdict is the controller's.
 
 from __future__ import annotations
 
-import array
-import contextlib
-import fcntl
 import os
-import socket
-import struct
 from collections.abc import Iterable, Mapping
 from typing import Optional
 
 from ansible_collections.railyard.fabric.plugins.module_utils.catalogue import nic_drivers
-from ansible_collections.railyard.fabric.plugins.module_utils.facts import counter_file, vlan
+from ansible_collections.railyard.fabric.plugins.module_utils.facts import counter_file, ethtool, vlan
 
 PHYSICAL = "physical"
 SYMBOL = "symbol"
@@ -80,15 +75,6 @@ Values = dict[str, int]
 # Python 3.9, which nodes may have, cannot evaluate `X | Y`.
 Span = dict[str, list[Optional[int]]]  # noqa: UP045 - see above
 
-_SIOCETHTOOL = 0x8946
-_GET_STRINGS = 0x1B
-_GET_STATISTICS = 0x1D
-_GET_SET_SIZES = 0x37
-_STATISTICS_SET = 1
-_NAME_BYTES = 32
-_LARGEST_SET = 65536
-_TRIES = 3
-
 
 def read(netdev: str, hca: str | None, sys_root: str = "/sys") -> Values:
     """Return the counters of the table that this rail has; of a VLAN those of its port.
@@ -114,7 +100,7 @@ def read(netdev: str, hca: str | None, sys_root: str = "/sys") -> Values:
             number = counter_file.read(os.path.join(folder, counter)).number
             if number is not None:
                 values[name] = number
-    for counter, value in ethtool_statistics(port_netdev).items():
+    for counter, value in ethtool.stats(port_netdev).items():
         name = "ethtool." + counter
         if name in KINDS:
             values[name] = value
@@ -139,45 +125,3 @@ def stands_still(name: str, value: int) -> bool:
 def spans(before: Mapping[str, int], after: Mapping[str, int]) -> Span:
     """Return `{name: [before, after]}`; a counter that went away with its device has None."""
     return {name: [before.get(name), after.get(name)] for name in KINDS if name in before or name in after}
-
-
-def ethtool_statistics(netdev: str) -> Values:
-    """Return the driver's own statistics (`ethtool -S`), nothing for a netdev that has none."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock, contextlib.suppress(OSError):
-        for _try in range(_TRIES):
-            values = _statistics(sock, netdev)
-            if values is not None:
-                return values
-    return {}
-
-
-def _statistics(sock: socket.socket, netdev: str) -> Values | None:
-    """Ask for names and numbers; None where the driver got other statistics between the two questions."""
-    sizes = _ask(sock, netdev, struct.pack("=IIQI", _GET_SET_SIZES, 0, 1 << _STATISTICS_SET, 0))
-    mask, size = struct.unpack_from("=QI", sizes, 8)
-    if not mask or not 0 < size <= _LARGEST_SET:
-        return {}
-    # The kernel writes as many as there are at that moment, whatever was asked for: room for twice.
-    room = 2 * size + 64
-    words = struct.pack("=III", _GET_STRINGS, _STATISTICS_SET, size) + bytes(room * _NAME_BYTES)
-    names = _ask(sock, netdev, words)
-    numbers = _ask(sock, netdev, struct.pack("=II", _GET_STATISTICS, size) + bytes(room * 8))
-    found: int = struct.unpack_from("=I", names, 8)[0]
-    if found != struct.unpack_from("=I", numbers, 4)[0] or found > room:
-        return None
-    values: Values = {}
-    for index in range(found):
-        begin = 12 + index * _NAME_BYTES
-        raw = names[begin : begin + _NAME_BYTES].split(b"\0", 1)[0].strip()
-        values[raw.decode("ascii", "replace")] = struct.unpack_from("=Q", numbers, 8 + 8 * index)[0]
-    return values
-
-
-def _ask(sock: socket.socket, netdev: str, question: bytes) -> bytes:
-    """Put an ethtool question to the kernel and return what it wrote over it."""
-    memory = array.array("B", question)
-    address, _length = memory.buffer_info()
-    request = struct.pack("16sP", netdev.encode()[:15], address)
-    # An ifreq has 40 bytes; what follows the pointer is not read.
-    fcntl.ioctl(sock, _SIOCETHTOOL, request.ljust(40, b"\0"))
-    return memory.tobytes()

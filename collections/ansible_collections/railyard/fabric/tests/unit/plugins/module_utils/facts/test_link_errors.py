@@ -5,21 +5,17 @@
 
 from __future__ import annotations
 
-import socket
-import struct
 import tracemalloc
 from pathlib import Path
 
 import pytest
-from ansible_collections.railyard.fabric.plugins.module_utils.facts import link_errors, vlan
+from ansible_collections.railyard.fabric.plugins.module_utils.facts import ethtool, link_errors, vlan
 from support.nodes.files import write
 
 
 @pytest.fixture
 def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(
-        link_errors, "ethtool_statistics", lambda _netdev: {"rx_crc_errors_phy": 4, "rx_bytes": 1}
-    )
+    monkeypatch.setattr(ethtool, "stats", lambda _netdev: {"rx_crc_errors_phy": 4, "rx_bytes": 1})
     write(tmp_path, "class/net/ens6/statistics/rx_crc_errors", "7\n")
     write(tmp_path, "class/net/ens6/statistics/rx_bytes", "900\n")
     write(tmp_path, "class/net/ens6/carrier_changes", "2\n")
@@ -58,9 +54,7 @@ def test_errors_of_a_vlan_are_its_ports(tree: Path, monkeypatch: pytest.MonkeyPa
     write(tree, "class/net/ens6.100/uevent", "DEVTYPE=vlan\nINTERFACE=ens6.100\nIFINDEX=9\n")
     write(tree, "class/net/ens6.100/statistics/rx_crc_errors", "0\n")
     (tree / "class/net/ens6.100/lower_ens6").symlink_to(tree / "class/net/ens6")
-    monkeypatch.setattr(
-        link_errors, "ethtool_statistics", lambda netdev: {"rx_crc_errors_phy": 4} if netdev == "ens6" else {}
-    )
+    monkeypatch.setattr(ethtool, "stats", lambda netdev: {"rx_crc_errors_phy": 4} if netdev == "ens6" else {})
     assert link_errors.read("ens6.100", None, str(tree)) == link_errors.read("ens6", None, str(tree))
     # What is stacked otherwise keeps its own name.
     write(tree, "class/net/ens6.100/uevent", "INTERFACE=ens6.100\n")
@@ -79,51 +73,6 @@ def test_every_name_has_a_place_and_a_meaning() -> None:
     # A cable shows in symbols, a full switch in packets that come out of sequence.
     assert link_errors.KINDS["hca.symbol_error"] == "symbol"
     assert link_errors.KINDS["hw.out_of_seq_request"] == "transport"
-
-
-def test_ethtools_answers_are_read_as_the_kernel_lays_them_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The layouts of include/uapi/linux/ethtool.h: ethtool_sset_info, ethtool_gstrings, ethtool_stats."""
-
-    def answer(_sock: socket.socket, _netdev: str, question: bytes) -> bytes:
-        command = struct.unpack_from("=I", question)[0]
-        if command == 0x37:
-            return struct.pack("=IIQI", command, 0, 2, 2)
-        if command == 0x1B:
-            names = b"".join(name.ljust(32, b"\0") for name in (b"rx_packets", b"rx_crc_errors_phy"))
-            return (struct.pack("=III", command, 1, 2) + names).ljust(len(question), b"\0")
-        return (struct.pack("=IIQQ", command, 2, 5, 2**40)).ljust(len(question), b"\0")
-
-    monkeypatch.setattr(link_errors, "_ask", answer)
-    assert link_errors.ethtool_statistics("ens6") == {"rx_packets": 5, "rx_crc_errors_phy": 2**40}
-
-
-@pytest.mark.parametrize(("changes", "found"), [(1, {"queue_0": 3, "rx_crc_errors_phy": 0}), (99, {})])
-def test_statistics_that_change_between_two_questions_are_asked_again(
-    monkeypatch: pytest.MonkeyPatch, changes: int, found: dict[str, int]
-) -> None:
-    """A queue more, and each number would stand under another name: packets as errors of the cable."""
-    asked = {"names": 0}
-
-    def answer(_sock: socket.socket, _netdev: str, question: bytes) -> bytes:
-        command = struct.unpack_from("=I", question)[0]
-        if command == 0x37:
-            return struct.pack("=IIQI", command, 0, 2, 2)
-        if command == 0x1B:
-            asked["names"] += 1
-            names = [b"queue_0", b"rx_crc_errors_phy"]
-            packed = b"".join(name.ljust(32, b"\0") for name in names)
-            return (struct.pack("=III", command, 1, 2) + packed).ljust(len(question), b"\0")
-        numbers = (3, 900, 0) if asked["names"] <= changes else (3, 0)
-        packed = struct.pack(f"={len(numbers)}Q", *numbers)
-        return (struct.pack("=II", command, len(numbers)) + packed).ljust(len(question), b"\0")
-
-    monkeypatch.setattr(link_errors, "_ask", answer)
-    assert link_errors.ethtool_statistics("ens6") == found
-
-
-def test_a_netdev_without_statistics_has_none() -> None:
-    assert link_errors.ethtool_statistics("lo") == {}
-    assert link_errors.ethtool_statistics("no-such-netdev0") == {}
 
 
 def test_drops_of_each_priority_and_storms_are_read_and_congestion_control_is_told() -> None:
