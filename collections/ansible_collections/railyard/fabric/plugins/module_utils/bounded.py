@@ -16,6 +16,7 @@ import select
 import signal
 import subprocess
 import time
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -122,31 +123,64 @@ def call(work: Callable[[At], Mapping[str, Any]], limit_s: float) -> tuple[dict[
     Returns:
         What it returned; or None, and why in words.
     """
+
+    def tell(say: Callable[[Any], None]) -> None:
+        try:
+            say({"done": work(lambda at: say({"at": at}))})
+        except Exception as error:  # a defect is told as well: silence would be taken for a hang
+            say({"broke": f"it broke down: {error.__class__.__name__}: {error}"})
+
+    try:
+        said, over = listen(tell, limit_s)
+    except OSError as error:
+        return None, f"no process could be started: {error.strerror or error}"
+    words: dict[str, Any] = {"at": "its start"}
+    for one in said:
+        words.update(one)
+    if "done" in words:
+        return words["done"], ""
+    if over:
+        return None, f"not done within {limit_s:.0f} s: it hung at {words['at']}"
+    return None, words.get("broke") or f"it was killed at {words['at']}"
+
+
+def listen(work: Callable[[Callable[[Any], None]], None], limit_s: float) -> tuple[list[Any], bool]:
+    """Have a child do something, for a bounded time, and return what it said by then.
+
+    Args:
+        work: what it does; it says a JSON value by calling its argument.
+        limit_s: when the child is killed and given up.
+
+    Returns:
+        What it said, and whether its time was over.
+
+    Raises:
+        OSError: no process could be started.
+    """
     read_end, write_end = os.pipe()
     try:
-        child = os.fork()
-    except OSError as error:
+        with warnings.catch_warnings():
+            # Python 3.12 and later warns of a fork beside threads; the child here takes no lock of theirs.
+            warnings.simplefilter("ignore", DeprecationWarning)
+            child = os.fork()
+        if child == 0:
+            os.close(read_end)
+            _work(work, write_end)
+    except OSError:
         os.close(read_end)
+        raise
+    finally:
         os.close(write_end)
-        return None, f"no process could be started: {error.strerror or error}"
-    if child == 0:
-        os.close(read_end)
-        _work(work, write_end)
-    os.close(write_end)
-    at, done, over = _listen(read_end, time.monotonic() + limit_s)
+    data, over = _read(read_end, time.monotonic() + limit_s)
     os.close(read_end)
     _end_all(child)
-    if isinstance(done, dict):
-        return done, ""
-    if over:
-        return None, f"not done within {limit_s:.0f} s: it hung at {at}"
-    return None, done or f"it was killed at {at}"
+    return [json.loads(line) for line in data.split(b"\n")[:-1]], over
 
 
-def _work(work: Callable[[At], Mapping[str, Any]], write_end: int) -> None:
+def _work(work: Callable[[Callable[[Any], None]], None], write_end: int) -> None:
     """Do it and end; never return into the parent's code, whatever happens."""
 
-    def say(word: Mapping[str, Any]) -> None:
+    def say(word: Any) -> None:
         data = json.dumps(word).encode() + b"\n"
         while data:
             data = data[os.write(write_end, data) :]
@@ -157,34 +191,22 @@ def _work(work: Callable[[At], Mapping[str, Any]], write_end: int) -> None:
         for stream in (0, 1, 2):
             # Whoever waits for the end of our output must not wait for a child that hangs.
             os.dup2(quiet, stream)
-        try:
-            say({"done": work(lambda at: say({"at": at}))})
-        except Exception as error:  # a defect is told as well: silence would be taken for a hang
-            say({"broke": f"it broke down: {error.__class__.__name__}: {error}"})
+        work(say)
     except BaseException:  # noqa: S110 - nobody is left to be told
         pass
     finally:
         os._exit(0)
 
 
-def _listen(read_end: int, deadline: float) -> tuple[str, dict[str, Any] | str, bool]:
-    """Return what the child was at last, what it returned or why it did not, and whether time is over."""
+def _read(read_end: int, deadline: float) -> tuple[bytes, bool]:
+    """Return what came until the other end closed or time was over, and whether it was."""
     data = b""
-    over = False
     while True:
         ready, _write, _error = select.select([read_end], [], [], max(0.0, deadline - time.monotonic()))
         part = os.read(read_end, 65536) if ready else b""
         if not part:
-            over = not ready
-            break
+            return data, not ready
         data += part
-    at = "its start"
-    for line in data.split(b"\n")[:-1]:
-        word = json.loads(line)
-        at = word.get("at", at)
-        if "done" in word or "broke" in word:
-            return at, word.get("done", word.get("broke")), False
-    return at, "", over
 
 
 def _end_all(child: int) -> None:

@@ -9,17 +9,14 @@ crash or a hang in it, must not become the node's facts.
 
 from __future__ import annotations
 
-import os
+import contextlib
 import resource
-import select
 import signal
 import struct
-import sys
-import time
-import warnings
-from collections.abc import Collection, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterator
 from typing import Any, NamedTuple
+
+from ansible_collections.railyard.fabric.plugins.module_utils import bounded
 
 LIBRARY = "libibverbs.so.1"
 # struct ibv_port_attr begins with three C enums: state, max_mtu, active_mtu. The rest is not read, but the
@@ -30,7 +27,6 @@ _PORT_ATTR_BYTES = 512
 _MTU_BYTES = {1: 256, 2: 512, 3: 1024, 4: 2048, 5: 4096}
 _MOST_DEVICES = 1024
 _LIMIT_S = 5.0
-_MOST_BYTES = 65536
 
 
 class Mtu(NamedTuple):
@@ -44,17 +40,6 @@ def decode(attributes: bytes) -> Mtu:
     """Read struct ibv_port_attr."""
     _state, largest, active = _HEAD.unpack_from(attributes)
     return Mtu(_MTU_BYTES.get(active), _MTU_BYTES.get(largest))
-
-
-def parse(text: str) -> dict[tuple[str, int], Mtu]:
-    """Read what the child wrote, a line `device port active max` per port; a line cut short is left out."""
-    found = {}
-    for line in text.split("\n")[:-1]:
-        words = line.split(" ")
-        if len(words) == 4 and all(word.isdecimal() for word in words[1:]):
-            active, largest = int(words[2]), int(words[3])
-            found[words[0], int(words[1])] = Mtu(active or None, largest or None)
-    return found
 
 
 def _library(ctypes: Any, name: str) -> Any:
@@ -89,8 +74,15 @@ def _ports(ctypes: Any, verbs: Any, handle: Any, numbers: Collection[int]) -> It
         verbs.ibv_close_device(context)
 
 
-def _query_here(ctypes: Any, library: str, ports: Collection[tuple[str, int]]) -> Iterator[str]:
-    """Yield the lines that `parse` reads."""
+def _ask(ports: Collection[tuple[str, int]], library: str, say: Callable[[list[Any]], None]) -> None:
+    """Ask for each port and say device, number, active and largest MTU of those that answer."""
+    # A crash is quiet too: no trace of a handler that the parent may have set, no core file.
+    for fault in (signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT, signal.SIGFPE, signal.SIGILL):
+        signal.signal(fault, signal.SIG_DFL)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    # A node without RDMA never needs it.
+    import ctypes
+
     verbs = _library(ctypes, library)
     count = ctypes.c_int(0)
     handles = verbs.ibv_get_device_list(ctypes.byref(count))
@@ -100,63 +92,10 @@ def _query_here(ctypes: Any, library: str, ports: Collection[tuple[str, int]]) -
         for place in range(min(count.value, _MOST_DEVICES)):
             device = (verbs.ibv_get_device_name(handles[place]) or b"").decode("utf-8", errors="replace")
             wanted = sorted(number for name, number in ports if name == device)
-            if wanted:
-                for number, mtu in _ports(ctypes, verbs, handles[place], wanted):
-                    yield f"{device} {number} {mtu.active_bytes or 0} {mtu.max_bytes or 0}\n"
+            for number, mtu in _ports(ctypes, verbs, handles[place], wanted) if wanted else ():
+                say([device, number, *mtu])
     finally:
         verbs.ibv_free_device_list(handles)
-
-
-def _child(ctypes: Any, write_end: int, library: str, ports: Collection[tuple[str, int]]) -> None:
-    """Write the lines and end; never return into the parent's code, whatever happens."""
-    try:
-        # A crash is quiet too: no trace of a handler that the parent may have set, no core file.
-        for fault in (signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT, signal.SIGFPE, signal.SIGILL):
-            signal.signal(fault, signal.SIG_DFL)
-        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-        quiet = os.open(os.devnull, os.O_RDWR)
-        for stream in (0, 1, 2):
-            os.dup2(quiet, stream)
-        for line in _query_here(ctypes, library, ports):
-            os.write(write_end, line.encode())
-    except BaseException:  # noqa: S110 - a child that raised would run on as a second parent
-        pass
-    finally:
-        os._exit(0)
-
-
-@contextmanager
-def _no_fork_warning() -> Iterator[None]:
-    """Python 3.12 and later warns of a fork beside threads; the child here takes no lock of theirs."""
-    if sys.version_info < (3, 12):
-        yield
-        return
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)
-        yield
-
-
-def _read(read_end: int, deadline: float) -> bytes:
-    """Read until the child ends or the deadline passes."""
-    data = b""
-    while len(data) < _MOST_BYTES:
-        ready, _write, _error = select.select([read_end], [], [], max(0.0, deadline - time.monotonic()))
-        part = os.read(read_end, 4096) if ready else b""
-        if not part:
-            break
-        data += part
-    return data
-
-
-def _end(child: int, patience_s: float = 1.0) -> None:
-    """Kill and reap the child; one that hangs in the kernel is left to init, never waited for without end."""
-    deadline = time.monotonic() + patience_s
-    try:
-        os.kill(child, signal.SIGKILL)
-        while os.waitpid(child, os.WNOHANG)[0] == 0 and time.monotonic() < deadline:
-            time.sleep(0.01)
-    except (ChildProcessError, ProcessLookupError):
-        return
 
 
 def query(
@@ -175,26 +114,7 @@ def query(
     """
     if not ports:
         return {}
-    deadline = time.monotonic() + limit_s
-    try:
-        # A node without RDMA never needs it; before the fork, so that the child takes no import lock.
-        import ctypes
-    except ImportError:
-        return {}
-    read_end, write_end = os.pipe()
-    try:
-        with _no_fork_warning():
-            child = os.fork()
-    except OSError:
-        os.close(read_end)
-        os.close(write_end)
-        return {}
-    if child == 0:
-        _child(ctypes, write_end, library, ports)
-    os.close(write_end)
-    try:
-        data = _read(read_end, deadline)
-    finally:
-        os.close(read_end)
-        _end(child)
-    return parse(data.decode("utf-8", errors="replace"))
+    with contextlib.suppress(OSError):
+        said, _over = bounded.listen(lambda say: _ask(ports, library, say), limit_s)
+        return {(device, number): Mtu(*mtu) for device, number, *mtu in said}
+    return {}

@@ -125,8 +125,3 @@ def test_no_process_to_be_had(monkeypatch):
 def test_codes_of_enum_ibv_mtu(code, mtu_bytes):
     attributes = struct.pack("=iii", 1, 5, code) + bytes(48)
     assert verbs.decode(attributes) == Mtu(mtu_bytes, 4096)
-
-
-def test_a_line_cut_short_is_no_port():
-    assert verbs.parse("mlx5_0 1 4096 4096\nmlx5_0 2 10") == {("mlx5_0", 1): Mtu(4096, 4096)}
-    assert verbs.parse("mlx5_0 1 0 4096\ngarbage\n\n") == {("mlx5_0", 1): Mtu(None, 4096)}
