@@ -88,8 +88,16 @@ class Launched:
 class Launcher:
     """Starts tools; `own_unit` is the runner's unit, whose end must be theirs."""
 
+    launched: type[Launched]
+
     def __init__(self, own_unit: str) -> None:
         self.own_unit = own_unit
+
+    def argv(
+        self, unit: str, argv: Sequence[str], limit_s: float, capabilities: str | None, only_peer: str | None
+    ) -> list[str]:
+        """Return the full command line; the arguments are those of `start`."""
+        raise NotImplementedError
 
     def start(
         self,
@@ -116,7 +124,8 @@ class Launcher:
         Raises:
             OSError: it could not be started.
         """
-        raise NotImplementedError
+        command = self.argv(unit, argv, limit_s, capabilities, only_peer)
+        return self.launched(_popen(command, output, stdin), unit)
 
 
 class SystemdLaunched(Launched):
@@ -157,6 +166,8 @@ def _systemctl(*words: str) -> bool:
 class SystemdLauncher(Launcher):
     """Runs each tool in a transient unit of its own."""
 
+    launched = SystemdLaunched
+
     def argv(
         self,
         unit: str,
@@ -165,26 +176,12 @@ class SystemdLauncher(Launcher):
         capabilities: str | None = None,
         only_peer: str | None = None,
     ) -> list[str]:
-        """Return the full command line."""
+        """Return the command line; a kernel that cannot filter a unit's packets leaves `only_peer` undone."""
         command = ["systemd-run", "--collect", "--pipe", "--wait", "--quiet", "--unit", unit]
         for name, value in self._properties(limit_s, capabilities, only_peer).items():
             command += ["-p", f"{name}={value}"]
         # `--` keeps a tool's own options from being read as systemd-run's.
         return [*command, "--", *(_UNPRIVILEGED if capabilities == "" else ()), *argv]
-
-    def start(
-        self,
-        unit: str,
-        argv: Sequence[str],
-        limit_s: float,
-        output: str,
-        capabilities: str | None = None,
-        only_peer: str | None = None,
-        stdin: int = subprocess.DEVNULL,
-    ) -> Launched:
-        """Start the unit; a kernel that cannot filter a unit's packets leaves `only_peer` undone."""
-        command = self.argv(unit, argv, limit_s, capabilities, only_peer)
-        return SystemdLaunched(_popen(command, output, stdin), unit)
 
     def _properties(self, limit_s: float, capabilities: str | None, only_peer: str | None) -> dict[str, str]:
         filtered = {"IPAddressDeny": "any", "IPAddressAllow": only_peer} if only_peer else {}
@@ -225,19 +222,14 @@ class DirectLaunched(Launched):
 class DirectLauncher(Launcher):
     """Runs each tool as a child; the kernel kills the child when the runner dies (setpriv --pdeathsig)."""
 
-    def start(
-        self,
-        unit: str,
-        argv: Sequence[str],
-        limit_s: float,
-        output: str,
-        capabilities: str | None = None,
-        only_peer: str | None = None,
-        stdin: int = subprocess.DEVNULL,
-    ) -> Launched:
-        """Start the process group; `limit_s` is kept by whoever waits, what it may do by nobody."""
+    launched = DirectLaunched
+
+    def argv(
+        self, unit: str, argv: Sequence[str], limit_s: float, capabilities: str | None, only_peer: str | None
+    ) -> list[str]:
+        """Return the command line; the caller enforces `limit_s`, privileges are not restricted."""
         guard = ["setpriv", "--pdeathsig", "KILL"] if shutil.which("setpriv") else []
-        return DirectLaunched(_popen([*guard, *argv], output, stdin), unit)
+        return [*guard, *argv]
 
 
 LAUNCHERS: dict[str, type[Launcher]] = {"systemd": SystemdLauncher, "direct": DirectLauncher}
