@@ -22,6 +22,10 @@ SCHEMA = 1
 RESULTS = "results.jsonl"
 STATUS = "status.json"
 RAW = "raw"
+# What a row says as its planned test does, and what it says once the test was measured.
+_ASKED = ("id", "check", "tool", "node", "peer", "rail", "direction", "round", "group")
+_NOT_MEASURED = ("gid_index", "gid_type", "window_s", "message_bytes", "qps", "active_mtu_bytes", "counters",
+                 "other_rails", "claim", "proof", "proof_reason", "raw", "error", "other_end")  # fmt: skip
 
 
 def utc_now() -> str:
@@ -142,42 +146,21 @@ class Record:
     ) -> dict[str, Any]:
         """Return a row with every field of the schema, nothing measured yet."""
         return {
+            **dict.fromkeys(_NOT_MEASURED),
+            **{key: test[key] for key in _ASKED},
             "schema": SCHEMA,
             "run": self._order["run"],
-            "id": test["id"],
             "end": end_of(test, self._order["node"]),
             "host": self._order["node"],
-            "check": test["check"],
-            "tool": test["tool"],
             "tool_version": version,
-            "node": test["node"],
-            "peer": test["peer"],
-            "rail": test["rail"],
             "netdev": rail.get("netdev"),
             "hca": rail.get("hca"),
             "address": rail.get("ip"),
-            "gid_index": None,
-            "gid_type": None,
             "started": utc_now(),
-            "window_s": None,
-            "message_bytes": None,
-            "qps": None,
-            "direction": test["direction"],
-            "round": test["round"],
-            "group": test["group"],
             "attempt": attempt_of(test),
             "mtu_bytes": netdev_mtu_bytes(rail.get("netdev")),
-            "active_mtu_bytes": None,
             "status": "unmeasured",
             "metrics": {},
-            "counters": None,
-            "other_rails": None,
-            "claim": None,
-            "proof": None,
-            "proof_reason": None,
-            "raw": None,
-            "error": None,
-            "other_end": None,
             **({"subject": test["subject"]} if "subject" in test else {}),
         }
 
