@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import functools
 import ipaddress
 from collections.abc import Mapping
 from typing import Any
@@ -79,28 +80,22 @@ def plan_networks(
 
 
 def _declared(network: Mapping[str, Any], text: str) -> str:
-    variable = f"network_addresses.{network['name']}"
+    refuse = functools.partial(PlanError, f"network_addresses.{network['name']}", None)
     try:
         interface = ipaddress.ip_interface(text)
     except ValueError:
         interface = None
     if interface is None or "/" not in text:
-        raise PlanError(
-            variable, None, f"{text!r} is no address with its prefix length", "write it as 10.9.0.7/24"
-        )
+        raise refuse(f"{text!r} is no address with its prefix length", "write it as 10.9.0.7/24")
     if network["bmc"]:
-        raise PlanError(
-            variable,
-            None,
+        raise refuse(
             f"network {network['name']} is that of the BMCs, where the node itself has no address",
             "write the BMC's address as the host variable bmc_address",
         )
     own = interface.network if network["subnet"] is None else network_of(network["subnet"])
     first, last = usable_range(own)
     if interface.network != own or not first <= int(interface.ip) <= last:
-        raise PlanError(
-            variable,
-            None,
+        raise refuse(
             f"{text} is no usable address of {own}, the subnet of network {network['name']}",
             f"take a free address of {own}, with that prefix length",
         )

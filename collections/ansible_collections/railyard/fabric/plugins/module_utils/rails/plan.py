@@ -12,6 +12,7 @@ It trusts that preflight has looked at keys and types; what it cannot compute it
 
 from __future__ import annotations
 
+import functools
 import ipaddress
 from collections.abc import Mapping, Sequence
 from typing import Any, Union, cast
@@ -259,25 +260,21 @@ def _of_unit(spec: Mapping[str, Any], key: str, variable: str, unit: Unit, what:
 
 
 def _overriding_address(spec: Mapping[str, Any], family: str, subnet: str | None, text: str) -> str:
-    variable = f"rail_overrides.{spec['name']}.address{family}"
+    refuse = functools.partial(PlanError, f"rail_overrides.{spec['name']}.address{family}", spec["name"])
     version = 6 if family else 4
     try:
         interface = ipaddress.ip_interface(text)
     except ValueError:
         interface = None
     if interface is None or "/" not in text or interface.version != version:
-        raise PlanError(
-            variable,
-            spec["name"],
+        raise refuse(
             f"{text!r} is no IPv{version} address with its prefix length",
             "write it as %s" % ("fd00:1::77/64" if family else "10.0.1.77/24"),
         )
     network = interface.network if subnet is None else network_of(subnet)
     first, last = usable_range(network)
     if interface.network != network or not first <= int(interface.ip) <= last:
-        raise PlanError(
-            variable,
-            spec["name"],
+        raise refuse(
             f"{text} is no usable address of the rail's subnet {network}",
             f"take a free address of {network}, with that prefix length",
         )
@@ -288,22 +285,18 @@ def _gateway(spec: Mapping[str, Any], family: str, subnet: str | None, address: 
     rule = spec["gateway" + family]
     if rule is None or rule == "none":
         return None
-    variable = _path(spec, "gateway", family)
+    refuse = functools.partial(PlanError, _path(spec, "gateway", family), spec["name"])
     if subnet is None:
         # `first` and `last` speak of every family that has a subnet; an address names one.
         if rule in ("first", "last"):
             return None
-        raise PlanError(
-            variable, spec["name"], "there is a gateway, but no subnet that it could be in", "add one"
-        )
+        raise refuse("there is a gateway, but no subnet that it could be in", "add one")
     network = network_of(subnet)
     first, last = usable_range(network)
     if family and rule not in ("first", "last") and ipaddress.ip_address(rule).is_link_local:
         # A router announces itself by such an address; it is reached over the rail's own.
         if "ipv6" not in spec["link_local"]:
-            raise PlanError(
-                variable,
-                spec["name"],
+            raise refuse(
                 f"gateway {rule} is link-local, and link_local leaves the rail without such an address",
                 "add ipv6 to link_local, or name an address inside the subnet",
             )
@@ -314,17 +307,13 @@ def _gateway(spec: Mapping[str, Any], family: str, subnet: str | None, address: 
         gateway = ipaddress.ip_address(rule)
         value = int(gateway)
         if gateway.version != network.version or not first <= value <= last:
-            raise PlanError(
-                variable,
-                spec["name"],
+            raise refuse(
                 f"gateway {rule} is no usable address of {subnet}",
                 "name an address inside the subnet, or first, last or none",
             )
     text = address_text(network, value)
     if address is not None and address.split("/", 1)[0] == text:
-        raise PlanError(
-            variable,
-            spec["name"],
+        raise refuse(
             f"gateway {text} is also a node's own address",
             "move the nodes (host_offset) or the gateway (last in place of first)",
         )
