@@ -15,6 +15,7 @@ from collections.abc import Mapping
 
 from ansible_collections.railyard.fabric.plugins.module_utils import bounded
 from ansible_collections.railyard.fabric.plugins.module_utils.catalogue import nic_drivers
+from ansible_collections.railyard.fabric.plugins.module_utils.channel import rail_socket
 from ansible_collections.railyard.fabric.plugins.module_utils.measure import perftest_srd
 from ansible_collections.railyard.fabric.plugins.module_utils.numeric import is_number
 from ansible_collections.railyard.fabric.plugins.module_utils.parsers.common import NotThisTool
@@ -30,7 +31,6 @@ _EACH_S = 6.0
 # How long the server may take until it listens.
 _LISTENS_S = 3.0
 _PAUSE_S = 0.05
-_TCP_LISTEN = "0A"
 
 
 def look(bound: Mapping[str, Bound], transport: str, deadline: float, found: Found) -> None:
@@ -109,18 +109,11 @@ def _await(server: subprocess.Popen[bytes], port: int) -> None:
     Raises:
         ToolError: it does not listen in time, which a busy node's may not.
     """
-    ending = f":{port:04X}"
     until = time.monotonic() + _LISTENS_S
     while server.poll() is None:
         over = time.monotonic() >= until
-        for table in ("/proc/net/tcp", "/proc/net/tcp6"):
-            try:
-                with open(table, encoding="ascii") as handle:
-                    rows = [line.split() for line in handle]
-            except OSError:
-                continue
-            if any(row[1].endswith(ending) and row[3] == _TCP_LISTEN for row in rows if len(row) > 3):
-                return
+        if rail_socket.is_listening(_HERE, port):
+            return
         if over:
             raise bounded.ToolError(f"{_WORDS[0]}: its server did not listen within {_LISTENS_S:.0f} s")
         time.sleep(_PAUSE_S)
