@@ -53,7 +53,7 @@ class FakeSession(ToolSession):
 
     def run(self, argv: list[str], limit_s: float, connection: bool = False) -> Finished:
         self.ran.append(argv)
-        return Finished(0, self.text, 0.0, 0.1 if connection else None, 6.0)
+        return Finished(0, self.text, 0.0, 0.1 if connection else 0.0, 6.0)
 
 
 class PerftestSession(ToolSession):
@@ -85,7 +85,7 @@ class PerftestSession(ToolSession):
         self.ran.append(argv)
 
     def served(self, patience_s: float) -> Finished:
-        return Finished(self.status, self.texts.pop(0), 0.0, None, 6.0)
+        return Finished(self.status, self.texts.pop(0), 0.0, 0.0, 6.0)
 
     def ask(self, question: Mapping[str, Any]) -> dict[str, Any]:
         self.asked.append(question)

@@ -12,7 +12,10 @@ import socket
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from ansible_collections.railyard.fabric.plugins.module_utils.channel.errors import MeasurementError
+from ansible_collections.railyard.fabric.plugins.module_utils.channel.errors import (
+    ErrorClass,
+    MeasurementError,
+)
 
 # A path that drops large packets must not silence the rendezvous that is to report it.
 _SMALL_SEGMENT_BYTES = 1000
@@ -46,6 +49,10 @@ class Place(NamedTuple):
     def way(self) -> str:
         """Return over what the ends meet, for messages."""
         return f"the management network (for {self.rail})" if self.management else self.rail
+
+    def error(self, error_class: ErrorClass, message: str, fix: str) -> MeasurementError:
+        """Return what stands in the way on this node."""
+        return MeasurementError(error_class, message, self.host, fix)
 
 
 class SocketRow(NamedTuple):
@@ -145,25 +152,22 @@ def bind_obstacle(place: Place, port: int, error: OSError) -> MeasurementError:
     if place.management and error.errno == errno.EADDRNOTAVAIL:
         return no_management(place.host, place.rail, f"{place.host} does not have {place.address} now")
     if error.errno == errno.ENODEV or not os.path.isdir("/sys/class/net/" + place.netdev):
-        return MeasurementError(
+        return place.error(
             "no_netdev",
             f"{place.host} has no netdev {place.netdev}, which is to carry {place.rail}",
-            place.host,
             "set the rail's netdev to one that exists (ip -br link), or mend the card",
         )
     if error.errno == errno.EADDRNOTAVAIL:
-        return MeasurementError(
+        return place.error(
             "no_address",
             f"{place.host} does not have the address {place.address} of {place.rail} on {place.netdev}",
-            place.host,
             f"provision the rails (railyard provision), then look at: ip addr show dev {place.netdev}",
         )
     if error.errno == errno.EADDRINUSE:
         return port_taken(place, port)
-    return MeasurementError(
+    return place.error(
         "internal",
         f"cannot listen on {place.address} port {port} of {place.netdev}: {error}",
-        place.host,
         f"look at the address and the netdev: ip addr show dev {place.netdev}",
     )
 
@@ -182,10 +186,9 @@ def no_management(host: str, rail: str, why: str) -> MeasurementError:
 
 def port_taken(place: Place, port: int) -> MeasurementError:
     """Say that a TCP port is in use, and by whom where that can be seen."""
-    return MeasurementError(
+    return place.error(
         "port_taken",
         f"TCP port {port} on {place.address} ({place.host}) is taken{_holder(port)}",
-        place.host,
         f"stop what listens there (ss -ltnp 'sport = :{port}') or set policy.base_port",
     )
 

@@ -35,13 +35,21 @@ MOST_GAP = 0.25
 
 
 class Finished(NamedTuple):
-    """A tool that has ended: its output, and when things happened in seconds after the test's start."""
+    """A tool that has ended: its output, and when things happened in seconds after the test's start.
+
+    It counts as connected when it begins where its connection was not looked for, or not seen.
+    """
 
     exit_status: int
     text: str
     begun_s: float
-    connected_s: float | None
+    connected_s: float
     ended_s: float
+
+    @property
+    def window_s(self) -> list[float]:
+        """Return from when to when it ran, as a row has it."""
+        return [round(self.begun_s, 4), round(self.ended_s, 4)]
 
 
 class Reading(NamedTuple):
@@ -113,12 +121,14 @@ class Tool:
     sampled = False
     # Both ends must have one version, or one's words mean nothing to the other.
     same_version = False
+    # So many seconds it may take beyond those that it is asked to measure for.
+    margin_s = 0.0
     # What it needs of root's capabilities; with none it does not run as root, with None it has all of them.
     capabilities: str | None = ""
 
     def limit_s(self, policy: Mapping[str, Any]) -> float:
         """Return the seconds after which the client side is stopped."""
-        raise NotImplementedError
+        return self.planned_s(policy) + self.margin_s
 
     def planned_s(self, policy: Mapping[str, Any]) -> float:
         """Return the seconds that the tool is asked to measure for; 0 where it counts something else."""
@@ -234,19 +244,17 @@ def parsed(play: ToolSession, tool: str, text: str, parse: Callable[[str], dict[
         result = parse(text)
     except Exception as error:
         first = text.strip().splitlines()[:1] or ["nothing"]
-        raise MeasurementError(
+        raise play.own.error(
             "tool_garbage",
             f"{tool} printed something that is not its output: {error} (it begins {first[0][:80]!r})",
-            play.own.host,
             f"run it by hand on {play.own.host}; look for a wrapper of that name (command -v {tool})",
         ) from error
     if result.get("valid") and len(result.get("outputs") or []) > 1:
-        raise MeasurementError(
+        raise play.own.error(
             "tool_garbage",
             "{} printed {} results where it was run once: which of them was measured?".format(
                 tool, len(result["outputs"])
             ),
-            play.own.host,
             f"run it by hand on {play.own.host}; look for a wrapper of that name (command -v {tool})",
         )
     if result.get("valid") and result.get("outputs"):
@@ -259,10 +267,9 @@ def parsed(play: ToolSession, tool: str, text: str, parse: Callable[[str], dict[
 
 def failed(play: ToolSession, tool: str, said: str) -> MeasurementError:
     """Say that a tool reported a failure."""
-    return MeasurementError(
+    return play.own.error(
         "tool_failed",
         f"{tool} on {play.own.host} failed: {said.strip()[:400]}",
-        play.own.host,
         f"its whole output is in the raw archive; try {tool} by hand "
         + (f"between {play.own.address} and {play.peer_address}" if play.peer_address else "there"),
     )

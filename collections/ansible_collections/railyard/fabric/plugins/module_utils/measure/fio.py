@@ -16,7 +16,6 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from ansible_collections.railyard.fabric.plugins.module_utils.channel.errors import MeasurementError
 from ansible_collections.railyard.fabric.plugins.module_utils.facts import block_device
 from ansible_collections.railyard.fabric.plugins.module_utils.facts.sysfs import Reader
 from ansible_collections.railyard.fabric.plugins.module_utils.measure import mounted
@@ -151,11 +150,10 @@ class Fio(NodeTool):
             total, free = room.f_blocks * room.f_frsize, room.f_bavail * room.f_frsize
             full = (total - room.f_bfree * room.f_frsize + size) / max(total, 1)
             if free < ROOM_FILES * size or full > MOST_FULL:
-                raise MeasurementError(
+                raise play.own.error(
                     "storage_full",
                     f"{path} of {host} has {free / 1e9:.1f} of {total / 1e9:.1f} GB free, too little for "
                     f"a file of {size / 1e9:.1f} GB",
-                    host,
                     "make room, or make fabric_policy.storage_file_bytes smaller",
                 )
             # Relative to what was opened: whoever renames the path meanwhile changes nothing.
@@ -169,8 +167,8 @@ class Fio(NodeTool):
             os.fchown(self._file, _NOBODY, _NOBODY)
         except OSError as error:
             self.release()
-            raise MeasurementError(
-                "storage_refused", f"no scratch file below {path} of {host}: {error.strerror or error}", host,
+            raise play.own.error(
+                "storage_refused", f"no scratch file below {path} of {host}: {error.strerror or error}",
                 f"see findmnt {path} and dmesg there",
             ) from error  # fmt: skip
         finally:
@@ -200,19 +198,18 @@ class Fio(NodeTool):
             rates.append((sum(self._moved(play)) - sum(before)) / (time.monotonic() - begun))
             if rates[-1] <= bound:
                 return
-        raise MeasurementError(
+        raise play.own.error(
             "busy",
             f"{self._told['name']} of {play.own.host} moves {min(rates) / 1e6:.1f} MB/s for others, more "
             f"than {bound / 1e6:.1f}",
-            play.own.host,
             "wait until the drive is free, or set policy.allow_busy: true",
         )
 
     def _moved(self, play: NodeToolSession) -> tuple[int, int]:
         moved = block_device.moved_bytes(self._reader, self._device)
         if moved is None:
-            raise MeasurementError(
-                "storage_no_device", f"{play.subject} of {play.own.host} lost its device", play.own.host,
+            raise play.own.error(
+                "storage_no_device", f"{play.subject} of {play.own.host} lost its device",
                 "see dmesg there",
             )  # fmt: skip
         return moved

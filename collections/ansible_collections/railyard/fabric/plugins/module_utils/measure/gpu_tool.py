@@ -50,10 +50,9 @@ class GpuTool(NodeTool):
         """
         path = self.program_of(check, play.policy)
         if not os.path.isfile(path) or not os.access(path, os.X_OK):
-            raise MeasurementError(
+            raise play.own.error(
                 "tool_missing",
                 f"{path} of {play.own.host} is no program",
-                play.own.host,
                 f"build {self.name} with CUDA there, for everybody to read and run, or correct "
                 f"fabric_policy.{self.folder}",
             )
@@ -123,8 +122,8 @@ class GpuTool(NodeTool):
         except MeasurementError as obstacle:
             problem = (seen[0]["error"] if seen else None) or {}
             if problem.get("class") == "wrong_values":
-                raise MeasurementError(
-                    "gpu_wrong", f"{argv[0]} on {play.own.host}: {problem['message']}", play.own.host,
+                raise play.own.error(
+                    "gpu_wrong", f"{argv[0]} on {play.own.host}: {problem['message']}",
                     "run it again by hand, with fewer GPUs each time (CUDA_VISIBLE_DEVICES); dcgmi diag -r 3",
                 ) from obstacle  # fmt: skip
             if done.exit_status == 0:

@@ -21,10 +21,6 @@ from ansible_collections.railyard.fabric.plugins.module_utils.parsers import cap
 from ansible_collections.railyard.fabric.plugins.module_utils.parsers.iperf3 import output as iperf3
 
 BLOCK_BYTES = 131072
-# Where nodes are emulated on a busy processor, the end of a test takes longer than the test.
-_MARGIN_S = 20.0
-
-
 # A receiver acknowledges about every second segment by a packet of its own.
 _ACKNOWLEDGED = 0.05
 
@@ -38,14 +34,12 @@ class Iperf3(Tool):
 
     name = "iperf3"
     package = "iperf3"
+    # Where nodes are emulated on a busy processor, the end of a test takes longer than the test.
+    margin_s = 20.0
     sampled = True
 
     def __init__(self, bi: bool = False) -> None:
         self._bi = bi
-
-    def limit_s(self, policy: Mapping[str, Any]) -> float:
-        """Return the seconds of the test, the omitted start included, and a margin."""
-        return self.planned_s(policy) + _MARGIN_S
 
     def planned_s(self, policy: Mapping[str, Any]) -> float:
         """Return the seconds of the test, the omitted start included."""
@@ -65,7 +59,7 @@ class Iperf3(Tool):
 
     def open(self, play: ToolSession) -> None:
         """Start the server."""
-        play.serve(self.server_argv(play), self.limit_s(play.policy) + _MARGIN_S)
+        play.serve(self.server_argv(play), self.limit_s(play.policy) + self.margin_s)
 
     def client(self, play: ToolSession) -> Reading:
         """Send, and read the client's JSON."""
@@ -75,7 +69,7 @@ class Iperf3(Tool):
             if not reading.metrics[name]:
                 raise failed(play, "iperf3", f"no byte arrived ({name} is 0)")
         omit_s = float(play.policy["iperf3_omit_s"])
-        begin_s = (done.connected_s if done.connected_s is not None else done.begun_s) + omit_s
+        begin_s = done.connected_s + omit_s
         window = [
             round(begin_s, 4),
             round(min(begin_s + duration_s(done.text, play.policy), done.ended_s), 4),

@@ -17,7 +17,6 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.module_utils.channel.errors import MeasurementError
 from ansible_collections.railyard.fabric.plugins.module_utils.facts import numa
 from ansible_collections.railyard.fabric.plugins.module_utils.facts.numa import NumaNode
 from ansible_collections.railyard.fabric.plugins.module_utils.facts.sysfs import Reader
@@ -39,7 +38,6 @@ _LEAST_BYTES = 256 * _MB
 _CACHES = 4
 #: Which share of a node's free memory the vector may take.
 _MOST_OF_FREE = 0.5
-_MARGIN_S = 60.0
 _WATCH_S, _SAMPLE_S = 0.5, 0.25
 #: A node whose CPUs work for others for more than this share of their time is busy.
 _MOST_BUSY = 0.2
@@ -61,6 +59,8 @@ class LikwidBench(NodeTool):
 
     name = "likwid-bench"
     package = "likwid"
+    # In it the vectors are filled.
+    margin_s = 60.0
 
     def __init__(self) -> None:
         self._reader = Reader()
@@ -68,10 +68,6 @@ class LikwidBench(NodeTool):
     def planned_s(self, policy: Mapping[str, Any]) -> float:
         """Return the seconds of reading, of all NUMA nodes together."""
         return float(policy["memory_bandwidth_duration_s"])
-
-    def limit_s(self, policy: Mapping[str, Any]) -> float:
-        """Return the seconds of reading, and a margin for filling the vectors."""
-        return self.planned_s(policy) + _MARGIN_S
 
     def measure(self, play: NodeToolSession, check: str) -> NodeReading:
         """Measure each NUMA node.
@@ -81,8 +77,8 @@ class LikwidBench(NodeTool):
         """
         found = numa.nodes(self._reader)
         if not found:
-            raise MeasurementError(
-                "memory_unfit", f"the kernel of {play.own.host} tells of no NUMA node", play.own.host,
+            raise play.own.error(
+                "memory_unfit", f"the kernel of {play.own.host} tells of no NUMA node",
                 "see /sys/devices/system/node there",
             )  # fmt: skip
         seconds = _each_s(play.policy, len(found))
@@ -114,10 +110,9 @@ class LikwidBench(NodeTool):
             foreign: numa.foreign(self._reader, node.number),
         }
         if None in seen.values():
-            raise MeasurementError(
+            raise play.own.error(
                 "memory_unfit",
                 f"the kernel of {play.own.host} does not count what NUMA node {node.number} does",
-                play.own.host,
                 "see /proc/stat and /sys/devices/system/node there",
             )
         return {name: int(value or 0) for name, value in seen.items()}
@@ -134,11 +129,10 @@ class LikwidBench(NodeTool):
             shares.append(worked / (time.monotonic() - begun) / len(node.cpus))
             if shares[-1] <= _MOST_BUSY:
                 return
-        raise MeasurementError(
+        raise play.own.error(
             "busy",
             f"the CPUs of NUMA node {node.number} of {play.own.host} work for others for "
             f"{min(shares):.0%} of their time",
-            play.own.host,
             "wait until the node is free, or set policy.allow_busy: true",
         )
 
@@ -223,11 +217,10 @@ def _vector_bytes(play: NodeToolSession, node: NumaNode) -> int:
     size = max(_LEAST_BYTES, _CACHES * node.cache_bytes)
     size += -size % _MB
     if size > _MOST_OF_FREE * node.free_bytes:
-        raise MeasurementError(
+        raise play.own.error(
             "memory_unfit",
             f"NUMA node {node.number} of {play.own.host} has {node.free_bytes / 1e9:.1f} GB free, too little "
             f"for a vector of {size / 1e9:.1f} GB",
-            play.own.host,
             "free memory there (numactl --hardware; echo 1 > /proc/sys/vm/drop_caches)",
         )
     return size

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.module_utils.channel.errors import MeasurementError
 from ansible_collections.railyard.fabric.plugins.module_utils.facts import block_device
 from ansible_collections.railyard.fabric.plugins.module_utils.facts.block_device import Mount
 from ansible_collections.railyard.fabric.plugins.module_utils.facts.sysfs import Reader
@@ -24,8 +23,8 @@ def find(play: NodeToolSession, reader: Reader) -> tuple[Mount, dict[str, Any]]:
     host, path = play.own.host, str(play.subject)
     mount = block_device.mount_at(reader, path)
     if mount is None:
-        raise MeasurementError(
-            "storage_not_mounted", f"nothing is mounted at {path} of {host}", host,
+        raise play.own.error(
+            "storage_not_mounted", f"nothing is mounted at {path} of {host}",
             f"mount it (findmnt {path}; /etc/fstab), or take it from fabric_policy.storage_mounts",
         )  # fmt: skip
     told = block_device.describe(reader, mount.device)
@@ -36,8 +35,8 @@ def find(play: NodeToolSession, reader: Reader) -> tuple[Mount, dict[str, Any]]:
     elif soft and play.node_class == "hardware":
         what = f"{' and '.join(soft)}, behind which is no drive"
     if what:
-        raise MeasurementError(
-            "storage_no_device", f"{path} of {host} is {mount.filesystem} on {what}", host,
+        raise play.own.error(
+            "storage_no_device", f"{path} of {host} is {mount.filesystem} on {what}",
             "name a mount that stands on a drive of this node",
         )  # fmt: skip
     return mount, told

@@ -14,7 +14,6 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.module_utils.channel.errors import MeasurementError
 from ansible_collections.railyard.fabric.plugins.module_utils.measure import gpu_tool
 from ansible_collections.railyard.fabric.plugins.module_utils.measure.base import failed
 from ansible_collections.railyard.fabric.plugins.module_utils.measure.gpu_tool import GpuTool
@@ -86,8 +85,8 @@ class NcclTests(GpuTool):
             if row["out_of_place"] and row["bytes"]
         ]
         if not sizes or any(one["wrong"] is None for one in sizes):
-            raise MeasurementError(
-                "tool_too_old", f"{program} of {play.own.host} does not count wrong values", play.own.host,
+            raise play.own.error(
+                "tool_too_old", f"{program} of {play.own.host} does not count wrong values",
                 "build nccl-tests 2.13 or later (github.com/NVIDIA/nccl-tests)",
             )  # fmt: skip
         last = sizes[-1]
@@ -108,9 +107,8 @@ class NcclTests(GpuTool):
             "size_bytes": last["size_bytes"],
             "gpus": len(gpus),
         }
-        window = [round(done.begun_s, 4), round(done.ended_s, 4)]
         doubt = unproven(check, metrics, told["sizes"], play.policy)
-        return NodeReading(metrics, window, {}, doubt, {"nccl_tests": told})
+        return NodeReading(metrics, done.window_s, {}, doubt, {"nccl_tests": told})
 
 
 def unproven(

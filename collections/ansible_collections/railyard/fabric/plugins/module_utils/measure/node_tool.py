@@ -103,7 +103,3 @@ class NodeTool(Tool):
 
     def release(self) -> None:
         """Leave the node as it was; called once, after the last test of the subject, on every way out."""
-
-    def limit_s(self, policy: Mapping[str, Any]) -> float:
-        """Return the seconds after which a test is certainly over, all of its commands together."""
-        raise NotImplementedError

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.module_utils.channel.errors import MeasurementError
 from ansible_collections.railyard.fabric.plugins.module_utils.measure import gpu_tool
 from ansible_collections.railyard.fabric.plugins.module_utils.measure.base import failed
 from ansible_collections.railyard.fabric.plugins.module_utils.measure.gpu_tool import GpuTool
@@ -68,8 +67,8 @@ class NvBandwidth(GpuTool):
         if waived and check != "gpu_peer_bandwidth":
             raise failed(play, program, "it waived a test that every GPU can do")
         if waived or not copied(check, output["tests"][0]["matrix"]):
-            raise MeasurementError(
-                "gpu_unfit", f"{play.own.host}: no GPU reaches the memory of another", play.own.host,
+            raise play.own.error(
+                "gpu_unfit", f"{play.own.host}: no GPU reaches the memory of another",
                 "see `nvidia-smi topo -p2p r`: some GPUs cannot; else ACS or the IOMMU is in the way",
             )  # fmt: skip
         gpus = _in_turn(output["gpus"], listed)
@@ -81,8 +80,8 @@ class NvBandwidth(GpuTool):
             "matrices": matrices,
         }
         metrics = {**least(check, matrices), "gpus": len(gpus)}
-        window = [round(done.begun_s, 4), round(done.ended_s, 4)]
-        return NodeReading(metrics, window, {}, unproven(check, metrics, matrices), {"nvbandwidth": told})
+        doubt = unproven(check, metrics, matrices)
+        return NodeReading(metrics, done.window_s, {}, doubt, {"nvbandwidth": told})
 
 
 def copied(check: str, matrix: Matrix) -> list[float]:

@@ -23,6 +23,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.measure.base impor
     Tool,
     ToolSession,
     failed,
+    number,
     parsed,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils.parsers import capture
@@ -161,10 +162,9 @@ def class_words(check: str, policy: Mapping[str, Any]) -> list[str]:
 
 def clock_lost(play: ToolSession, name: str) -> MeasurementError:
     """Say that the program ran and could not turn its cycles into time; the runner tries it again."""
-    return MeasurementError(
+    return play.own.error(
         CLOCK_LOST,
         f"{name} on {play.own.host} could not calibrate its clock, so its table holds no numbers",
-        play.own.host,
         "its processor is shared with others: measure when they are quiet",
     )
 
@@ -176,10 +176,7 @@ def leave_s(play: ToolSession) -> float:
 
 def _source_option(play: ToolSession) -> list[str]:
     """Return the option that makes the exchange of keys use the rail's own address."""
-    try:
-        version = tuple(int(part) for part in (play.version or "").split("."))
-    except ValueError:
-        return []
+    version = number(play.version) or ()
     for since, option in _SOURCE_OPTIONS:
         if version >= since:
             return [option, play.own.address]

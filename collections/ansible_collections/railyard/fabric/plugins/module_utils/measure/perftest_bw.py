@@ -24,9 +24,6 @@ from ansible_collections.railyard.fabric.plugins.module_utils.measure.proof impo
 
 # perftest's own default: messages posted and not yet completed, which go out after the end as well.
 _TX_DEPTH = 128
-# Beyond the duration: to start, to register memory, to exchange keys and to end, where a second processor is
-# a luxury.
-_MARGIN_S = 25.0
 # How far a bandwidth may lie above iterations x size / window; below it may lie further, since the alarm that
 # ends the window comes late on a busy processor and never early.
 _CLAIM_SLACK = 0.10
@@ -39,16 +36,15 @@ _HALF_DIGIT_MPPS = 0.5e-6
 class Bandwidth(Perftest):
     """Bandwidth from client to server; read fetches it the other way, `bi` sends both ways."""
 
+    # To start, to register memory, to exchange keys and to end, where a second processor is a luxury.
+    margin_s = 25.0
+
     def __init__(
         self, name: str, bi: bool = False, pinned: bool = True, check: str = "rdma_bandwidth"
     ) -> None:
         super().__init__(name, pinned, check)
         self._bi = bi
         self._read = name.startswith("ib_read")
-
-    def limit_s(self, policy: Mapping[str, Any]) -> float:
-        """Return the seconds of the test and a margin."""
-        return self.planned_s(policy) + _MARGIN_S
 
     def planned_s(self, policy: Mapping[str, Any]) -> float:
         """Return the seconds of the test, its margins included."""
@@ -63,7 +59,7 @@ class Bandwidth(Perftest):
     def open(self, play: ToolSession) -> None:
         """Start the server."""
         self._argv = self.command(play, self.options(play.policy), server=True)
-        play.serve(self._argv, self.limit_s(play.policy) + _MARGIN_S)
+        play.serve(self._argv, self.limit_s(play.policy) + self.margin_s)
 
     def client(self, play: ToolSession) -> Reading:
         """Send, and read the client's table."""
@@ -181,5 +177,5 @@ def sending_seen_s(
 
 def _time_left(done: Finished, policy: Mapping[str, Any]) -> tuple[float, float]:
     """Return when it was connected, and the seconds until its end in which it did not send."""
-    begun_s = done.connected_s if done.connected_s is not None else done.begun_s
+    begun_s = done.connected_s
     return begun_s, max(done.ended_s - begun_s - float(policy["rdma_duration_s"]), 0.0)

@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.module_utils.channel.errors import MeasurementError
 from ansible_collections.railyard.fabric.plugins.module_utils.measure.base import (
     Finished,
     Reading,
@@ -70,17 +69,14 @@ class Latency(Perftest):
         claim = Claim(
             "packets", float(iterations), float(iterations + PROBE), packet_bytes=output["mtu_bytes"]
         )
-        begun_s = done.connected_s if done.connected_s is not None else done.begun_s
-        window = [round(begun_s, 4), round(done.ended_s, 4)]
+        window = [round(done.connected_s, 4), round(done.ended_s, 4)]
         return Reading(metrics, claim, window, row["message_bytes"], extra)
 
     def answer(self, play: ToolSession, question: Mapping[str, Any]) -> dict[str, Any]:
         """Read the probe's server to its end and start the test's."""
         iterations = question.get("iterations")
         if not isinstance(iterations, int) or not LEAST <= iterations <= MOST:
-            raise MeasurementError(
-                "internal", f"{iterations!r} iterations were asked for", play.own.host, "report this"
-            )
+            raise play.own.error("internal", f"{iterations!r} iterations were asked for", "report this")
         play.served(leave_s(play))
         self._serve(play, iterations)
         return {"port": play.port}

@@ -97,12 +97,12 @@ class PingRtt(Tool):
         metrics = {name: output.get(name) for name in names}
         came = int(output["received"])
         if came >= count:
-            return Reading(metrics, Claim("packets", float(came), float(count)), _window(done))
+            return Reading(metrics, Claim("packets", float(came), float(count)), done.window_s)
         size_bytes = min(_DECIDING_BYTES, play.mtu_bytes)
         sent, received = _replies(play, max(count, _DECIDING), size_bytes, limit_s, unbroken=False)
         metrics["loss_percent"] = round(100.0 * (sent - received) / sent, 3)
         metrics.update({"sent": sent, "received": received, "packet_bytes": size_bytes})
-        return Reading(metrics, Claim("packets", float(came + received), float(count + sent)), _window(done))
+        return Reading(metrics, Claim("packets", float(came + received), float(count + sent)), done.window_s)
 
 
 class PathMtu(Tool):
@@ -143,7 +143,7 @@ def _patience_s(count: int, size_bytes: int) -> float:
 def _output(play: ToolSession, done: Finished) -> dict[str, Any]:
     """Return ping's summary; a ping without any reply is a result too, not a failure of the tool."""
     try:
-        return parsed(play, "ping", done.text, _parse)
+        return parsed(play, "ping", done.text, lambda text: capture.read(ping.parse, text))
     except MeasurementError as obstacle:
         if obstacle.error_class == "tool_failed" and "packets transmitted" in done.text:
             return {"received": 0}
@@ -152,12 +152,3 @@ def _output(play: ToolSession, done: Finished) -> dict[str, Any]:
         # Without its statistics ping did not get to probe (no permission, an option that it lacks): that is
         # no finding about the path.
         raise MeasurementError("tool_garbage", obstacle.message, obstacle.host, obstacle.fix) from obstacle
-
-
-def _parse(text: str) -> dict[str, Any]:
-    result: dict[str, Any] = capture.read(ping.parse, text)
-    return result
-
-
-def _window(done: Finished) -> list[float]:
-    return [round(done.begun_s, 4), round(done.ended_s, 4)]

@@ -11,7 +11,6 @@ from __future__ import annotations
 from typing import NamedTuple, Optional
 
 from ansible_collections.railyard.fabric.plugins.module_utils.catalogue import nic_drivers
-from ansible_collections.railyard.fabric.plugins.module_utils.channel.errors import MeasurementError
 from ansible_collections.railyard.fabric.plugins.module_utils.channel.rail_socket import Place
 from ansible_collections.railyard.fabric.plugins.module_utils.facts import gid, rdma_port
 from ansible_collections.railyard.fabric.plugins.module_utils.facts.sysfs import Reader
@@ -55,10 +54,9 @@ def find(place: Place, hca: str | None, reader: Reader | None = None) -> RdmaPor
             kind of port; `no_gid`: its table lacks the rail's address.
     """
     if not hca:
-        raise MeasurementError(
+        raise place.error(
             "hca_missing",
             f"{place.rail} of {place.host} has no RDMA port: none belongs to {place.netdev or 'it'}",
-            place.host,
             f"run the role rdma_stack and look at: rdma link (a port with netdev {place.netdev})"
             if place.netdev
             else "name the rail's pci in the inventory, run the role rdma_stack and look at: rdma link",
@@ -69,11 +67,10 @@ def find(place: Place, hca: str | None, reader: Reader | None = None) -> RdmaPor
     if seen is None:
         on = f" on {place.netdev}" if place.netdev else ""
         called = _called(place, reader)
-        raise MeasurementError(
+        raise place.error(
             "hca_missing",
             f"{place.host} has no RDMA port {hca} now, which is to carry {place.rail}{on}"
             + (f": the port of {place.netdev} is called {called} now" if called else ""),
-            place.host,
             "measure again: the device was renamed after this run had read the node's facts"
             if called
             else "look at: rdma link; dmesg | grep -i -e mlx -e rxe; the role rdma_stack makes it again",
@@ -85,21 +82,19 @@ def find(place: Place, hca: str | None, reader: Reader | None = None) -> RdmaPor
         # EFA's table has one GID, without whose index nothing arrives (linux-rdma/perftest issue 113).
         return RdmaPort(device, int(port), 0, None, numa_node, seen.get("port_guid"), connection)
     if place.management:
-        raise MeasurementError(
+        raise place.error(
             "link_layer_wrong",
             f"{hca} of {place.host} is {seen['link_layer']}, and its rail {place.rail} has no IP, which only "
             "InfiniBand and EFA do without",
-            place.host,
             "set the port's type to InfiniBand (LINK_TYPE_P1=1 or LINK_TYPE_P2=1 by mstconfig of package "
             "mstflint), or give the rail its address",
         )
     choice = gid.choose(seen["gids"], place.address, place.netdev)
     if choice is None:
-        raise MeasurementError(
+        raise place.error(
             "no_gid",
             f"{hca} of {place.host} has no GID for {place.address}, the address of {place.rail} on "
             f"{place.netdev}",
-            place.host,
             f"look whether {place.netdev} has the address (ip addr show dev {place.netdev}) and is up; "
             f"grep . /sys/class/infiniband/{device}/ports/{port}/gids/*",
         )

@@ -23,8 +23,6 @@ from ansible_collections.railyard.fabric.plugins.module_utils.parsers import cap
 
 # "issue: 2890836 support IPv6" in its history, first released in 3.8; 3.7 ends with "Invalid address".
 _IPV6_SINCE = (3, 8)
-# sockperf 3.7 takes 2.2 s beyond -t to calibrate its clock and to sort what it has seen.
-_MARGIN_S = 20.0
 _SENT = re.compile(r"\[Total Run\].*?SentMessages=(\d+)")
 #: A row's metric and the parser's word for it.
 FIELDS = (
@@ -43,10 +41,8 @@ class Sockperf(Tool):
 
     name = "sockperf"
     package = "sockperf"
-
-    def limit_s(self, policy: Mapping[str, Any]) -> float:
-        """Return the seconds of the test and a margin."""
-        return self.planned_s(policy) + _MARGIN_S
+    # sockperf 3.7 takes 2.2 s beyond -t to calibrate its clock and to sort what it has seen.
+    margin_s = 20.0
 
     def planned_s(self, policy: Mapping[str, Any]) -> float:
         """Return the seconds of the test."""
@@ -79,21 +75,19 @@ class Sockperf(Tool):
 
     def open(self, play: ToolSession) -> None:
         """Start the server."""
-        play.serve(self.server_argv(play), self.limit_s(play.policy) + _MARGIN_S)
+        play.serve(self.server_argv(play), self.limit_s(play.policy) + self.margin_s)
 
     def client(self, play: ToolSession) -> Reading:
         """Exchange messages and read the table; sockperf exits 0 whatever happened."""
         done = play.run(self.client_argv(play), self.limit_s(play.policy))
-        output = parsed(play, "sockperf", done.text, _parse)
+        output = parsed(play, "sockperf", done.text, lambda text: capture.read(sockperf.parse, text))
         if output.get("metric") not in (None, "one_way"):
             raise failed(play, "sockperf", "it reported {}, not one-way latency".format(output.get("metric")))
         metrics = {name: output.get(field) for name, field in FIELDS}
         observations = float(metrics["observations"] or 0)
         claim = Claim("packets", observations, float(sent_messages(done.text) or observations))
-        window = [round(done.begun_s, 4), round(done.ended_s, 4)]
-        return Reading(
-            metrics, claim, window, int(play.policy["sockperf_message_bytes"]), {"latency_is": "one_way"}
-        )
+        size_bytes = int(play.policy["sockperf_message_bytes"])
+        return Reading(metrics, claim, done.window_s, size_bytes, {"latency_is": "one_way"})
 
     def close(self, play: ToolSession) -> Reading:
         """Stop the server; only the client's table counts."""
@@ -105,8 +99,3 @@ def sent_messages(text: str) -> int | None:
     """Return all messages of the run, warm-up included: that many packets crossed the rail at least."""
     found = _SENT.search(text)
     return int(found.group(1)) if found else None
-
-
-def _parse(text: str) -> dict[str, Any]:
-    result: dict[str, Any] = capture.read(sockperf.parse, text)
-    return result

@@ -182,10 +182,9 @@ def _gpus(play: NodeToolSession) -> int:
     try:
         return len(os.listdir(_GPUS))
     except OSError:
-        raise MeasurementError(
+        raise play.own.error(
             "tool_missing",
             f"no NVIDIA driver shows a GPU on {play.own.host}, which nccl is for",
-            play.own.host,
             "load the driver (role nvidia_driver), or set fabric_policy.collective_backend to gloo",
         ) from None
 
@@ -232,10 +231,9 @@ def _mind_errors(
         if said and said[-1].get("t") in ("swept", "trained"):
             return
         last = text.strip().splitlines()[-1:] or ["it printed nothing"]
-        raise MeasurementError(
+        raise play.own.error(
             "tool_failed",
             f"the job on {host} ended without a result: {last[0][:300]}",
-            host,
             "its whole output is in the raw archive",
         )
     message = str(error.get("message"))[:400]
@@ -245,28 +243,25 @@ def _mind_errors(
         company.absent.update(gone)
         raise _absent(play, gone, message)
     if kind in ("no_torch", "no_nccl"):
-        raise MeasurementError(
+        raise play.own.error(
             "tool_missing",
             message,
-            host,
             "install it (benchmark_tools_extra_packages: [python3-torch]), or name an interpreter that has "
             "it by fabric_policy.collective_python, which must not lie in a home",
         )
     if kind == "store":
-        raise MeasurementError("port_taken", message, host, "free the port, or set fabric_policy.base_port")
-    raise MeasurementError(
+        raise play.own.error("port_taken", message, "free the port, or set fabric_policy.base_port")
+    raise play.own.error(
         "collective_failed",
         f"torch on {host}: {message}",
-        host,
         "the rows of the other nodes and of the rails' own tests say which of them has lost touch",
     )
 
 
 def _absent(play: NodeToolSession, gone: Sequence[str], message: str = "") -> MeasurementError:
-    return MeasurementError(
+    return play.own.error(
         "peer_absent",
         message or f"{', '.join(gone)} did not come, and a test of all nodes needs every one",
-        play.own.host,
         "see why they were not there; --limit leaves a node out",
     )
 
@@ -307,9 +302,8 @@ def _metrics(
 
 
 def _wrong(play: NodeToolSession, what: str) -> MeasurementError:
-    return MeasurementError(
+    return play.own.error(
         "collective_wrong",
         f"{what}, as all nodes saw it",
-        play.own.host,
         "test the nodes' memory and GPUs (dcgmi diag -r 3): what the network spoils its checksums find",
     )

@@ -184,7 +184,8 @@ class OwnToolSession(NodeToolSession):
         if self.exit_status is None:
             raise tool_session.too_long(argv[0], self.own.host, limit_s)
         text = tool_session.text_from(self._raw, offset, _MOST_OUTPUT_BYTES)
-        return Finished(self.exit_status, text, begun - self._begun, None, ended - self._begun)
+        begun_s = begun - self._begun
+        return Finished(self.exit_status, text, begun_s, begun_s, ended - self._begun)
 
     def note(self, text: str) -> None:
         """Add to the raw file."""

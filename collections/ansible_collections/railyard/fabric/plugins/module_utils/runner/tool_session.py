@@ -111,7 +111,7 @@ class RailToolSession(ToolSession):
             status,
             text_from(self._raw, offset),
             begun - zero,
-            None if connected is None else connected - zero,
+            (begun if connected is None else connected) - zero,
             ended - zero,
         )
 
@@ -157,11 +157,10 @@ class RailToolSession(ToolSession):
         others = {caller for caller, _port in self._callers - self._callers_before} - {self.peer_address}
         if not others:
             return None
-        return MeasurementError(
+        return self.own.error(
             "unknown_connection",
             f"{named_first(sorted(others))} connected to the test's server on {self.own.address} port "
             f"{self.port} ({self.own.host}), whose partner is {self.peer_address}",
-            self.own.host,
             "find what connects there (a port scanner, a monitor) and keep it from the rails' networks while "
             "they are measured",
         )
@@ -181,8 +180,8 @@ class RailToolSession(ToolSession):
         self.exit_status = self._server.wait(patience_s, self.run_context.stop)
         self.release()
         zero = self.moment.monotonic
-        text = text_from(self._raw, self._offset)
-        return Finished(self.exit_status or 0, text, self._begun - zero, None, time.monotonic() - zero)
+        begun_s, text = self._begun - zero, text_from(self._raw, self._offset)
+        return Finished(self.exit_status or 0, text, begun_s, begun_s, time.monotonic() - zero)
 
     def release(self) -> None:
         """End the server if it still runs; called on every way out of a test."""
@@ -215,10 +214,9 @@ class RailToolSession(ToolSession):
         if self.run_context.stop.is_set():
             raise Cancelled()
         said = text_from(self._raw, 0).strip().splitlines()[-1:] or ["it did not say why"]
-        raise MeasurementError(
+        raise self.own.error(
             "tool_failed",
             f"{name} on {self.own.host} was not started within {within_s:.0f} s: {said[0][:300]}",
-            self.own.host,
             "see runner.log in the raw archive; a site whose nodes are slow raises "
             "fabric_policy.rendezvous_timeout_s",
         )
@@ -247,11 +245,10 @@ class RailToolSession(ToolSession):
             raise not_started(argv[0], self.own.host, error) from error
 
     def _server_failed(self, name: str, said: str) -> MeasurementError:
-        return MeasurementError(
+        return self.own.error(
             "tool_failed",
             # A tool that refuses its arguments prints its whole usage; the reason stands first.
             f"the {name} server on {self.own.host} failed: {said.splitlines()[0][:300]}",
-            self.own.host,
             "run it by hand there: {}".format(" ".join(self.argvs[-1])),
         )
 

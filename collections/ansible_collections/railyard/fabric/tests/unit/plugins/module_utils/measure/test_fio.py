@@ -68,7 +68,7 @@ class Desk(NodeToolSession):
         moved = int(told(argv, "--size")) if laying else self._moved
         self.counted[way == "write"] += moved if laying else int(moved * self._share)
         return Finished(
-            self.exit_status, said(way, moved, 10000, MIB if "--bs=1M" in argv else 4096), 0.5, None, 10.9
+            self.exit_status, said(way, moved, 10000, MIB if "--bs=1M" in argv else 4096), 0.5, 0.5, 10.9
         )
 
     def moved_bytes(self, _reader: object, _device: str) -> tuple[int, int]:

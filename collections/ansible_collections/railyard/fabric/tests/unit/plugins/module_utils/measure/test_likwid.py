@@ -68,7 +68,7 @@ class Desk(NodeToolSession):
         self.others += self.others_later
         volume = (40, 30)[place] * 10**9
         text = PRINTED.format(*self.cpus[place], 2.0, volume, volume / 2.0 / 1e6)
-        return Finished(0, text, 0.1 + 3 * place, None, 2.9 + 3 * place)
+        return Finished(0, text, 0.1 + 3 * place, 0.0, 2.9 + 3 * place)
 
     def busy_ms(self, _reader: object, _cpus: object) -> int:
         self.worked_ms += self.others
@@ -211,7 +211,7 @@ def test_what_is_not_measured(
 @pytest.mark.parametrize("torn", [PRINTED.index("MByte"), PRINTED.index("Data")])
 def test_a_run_that_is_not_whole_says_nothing(desk: Desk, monkeypatch: pytest.MonkeyPatch, torn: int) -> None:
     text = PRINTED[:torn].format(0, 1, 2.0, 40 * 10**9)
-    monkeypatch.setattr(desk, "run_with", lambda *_given: Finished(0, text, 0.1, None, 2.9))
+    monkeypatch.setattr(desk, "run_with", lambda *_given: Finished(0, text, 0.1, 0.1, 2.9))
     with pytest.raises(MeasurementError, match="it ended with 0"):
         row_of(desk)
 

@@ -313,7 +313,7 @@ def test_the_window_lies_within_the_sending() -> None:
     assert perftest_bw.window_s(done, RDMA_POLICY) == [2.0, 4.0]
     # A clock that saw less than the duration moves nothing.
     assert perftest_bw.window_s(done._replace(ended_s=4.5), RDMA_POLICY) == [2.0, 4.0]
-    assert perftest_bw.window_s(done._replace(connected_s=None), RDMA_POLICY) == [1.5, 3.5]
+    assert perftest_bw.window_s(done._replace(connected_s=0.0), RDMA_POLICY) == [1.5, 3.5]
 
 
 def test_rails_at_once_are_added_up_while_all_of_them_send() -> None:

@@ -77,7 +77,7 @@ class Play(NodeToolSession):
         for netdev, grown in self.carried.items():
             self.seen[netdev] += grown
         text = self.noise + "".join(f"railyard: {json.dumps(line)}\n" for line in self.said)
-        return Finished(0, text, 1.0, None, 9.0)
+        return Finished(0, text, 1.0, 1.0, 9.0)
 
 
 def measured(play: Play, monkeypatch: pytest.MonkeyPatch, check: str = "collective_allreduce") -> NodeReading:
