@@ -87,6 +87,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils import module_end
 from ansible_collections.railyard.fabric.plugins.module_utils.facts import netdev, rdma_port
 from ansible_collections.railyard.fabric.plugins.module_utils.facts.sysfs import Reader
 from ansible_collections.railyard.fabric.plugins.module_utils.rdma import device_names
+from ansible_collections.railyard.fabric.plugins.module_utils.state import baseline
 
 ROOT = "/"
 
@@ -95,7 +96,7 @@ def hold(module: AnsibleModule) -> dict[str, t.Any]:
     """Do what the parameters ask; return the result."""
     reader = Reader()
     facts = {"netdevs": netdev.read_netdevs(reader, None), "hcas": rdma_port.read_hcas(reader)}
-    ours = device_names.is_ours(ROOT)
+    ours = baseline.is_ours(ROOT, device_names.RULES)
     plan = device_names.plan(
         module.params["mode"], module.params["rails"], facts, device_names.users(ROOT), ours
     )

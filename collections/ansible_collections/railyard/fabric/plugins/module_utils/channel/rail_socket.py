@@ -12,6 +12,7 @@ import socket
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from ansible_collections.railyard.fabric.plugins.module_utils import node_files
 from ansible_collections.railyard.fabric.plugins.module_utils.channel.errors import (
     ErrorClass,
     MeasurementError,
@@ -262,12 +263,7 @@ def _tcp_rows(address: str) -> Iterator[SocketRow]:
     # An IPv6 socket that listens on all addresses takes IPv4 as well, so both tables count.
     tables = ("/proc/self/net/tcp6",) if ":" in address else ("/proc/self/net/tcp", "/proc/self/net/tcp6")
     for table in tables:
-        try:
-            with open(table, encoding="ascii") as handle:
-                text = handle.read()
-        except OSError:
-            continue
-        yield from parse_tcp_table(text)
+        yield from parse_tcp_table(node_files.read_text(table) or "")
 
 
 def _holder(port: int) -> str:
@@ -280,7 +276,7 @@ def _holder(port: int) -> str:
     }
     for pid in filter(str.isdigit, os.listdir("/proc")):
         if _holds(pid, inodes):
-            return " by {} (pid {})".format(_command_name(pid) or "a process", pid)
+            return f" by {node_files.read_word(f'/proc/{pid}/comm') or 'a process'} (pid {pid})"
     return ""
 
 
@@ -290,11 +286,3 @@ def _holds(pid: str, inodes: set[str]) -> bool:
         return any(os.readlink(os.path.join(folder, name)) in inodes for name in os.listdir(folder))
     except OSError:
         return False
-
-
-def _command_name(pid: str) -> str | None:
-    try:
-        with open(f"/proc/{pid}/comm", encoding="utf-8", errors="replace") as handle:
-            return handle.read().strip()
-    except OSError:
-        return None

@@ -13,6 +13,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ansible_collections.railyard.fabric.plugins.module_utils import node_files
 from ansible_collections.railyard.fabric.plugins.module_utils.facts.sysfs import Reader
 from ansible_collections.railyard.fabric.plugins.module_utils.facts.tools import Run
 from ansible_collections.railyard.fabric.plugins.module_utils.gpu.catalogue import OPEN, PROPRIETARY
@@ -66,27 +67,13 @@ def nouveau_is_loaded(reader: Reader) -> bool:
 def kernels(root: str) -> list[dict[str, Any]]:
     """Return the kernels that have modules or headers: `kernel`, and whether it has `headers` for DKMS."""
     folder = os.path.join(root, "lib/modules")
-    try:
-        names = sorted(os.listdir(folder))
-    except OSError:
-        return []
     # A kernel that was removed may leave an empty folder; a link to the headers that is broken is no headers.
     return [
         {"kernel": name, "headers": os.path.isdir(os.path.join(folder, name, "build"))}
-        for name in names
+        for name in node_files.list_names(folder)
         if os.path.isfile(os.path.join(folder, name, "modules.dep"))
         or os.path.isdir(os.path.join(folder, name, "build"))
     ]
-
-
-def _known_to_depmod(root: str, kernel: str) -> list[str]:
-    folder = os.path.join(root, "lib/modules", kernel)
-    try:
-        with open(os.path.join(folder, "modules.dep"), encoding="utf-8", errors="replace") as lines:
-            paths = [line.partition(":")[0].strip() for line in lines]
-    except OSError:
-        return []
-    return [os.path.join(folder, path) for path in paths if _CORE.match(os.path.basename(path))]
 
 
 def _told_by_modinfo(path: str, run: Run) -> dict[str, str]:
@@ -109,7 +96,9 @@ def installed(root: str, run: Run) -> list[dict[str, Any]]:
     """
     found: list[dict[str, Any]] = []
     for one in kernels(root):
-        for path in _known_to_depmod(root, one["kernel"]):
+        known = node_files.list_modules(root, one["kernel"])
+        for place in (place for place in known if _CORE.match(os.path.basename(place))):
+            path = os.path.join(root, "lib/modules", one["kernel"], place)
             told = _told_by_modinfo(path, run)
             licence = told.get("license")
             found.append(

@@ -12,6 +12,7 @@ import os
 import re
 from typing import Any
 
+from ansible_collections.railyard.fabric.plugins.module_utils import node_files
 from ansible_collections.railyard.fabric.plugins.module_utils.facts.tools import Run
 from ansible_collections.railyard.fabric.plugins.module_utils.kernel import headers
 
@@ -50,13 +51,6 @@ _LOG = "var/log/nvidia-installer.log"
 _TOOL = "usr/bin/nvidia-smi"
 
 
-def _names(folder: str) -> list[str]:
-    try:
-        return sorted(os.listdir(folder))
-    except OSError:
-        return []
-
-
 def packages(run: Run) -> dict[str, dict[str, Any]]:
     """Return the installed packages of drivers, CUDA, kernels and DKMS: name to `version` and `held`."""
     said = run(["dpkg-query", "--show", f"--showformat={_FORMAT}", *PATTERNS]) or ""
@@ -81,15 +75,16 @@ def archives(root: str) -> list[dict[str, Any]]:
     """
     folder = os.path.join(root, "etc/apt/sources.list.d")
     files = [os.path.join(root, "etc/apt/sources.list")]
-    files += [os.path.join(folder, name) for name in _names(folder) if name.endswith((".list", ".sources"))]
+    files += [
+        os.path.join(folder, name)
+        for name in node_files.list_names(folder)
+        if name.endswith((".list", ".sources"))
+    ]
     found = []
     for path in files:
-        try:
-            with open(path, encoding="utf-8", errors="replace") as source:
-                lines = [line for line in source if not line.lstrip().startswith("#")]
-        except OSError:
-            continue
-        text = "".join(lines)
+        said = (node_files.read_text(path) or "").splitlines()
+        lines = [line for line in said if not line.lstrip().startswith("#")]
+        text = "\n".join(lines)
         if path.endswith(".sources") and _ENABLED_NO.search(text):
             continue
         uris = [match for line in lines for match in _URI.finditer(line)]
@@ -142,7 +137,7 @@ def origins(names: list[str], run: Run) -> dict[str, dict[str, str | None]]:
 def _owned(paths: set[str], root: str) -> bool:
     """Say whether a package brought one of the files, by dpkg's own lists."""
     lists = os.path.join(root, "var/lib/dpkg/info")
-    for name in _names(lists):
+    for name in node_files.list_names(lists):
         if name.endswith(".list"):
             with open(os.path.join(lists, name), encoding="utf-8", errors="replace") as content:
                 if not paths.isdisjoint(content.read().splitlines()):
@@ -177,15 +172,18 @@ def dkms_builds(root: str) -> list[dict[str, str]]:
     """Return what DKMS has built of NVIDIA's modules: `module`, `version`, `kernel`."""
     folder = os.path.join(root, "var/lib/dkms")
     built = []
-    for module in _names(folder):
+    for module in node_files.list_names(folder):
         if not module.startswith("nvidia"):
             continue
-        for version in _names(os.path.join(folder, module)):
+        for version in node_files.list_names(os.path.join(folder, module)):
             if os.path.islink(os.path.join(folder, module, version)):
                 continue  # kernel-RELEASE-ARCH: what is installed, a link to one of the versions
-            for kernel in _names(os.path.join(folder, module, version)):
+            for kernel in node_files.list_names(os.path.join(folder, module, version)):
                 tree = os.path.join(folder, module, version, kernel)
-                if any(os.path.isdir(os.path.join(tree, machine, "module")) for machine in _names(tree)):
+                if any(
+                    os.path.isdir(os.path.join(tree, machine, "module"))
+                    for machine in node_files.list_names(tree)
+                ):
                     built.append({"module": module, "version": version, "kernel": kernel})
     return built
 

@@ -9,6 +9,7 @@ import os
 import re
 from collections.abc import Mapping
 
+from ansible_collections.railyard.fabric.plugins.module_utils import node_files
 from ansible_collections.railyard.fabric.plugins.module_utils.facts.tools import Run
 
 # In the order in which they are stopped: DCGM asks the others.
@@ -64,11 +65,8 @@ def persistence_exec_start(asked: Mapping[str, Mapping[str, str]], root: str) ->
         None where the unit has no such option, or cannot be read.
     """
     path = asked.get(_PERSISTENCE, {}).get("FragmentPath", "")
-    try:
-        with open(os.path.join(root, path.lstrip("/")), encoding="utf-8", errors="replace") as unit:
-            commands = _EXEC_START.findall(_CONTINUED.sub(" ", unit.read()))
-    except (OSError, ValueError):
-        return None
+    unit = node_files.read_text(os.path.join(root, path.lstrip("/"))) or ""
+    commands = _EXEC_START.findall(_CONTINUED.sub(" ", unit))
     words = commands[-1].split() if commands else []
     if _NO_PERSISTENCE not in words:
         return None

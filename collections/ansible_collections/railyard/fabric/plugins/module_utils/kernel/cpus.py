@@ -14,6 +14,7 @@ import os
 import re
 import typing as t
 
+from ansible_collections.railyard.fabric.plugins.module_utils import node_files
 from ansible_collections.railyard.fabric.plugins.module_utils.kernel import files
 
 CPUS = "sys/devices/system/cpu"
@@ -57,10 +58,7 @@ def read(root: str) -> dict[str, t.Any]:
         `cpufreq_driver` (None when absent), `energy_preferences` ({"cpu0": "balance_performance"}),
         `idle_states` ({"cpu0/state3": "0"}), `idle_latency_us` ({"cpu0/state3": 133}).
     """
-    try:
-        names = os.listdir(os.path.join(root, CPUS))
-    except OSError:
-        names = []
+    names = node_files.list_names(os.path.join(root, CPUS))
     cpus = sorted((name for name in names if _CPU.match(name)), key=lambda name: int(name[3:]))
     idle, latencies = {}, {}
     for cpu in cpus:
@@ -94,7 +92,7 @@ def _offered(root: str, driver: str | None, listed: list[str]) -> list[str]:
     """Add to the governors that are listed those that the kernel would load when asked: they are modules."""
     if driver in _ACTIVE or not listed:
         return listed
-    modules = files.read(os.path.join(root, "lib/modules", os.uname().release, "modules.dep")) or ""
+    modules = "\n".join(node_files.list_modules(root, os.uname().release))
     return listed + sorted(set(_MODULE.findall(modules)) - set(listed))
 
 

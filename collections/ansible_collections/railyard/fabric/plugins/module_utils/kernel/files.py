@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import os
 
+from ansible_collections.railyard.fabric.plugins.module_utils import node_files
+
 
 def read(path: str) -> str | None:
     """Return the text without its newline, None when it is absent or cannot be read (an offline CPU)."""
-    try:
-        with open(path, encoding="ascii", errors="replace") as handle:
-            return handle.read().strip()
-    except OSError:
-        return None
+    text = node_files.read_text(path)
+    return None if text is None else text.strip()
 
 
 def read_settable(path: str) -> str | None:

@@ -14,6 +14,7 @@ import os
 import re
 import typing as t
 
+from ansible_collections.railyard.fabric.plugins.module_utils import node_files
 from ansible_collections.railyard.fabric.plugins.module_utils.kernel import headers
 from ansible_collections.railyard.fabric.plugins.module_utils.parsers.node import grub_cfg
 
@@ -55,16 +56,15 @@ _NONE = Modules(frozenset(), frozenset())
 
 def next_kernel(root: str) -> Next:
     """Tell which kernel boots next, unless somebody stands at the console."""
-    text = _text(root, _GRUB)
+    text = node_files.read_text(os.path.join(root, _GRUB))
     if text is not None:
-        environment = grub_cfg.parse_environment(_text(root, _GRUB_ENVIRONMENT) or "")
+        environment = grub_cfg.parse_environment(
+            node_files.read_text(os.path.join(root, _GRUB_ENVIRONMENT)) or ""
+        )
         kernel = release_of(chosen_image(grub_cfg.parse_menu(text), environment))
         if kernel is not None:
             return Next(kernel, "grub")
-    try:
-        names = os.listdir(os.path.join(root, "boot"))
-    except OSError:
-        return Next(None, None)
+    names = node_files.list_names(os.path.join(root, "boot"))
     releases = [release for release in map(release_of, names) if release is not None]
     return Next(max(releases, key=_by_age), "newest") if releases else Next(None, None)
 
@@ -95,20 +95,25 @@ def release_of(image: str | None) -> str | None:
 
 def read_modules(root: str, kernel: str) -> Modules:
     """Return the modules that depmod knows for a kernel and that are not the kernel's own."""
-    folder = os.path.join("lib/modules", kernel)
-    known = [line.partition(":")[0] for line in (_text(root, folder, "modules.dep") or "").splitlines()]
-    own = {line.strip() for line in (_text(root, folder, "modules.order") or "").splitlines()}
-    outside = [path for path in known if not path.startswith("kernel/")]
-    # Without the list nothing in the kernel's tree can be told from its own.
-    added = [path for path in known if path.startswith("kernel/") and own and _plain(path) not in own]
-    return Modules(*(frozenset(map(module_name, _there(root, folder, paths))) for paths in (outside, added)))
+    folder = os.path.join(root, "lib/modules", kernel)
+    order = node_files.read_text(os.path.join(folder, "modules.order")) or ""
+    own = {line.strip() for line in order.splitlines()}
+    outside, added = set(), set()
+    for path in node_files.list_modules(root, kernel):
+        if not os.path.isfile(os.path.join(folder, path)):
+            continue  # depmod once saw it, and it has gone since
+        if not path.startswith("kernel/"):
+            outside.add(module_name(path))
+        # Without the list nothing in the kernel's tree can be told from its own.
+        elif own and _COMPRESSED.sub("", path) not in own:
+            added.add(module_name(path))
+    return Modules(frozenset(outside), frozenset(added))
 
 
 def loaded(root: str) -> frozenset[str]:
     """Return the names of the loaded modules."""
-    return frozenset(
-        line.split(" ", maxsplit=1)[0] for line in (_text(root, "proc/modules") or "").splitlines()
-    )
+    lines = (node_files.read_text(os.path.join(root, "proc/modules")) or "").splitlines()
+    return frozenset(line.split(" ", maxsplit=1)[0] for line in lines)
 
 
 def module_name(path: str) -> str:
@@ -161,20 +166,3 @@ def _by_age(release: str) -> list[tuple[int, int, str]]:
     """Order releases as `sort -V` does: numbers by value, what is between them as text."""
     parts = re.findall(r"[0-9]+|[^0-9]+", release)
     return [(1, int(part), "") if part.isdigit() else (0, 0, part) for part in parts]
-
-
-def _plain(path: str) -> str:
-    return _COMPRESSED.sub("", path)
-
-
-def _there(root: str, folder: str, paths: t.Iterable[str]) -> list[str]:
-    """Leave out what depmod once saw and what has gone since."""
-    return [path for path in paths if os.path.isfile(os.path.join(root, folder, path))]
-
-
-def _text(root: str, *parts: str) -> str | None:
-    try:
-        with open(os.path.join(root, *parts), encoding="utf-8", errors="replace") as file:
-            return file.read()
-    except OSError:
-        return None

@@ -20,6 +20,7 @@ import os
 import re
 import typing as t
 
+from ansible_collections.railyard.fabric.plugins.module_utils import node_files
 from ansible_collections.railyard.fabric.plugins.module_utils.facts.sysfs import Reader
 
 Run = t.Callable[[t.Sequence[str]], "str | None"]
@@ -57,14 +58,8 @@ def is_wanted(reader: Reader, root: str) -> bool:
         return True
     folder = os.path.join(root, "etc/modules-load.d")
     files = [os.path.join(folder, name) for name in reader.names(folder) if name.endswith(".conf")]
-    for path in (*files, os.path.join(root, "etc/modules")):
-        try:
-            with open(path, encoding="utf-8", errors="replace") as file:
-                if _LISTED.search(file.read()):
-                    return True
-        except OSError:
-            continue
-    return False
+    paths = (*files, os.path.join(root, "etc/modules"))
+    return any(_LISTED.search(node_files.read_text(path) or "") for path in paths)
 
 
 def unfit(root: str, run: Run) -> list[Build]:
@@ -76,9 +71,9 @@ def unfit(root: str, run: Run) -> list[Build]:
     """
     found = []
     top = os.path.join(root, "lib/modules")
-    for kernel in _names(top):
+    for kernel in node_files.list_names(top):
         folder = os.path.join(top, kernel)
-        places = _places(folder)
+        places = node_files.list_modules(root, kernel)
         peermem = next((place for place in places if _FILE.match(os.path.basename(place))), None)
         # Those of the kernel's own have no peer-memory interface, whatever peermem was built for.
         stack = [
@@ -112,29 +107,13 @@ def _source(root: str, kernel: str, name: str) -> tuple[str | None, str | None]:
     """Return the DKMS source that built the module, and its version."""
     stem = name.split(".", maxsplit=1)[0]
     tree = os.path.join(root, "var/lib/dkms")
-    for module in _names(tree):
-        for version in _names(os.path.join(tree, module)):
+    for module in node_files.list_names(tree):
+        for version in node_files.list_names(os.path.join(tree, module)):
             folder = os.path.join(tree, module, version)
             if os.path.islink(folder):
                 continue  # kernel-RELEASE-ARCH, a link to one of the versions
-            for machine in _names(os.path.join(folder, kernel)):
-                built = _names(os.path.join(folder, kernel, machine, "module"))
+            for machine in node_files.list_names(os.path.join(folder, kernel)):
+                built = node_files.list_names(os.path.join(folder, kernel, machine, "module"))
                 if any(one.split(".", maxsplit=1)[0] in (stem, "nvidia-peermem") for one in built):
                     return module, version
     return None, None
-
-
-def _names(folder: str) -> list[str]:
-    try:
-        return sorted(os.listdir(folder))
-    except OSError:
-        return []
-
-
-def _places(folder: str) -> list[str]:
-    """Return where depmod knows the modules of a kernel, below its folder."""
-    try:
-        with open(os.path.join(folder, "modules.dep"), encoding="utf-8", errors="replace") as file:
-            return [line.split(":", maxsplit=1)[0].strip() for line in file]
-    except OSError:
-        return []

@@ -9,7 +9,7 @@ import os
 import types
 import typing as t
 
-from ansible_collections.railyard.fabric.plugins.module_utils import atomic_files
+from ansible_collections.railyard.fabric.plugins.module_utils import atomic_files, node_files
 
 
 def hold(
@@ -31,11 +31,7 @@ def hold(
     # Ansible ships module_utils inside a zip file, so the source is asked of the loader, not of the disk.
     loader: t.Any = module.__loader__
     after = str(loader.get_source(module.__name__)) if wanted else ""
-    try:
-        with open(path, encoding="utf-8") as handle:
-            before = handle.read()
-    except FileNotFoundError:
-        before = ""
+    before = node_files.read_text(path) or ""
     if before == after:
         return []
     if not check_mode and wanted:

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Optional
 
+from ansible_collections.railyard.fabric.plugins.module_utils import node_files
 from ansible_collections.railyard.fabric.plugins.module_utils.catalogue import nic_drivers, rdma_counters
 from ansible_collections.railyard.fabric.plugins.module_utils.facts import counter_file
 from ansible_collections.railyard.fabric.plugins.module_utils.facts.hca import driver_of
@@ -140,10 +141,7 @@ class Port:
             problems += [
                 f"{counter.folder}/{name}: {value.why_not}" for name, value in values.items() if value.why_not
             ]
-        try:
-            there = sorted(os.listdir(folder))
-        except OSError:
-            there = []
+        there = node_files.list_names(folder)
         more = len(there) - _MOST_NAMED
         listed = ", ".join(there[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
         return [], f"{', '.join(problems)}; {counter.folder} holds {listed or 'no file'}"

@@ -13,6 +13,7 @@ import shutil
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from ansible_collections.railyard.fabric.plugins.module_utils import node_files
 from ansible_collections.railyard.fabric.plugins.module_utils.netplan import claims as netplan_claims
 from ansible_collections.railyard.fabric.plugins.module_utils.netplan import networks as netplan_networks
 from ansible_collections.railyard.fabric.plugins.module_utils.netplan import render, routing
@@ -236,11 +237,7 @@ def netdev_facts(netdevs: list[str], sys_root: str = "/sys") -> dict[str, dict[s
     facts = {}
     for netdev in netdevs:
         base = os.path.join(sys_root, "class/net", netdev)
-        try:
-            with open(os.path.join(base, "address"), encoding="ascii") as handle:
-                mac = handle.read().strip()
-        except OSError:
-            mac = ""
+        mac = node_files.read_word(os.path.join(base, "address"))
         driver = os.path.join(base, "device/driver")
         name = os.path.basename(os.path.realpath(driver)) if os.path.exists(driver) else ""
         facts[netdev] = {"mac": mac, "driver": name}

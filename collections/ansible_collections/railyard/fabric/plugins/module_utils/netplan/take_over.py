@@ -16,6 +16,7 @@ import stat
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from ansible_collections.railyard.fabric.plugins.module_utils import node_files
 from ansible_collections.railyard.fabric.plugins.module_utils.netplan import candidate
 from ansible_collections.railyard.fabric.plugins.module_utils.netplan import claims as netplan_claims
 
@@ -120,7 +121,8 @@ def look(
     if not claims:
         return []
     # A VLAN of ours need not be there yet.
-    present = candidate.netdev_facts(sorted({*_netdevs(sys_root), *ours}), sys_root)
+    there = node_files.list_names(os.path.join(sys_root, "class/net"))
+    present = candidate.netdev_facts(sorted({*there, *ours}), sys_root)
     parts: dict[str, tuple[str, str, str | None]] = {}
     for index, path in enumerate(sorted({path for _netdev, path, _reason in claims})):
         if os.path.dirname(path) not in _MOVABLE:
@@ -200,13 +202,6 @@ def _shared(shared: Mapping[str, Sequence[str]], ours: Sequence[str]) -> tuple[s
             fix = f"have it match these alone ({each})"
         return f"{where} also configures {', '.join(others)}", fix
     return "", ""
-
-
-def _netdevs(sys_root: str) -> list[str]:
-    try:
-        return sorted(os.listdir(os.path.join(sys_root, "class/net")))
-    except OSError:
-        return []
 
 
 def moves(claims: Sequence[Claim]) -> list[dict[str, Any]]:

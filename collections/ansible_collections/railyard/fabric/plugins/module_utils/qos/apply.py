@@ -10,6 +10,7 @@ import os
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
+from ansible_collections.railyard.fabric.plugins.module_utils import atomic_files, node_files
 from ansible_collections.railyard.fabric.plugins.module_utils.qos import node as roce_qos_node
 from ansible_collections.railyard.fabric.plugins.module_utils.qos import replay
 from ansible_collections.railyard.fabric.plugins.module_utils.qos import settings as roce_qos
@@ -161,29 +162,14 @@ def kept_files(
 
 def differing(files: dict[str, str]) -> dict[str, str]:
     """Return those of the files that are not on the node as they should be."""
-    other = {}
-    for path, text in files.items():
-        try:
-            with open(path, encoding="utf-8") as handle:
-                same = handle.read() == text
-        except OSError:
-            same = False
-        if not same:
-            other[path] = text
-    return other
+    return {path: text for path, text in files.items() if node_files.read_text(path) != text}
 
 
 def store(files: dict[str, str]) -> None:
     """Write the files, each old or new after a power cut; where one cannot be written, all stay old."""
-    for path, text in files.items():
-        os.makedirs(os.path.dirname(path), mode=0o755, exist_ok=True)
-        with open(path + ".new", "w", encoding="utf-8") as handle:
-            handle.write(text)
-            handle.flush()
-            os.fsync(handle.fileno())
-        os.chmod(path + ".new", 0o644)
-    for path in files:
-        os.replace(path + ".new", path)
+    atomic_files.write_together(
+        [atomic_files.NewFile(path, text.encode(), 0o644) for path, text in files.items()]
+    )
 
 
 def make_diff(work: list[Work]) -> dict[str, str]:

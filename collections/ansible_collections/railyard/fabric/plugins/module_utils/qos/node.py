@@ -121,9 +121,9 @@ def _hca_of(sys_root: str, netdev: str, device_folder: str) -> str:
         for device in sorted(os.listdir(os.path.join(device_folder, "infiniband"))):
             base = os.path.join(sys_root, "class/infiniband", device, "ports")
             for port in sorted(os.listdir(base)):
-                if _text(os.path.join(base, port, "gid_attrs/ndevs/0")) == netdev:
+                if tools.read_value(os.path.join(base, port, "gid_attrs/ndevs/0")) == netdev:
                     return f"{device}:{port}"
-            dev_port = _number(_text(os.path.join(sys_root, "class/net", netdev, "dev_port")))
+            dev_port = _number(tools.read_value(os.path.join(sys_root, "class/net", netdev, "dev_port")))
             return f"{device}:{(dev_port or 0) + 1}"
     return ""
 
@@ -241,7 +241,7 @@ def read(node: Node, port: Port, settings: Settings, priority: int) -> Found:
             found["global_pause"] = pause
     if "module_pfc" in settings:
         folder = os.path.join(node.sys_root, "module/mlx4_en/parameters")
-        values = {name: _text(os.path.join(folder, name)) for name in settings["module_pfc"]}
+        values = {name: tools.read_value(os.path.join(folder, name)) for name in settings["module_pfc"]}
         numbers = {name: number for name, value in values.items() if (number := _number(value)) is not None}
         if len(numbers) == len(values):
             found["module_pfc"] = numbers
@@ -250,7 +250,7 @@ def read(node: Node, port: Port, settings: Settings, priority: int) -> Found:
         for name in [name for name in _BY_FILE if name in settings]:
             path, why = _way(files[name])
             if path is not None:
-                found[name] = _value(name, _text(path))
+                found[name] = _value(name, tools.read_value(path))
             elif why:
                 refused[name] = why
     return Found(found, refused)
@@ -311,7 +311,7 @@ def foreign_options(root: str, own_file: str, declared: roce_qos.Declared) -> li
         for path in sorted(glob.glob(os.path.join(root, folder, "*.conf"))):
             if path == os.path.join(root, own_file.lstrip("/")):
                 continue
-            for line in _text(path).splitlines():
+            for line in tools.read_value(path).splitlines():
                 values = _PFC_OPTION.findall(line) if re.match(r"\s*options\s+mlx4_en\s", line) else []
                 if any(int(value, 0) != mask for value in values):
                     problems.append(
@@ -324,12 +324,3 @@ def foreign_options(root: str, own_file: str, declared: roce_qos.Declared) -> li
 def _number(text: str) -> int | None:
     """Return a number of a kernel file, None for a word or for more digits than the kernel writes."""
     return int(text, 0) if _NUMBER.match(text) else None
-
-
-def _text(path: str) -> str:
-    """Return a file's text without white space around it, empty when it cannot be read."""
-    try:
-        with open(path, encoding="ascii", errors="replace") as handle:
-            return handle.read(LARGEST_VALUE_BYTES).strip()
-    except OSError:
-        return ""

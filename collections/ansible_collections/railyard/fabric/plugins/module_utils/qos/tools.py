@@ -15,6 +15,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+from ansible_collections.railyard.fabric.plugins.module_utils import node_files
 from ansible_collections.railyard.fabric.plugins.module_utils.parsers import common
 from ansible_collections.railyard.fabric.plugins.module_utils.parsers.hca import dcb, mlnx_qos
 from ansible_collections.railyard.fabric.plugins.module_utils.qos.settings import (
@@ -227,13 +228,13 @@ class Sysfs:
     def read(self, run: Run, netdev: str, sys_root: str) -> Settings:
         """Return what the port has now; files that are missing leave their setting out."""
         found: Settings = {}
-        trust = _text(self._at(sys_root, netdev, "trust"))
+        trust = read_value(self._at(sys_root, netdev, "trust"))
         if trust:
             found["trust"] = trust
         pairs = {
             name: {int(key): int(value) for key, value in self._HEADER_AND_PAIRS.findall(text)}
             for name in ("dscp2prio", "prio2buffer", "buffer_size")
-            for text in [_text(self._at(sys_root, netdev, name))]
+            for text in [read_value(self._at(sys_root, netdev, name))]
             if text
         }
         if "dscp2prio" in pairs:
@@ -289,10 +290,6 @@ def pause_action(netdev: str, pause: dict[str, bool]) -> Action:
     return command("ethtool", "-A", netdev, *words, ok=(0, _ETHTOOL_UNCHANGED))
 
 
-def _text(path: str) -> str:
+def read_value(path: str) -> str:
     """Return a file's text without white space around it, empty when it cannot be read."""
-    try:
-        with open(path, encoding="ascii", errors="replace") as handle:
-            return handle.read(LARGEST_VALUE_BYTES).strip()
-    except OSError:
-        return ""
+    return node_files.read_word(path, LARGEST_VALUE_BYTES)

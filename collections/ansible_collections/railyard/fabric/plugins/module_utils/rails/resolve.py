@@ -11,6 +11,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ansible_collections.railyard.fabric.plugins.module_utils import node_files
 from ansible_collections.railyard.fabric.plugins.module_utils.rails.bind import named_port, select
 
 # Without the zero byte that ends it: IFNAMSIZ is 16.
@@ -23,21 +24,10 @@ class ResolveError(ValueError):
     """A rail's netdev cannot be told; the message names rail, what was sought and the fix."""
 
 
-def _read(path: str) -> str:
-    try:
-        with open(path, encoding="utf-8", errors="replace") as handle:
-            return handle.read().strip()
-    except OSError:
-        return ""
-
-
 def _netdevs(sys_root: str) -> list[str]:
     base = os.path.join(sys_root, "class/net")
-    try:
-        # Module bonding keeps a file there, bonding_masters.
-        return sorted(name for name in os.listdir(base) if os.path.isdir(os.path.join(base, name)))
-    except OSError:
-        return []
+    # Module bonding keeps a file there, bonding_masters.
+    return [name for name in node_files.list_names(base) if os.path.isdir(os.path.join(base, name))]
 
 
 def _pci(sys_root: str, netdev: str) -> str:
@@ -52,7 +42,7 @@ def _devices(sys_root: str) -> list[dict[str, Any]]:
         base = os.path.join(sys_root, "class/net", netdev)
         # What is put on top of a netdev (VLAN, bond, bridge) has a link `lower_*` to it, whatever its kind.
         stacked = any(entry.startswith("lower_") for entry in os.listdir(base))
-        mac, kind = _read(os.path.join(base, "address")), "vlan" if stacked else "physical"
+        mac, kind = node_files.read_word(os.path.join(base, "address")), "vlan" if stacked else "physical"
         found.append({"netdev": netdev, "mac": mac, "pci": _pci(sys_root, netdev), "kind": kind})
     return found
 
@@ -71,30 +61,23 @@ def _hca_ports(sys_root: str) -> list[dict[str, Any]]:
     """Return the HCA ports as `bind.named_port` wants them."""
     base = os.path.join(sys_root, "class/infiniband")
     found = []
-    for device in _names(base):
+    for device in node_files.list_names(base):
         bus = os.path.join(base, device, "device")
         pci = os.path.basename(os.path.realpath(bus)) if os.path.exists(bus) else None
-        ports = _names(os.path.join(base, device, "ports"))
+        ports = node_files.list_names(os.path.join(base, device, "ports"))
         found += [{"hca": f"{device}:{port}", "pci": pci} for port in ports]
     return found
-
-
-def _names(folder: str) -> list[str]:
-    try:
-        return sorted(os.listdir(folder))
-    except OSError:
-        return []
 
 
 def _netdev_of_hca(sys_root: str, hca: str) -> str | None:
     device, _colon, port = hca.partition(":")
     port = port or "1"
     base = os.path.join(sys_root, "class/infiniband", device)
-    named = _read(os.path.join(base, "ports", port, "gid_attrs/ndevs/0"))
+    named = node_files.read_word(os.path.join(base, "ports", port, "gid_attrs/ndevs/0"))
     if named:
         return named
     # InfiniBand ports have no ndev; their IPoIB netdev shares the PCI device and is told apart by its port.
-    siblings = _names(os.path.join(base, "device/net"))
+    siblings = node_files.list_names(os.path.join(base, "device/net"))
     return next((netdev for netdev in siblings if _is_port(sys_root, netdev, int(port))), None)
 
 
@@ -104,10 +87,10 @@ def _is_port(sys_root: str, netdev: str, port: int) -> bool:
     `dev_port` counts from 0; mlx4 of older kernels left it 0 and has the port in `dev_id`.
     """
     folder = os.path.join(sys_root, "class/net", netdev)
-    label = _read(os.path.join(folder, "phys_port_name"))
+    label = node_files.read_word(os.path.join(folder, "phys_port_name"))
     if label and not _PHYSICAL_PORT.match(label):
         return False
-    numbers = (_read(os.path.join(folder, name)) for name in ("dev_port", "dev_id"))
+    numbers = (node_files.read_word(os.path.join(folder, name)) for name in ("dev_port", "dev_id"))
     return max(_number(text) for text in numbers) == port - 1
 
 
@@ -154,7 +137,7 @@ def netdev_of(
                 f"{', '.join(_netdevs(sys_root)) or 'none'}); correct `fabric.rails` or `rail_overrides`, "
                 "or load its driver first"
             )
-        actual = _read(os.path.join(sys_root, "class/net", netdev, "address"))
+        actual = node_files.read_word(os.path.join(sys_root, "class/net", netdev, "address"))
         if mac and actual.lower() != str(mac).lower():
             raise ResolveError(
                 f"{name}: netdev {netdev} has MAC {actual}, the inventory says {mac}; correct one of the two"
@@ -205,10 +188,16 @@ def permanent_mac(netdev: str, sys_root: str = "/sys") -> str | None:
     Ethernet has MACs in the form that every netplan takes.
     """
     base = os.path.join(sys_root, "class/net", netdev)
-    if not os.path.exists(os.path.join(base, "device")) or _read(os.path.join(base, "type")) != _ETHERNET:
+    if (
+        not os.path.exists(os.path.join(base, "device"))
+        or node_files.read_word(os.path.join(base, "type")) != _ETHERNET
+    ):
         return None
-    mac = _read(os.path.join(base, "address")).lower()
-    if _read(os.path.join(base, "addr_assign_type")) != "0" or mac in ("", "00:00:00:00:00:00"):
+    mac = node_files.read_word(os.path.join(base, "address")).lower()
+    if node_files.read_word(os.path.join(base, "addr_assign_type")) != "0" or mac in (
+        "",
+        "00:00:00:00:00:00",
+    ):
         return None
     same = [other for other in _by_mac(sys_root, mac) if other != netdev]
     # Ports that share a MAC (some virtual functions, cards that were cloned) are told apart by name alone.

@@ -17,8 +17,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from ansible_collections.railyard.fabric.plugins.module_utils import node_files
 from ansible_collections.railyard.fabric.plugins.module_utils.rails import bind
-from ansible_collections.railyard.fabric.plugins.module_utils.state import baseline
 
 RULES = "/etc/udev/rules.d/60-rdma-persistent-naming.rules"
 KEEP, KERNEL, RAIL = MODES = ("keep", "kernel", "rail")
@@ -149,31 +149,18 @@ def users(root: str) -> dict[str, list[str]]:
     nodes: dict[str, str] = {}
     for kind in ("infiniband_verbs", "infiniband_mad"):
         for path in glob.glob(os.path.join(root, "sys/class", kind, "*", "ibdev")):
-            try:
-                with open(path, encoding="ascii", errors="replace") as handle:
-                    nodes["/dev/infiniband/" + os.path.basename(os.path.dirname(path))] = (
-                        handle.read().strip()
-                    )
-            except OSError:
-                continue  # removed while we look
+            node = "/dev/infiniband/" + os.path.basename(os.path.dirname(path))
+            nodes[node] = node_files.read_word(path)
     found: dict[str, dict[str, None]] = {}
     for link in glob.glob(os.path.join(root, "proc/[0-9]*/fd/*")):
         try:
             device = nodes.get(os.readlink(link))
         except OSError:
             continue
-        if device is not None:
-            found.setdefault(device, {})[_program(os.path.dirname(os.path.dirname(link)))] = None
+        if device:
+            name = node_files.read_word(os.path.join(os.path.dirname(os.path.dirname(link)), "comm"))
+            found.setdefault(device, {})[name or "a program"] = None
     return {device: sorted(programs) for device, programs in found.items()}
-
-
-def is_ours(root: str) -> bool:
-    """Tell whether the node has the file and Railyard wrote it."""
-    try:
-        with open(os.path.join(root, RULES.lstrip("/")), "rb") as handle:
-            return baseline.MARK in handle.read(4096)
-    except OSError:
-        return False
 
 
 def _rail_plan(
@@ -201,11 +188,3 @@ def _waiting(devices: Sequence[str], what: str, why: str) -> list[dict[str, str]
     if not devices:
         return []
     return [{"what": f"give {', '.join(devices)} {what}", "why": why, "needs": "reboot"}]
-
-
-def _program(folder: str) -> str:
-    try:
-        with open(os.path.join(folder, "comm"), encoding="utf-8", errors="replace") as handle:
-            return handle.read().strip() or "a program"
-    except OSError:
-        return "a program"

@@ -13,6 +13,7 @@ import os
 import re
 import typing as t
 
+from ansible_collections.railyard.fabric.plugins.module_utils import node_files
 from ansible_collections.railyard.fabric.plugins.module_utils.facts.sysfs import Reader
 from ansible_collections.railyard.fabric.plugins.module_utils.kernel import headers as kernel_headers
 from ansible_collections.railyard.fabric.plugins.module_utils.parsers.node.apt_get import Package
@@ -71,17 +72,9 @@ class Kernel(t.NamedTuple):
 
 def _places(root: str, kernel: str) -> dict[str, str]:
     """Return where depmod knows the modules of a kernel, below its folder."""
-    places = {}
-    try:
-        with open(
-            os.path.join(root, "lib/modules", kernel, "modules.dep"), encoding="utf-8", errors="replace"
-        ) as file:
-            for line in file:
-                path = line.split(":", maxsplit=1)[0]
-                places[os.path.basename(path).split(".", maxsplit=1)[0]] = path
-    except OSError:
-        pass  # a kernel without modules on disk: what is loaded is all there is
-    return places
+    # Of a kernel without modules on disk what is loaded is all there is.
+    paths = node_files.list_modules(root, kernel)
+    return {os.path.basename(path).split(".", maxsplit=1)[0]: path for path in paths}
 
 
 def read_modules(root: str, reader: Reader, kernel: str, run: Run | None = None) -> list[KernelModule]:
@@ -115,13 +108,8 @@ def read_kernels(root: str, needed: t.Collection[str]) -> list[Kernel]:
         root: Where `lib/modules` lies.
         needed: The modules that the node's cards need.
     """
-    folder = os.path.join(root, "lib/modules")
-    try:
-        names = sorted(os.listdir(folder))
-    except OSError:
-        return []
     kernels = []
-    for name in names:
+    for name in node_files.list_names(os.path.join(root, "lib/modules")):
         places = _places(root, name)
         headers = kernel_headers.are_there(root, name)
         # A kernel that was removed may leave an empty folder.

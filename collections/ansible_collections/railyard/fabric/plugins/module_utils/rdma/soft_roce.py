@@ -15,7 +15,7 @@ import os
 import re
 import typing as t
 
-from ansible_collections.railyard.fabric.plugins.module_utils import atomic_files
+from ansible_collections.railyard.fabric.plugins.module_utils import atomic_files, node_files
 
 SCHEMA = 1
 MODULE = "rdma_rxe"
@@ -113,7 +113,7 @@ def missing_module(root: str, release: str) -> str | None:
             "boot the kernel that is installed"
         )
     for name in ("modules.dep", "modules.builtin"):
-        for line in _read(os.path.join(folder, name)).splitlines():
+        for line in node_files.read_word(os.path.join(folder, name)).splitlines():
             if os.path.basename(line.split(":")[0]).split(".")[0].replace("-", "_") == MODULE:
                 return None
     return f"the running kernel {release} has no module {MODULE}: {_package(root, release)}"
@@ -121,13 +121,17 @@ def missing_module(root: str, release: str) -> str | None:
 
 def read_devices(root: str) -> dict[str, Present]:
     """Return the RDMA devices of the node by name, from sysfs."""
-    boot = _read(os.path.join(root, "proc/sys/kernel/random/boot_id"))
+    boot = node_files.read_word(os.path.join(root, "proc/sys/kernel/random/boot_id"))
     devices = {}
     for folder in sorted(glob.glob(os.path.join(root, "sys/class/infiniband/*"))):
-        netdev = _read(os.path.join(folder, "parent"))
+        netdev = node_files.read_word(os.path.join(folder, "parent"))
         # Only rxe tells its netdev in `parent` and is a channel adapter without a bus; siw is an RNIC.
         is_virtual = "/devices/virtual/" in os.path.realpath(folder)
-        is_rxe = bool(netdev) and is_virtual and _read(os.path.join(folder, "node_type")).endswith("CA")
+        is_rxe = (
+            bool(netdev)
+            and is_virtual
+            and node_files.read_word(os.path.join(folder, "node_type")).endswith("CA")
+        )
         try:
             inode = os.stat(folder).st_ino
         except OSError:
@@ -269,7 +273,9 @@ def _entry(
 
 def _package(root: str, release: str) -> str:
     """Say where a distribution keeps the module that its small kernels lack."""
-    ids = re.findall(r"(?m)^ID(?:_LIKE)?=\"?([^\"\n]*)", _read(os.path.join(root, "etc/os-release")))
+    ids = re.findall(
+        r"(?m)^ID(?:_LIKE)?=\"?([^\"\n]*)", node_files.read_word(os.path.join(root, "etc/os-release"))
+    )
     names = " ".join(ids).split()
     if "ubuntu" in names:
         return f"install linux-modules-extra-{release}"
@@ -278,12 +284,3 @@ def _package(root: str, release: str) -> str:
         flavour = "a cloud kernel lacks it; " if "cloud" in release else ""
         return f"{flavour}install linux-image-{architecture} and boot it"
     return "install the package of the distribution that has it, or another kernel"
-
-
-def _read(path: str) -> str:
-    """Return the text without white space around it, empty when it cannot be read."""
-    try:
-        with open(path, encoding="utf-8", errors="replace") as handle:
-            return handle.read().strip()
-    except OSError:
-        return ""

@@ -15,6 +15,8 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from ansible_collections.railyard.fabric.plugins.module_utils import node_files
+
 Run = Callable[[list[str]], str]
 Snapshot = dict[str, Any]
 
@@ -133,11 +135,8 @@ def sysctl_path(netdev: str, name: str) -> str:
 
 def read_sysctl(path: str, proc_root: str = "/proc") -> str | None:
     """Return a sysctl's value by its path under /proc/sys; None where the kernel has no such one."""
-    try:
-        with open(os.path.join(proc_root, "sys", path), encoding="ascii") as handle:
-            return " ".join(handle.read().split())
-    except OSError:
-        return None
+    text = node_files.read_text(os.path.join(proc_root, "sys", path))
+    return None if text is None else " ".join(text.split())
 
 
 def _lasting(addresses: Sequence[Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:

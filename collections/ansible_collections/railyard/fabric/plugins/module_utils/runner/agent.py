@@ -10,7 +10,6 @@ this process's child in the step's control group: what ends the step ends it and
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
 import os
 import queue
@@ -24,6 +23,7 @@ import time
 from collections.abc import Sequence
 from typing import Any, BinaryIO
 
+from ansible_collections.railyard.fabric.plugins.module_utils import node_files
 from ansible_collections.railyard.fabric.plugins.module_utils.channel.errors import MeasurementError
 from ansible_collections.railyard.fabric.plugins.module_utils.facts import node as node_facts
 from ansible_collections.railyard.fabric.plugins.module_utils.facts.sysfs import Reader
@@ -130,8 +130,7 @@ class Measurement:
         order = {**sent["common"], **own, "secret": sent["secret"]}
         threading.Thread(target=self._listen, daemon=True, name="listen").start()
         control = Control(str(order["run"]), str(order["node"]), _run_command, _LAUNCHER)
-        with open(self._program, "rb") as handle:
-            sha256 = hashlib.sha256(handle.read()).hexdigest()
+        sha256 = str(node_files.sha256_of(self._program))
         lease_s = float(order["policy"]["lease_s"])
         control.stage(work_order.pack(order), sha256, self._program, str(sent["controller"]), lease_s, False)
         try:

@@ -18,6 +18,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ansible_collections.railyard.fabric.plugins.module_utils import node_files
 from ansible_collections.railyard.fabric.plugins.module_utils.cabling import arp_probe, beacon, lldp
 from ansible_collections.railyard.fabric.plugins.module_utils.channel.errors import (
     ErrorClass,
@@ -309,9 +310,7 @@ class LldpListener:
             self._sock = lldp.open_socket(place.netdev)
         except OSError as error:
             fix = "the runner has to be root"
-            self._obstacle = MeasurementError(
-                "beacon_refused", f"{place.rail}: LLDP: {error}", place.host, fix
-            )
+            self._obstacle = place.error("beacon_refused", f"{place.rail}: LLDP: {error}", fix)
 
     def close(self) -> None:
         """Write down who was heard, by this ear or by lldpd."""
@@ -352,16 +351,10 @@ def measured_row(
 
 
 def _not_ethernet(place: Place) -> MeasurementError | None:
-    try:
-        with open(f"/sys/class/net/{place.netdev}/type", encoding="ascii") as handle:
-            kind = handle.read().strip()
-    except OSError:
-        return MeasurementError(
-            "no_netdev", f"{place.rail}: there is no {place.netdev}", place.host, "see its link check"
-        )
+    kind = node_files.read_word(f"/sys/class/net/{place.netdev}/type")
+    if not kind:
+        return place.error("no_netdev", f"{place.rail}: there is no {place.netdev}", "see its link check")
     if kind == _ARPHRD_ETHER:
         return None
     message = f"{place.rail}: {place.netdev} is no Ethernet netdev (ARPHRD {kind})"
-    return MeasurementError(
-        "beacon_refused", message, place.host, "set fabric_policy.beacon: false for this cluster"
-    )
+    return place.error("beacon_refused", message, "set fabric_policy.beacon: false for this cluster")

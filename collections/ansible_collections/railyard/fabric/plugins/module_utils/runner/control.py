@@ -9,7 +9,6 @@ which stay until they are fetched.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import shutil
@@ -18,6 +17,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from ansible_collections.railyard.fabric.plugins.module_utils import node_files
 from ansible_collections.railyard.fabric.plugins.module_utils.channel.errors import MeasurementError
 from ansible_collections.railyard.fabric.plugins.module_utils.runner import process
 from ansible_collections.railyard.fabric.plugins.module_utils.runner.lease import Lease
@@ -76,7 +76,7 @@ class Control:
 
     def has_program(self, sha256: str) -> bool:
         """Tell whether the program is here, whole."""
-        return _sha256(self.program_path(sha256)) == sha256
+        return node_files.sha256_of(self.program_path(sha256)) == sha256
 
     def stage(
         self, packed_order: str, sha256: str, source: str | None, controller: str, lease_s: float, check: bool
@@ -99,7 +99,7 @@ class Control:
         """
         order_text = self._unpacked(packed_order)
         needed = not self.has_program(sha256)
-        same_order = _read(self.order_path) == order_text
+        same_order = node_files.read_text(self.order_path) == order_text
         changed = needed or not same_order
         if check:
             self._refuse_if_leased()
@@ -187,7 +187,7 @@ class Control:
         return {
             "changed": not again,
             "archive": self.archive,
-            "sha256": _sha256(self.archive),
+            "sha256": node_files.sha256_of(self.archive),
             "size_bytes": os.path.getsize(self.archive),
             "rows": _count_rows(os.path.join(self.folder, RESULTS)),
         }
@@ -241,7 +241,7 @@ class Control:
             raise MeasurementError("lease", f"leased to run {held['run']}", self.node, "wait for that run")
 
     def _place_program(self, source: str, sha256: str) -> None:
-        found = _sha256(source)
+        found = node_files.sha256_of(source)
         if found != sha256:
             raise MeasurementError(
                 "internal", f"the runner came as {found}, not as {sha256}", self.node, "upload it again"
@@ -301,25 +301,6 @@ def _write_secret(path: str, text: str) -> None:
     with os.fdopen(handle, "w", encoding="utf-8") as stream:
         stream.write(text)
     os.replace(draft, path)
-
-
-def _read(path: str) -> str | None:
-    try:
-        with open(path, encoding="utf-8") as handle:
-            return handle.read()
-    except OSError:
-        return None
-
-
-def _sha256(path: str) -> str | None:
-    digest = hashlib.sha256()
-    try:
-        with open(path, "rb") as handle:
-            for piece in iter(lambda: handle.read(1 << 20), b""):
-                digest.update(piece)
-    except OSError:
-        return None
-    return digest.hexdigest()
 
 
 def _count_rows(path: str) -> int:

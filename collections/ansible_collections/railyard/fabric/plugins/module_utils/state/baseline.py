@@ -16,7 +16,7 @@ import re
 import shutil
 import typing as t
 
-from ansible_collections.railyard.fabric.plugins.module_utils import atomic_files
+from ansible_collections.railyard.fabric.plugins.module_utils import atomic_files, node_files
 
 SCHEMA = 1
 FOLDER = "var/lib/railyard/originals"
@@ -253,12 +253,8 @@ def load(root: str, role: str) -> Record | None:
 
 def load_all(root: str) -> dict[str, Record]:
     """Read all records, by role."""
-    try:
-        names = sorted(os.listdir(os.path.join(root, FOLDER)))
-    except OSError:
-        return {}
     records = {}
-    for name in names:
+    for name in node_files.list_names(os.path.join(root, FOLDER)):
         role, ending = os.path.splitext(name)
         if ending == ".json" and _ROLE.match(role):
             record = load(root, role)

@@ -15,7 +15,7 @@ import os
 import re
 import typing as t
 
-from ansible_collections.railyard.fabric.plugins.module_utils import atomic_files
+from ansible_collections.railyard.fabric.plugins.module_utils import atomic_files, node_files
 
 SCHEMA = 1
 FOLDER = "var/lib/railyard/waits"
@@ -129,11 +129,7 @@ def load(root: str, but: str | None = None) -> dict[str, list[Item]]:
         WaitsError: A file that cannot be read: what it said must not be lost in silence.
     """
     topics = {}
-    try:
-        names = sorted(os.listdir(os.path.join(root, FOLDER)))
-    except OSError:
-        return {}
-    for name in names:
+    for name in node_files.list_names(os.path.join(root, FOLDER)):
         topic, ending = os.path.splitext(name)
         if ending != ".json" or not _TOPIC.match(topic):
             continue
@@ -166,8 +162,7 @@ def store(root: str, topic: str, items: t.Sequence[Item]) -> None:
     """Write a topic's file in one step; without items there is none."""
     path = path_of(root, topic)
     if items:
-        document = {"schema": SCHEMA, "topic": topic, "items": list(items)}
-        atomic_files.write_file(path, json.dumps(document, indent=2, sort_keys=True) + "\n", mode=0o644)
+        atomic_files.store_record(path, {"schema": SCHEMA, "topic": topic, "items": list(items)})
     elif os.path.exists(path):
         os.remove(path)
 

@@ -10,11 +10,11 @@ package that something else needs stays.
 from __future__ import annotations
 
 import glob
-import hashlib
 import os
 import re
 import typing as t
 
+from ansible_collections.railyard.fabric.plugins.module_utils import node_files
 from ansible_collections.railyard.fabric.plugins.module_utils.state import baseline
 
 #: Files that are Railyard's by their name alone, whether or not a role recorded them.
@@ -196,7 +196,7 @@ def _plan_file(
         plan["restore_files"].append({"path": path, "link": was["link"]})
     else:
         backup = baseline.backup_path(role, path)
-        if _sha256(os.path.join(root, backup.lstrip("/"))) != was["sha256"]:
+        if node_files.sha256_of(os.path.join(root, backup.lstrip("/"))) != was["sha256"]:
             plan["keep_files"].append({"path": path, "why": f"its copy {backup} is gone or damaged"})
             return
         plan["restore_files"].append(
@@ -237,11 +237,3 @@ def is_empty(plan: t.Mapping[str, t.Any]) -> bool:
     """Tell whether a plan changes nothing on the node."""
     changes = ("remove_packages", "unhold", "remove_files", "restore_files", "units", "by_roles")
     return not any(plan.get(key) for key in changes)
-
-
-def _sha256(path: str) -> str | None:
-    try:
-        with open(path, "rb") as handle:
-            return hashlib.sha256(handle.read()).hexdigest()
-    except OSError:
-        return None

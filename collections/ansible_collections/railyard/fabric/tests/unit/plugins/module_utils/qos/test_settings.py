@@ -172,13 +172,13 @@ def test_all_ports_are_as_they_were_where_one_refuses_in_the_middle(tmp_path, to
 def test_ports_are_as_they_were_where_the_values_cannot_be_kept_for_the_next_boot(tmp_path):
     node = QosNode(tmp_path, TOOLS[1]).vendor()
     folder = tmp_path / "var/lib/railyard/roce_qos"
-    (folder / "replay.py.new").mkdir(parents=True)  # record.json can be written, and this cannot
+    (folder / ".replay.py.railyard").mkdir(parents=True)  # record.json can be written, and this cannot
     before = {
         name: node.text(f"class/net/ens1/ecn/{name}") for name in ("roce_np/cnp_dscp", "roce_rp/enable/3")
     }
     with pytest.raises(QosError, match="What was changed before is set back as it was") as caught:
         node.hold(not_asked=["traffic_class"])
-    assert "replay.py.new" in str(caught.value)
+    assert "replay.py" in str(caught.value)
     assert {name: node.text(f"class/net/ens1/ecn/{name}") for name in before} == before
     assert node.port("ens1")["pfc"] == node.port("ens2")["pfc"] == [0] * 8
     # What would set them at the next boot all the same.
