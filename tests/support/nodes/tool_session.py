@@ -61,7 +61,7 @@ class PerftestSession(ToolSession):
 
     def __init__(self, *texts: str, port: RdmaPort = PORT, version: str = "6.06", status: int = 0) -> None:
         self.own = OWN
-        self.peer_address, self.peer_host = "10.0.1.2", "gpu002"
+        self.peer_address = "10.0.1.2"
         self.port = 18640
         self.policy = dict(RDMA_POLICY)
         self.version = version

@@ -70,7 +70,6 @@ class ToolSession:
     test: Mapping[str, Any]
     own: Place
     peer_address: str
-    peer_host: str
     port: int
     mtu_bytes: int
     policy: Mapping[str, Any]

@@ -12,6 +12,7 @@ import time
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from ansible_collections.railyard.fabric.plugins.module_utils import node_files
 from ansible_collections.railyard.fabric.plugins.module_utils.channel.errors import MeasurementError
 from ansible_collections.railyard.fabric.plugins.module_utils.channel.rail_socket import Place, no_management
 from ansible_collections.railyard.fabric.plugins.module_utils.measure import base, registry
@@ -57,7 +58,8 @@ class RunContext:
         self.stop = stop
         self.stop_reason = "the runner was told to stop"
         self.begun = time.monotonic()
-        self.boot_id = boot_id()
+        # Tells a node from its twin and from itself after a reboot.
+        self.boot_id = node_files.read_word("/proc/sys/kernel/random/boot_id")
         self.rails = work_order.rails_of(order, self.node)
         self.waits = Waits.of(self.policy)
         asked = itertools.chain(
@@ -123,6 +125,15 @@ class RunContext:
             self.stop_reason = reason
             self.stop.set()
 
+    def fault(self, error: Exception) -> MeasurementError:
+        """Return why a test has no result: for what went wrong in the runner itself."""
+        return MeasurementError(
+            "internal",
+            f"the runner failed: {type(error).__name__}: {error}",
+            self.node,
+            "this is a fault of Railyard: please report it with runner.log from the raw archive",
+        )
+
     def interrupted(self) -> MeasurementError:
         """Return why tests that are left have no result."""
         return MeasurementError(
@@ -136,33 +147,29 @@ class RunContext:
         """Return this node's version of the test's tool."""
         return self.versions.get(registry.program(test, self.policy))
 
+    def blank_row(self, test: Mapping[str, Any]) -> dict[str, Any]:
+        """Return a row with everything that is known before the test."""
+        return self.record.blank_row(test, self.rails.get(str(test["rail"]), {}), self.version_of(test))
+
+    def obstacle_row(self, test: Mapping[str, Any], obstacle: MeasurementError) -> dict[str, Any]:
+        """Return the row of a test that has no result."""
+        row = self.blank_row(test)
+        row.update({"status": obstacle.status, "error": obstacle.as_error()})
+        if os.path.exists(self.record.raw_path(test)):
+            row["raw"] = self.record.raw_reference(test)
+        return row
+
     def refuse(self, test: Mapping[str, Any], obstacle: MeasurementError) -> dict[str, Any]:
         """Write the row of a test that has no result, and return it."""
-        rail = self.rails.get(str(test["rail"]), {})
-        row = self.record.obstacle_row(test, rail, self.version_of(test), obstacle)
+        row = self.obstacle_row(test, obstacle)
         self.record.add([row])
         return row
 
 
-def boot_id() -> str:
-    """Return the id of this boot, which tells a node from its twin and from itself after a reboot."""
-    try:
-        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as handle:
-            return handle.read().strip()
-    except OSError:
-        return ""
-
-
 def own_macs(root: str = "/sys/class/net") -> list[str]:
     """Return the MAC addresses of all netdevs of this node."""
-    found = []
-    for netdev in sorted(os.listdir(root)):
-        try:
-            with open(os.path.join(root, netdev, "address"), encoding="ascii") as handle:
-                found.append(handle.read().strip())
-        except OSError:
-            continue
-    return found
+    files = (os.path.join(root, netdev, "address") for netdev in node_files.list_names(root))
+    return [mac for mac in map(node_files.read_word, files) if mac]
 
 
 def link_state(netdev: str) -> str:

@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from ansible_collections.railyard.fabric.plugins.module_utils.channel import peer_filter
 from ansible_collections.railyard.fabric.plugins.module_utils.channel.errors import MeasurementError
-from ansible_collections.railyard.fabric.plugins.module_utils.channel.rendezvous import Cancelled
+from ansible_collections.railyard.fabric.plugins.module_utils.channel.rendezvous import mind_stop
 
 _POLL_S = 0.02
 # How soon a wait notices that the runner is to stop; each turn costs the node that is being measured.
@@ -67,8 +67,7 @@ class Launched:
         deadline = time.monotonic() + limit_s
         with _watched(self._process) as ended:
             while self.poll() is None:
-                if stop.is_set():
-                    raise Cancelled()
+                mind_stop(stop)
                 left = deadline - time.monotonic()
                 if left < 0:
                     # Held up since the last look, this process would call one that has ended too slow.

@@ -19,7 +19,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.module_utils.channel.errors import MeasurementError
-from ansible_collections.railyard.fabric.plugins.module_utils.channel.rendezvous import Cancelled
+from ansible_collections.railyard.fabric.plugins.module_utils.channel.rendezvous import Cancelled, mind_stop
 from ansible_collections.railyard.fabric.plugins.module_utils.measure import registry
 from ansible_collections.railyard.fabric.plugins.module_utils.records.asked import AskedLine
 from ansible_collections.railyard.fabric.plugins.module_utils.runner import confirm, context
@@ -134,8 +134,7 @@ class Runner:
         self, listener: Listener, meeting: rounds.Meeting, tests: Sequence[Mapping[str, Any]]
     ) -> PairRun:
         """Meet a partner, and return what came of it."""
-        if self._stop.is_set():
-            raise Cancelled()
+        mind_stop(self._stop)
         listener.enter_round(meeting.round)
         sys.stderr.write(f"runner: round {meeting.round}: {meeting.node} and {meeting.peer}\n")
         pair = PairRun(self._context, listener, meeting, tests)
@@ -160,9 +159,7 @@ class Runner:
         obstacle = self._context.interrupted()
         record = self._context.record
         rest = (
-            record.obstacle_row(
-                test, self._context.rails.get(str(test["rail"]), {}), self._context.version_of(test), obstacle
-            )
+            self._context.obstacle_row(test, obstacle)
             for test in asked_of(self._order)
             if not record.has(test["id"])
         )

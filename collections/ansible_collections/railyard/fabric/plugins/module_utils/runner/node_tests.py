@@ -16,7 +16,7 @@ from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.module_utils.channel.errors import MeasurementError
 from ansible_collections.railyard.fabric.plugins.module_utils.channel.rail_socket import Place
-from ansible_collections.railyard.fabric.plugins.module_utils.channel.rendezvous import Cancelled
+from ansible_collections.railyard.fabric.plugins.module_utils.channel.rendezvous import Cancelled, mind_stop
 from ansible_collections.railyard.fabric.plugins.module_utils.measure import registry
 from ansible_collections.railyard.fabric.plugins.module_utils.measure.base import Finished
 from ansible_collections.railyard.fabric.plugins.module_utils.measure.node_tool import (
@@ -48,8 +48,7 @@ class NodeTests:
         run_context, about = self._context, None
         try:
             for test in node_tests.asked_lines(run_context.order, run_context.node):
-                if run_context.stop.is_set():
-                    raise Cancelled()
+                mind_stop(run_context.stop)
                 if about != (test["tool"], test["subject"]):
                     self._release()
                 about = (test["tool"], test["subject"])
@@ -64,7 +63,7 @@ class NodeTests:
             (test["tool"], test["subject"]), registry.NODE_TOOLS[str(test["check"])]()
         )
         play = OwnToolSession(run_context, test, tool, self._absent)
-        row = run_context.record.blank_row(test, {}, run_context.version_of(test))
+        row = run_context.blank_row(test)
         try:
             _mind_obstacles(run_context, test, tool)
             reading = tool.measure(play, str(test["check"]))
@@ -77,12 +76,7 @@ class NodeTests:
             raise
         except Exception as error:
             # A fault of ours must cost one test, not the run; the row says that it is ours.
-            ours = MeasurementError(
-                "internal",
-                f"the runner failed: {type(error).__name__}: {error}",
-                run_context.node,
-                "see runner.log in the raw archive",
-            )
+            ours = run_context.fault(error)
             row.update({"status": ours.status, "error": ours.as_error()})
         if play.argvs:
             row.update({"argv": play.argvs, "exit_status": play.exit_status})
@@ -119,7 +113,7 @@ class OwnToolSession(NodeToolSession):
         self.subject = test["subject"]
         self.node_class = str(fabric.get("node_class") or "hardware")
         self.own = Place(run_context.node, "", "", "")
-        self.peer_address = self.peer_host = ""
+        self.peer_address = ""
         self.policy = run_context.policy
         self.version = run_context.version_of(test)
         self.argvs: list[list[str]] = []

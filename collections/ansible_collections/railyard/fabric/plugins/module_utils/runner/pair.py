@@ -137,7 +137,7 @@ class PairRun:
             jobs.append(lambda rail=rail: self._meet_on(rail, peer_rails[rail], wait))  # type: ignore[misc]
             jobs.append(lambda rail=rail: busy_rails.update(self._busy(rail)))  # type: ignore[misc]
         _all_at_once(jobs)
-        _mind_stop(self._context)
+        rendezvous.mind_stop(self._context.stop)
         node_busy = busy.node_is_busy(self._context.node, self._context.policy)
         for rail, session in self._sessions.items():
             session.busy = node_busy or busy_rails.get(rail)
@@ -157,13 +157,13 @@ class PairRun:
 
     def _meet_on(self, rail: str, peer_rail: Mapping[str, Any], wait: Patience) -> None:
         try:
-            self._sessions[rail] = open_session(
-                self._context, self._listener, self._meeting, rail, peer_rail, wait
-            )
+            session = Session(self._context, self._listener, self._meeting, rail, peer_rail)
+            open_session(session, wait)
+            self._sessions[rail] = session
         except rendezvous.Cancelled:
             pass
         except Exception as error:
-            self._no_session[rail] = _internal(self._context.node, error)
+            self._no_session[rail] = self._context.fault(error)
 
     def _busy(self, rail: str) -> dict[str, MeasurementError | None]:
         place, hca = self._context.places[rail], self._context.rails[rail]["hca"]
@@ -193,7 +193,7 @@ class PairRun:
         rails = tuple(str(test["rail"]) for test in tests)
         rows: dict[str, Row | None] = {}
         _all_at_once([functools.partial(self._in_group, test, gate, rails, rows) for test in tests])
-        _mind_stop(self._context)
+        rendezvous.mind_stop(self._context.stop)
         return [rows.get(str(test["id"])) for test in tests]
 
     def _in_group(
@@ -208,7 +208,7 @@ class PairRun:
         session = self._sessions.get(rail)
         try:
             if session is None:
-                raise self._no_session.get(rail) or _internal(self._context.node, RuntimeError("no session"))
+                raise self._no_session.get(rail) or self._context.fault(RuntimeError("no session"))
             return self._one(session, test, gate, rails)
         except MeasurementError as obstacle:
             # The others begin now, not once the row is on the disk.
@@ -226,7 +226,7 @@ class PairRun:
             # A fault of ours must cost one test, not the run; the row says that it is ours.
             if session is not None:
                 session.drop()
-            self._refuse(test, _internal(self._context.node, error))
+            self._refuse(test, self._context.fault(error))
         finally:
             gate.leave(rail)
         return None
@@ -238,7 +238,7 @@ class PairRun:
         return f" (own {place.netdev} is {link_state(place.netdev)})"
 
     def _one(self, session: Session, test: Test, gate: StartBarrier, rails: tuple[str, ...]) -> Row:
-        mine = own_obstacle(self._context, session, test)
+        mine = own_obstacle(session, test)
         channel = self._channel(session, mine)
         theirs = self._begin(session, channel, test, mine)
         if theirs is None:
@@ -246,32 +246,15 @@ class PairRun:
         if mine or theirs.get("error"):
             raise mine or MeasurementError.from_error(theirs["error"])
         if session.place.management:
-            self._prove_ports(session, channel)
-        step = Step(self._context, session, channel, test, rails)
+            session.ports = {}
+            session.ports = port_proof.exchange(session, channel)
+        step = Step(session, channel, test, rails)
         play_end = client_end if end_of(test, self._context.node) == "client" else server_end
         try:
             return play_end(step, gate)
         finally:
             if step.sampler is not None:
                 step.sampler.stop()
-
-    def _prove_ports(self, session: Session, channel: rendezvous.Channel) -> None:
-        """Make sure of the RDMA port at either end, where the meeting is not over the rail itself."""
-        rail, run_context = session.place.rail, self._context
-        wanted = {
-            "node": session.peer,
-            "boot_id": session.hello.get("boot_id"),
-            "port_guid": work_order.rails_of(run_context.order, session.peer)[rail]["port_guid"],
-        }
-        session.ports = {}
-        session.ports = port_proof.exchange(
-            channel,
-            session.place,
-            run_context.rails[rail]["hca"],
-            run_context.boot_id,
-            wanted,
-            run_context.waits.answer_s,
-        )
 
     def _channel(self, session: Session, mine: MeasurementError | None) -> rendezvous.Channel:
         """Return the session's channel; after a break one new attempt is made for the next test."""
@@ -282,9 +265,7 @@ class PairRun:
         if session.reconnects_left > 0:
             session.reconnects_left -= 1
             try:
-                meet(
-                    self._context, self._listener, self._meeting, session, Patience(self._context, again=True)
-                )
+                meet(session, Patience(self._context, again=True))
             except MeasurementError as obstacle:
                 session.obstacle = obstacle
                 raise
@@ -342,11 +323,6 @@ def _all_at_once(jobs: list[Callable[[], Any]]) -> None:
         thread.join()
 
 
-def _mind_stop(run_context: RunContext) -> None:
-    if run_context.stop.is_set():
-        raise rendezvous.Cancelled()
-
-
 def _absent(peer: str) -> MeasurementError:
     return MeasurementError(
         "peer_absent",
@@ -372,13 +348,4 @@ def _deaf(peer: str, why: str) -> MeasurementError:
         peer,
         f"look at what holds the runner of {peer} up (processors, a stalled disk, a rail that drops what it "
         "acknowledges) and at its runner.log in the raw archive; then validate again",
-    )
-
-
-def _internal(host: str, error: Exception) -> MeasurementError:
-    return MeasurementError(
-        "internal",
-        f"the runner failed: {type(error).__name__}: {error}",
-        host,
-        "this is a fault of Railyard: please report it with runner.log from the raw archive",
     )

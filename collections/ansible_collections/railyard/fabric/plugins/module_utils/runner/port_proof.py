@@ -18,27 +18,18 @@ from ansible_collections.railyard.fabric.plugins.module_utils.channel.errors imp
 from ansible_collections.railyard.fabric.plugins.module_utils.channel.rail_socket import Place
 from ansible_collections.railyard.fabric.plugins.module_utils.channel.rendezvous import Channel
 from ansible_collections.railyard.fabric.plugins.module_utils.measure import rdma_port
+from ansible_collections.railyard.fabric.plugins.module_utils.runner.session import Session
+from ansible_collections.railyard.fabric.plugins.module_utils.schedule import work_order
 
 _SAID = ("node", "boot_id", "port_guid")
 
 
-def exchange(
-    channel: Channel,
-    place: Place,
-    hca: str | None,
-    boot_id: str,
-    peer: Mapping[str, Any],
-    wait_s: float,
-) -> dict[str, str]:
+def exchange(session: Session, channel: Channel) -> dict[str, str]:
     """Tell each other which port is at either end, and go on only where both are the expected ones.
 
     Args:
-        channel: the conversation of the two nodes.
-        place: this node's place on the rail.
-        hca: its port, as `device:port`.
-        boot_id: the boot of this node.
-        peer: what the partner must say: its `node`, the `boot_id` of its hello and its facts' `port_guid`.
-        wait_s: how long the partner may take for each word.
+        session: the meeting of the two nodes, which is not over the rail itself.
+        channel: their conversation.
 
     Returns:
         `port_guid` and `peer_port_guid`, as read now.
@@ -47,8 +38,15 @@ def exchange(
         MeasurementError: at both ends alike: `guid_differs`, `guid_unknown`, or why a port could not be read.
         rendezvous.ChannelClosed: the partner went away.
     """
-    guid, obstacle = _own(place, hca)
-    mine = {"node": place.host, "boot_id": boot_id, "port_guid": guid}
+    run_context, place = session.run_context, session.place
+    wait_s = run_context.waits.answer_s
+    peer = {
+        "node": session.peer,
+        "boot_id": session.hello.get("boot_id"),
+        "port_guid": work_order.rails_of(run_context.order, session.peer)[place.rail]["port_guid"],
+    }
+    guid, obstacle = _own(place, run_context.rails[place.rail]["hca"])
+    mine = {"node": place.host, "boot_id": run_context.boot_id, "port_guid": guid}
     channel.send({"t": "port", "error": error_of(obstacle), **mine})
     theirs = channel.expect("port", wait_s)
     obstacle = obstacle or _refused(place, theirs, peer)

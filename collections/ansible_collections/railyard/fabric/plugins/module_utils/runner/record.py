@@ -12,7 +12,7 @@ import threading
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.module_utils.channel.errors import MeasurementError, error_of
+from ansible_collections.railyard.fabric.plugins.module_utils import node_files
 from ansible_collections.railyard.fabric.plugins.module_utils.runner.eta import Pace, uptime_s
 from ansible_collections.railyard.fabric.plugins.module_utils.runner.raw_names import archive_name, raw_name
 from ansible_collections.railyard.fabric.plugins.module_utils.runner.short_rows import Shortener
@@ -164,20 +164,6 @@ class Record:
             **({"subject": test["subject"]} if "subject" in test else {}),
         }
 
-    def obstacle_row(
-        self,
-        test: Mapping[str, Any],
-        rail: Mapping[str, Any],
-        version: str | None,
-        obstacle: MeasurementError,
-    ) -> dict[str, Any]:
-        """Return the row of a test that has no result."""
-        row = self.blank_row(test, rail, version)
-        row.update({"status": obstacle.status, "error": error_of(obstacle)})
-        if os.path.exists(self.raw_path(test)):
-            row["raw"] = self.raw_reference(test)
-        return row
-
     def raw_reference(self, test: Mapping[str, Any]) -> dict[str, str]:
         """Return the row's `raw` object: the archive in the run folder and the member in it."""
         name = archive_name(str(self._order["node"]), "first_id" in self._order)
@@ -200,8 +186,5 @@ def _key(row: Mapping[str, Any]) -> tuple[str, int]:
 
 def netdev_mtu_bytes(netdev: str | None) -> int | None:
     """Return the MTU that a netdev has now, None where it is not there."""
-    try:
-        with open(f"/sys/class/net/{netdev}/mtu", encoding="ascii") as handle:
-            return int(handle.read())
-    except (OSError, ValueError):
-        return None
+    mtu = node_files.read_word(f"/sys/class/net/{netdev}/mtu")
+    return int(mtu) if mtu.isdigit() else None

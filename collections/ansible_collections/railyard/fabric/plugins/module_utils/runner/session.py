@@ -8,7 +8,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.module_utils.channel import arp, rendezvous
 from ansible_collections.railyard.fabric.plugins.module_utils.channel.errors import MeasurementError
@@ -61,12 +61,31 @@ class Patience:
 
 
 class Session:
-    """One meeting's conversation on one rail, or the reason why there is none."""
+    """One meeting's conversation on one rail, or the reason why there is none.
 
-    def __init__(self, place: Place, peer: str, peer_address: str) -> None:
-        self.place = place
-        self.peer = peer
-        self.peer_address = peer_address
+    Args:
+        run_context: this node's side of the run.
+        listener: where the partner's call comes in.
+        meeting: the meeting.
+        rail: the rail.
+        peer_rail: the partner's, as `work_order.rails_of` has it.
+    """
+
+    def __init__(
+        self,
+        run_context: RunContext,
+        listener: Listener,
+        meeting: Meeting,
+        rail: str,
+        peer_rail: Mapping[str, Any],
+    ) -> None:
+        self.run_context = run_context
+        self.listener = listener
+        self.meeting = meeting
+        self.place = run_context.places[rail]
+        self.peer = meeting.peer if meeting.node == run_context.node else meeting.node
+        self.peer_address = str(peer_rail["management" if self.place.management else "ip"])
+        self.port = int(run_context.policy["base_port"])
         self.channel: rendezvous.Channel | None = None
         self.hello: dict[str, Any] = {}
         self.obstacle: MeasurementError | None = None
@@ -91,32 +110,12 @@ class Session:
         self.pending_begin = None
 
 
-class Call(NamedTuple):
-    """Everything that is the same for each attempt to meet."""
-
-    run_context: RunContext
-    listener: Listener
-    meeting: Meeting
-    session: Session
-    terms: rendezvous.Terms
-    port: int
-
-
-def open_session(
-    run_context: RunContext,
-    listener: Listener,
-    meeting: Meeting,
-    rail: str,
-    peer_rail: Mapping[str, Any],
-    wait: Patience,
-) -> Session:
+def open_session(session: Session, wait: Patience) -> None:
     """Look for strangers, meet the partner and exchange who we are; never raises but `Cancelled`."""
-    place = run_context.places[rail]
-    peer = meeting.peer if meeting.node == run_context.node else meeting.node
-    session = Session(place, peer, str(peer_rail["management" if place.management else "ip"]))
+    place = session.place
     claimants = None if place.management else arp.probe(place, session.peer_address)
     try:
-        meet(run_context, listener, meeting, session, wait)
+        meet(session, wait)
     except MeasurementError as obstacle:
         session.obstacle = obstacle
     macs = session.hello.get("macs") if session.channel else None
@@ -124,35 +123,26 @@ def open_session(
     if macs is not None:
         claimants = arp.but_proxies(place, session.peer_address, claimants, [*mine, *macs])
     conflict = arp.own_conflict(place, claimants, mine) or arp.peer_conflict(
-        place, peer, session.peer_address, claimants, macs
+        place, session.peer, session.peer_address, claimants, macs
     )
     if conflict:
         session.obstacle = conflict
     elif session.obstacle and claimants and claimants.of(session.peer_address):
         heard = " and ".join(sorted(claimants.of(session.peer_address)))
         session.obstacle.message += f"; {session.peer_address} is answered for by {heard}"
-    return session
 
 
-def meet(
-    run_context: RunContext, listener: Listener, meeting: Meeting, session: Session, wait: Patience
-) -> None:
+def meet(session: Session, wait: Patience) -> None:
     """Open the session's channel: the node that stands first in the roster calls, the other answers.
 
     Raises:
         MeasurementError: the partner was not met.
         Cancelled: the runner was told to stop.
     """
-    terms = rendezvous.Terms(
-        str(run_context.order["run"]),
-        str(run_context.order["secret"]),
-        meeting.node,
-        meeting.peer,
-        session.place.rail,
-    )
-    call = Call(run_context, listener, meeting, session, terms, int(run_context.policy["base_port"]))
+    run_context = session.run_context
+    reach = _call if session.meeting.node == run_context.node else _await
     while session.channel is None:
-        channel = _call(call, wait) if meeting.node == run_context.node else _await(call, wait)
+        channel = reach(session, wait)
         wait.met()
         try:
             channel.send(_hello(run_context, session.place))
@@ -161,7 +151,7 @@ def meet(
             # Its patience may have ended while this end was held up: then it is about to call again.
             channel.close()
             if wait.over():
-                raise _not_met(call, str(error)) from error
+                raise _not_met(session, str(error)) from error
             run_context.stop.wait(_PAUSE_S)
             continue
         session.channel = channel
@@ -180,55 +170,55 @@ def _hello(run_context: RunContext, place: Place) -> dict[str, Any]:
     }
 
 
-def _call(call: Call, wait: Patience) -> rendezvous.Channel:
+def _call(session: Session, wait: Patience) -> rendezvous.Channel:
     """Dial until the partner welcomes us."""
     last, stranger, called = "no answer", None, False
     # Once in any case: who was held up all the time has not called anybody.
     while not (called and wait.over()):
-        _mind_stop(call.run_context)
+        rendezvous.mind_stop(session.run_context.stop)
         called = True
         try:
-            channel = _dial(call, "session")
+            channel = _dial(session, "session")
         except (OSError, rendezvous.ChannelClosed, rendezvous.UnknownPeer) as error:
             last = getattr(error, "strerror", None) or str(error)
             stranger = last if isinstance(error, rendezvous.UnknownPeer) else stranger
-            call.run_context.stop.wait(_PAUSE_S)
+            session.run_context.stop.wait(_PAUSE_S)
             continue
         stranger = None
         try:
-            welcomed = _welcomed(call, channel, wait)
+            welcomed = _welcomed(session, channel, wait)
         except rendezvous.ChannelClosed as error:
             last = str(error)
             channel.close()
             continue
         if welcomed:
             return channel
-    raise _not_met(call, last, stranger)
+    raise _not_met(session, last, stranger)
 
 
-def _welcomed(call: Call, channel: rendezvous.Channel, wait: Patience) -> bool:
+def _welcomed(session: Session, channel: rendezvous.Channel, wait: Patience) -> bool:
     while True:
         message = channel.receive(_TURN_S)
         if message.get("t") == "welcome":
             return True
         if message.get("t") == "gone":
             channel.close()
-            raise _gone_on(call, message)
-        if int(message.get("round", -1)) < call.meeting.round:
+            raise _gone_on(session, message)
+        if int(message.get("round", -1)) < session.meeting.round:
             wait.busy()
         elif wait.over():
             channel.close()
             return False
 
 
-def _await(call: Call, wait: Patience) -> rendezvous.Channel:
+def _await(session: Session, wait: Patience) -> rendezvous.Channel:
     """Wait for the partner's call, and ask in between whether it lives."""
-    session, rail = call.session, call.session.place.rail
+    stop, rail = session.run_context.stop, session.place.rail
     last, stranger, lives, asked = "it did not call", None, False, False
     while not (asked and wait.over()):
-        _mind_stop(call.run_context)
+        rendezvous.mind_stop(stop)
         asked = True
-        caller = call.listener.take(session.peer, rail, 1.0)
+        caller = session.listener.take(session.peer, rail, 1.0)
         if caller:
             try:
                 caller.channel.send({"t": "welcome"})
@@ -237,46 +227,38 @@ def _await(call: Call, wait: Patience) -> rendezvous.Channel:
                 last = str(error)
                 continue
         try:
-            last, lives = _ask(call, wait), True
+            last, lives = _ask(session, wait), True
         except (OSError, rendezvous.ChannelClosed, rendezvous.UnknownPeer) as error:
             last = str(error)
             stranger = last if isinstance(error, rendezvous.UnknownPeer) else stranger
-    _mind_stop(call.run_context)
-    stranger = stranger or call.listener.stranger(rail, session.peer_address)
-    raise _not_met(call, last, None if lives else stranger)
+    rendezvous.mind_stop(stop)
+    stranger = stranger or session.listener.stranger(rail, session.peer_address)
+    raise _not_met(session, last, None if lives else stranger)
 
 
-def _ask(call: Call, wait: Patience) -> str:
-    channel = _dial(call, "ask")
+def _ask(session: Session, wait: Patience) -> str:
+    channel = _dial(session, "ask")
     try:
         answer = channel.expect("present", _TURN_S)
     finally:
         channel.close()
     their_round = int(answer.get("round", -1))
-    if their_round > call.meeting.round:
-        raise _gone_on(call, answer)
-    if their_round < call.meeting.round:
+    if their_round > session.meeting.round:
+        raise _gone_on(session, answer)
+    if their_round < session.meeting.round:
         wait.busy()
     return "it lives but did not call"
 
 
-def _dial(call: Call, kind: str) -> rendezvous.Channel:
-    terms = call.terms
-    if call.run_context.node != terms.dialler:
-        terms = terms._replace(dialler=terms.answerer, answerer=terms.dialler)
-    purpose = {"kind": kind, "round": call.meeting.round}
-    return dial(
-        call.session.place, call.session.peer_address, call.port, terms, purpose, call.run_context.stop
-    )
+def _dial(session: Session, kind: str) -> rendezvous.Channel:
+    order, node, place = session.run_context.order, session.run_context.node, session.place
+    terms = rendezvous.Terms(str(order["run"]), str(order["secret"]), node, session.peer, place.rail)
+    purpose = {"kind": kind, "round": session.meeting.round}
+    return dial(place, session.peer_address, session.port, terms, purpose, session.run_context.stop)
 
 
-def _mind_stop(run_context: RunContext) -> None:
-    if run_context.stop.is_set():
-        raise rendezvous.Cancelled()
-
-
-def _stranger(call: Call, why: str) -> MeasurementError:
-    session, place = call.session, call.session.place
+def _stranger(session: Session, why: str) -> MeasurementError:
+    place = session.place
     look = f"ip neigh show dev {place.netdev} on {place.host}"
     if place.management:
         look = f"ip route get {session.peer_address} on {place.host}, ip addr on {session.peer}"
@@ -288,29 +270,26 @@ def _stranger(call: Call, why: str) -> MeasurementError:
     )
 
 
-def _gone_on(call: Call, message: Mapping[str, Any]) -> MeasurementError:
+def _gone_on(session: Session, message: Mapping[str, Any]) -> MeasurementError:
     return MeasurementError(
         "rendezvous_timeout",
-        "{} has gone on to round {} without {}".format(
-            call.session.peer, message.get("round"), call.run_context.node
-        ),
-        call.session.peer,
+        f"{session.peer} has gone on to round {message.get('round')} without {session.run_context.node}",
+        session.peer,
         "see its own rows for the reason; a longer policy.rendezvous_timeout_s waits longer",
     )
 
 
-def _not_met(call: Call, last: str, stranger: str | None = None) -> MeasurementError:
+def _not_met(session: Session, last: str, stranger: str | None = None) -> MeasurementError:
     """Say that patience has ended; whoever else spoke from the partner's address is named only then."""
-    session = call.session
     if stranger is not None:
-        return _stranger(call, stranger)
+        return _stranger(session, stranger)
     if session.place.management:
         return MeasurementError(
             "management_timeout",
             f"{session.peer} was not met at {session.peer_address} over {session.place.way}: {last}",
             session.peer,
             f"from {session.place.host} look at: ip route get {session.peer_address}; ping "
-            f"{session.peer_address}; firewalls between the two must let TCP port {call.port} and those "
+            f"{session.peer_address}; firewalls between the two must let TCP port {session.port} and those "
             "after it pass (fabric_policy.base_port); another address is set by management_address",
         )
     return MeasurementError(

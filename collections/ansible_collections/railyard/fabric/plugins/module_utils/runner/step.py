@@ -36,7 +36,6 @@ from ansible_collections.railyard.fabric.plugins.module_utils.runner.barrier imp
     Moment,
     StartBarrier,
 )
-from ansible_collections.railyard.fabric.plugins.module_utils.runner.context import RunContext
 from ansible_collections.railyard.fabric.plugins.module_utils.runner.counters import Watch
 from ansible_collections.railyard.fabric.plugins.module_utils.runner.session import Session
 from ansible_collections.railyard.fabric.plugins.module_utils.runner.tool_session import RailToolSession
@@ -52,14 +51,9 @@ class Step:
     """One end of one test: what it needs while it runs, and the row it makes of it."""
 
     def __init__(
-        self,
-        run_context: RunContext,
-        session: Session,
-        channel: Channel,
-        test: Mapping[str, Any],
-        group: tuple[str, ...],
+        self, session: Session, channel: Channel, test: Mapping[str, Any], group: tuple[str, ...]
     ) -> None:
-        self.run_context = run_context
+        self.run_context = run_context = session.run_context
         self.session = session
         self.channel = channel
         self.test = test
@@ -74,7 +68,7 @@ class Step:
             len(run_context.rails),
             str(test["check"]),
         )
-        self.play = RailToolSession(run_context, session, channel, test, port, self.tool.capabilities)
+        self.play = RailToolSession(session, channel, test, port, self.tool.capabilities)
         self.sampler: counters.Sampler | None = None
 
     def watch(self) -> Watch:
@@ -100,8 +94,7 @@ class Step:
 
     def row(self, end: str, watch: Watch | None, reading: Reading, claim: proof.Claim | None) -> Row:
         """Return this end's row of a measured test, proven or not, before the other end's part is in."""
-        record = self.run_context.record
-        row = record.blank_row(self.test, self.run_context.rails[self.session.place.rail], self._version())
+        row = self.run_context.blank_row(self.test)
         metrics = dict(reading.metrics)
         if watch is not None:
             verdict, reason = watch.prove(claim, end, self.run_context.policy)
@@ -150,14 +143,10 @@ class Step:
         row["other_end"] = {key: theirs.get(key) for key in (*keys, "boot_id")}
         return row
 
-    def _version(self) -> str | None:
-        return self.run_context.version_of(self.test)
 
-
-def own_obstacle(
-    run_context: RunContext, session: Session, test: Mapping[str, Any]
-) -> MeasurementError | None:
+def own_obstacle(session: Session, test: Mapping[str, Any]) -> MeasurementError | None:
     """Return what stands in this end's way before the test begins."""
+    run_context = session.run_context
     if session.obstacle:
         return session.obstacle
     if session.busy:

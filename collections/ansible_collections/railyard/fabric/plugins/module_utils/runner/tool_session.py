@@ -13,12 +13,11 @@ from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.module_utils.channel import rail_socket
 from ansible_collections.railyard.fabric.plugins.module_utils.channel.errors import MeasurementError
-from ansible_collections.railyard.fabric.plugins.module_utils.channel.rendezvous import Cancelled, Channel
+from ansible_collections.railyard.fabric.plugins.module_utils.channel.rendezvous import Channel, mind_stop
 from ansible_collections.railyard.fabric.plugins.module_utils.measure import rdma_port as rdma_place
 from ansible_collections.railyard.fabric.plugins.module_utils.measure.base import Finished, ToolSession
 from ansible_collections.railyard.fabric.plugins.module_utils.runner import launcher
 from ansible_collections.railyard.fabric.plugins.module_utils.runner.barrier import HeldProcess, Moment
-from ansible_collections.railyard.fabric.plugins.module_utils.runner.context import RunContext
 from ansible_collections.railyard.fabric.plugins.module_utils.runner.record import end_of
 from ansible_collections.railyard.fabric.plugins.module_utils.runner.session import Session
 
@@ -32,19 +31,17 @@ class RailToolSession(ToolSession):
 
     def __init__(
         self,
-        run_context: RunContext,
         session: Session,
         channel: Channel,
         test: Mapping[str, Any],
         port: int,
         capabilities: str | None,
     ) -> None:
-        self.run_context = run_context
+        self.run_context = run_context = session.run_context
         self.channel = channel
         self.test = test
         self.own = session.place
         self.peer_address = session.peer_address
-        self.peer_host = session.peer
         self.port = port
         # None without IP on the rail, where no tool asks for it.
         self.mtu_bytes = int(run_context.rails[session.place.rail]["mtu"] or 0)
@@ -132,8 +129,7 @@ class RailToolSession(ToolSession):
         within_s = self.run_context.waits.listening_s
         deadline = self._begun + within_s
         while not rail_socket.is_listening(self.own.address, self.port):
-            if self.run_context.stop.is_set():
-                raise Cancelled()
+            mind_stop(self.run_context.stop)
             if self._server.poll() is not None:
                 said = text_from(self._raw, self._offset).strip()
                 if "in use" in said.lower():
@@ -211,8 +207,7 @@ class RailToolSession(ToolSession):
         within_s = self.run_context.waits.listening_s
         if hold.waits(within_s, lambda: launched.poll() is not None or self.run_context.stop.is_set()):
             return
-        if self.run_context.stop.is_set():
-            raise Cancelled()
+        mind_stop(self.run_context.stop)
         said = text_from(self._raw, 0).strip().splitlines()[-1:] or ["it did not say why"]
         raise self.own.error(
             "tool_failed",

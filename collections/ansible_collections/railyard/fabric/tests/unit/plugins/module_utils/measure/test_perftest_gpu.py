@@ -66,7 +66,7 @@ class Desk(ToolSession):
 
     def __init__(self, folder: Path, printed: str = CUDA + TABLE, status: int = 0) -> None:
         self.own = Place("gpu001", "rail0", "ens6", "10.0.1.1")
-        self.peer_address, self.peer_host, self.port = "10.0.1.2", "gpu002", 18640
+        self.peer_address, self.port = "10.0.1.2", 18640
         self.version, self.peer_failed = "6.27", False
         self.policy = {
             "rdma_duration_s": 4,
@@ -207,10 +207,15 @@ def test_both_ends_must_have_its_version_alike(
     place = Place("gpu001", "rail0", "ens6", "10.0.1.1")
     versions = {own: there, "ib_write_bw": "6.06"}
     session: Any = SimpleNamespace(
-        obstacle=None, busy=None, place=place, hello={"versions": versions}, peer="gpu002"
+        run_context=context,
+        obstacle=None,
+        busy=None,
+        place=place,
+        hello={"versions": versions},
+        peer="gpu002",
     )
     test = {"check": "rdma_gpu_bandwidth", "tool": "ib_write_bw", "rail": "rail0", "peer": "gpu002"}
-    obstacle = own_obstacle(context, session, test)
+    obstacle = own_obstacle(session, test)
     assert obstacle is not None
     assert (obstacle.error_class, obstacle.status) == (error_class, "unmeasured")
     assert word in obstacle.message

@@ -9,6 +9,7 @@ import socket
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -29,6 +30,23 @@ PLACES = {
 }
 
 
+def session_of(name: str, peer: str, boot_id: str) -> Any:
+    """Return a meeting that has heard of its partner's boot."""
+    context = SimpleNamespace(
+        rails={"rail0": {"hca": "mlx5_0:1"}},
+        boot_id=f"boot-{name}",
+        waits=SimpleNamespace(answer_s=3.0),
+        order={},
+    )
+    return SimpleNamespace(run_context=context, place=PLACES[name], peer=peer, hello={"boot_id": boot_id})
+
+
+def expect(monkeypatch: pytest.MonkeyPatch, expected: dict[str, Any]) -> None:
+    """Let the facts have said these GUIDs."""
+    rails = {name: {"rail0": {"port_guid": guid}} for name, guid in expected.items()}
+    monkeypatch.setattr(work_order, "rails_of", lambda _order, node: rails[node])
+
+
 def meet(monkeypatch: pytest.MonkeyPatch, seen: dict[str, Any], expected: dict[str, Any]) -> list[Any]:
     """Let two nodes exchange; `seen` is what each reads of its port, `expected` what its facts said."""
 
@@ -38,16 +56,17 @@ def meet(monkeypatch: pytest.MonkeyPatch, seen: dict[str, Any], expected: dict[s
             raise found
         return RdmaPort("mlx5_0", 1, None, None, None, found)
 
+    expect(monkeypatch, expected)
     monkeypatch.setattr(rdma_port, "find", find)
     with socket.create_server(("127.0.0.1", 0)) as server:
         near = socket.create_connection(server.getsockname())
         far, _address = server.accept()
 
     def one(name: str, peer: str, sock: socket.socket) -> Any:
-        channel = Channel(sock, threading.Event())
-        wanted = {"node": peer, "boot_id": f"boot-{peer}", "port_guid": expected[peer]}
         try:
-            return port_proof.exchange(channel, PLACES[name], "mlx5_0:1", f"boot-{name}", wanted, 3.0)
+            return port_proof.exchange(
+                session_of(name, peer, f"boot-{peer}"), Channel(sock, threading.Event())
+            )
         except MeasurementError as obstacle:
             return obstacle
 
@@ -103,9 +122,9 @@ def test_a_partner_of_another_boot_is_not_the_one_that_was_met(monkeypatch: pyte
             return message
 
     partner: Any = Partner()
-    wanted = {"node": "dgx02", "boot_id": "boot", "port_guid": GUIDS["dgx02"]}
+    expect(monkeypatch, GUIDS)
     with pytest.raises(MeasurementError, match="later as boot_id"):
-        port_proof.exchange(partner, PLACES["dgx01"], "mlx5_0:1", "b", wanted, 1.0)
+        port_proof.exchange(session_of("dgx01", "dgx02", "boot"), partner)
     assert partner.heard[-1]["error"]["class"] == "guid_differs"
 
 

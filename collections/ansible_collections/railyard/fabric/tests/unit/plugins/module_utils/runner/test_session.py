@@ -61,6 +61,7 @@ def test_who_hung_up_before_its_hello_is_met_once_more(
         stop=threading.Event(),
         boot_id="b",
         versions={},
+        places={"rail0": PLACE},
     )
     lines: list[Line] = []
 
@@ -73,12 +74,12 @@ def test_who_hung_up_before_its_hello_is_met_once_more(
     monkeypatch.setattr(runner_meeting, "_PAUSE_S", 0.1)
     monkeypatch.setattr(runner_meeting, "_call", answer)
     monkeypatch.setattr(runner_meeting, "_await", answer)
-    session = runner_meeting.Session(PLACE, "gpu002", "10.0.1.2")
     open_listener: Any = None
     meeting = Meeting(0, 0, "gpu001", "gpu002")
+    session = runner_meeting.Session(context, open_listener, meeting, "rail0", {"ip": "10.0.1.2"})
 
     def meet() -> None:
-        runner_meeting.meet(context, open_listener, meeting, session, runner_meeting.Patience(context))
+        runner_meeting.meet(session, runner_meeting.Patience(context))
 
     if gone == 99:
         with pytest.raises(MeasurementError, match=r"nobody called|closed the connection"):
@@ -111,9 +112,11 @@ class Node:
         self.context: Any = SimpleNamespace(
             node=name, order=order, policy=policy, begun=0.0, stop=self.stop, boot_id="b", versions={}
         )
-        place = Place(name, "rail0", "lo", f"127.0.0.{number}")
-        self.session = runner_meeting.Session(place, f"gpu00{other}", f"127.0.0.{other}")
-        self.listener = listener.Listener(order, {"rail0": place}, self.stop)
+        self.context.places = {"rail0": Place(name, "rail0", "lo", f"127.0.0.{number}")}
+        self.listener = listener.Listener(order, self.context.places, self.stop)
+        meeting = Meeting(0, 0, "gpu001", "gpu002")
+        peer_rail = {"ip": f"127.0.0.{other}"}
+        self.session = runner_meeting.Session(self.context, self.listener, meeting, "rail0", peer_rail)
         self.listener.enter_round(0)
         self.obstacle: MeasurementError | None = None
         self.wait = runner_meeting.Patience(self.context)
@@ -124,9 +127,8 @@ class Node:
         return self
 
     def _meet(self) -> None:
-        meeting = Meeting(0, 0, "gpu001", "gpu002")
         try:
-            runner_meeting.meet(self.context, self.listener, meeting, self.session, self.wait)
+            runner_meeting.meet(self.session, self.wait)
         except MeasurementError as obstacle:
             self.obstacle = obstacle
 
