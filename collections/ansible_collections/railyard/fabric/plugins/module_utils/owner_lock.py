@@ -15,7 +15,7 @@ import fcntl
 import os
 import stat
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 _POLL_S = 0.05
 _LOCKS = "/proc/locks"
@@ -42,12 +42,17 @@ class LockedError(OSError):
 
 
 @contextlib.contextmanager
-def held(path: str | os.PathLike[str], patience_s: float) -> Iterator[int]:
+def held(
+    path: str | os.PathLike[str],
+    patience_s: float,
+    refusal: Callable[[LockedError], Exception] = lambda error: error,
+) -> Iterator[int]:
     """Hold a lock file; the kernel releases it when this process ends, however it ends.
 
     Args:
         path: the lock file. It is made with mode 0600; an existing one of ours gets that mode.
         patience_s: how long to wait for another holder; 0 tries once.
+        refusal: makes of a LockedError what is raised in its place.
 
     Yields:
         The descriptor of the file, whose content means nothing to the lock.
@@ -67,7 +72,7 @@ def held(path: str | os.PathLike[str], patience_s: float) -> Iterator[int]:
             except BlockingIOError:
                 waited_s = time.monotonic() - begun
                 if waited_s >= patience_s:
-                    raise LockedError(name, _holder(handle), waited_s) from None
+                    raise refusal(LockedError(name, _holder(handle), waited_s)) from None
                 time.sleep(_POLL_S)
         yield handle
     finally:

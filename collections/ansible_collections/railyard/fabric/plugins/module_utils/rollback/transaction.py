@@ -20,7 +20,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.module_utils import atomic_files, owner_lock
@@ -44,17 +44,11 @@ def _now() -> str:
     return datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")  # noqa: UP017 - nodes may have Python 3.9
 
 
-@contextlib.contextmanager
-def locked(folder: str, wait_s: float = 2.0) -> Iterator[None]:
+def locked(folder: str, wait_s: float = 2.0) -> contextlib.AbstractContextManager[int]:
     """Hold the node's lock on network changes; BusyError when another keeps it longer than `wait_s`."""
     os.makedirs(folder, mode=0o700, exist_ok=True)
-    with contextlib.ExitStack() as held:
-        try:
-            held.enter_context(owner_lock.held(os.path.join(folder, "lock"), wait_s))
-        except owner_lock.LockedError as error:
-            said = "another network change is being applied or undone on this node"
-            raise BusyError(f"{said}: {error}") from None
-        yield
+    said = "another network change is being applied or undone on this node"
+    return owner_lock.held(os.path.join(folder, "lock"), wait_s, lambda error: BusyError(f"{said}: {error}"))
 
 
 def unit(kind: str, token: str) -> str:

@@ -10,7 +10,6 @@ import json
 import os
 import socket
 import time
-from collections.abc import Iterator
 from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.module_utils import owner_lock
@@ -52,8 +51,6 @@ class Lease:
             with open(self.path, encoding="utf-8") as handle:
                 held = json.load(handle)
                 touched_s = os.fstat(handle.fileno()).st_mtime
-        except FileNotFoundError:
-            return None
         except (OSError, ValueError):
             return None  # a torn file is nobody's lease
         if not isinstance(held, dict) or not {"run", "lease_s"} <= set(held):
@@ -161,15 +158,11 @@ class Lease:
             if name.endswith(_ALIVE):
                 os.unlink(os.path.join(self._folder, name))
 
-    @contextlib.contextmanager
-    def _locked(self) -> Iterator[None]:
+    def _locked(self) -> contextlib.AbstractContextManager[int]:
         os.makedirs(self._folder, mode=0o755, exist_ok=True)
-        with contextlib.ExitStack() as held:
-            try:
-                held.enter_context(
-                    owner_lock.held(os.path.join(self._folder, "lease.lock"), _LOCK_PATIENCE_S)
-                )
-            except owner_lock.LockedError as error:
-                fix = f"see what it does (`ps -fp {error.holder or 'PID'}`) and end it; the lock goes with it"
-                raise MeasurementError("lease", str(error), socket.gethostname(), fix) from error
-            yield
+        return owner_lock.held(os.path.join(self._folder, "lease.lock"), _LOCK_PATIENCE_S, _held_by)
+
+
+def _held_by(error: owner_lock.LockedError) -> MeasurementError:
+    fix = f"see what it does (`ps -fp {error.holder or 'PID'}`) and end it; the lock goes with it"
+    return MeasurementError("lease", str(error), socket.gethostname(), fix)

@@ -151,7 +151,7 @@ def test_another_token_changes_nothing(change):
 @pytest.mark.parametrize("_round", range(10))
 def test_confirm_and_expire_never_both_win(applied, monkeypatch, _round):
     # The lock's usual two seconds are over at once in a process that is held up while the other one has it.
-    monkeypatch.setattr(transaction.locked.__wrapped__, "__defaults__", (60.0,))
+    monkeypatch.setattr(transaction.locked, "__defaults__", (60.0,))
     folder, token, path = applied()
     won = {}
     start = threading.Barrier(2)
