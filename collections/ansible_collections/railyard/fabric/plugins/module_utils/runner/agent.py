@@ -23,7 +23,7 @@ import time
 from collections.abc import Sequence
 from typing import Any, BinaryIO
 
-from ansible_collections.railyard.fabric.plugins.module_utils import node_files
+from ansible_collections.railyard.fabric.plugins.module_utils import atomic_files, node_files
 from ansible_collections.railyard.fabric.plugins.module_utils.channel.errors import MeasurementError
 from ansible_collections.railyard.fabric.plugins.module_utils.facts import node as node_facts
 from ansible_collections.railyard.fabric.plugins.module_utils.facts.sysfs import Reader
@@ -206,12 +206,8 @@ class Measurement:
 
 
 def _status(path: str) -> dict[str, Any]:
-    try:
-        with open(path, encoding="utf-8") as handle:
-            said = json.load(handle)
-    except (OSError, ValueError):
-        return {}
-    return {key: said.get(key) for key in TOLD}
+    said = atomic_files.read_json(path)
+    return {key: said.get(key) for key in TOLD} if said is not None else {}
 
 
 def _unlimit_locked_memory() -> None:

@@ -53,12 +53,10 @@ class Control:
         state_folder: str = STATE_FOLDER,
         run_folder: str = RUN_FOLDER,
     ) -> None:
-        if not work_order.RUN_ID.match(run):
-            raise MeasurementError(
-                "internal", f"{run!r} is no run id", node, "use one like 20261121T101500Z-3f2a"
-            )
         self.run = run
         self.node = node
+        if not work_order.RUN_ID.match(run):
+            raise self._refusal(f"{run!r} is no run id", "use one like 20261121T101500Z-3f2a")
         self.folder = os.path.join(state_folder, "runs", run)
         self._runs = os.path.join(state_folder, "runs")
         self._programs = os.path.join(state_folder, "bin")
@@ -69,6 +67,9 @@ class Control:
         self._run_folder = run_folder
         self._process = process.process(launcher, run, self.folder, run_command)
         self._launcher = launcher
+
+    def _refusal(self, message: str, fix: str) -> MeasurementError:
+        return MeasurementError("internal", message, self.node, fix)
 
     def program_path(self, sha256: str) -> str:
         """Return where the program of this hash is kept."""
@@ -147,9 +148,7 @@ class Control:
         self.lease.take(self.run, controller, lease_s, self.node)
         if not begun:
             if not self.has_program(sha256):
-                raise MeasurementError(
-                    "internal", "the runner is not staged", self.node, "run state: staged first"
-                )
+                raise self._refusal("the runner is not staged", "run state: staged first")
             argv = [python, self.program_path(sha256), self.order_path, "--folder", self.folder]
             argv += ["--launcher", self._launcher, "--lease", self._run_folder]
             self._process.start(argv, deadline_s + 60.0)
@@ -217,23 +216,19 @@ class Control:
             text = work_order.unpack(packed)
             order = json.loads(text)
         except ValueError as error:
-            raise MeasurementError(
-                "internal", f"the work order is not one: {error}", self.node, "stage it again"
-            ) from None
+            raise self._refusal(f"the work order is not one: {error}", "stage it again") from None
         problems = work_order.check(order)
         if not problems and order["run"] != self.run:
             problems = [f"it is for run {order['run']}, not {self.run}"]
         if problems:
-            raise MeasurementError(
-                "internal", f"work order: {'; '.join(problems)}", self.node, "stage a whole one"
-            )
+            raise self._refusal(f"work order: {'; '.join(problems)}", "stage a whole one")
         return text
 
     def _order(self) -> dict[str, Any]:
         try:
             return work_order.load(self.order_path)
         except work_order.WorkOrderError as error:
-            raise MeasurementError("internal", str(error), self.node, "run state: staged first") from error
+            raise self._refusal(str(error), "run state: staged first") from error
 
     def _refuse_if_leased(self) -> None:
         held = self.lease.holder()
@@ -243,9 +238,7 @@ class Control:
     def _place_program(self, source: str, sha256: str) -> None:
         found = node_files.sha256_of(source)
         if found != sha256:
-            raise MeasurementError(
-                "internal", f"the runner came as {found}, not as {sha256}", self.node, "upload it again"
-            )
+            raise self._refusal(f"the runner came as {found}, not as {sha256}", "upload it again")
         os.makedirs(self._programs, mode=0o755, exist_ok=True)
         # The lease is ours, so nobody runs an older one.
         for name in os.listdir(self._programs):
