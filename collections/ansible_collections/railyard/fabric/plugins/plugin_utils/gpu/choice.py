@@ -12,11 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.module_utils.gpu.catalogue import (
-    BRIDGE_MODULES,
-    NO_PATH,
-    OPEN,
-)
+from ansible_collections.railyard.fabric.plugins.module_utils.gpu import catalogue
 from ansible_collections.railyard.fabric.plugins.plugin_utils.gpu.driver import gpudirect, packages
 from ansible_collections.railyard.fabric.plugins.plugin_utils.gpu.driver.branch import (
     branch_of,
@@ -54,7 +50,7 @@ def choose(facts: Mapping[str, Any], asked: Mapping[str, Any], layout: Mapping[s
         "headers": [] if asked.get("prebuilt") else packages.headers(work),
         "prebuilt": bool(asked.get("prebuilt")),
         "uris": packages.uris(work),
-        "gpudirect": {"path": NO_PATH, "why": "no driver is chosen"},
+        "gpudirect": {"path": catalogue.NO_PATH, "why": "no driver is chosen"},
         "fabric_manager": False,
         "switch_modules": [],
         "imex": bool(asked.get("imex")),
@@ -76,11 +72,11 @@ def choose(facts: Mapping[str, Any], asked: Mapping[str, Any], layout: Mapping[s
                     chosen["other_packages"] += packages.beside(
                         work, "subnet_manager", "subnet manager", branch
                     )
-                    chosen["switch_modules"] = list(BRIDGE_MODULES)
+                    chosen["switch_modules"] = list(catalogue.BRIDGE_MODULES)
             if chosen["imex"]:
                 chosen["same_version_packages"] += packages.beside(work, "imex", "IMEX", branch)
             if asked.get("gds"):
-                if flavour != OPEN:
+                if flavour != catalogue.OPEN:
                     what = "GPUDirect Storage needs the open kernel modules"
                     work.refuse("gds", what, "nvidia_driver_gds: false")
                 chosen["other_packages"] += packages.beside(work, "gds", "GPUDirect Storage", branch)

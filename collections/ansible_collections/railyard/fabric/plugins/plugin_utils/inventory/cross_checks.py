@@ -17,13 +17,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.module_utils.rails import plan
+from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory import host_variables, schema_checks
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory import overrides as override_checks
-from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory import schema_checks
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.addresses import IPAddress, address_of
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.hardware import check_nvlink_domains
-from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.host_variables import (
-    check_host_variables,
-)
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.lines.yaml_nodes import steps_of
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.model import Located, Node, Origin
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.networks import Networks, check_routes
@@ -218,7 +215,7 @@ def _check_sharing(fabrics: Sequence[_Fabric]) -> Iterator[Located]:
 
 def _check_node(node: Node, fabric: _Fabric, networks: Networks, seen: _Seen) -> Iterator[Finding]:
     """Check one node's variables and plan its rails, noting what it takes."""
-    findings = list(check_host_variables(node))
+    findings = list(host_variables.check_host_variables(node))
     yield from findings
     yield from _check_ansible_host(node, networks)
     if not any(finding.variable == "management_address" for finding in findings):

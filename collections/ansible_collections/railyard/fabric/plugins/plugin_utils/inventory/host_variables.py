@@ -9,16 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory import values
+from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory import schema, values
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.model import Node
-from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.schema import (
-    EXPECTED_GPUS,
-    OVERRIDE,
-    Finding,
-    check_bond,
-    check_mapping,
-    placed,
-)
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.values import Check
 
 # The variables that are mappings.
@@ -28,7 +20,7 @@ _FIXES = {
 }
 
 
-def check_host_variables(node: Node) -> Iterator[Finding]:
+def check_host_variables(node: Node) -> Iterator[schema.Finding]:
     """Yield what is wrong with the keys and types of a node's own variables (None: not set)."""
     for variable, value, check, fix in (
         ("node_index", node.node_index, values.integer(0, 2**32),
@@ -45,7 +37,7 @@ def check_host_variables(node: Node) -> Iterator[Finding]:
     ):  # fmt: skip
         wrong = None if value is None else _wrong(value, check)
         if wrong is not None:
-            yield Finding(variable, wrong, fix)
+            yield schema.Finding(variable, wrong, fix)
     for variable, fix in _FIXES.items():
         value = getattr(node, variable)
         if isinstance(value, Mapping):
@@ -53,7 +45,7 @@ def check_host_variables(node: Node) -> Iterator[Finding]:
                 of_one = _check_override if variable == "rail_overrides" else _check_address
                 yield from of_one(str(name), item, f"{variable}.{name}", fix)
         elif value is not None:
-            yield Finding(variable, _wrong(value, values.mapping) or "", fix)
+            yield schema.Finding(variable, _wrong(value, values.mapping) or "", fix)
     yield from _check_gpus(node.expected_gpus)
 
 
@@ -61,25 +53,25 @@ def _wrong(value: Any, check: Check) -> str | None:
     return next((problem for _path, problem in values.literal(value)), None) or check(value)
 
 
-def _check_override(rail: str, override: Any, where: str, fix: str) -> Iterator[Finding]:
+def _check_override(rail: str, override: Any, where: str, fix: str) -> Iterator[schema.Finding]:
     if (wrong := values.mapping(override)) is not None:
-        yield Finding(where, wrong, fix, None, rail)
+        yield schema.Finding(where, wrong, fix, None, rail)
         return
-    yield from check_mapping(override, OVERRIDE, where, rail)
-    yield from placed(check_bond(override), where, rail)
+    yield from schema.check_mapping(override, schema.OVERRIDE, where, rail)
+    yield from schema.placed(schema.check_bond(override), where, rail)
 
 
-def _check_gpus(gpus: Any) -> Iterator[Finding]:
+def _check_gpus(gpus: Any) -> Iterator[schema.Finding]:
     """Yield what is wrong with `expected_gpus`: without a number, nothing could be missed."""
     fix = "write it as `expected_gpus: {count: 8}`"
     if isinstance(gpus, Mapping):
-        yield from check_mapping(gpus, EXPECTED_GPUS, "expected_gpus")
+        yield from schema.check_mapping(gpus, schema.EXPECTED_GPUS, "expected_gpus")
         if gpus.get("count") is None:
-            yield Finding("expected_gpus.count", "it is missing", fix)
+            yield schema.Finding("expected_gpus.count", "it is missing", fix)
     elif gpus is not None:
-        yield Finding("expected_gpus", _wrong(gpus, values.mapping) or "", fix)
+        yield schema.Finding("expected_gpus", _wrong(gpus, values.mapping) or "", fix)
 
 
-def _check_address(_network: str, address: Any, where: str, fix: str) -> Iterator[Finding]:
+def _check_address(_network: str, address: Any, where: str, fix: str) -> Iterator[schema.Finding]:
     if (wrong := _wrong(address, values.interface(None))) is not None:
-        yield Finding(where, wrong, fix)
+        yield schema.Finding(where, wrong, fix)

@@ -10,13 +10,8 @@ import re
 from collections.abc import Iterator
 from functools import cache
 
-from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory import files
+from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory import files, yaml_errors
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.lines import yaml_nodes
-from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.yaml_errors import (
-    RANGE_FIX,
-    range_error,
-    range_of,
-)
 
 _ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(\"[^\"]*\"|'[^']*'|[^\s#]+)")
 # What Ansible's words quote of the file.
@@ -43,9 +38,9 @@ def ini_error(path: str) -> tuple[int, str, str] | None:
             message = f"group all stands below {section}, and would be inside itself"
             return number, message, "take it out of the children"
         elif line and line[0] not in "#;" and not re.search(r":(vars|children)\]", section):
-            wrong = range_error(line.split()[0])
+            wrong = yaml_errors.range_error(line.split()[0])
             if wrong is not None:
-                return number, wrong, RANGE_FIX
+                return number, wrong, yaml_errors.RANGE_FIX
     return None
 
 
@@ -59,7 +54,7 @@ def settings(path: str) -> Iterator[tuple[str, str, str, str, int]]:
             yield "group", section[: -len(":vars")], variable.strip(), value.strip().strip("\"'"), number
         elif not section.endswith(":children"):
             written = line.split()[0]
-            for name in range_of(written) if "[" in written else (written,):
+            for name in yaml_errors.range_of(written) if "[" in written else (written,):
                 for variable, value in _ASSIGNMENT.findall(line):
                     yield "host", name, variable, value.strip("\"'"), number
 

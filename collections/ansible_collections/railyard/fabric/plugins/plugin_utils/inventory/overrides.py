@@ -9,18 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory import hardware
+from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory import hardware, schema
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.addresses import IPNetwork, meet
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.networks import Networks
-from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.schema import (
-    OVERRIDE,
-    SELECTORS,
-    Finding,
-    check_mac,
-    check_mapping,
-    check_vlan_name,
-    placed,
-)
 
 
 def sound(overrides: Any) -> dict[str, dict[str, Any]]:
@@ -31,7 +22,7 @@ def sound(overrides: Any) -> dict[str, dict[str, Any]]:
         str(rail): {
             key: value
             for key, value in (override.items() if isinstance(override, Mapping) else ())
-            if next(check_mapping({key: value}, OVERRIDE, ""), None) is None
+            if next(schema.check_mapping({key: value}, schema.OVERRIDE, ""), None) is None
         }
         for rail, override in overrides.items()
     }
@@ -43,7 +34,7 @@ def check(
     planned: Sequence[Mapping[str, Any]],
     overrides: Mapping[str, Mapping[str, Any]],
     networks: Networks,
-) -> Iterator[Finding]:
+) -> Iterator[schema.Finding]:
     """Yield what is wrong with rails as a node's overrides have made them.
 
     Args:
@@ -58,12 +49,14 @@ def check(
         if not override:
             continue
         where, name = f"rail_overrides.{rail['name']}", rail["name"]
-        if all(rail[key] is None for key in SELECTORS):
+        if all(rail[key] is None for key in schema.SELECTORS):
             message = "it takes away what says which interface the rail is"
-            yield Finding(where, message, "name a netdev, mac, pci or hca in its place", None, name)
-        yield from placed(check_mac(override.get("mac"), fabric.get("transport")), where, name)
-        yield from placed(hardware.check_efa(override, fabric.get("transport")), where, name)
-        yield from placed(check_vlan_name("netdev", override.get("netdev"), rail["vlan"]), where, name)
+            yield schema.Finding(where, message, "name a netdev, mac, pci or hca in its place", None, name)
+        yield from schema.placed(schema.check_mac(override.get("mac"), fabric.get("transport")), where, name)
+        yield from schema.placed(hardware.check_efa(override, fabric.get("transport")), where, name)
+        yield from schema.placed(
+            schema.check_vlan_name("netdev", override.get("netdev"), rail["vlan"]), where, name
+        )
     yield from _check_networks_of_their_own(specs, planned, overrides, networks)
 
 
@@ -72,7 +65,7 @@ def _check_networks_of_their_own(
     planned: Sequence[Mapping[str, Any]],
     overrides: Mapping[str, Mapping[str, Any]],
     networks: Networks,
-) -> Iterator[Finding]:
+) -> Iterator[schema.Finding]:
     """Check the networks that addresses bring with them where the fabric gives a rail none."""
     own: list[tuple[Any, str]] = []
     for spec in specs:
@@ -87,5 +80,5 @@ def _check_networks_of_their_own(
             if owner is not None:
                 message = f"its network {network} shares addresses with that of {owner}"
                 fix = "give each rail a network of its own"
-                yield Finding(f"rail_overrides.{rail['name']}.{key}", message, fix, None, rail["name"])
+                yield schema.Finding(f"rail_overrides.{rail['name']}.{key}", message, fix, None, rail["name"])
             own.append((network, f"rail {rail['name']}"))

@@ -7,14 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from ansible_collections.railyard.fabric.plugins.plugin_utils.nccl import catalogue
+from ansible_collections.railyard.fabric.plugins.plugin_utils.nccl import catalogue, findings
 from ansible_collections.railyard.fabric.plugins.plugin_utils.nccl.env_file import Setting
-from ansible_collections.railyard.fabric.plugins.plugin_utils.nccl.findings import (
-    ERROR,
-    WARNING,
-    Finding,
-    about,
-)
 
 # Helper threads times sockets of each.
 _SOCKETS_MOST = 64
@@ -34,7 +28,7 @@ _EITHER = (
 )
 
 
-def check(settings: Mapping[str, Setting]) -> Iterator[Finding]:
+def check(settings: Mapping[str, Setting]) -> Iterator[findings.Finding]:
     """Yield what is wrong with settings together; they are those that count, by name, none empty."""
     yield from _without_rdma(settings)
     yield from _gid(settings)
@@ -50,12 +44,12 @@ def _is(settings: Mapping[str, Setting], name: str, value: str) -> bool:
     return name in settings and str(settings[name].value).lower() == value.lower()
 
 
-def _both(one: Setting, other: Setting, why: str) -> Finding:
+def _both(one: Setting, other: Setting, why: str) -> findings.Finding:
     text = f"it contradicts {other.name}={other.text} in line {other.line}: {why}"
-    return about(one, ERROR, "contradiction", text, "leave one of them")
+    return findings.about(one, findings.ERROR, "contradiction", text, "leave one of them")
 
 
-def _without_rdma(settings: Mapping[str, Setting]) -> Iterator[Finding]:
+def _without_rdma(settings: Mapping[str, Setting]) -> Iterator[findings.Finding]:
     disabled = settings.get("NCCL_IB_DISABLE") if _is(settings, "NCCL_IB_DISABLE", "1") else None
     if disabled and _is(settings, "NCCL_NET", "IB"):
         yield _both(
@@ -67,7 +61,7 @@ def _without_rdma(settings: Mapping[str, Setting]) -> Iterator[Finding]:
             yield _both(settings[name], sockets, "without RDMA nothing reads it")
 
 
-def _without_plugin(settings: Mapping[str, Setting]) -> Iterator[Finding]:
+def _without_plugin(settings: Mapping[str, Setting]) -> Iterator[findings.Finding]:
     own = settings.get("NCCL_NET")
     none = settings.get("NCCL_NET_PLUGIN") if _is(settings, "NCCL_NET_PLUGIN", "none") else None
     if own and str(own.value).lower() not in ("ib", "socket"):
@@ -79,7 +73,7 @@ def _without_plugin(settings: Mapping[str, Setting]) -> Iterator[Finding]:
             yield _both(one, without, "without its plugin nothing reads it")
 
 
-def _gid(settings: Mapping[str, Setting]) -> Iterator[Finding]:
+def _gid(settings: Mapping[str, Setting]) -> Iterator[findings.Finding]:
     index = settings.get("NCCL_IB_GID_INDEX")
     if index is None or index.value == "-1":
         return
@@ -88,7 +82,7 @@ def _gid(settings: Mapping[str, Setting]) -> Iterator[Finding]:
             yield _both(settings[name], index, "it chooses a GID only where no index is set")
 
 
-def _numbers(settings: Mapping[str, Setting]) -> Iterator[Finding]:
+def _numbers(settings: Mapping[str, Setting]) -> Iterator[findings.Finding]:
     def read(name: str, otherwise: int) -> int:
         return catalogue.number(str(settings[name].value))[0] if name in settings else otherwise
 
@@ -102,15 +96,17 @@ def _numbers(settings: Mapping[str, Setting]) -> Iterator[Finding]:
     split = "NCCL_IB_SPLIT_DATA_ON_QPS"
     if _is(settings, split, "1") and read("NCCL_IB_QPS_PER_CONNECTION", 1) <= 1:
         why = "with one queue pair per connection, the default, there is nothing to split over"
-        yield about(settings[split], WARNING, "no_effect", why, "take it out")
+        yield findings.about(settings[split], findings.WARNING, "no_effect", why, "take it out")
 
 
-def _alone(settings: Mapping[str, Setting]) -> Iterator[Finding]:
+def _alone(settings: Mapping[str, Setting]) -> Iterator[findings.Finding]:
     """What needs another setting to say anything."""
     verbose = any(_is(settings, "NCCL_DEBUG", word) for word in ("INFO", "TRACE"))
     if "NCCL_DEBUG_SUBSYS" in settings and not verbose:
         why = "it parts what NCCL_DEBUG=INFO writes, and that is not set"
-        yield about(settings["NCCL_DEBUG_SUBSYS"], WARNING, "no_effect", why, "take it out")
+        yield findings.about(settings["NCCL_DEBUG_SUBSYS"], findings.WARNING, "no_effect", why, "take it out")
     if "NCCL_OOB_NET_IFNAME" in settings and not _is(settings, "NCCL_OOB_NET_ENABLE", "1"):
         why = "without NCCL_OOB_NET_ENABLE=1 nothing reads it"
-        yield about(settings["NCCL_OOB_NET_IFNAME"], WARNING, "no_effect", why, "take it out")
+        yield findings.about(
+            settings["NCCL_OOB_NET_IFNAME"], findings.WARNING, "no_effect", why, "take it out"
+        )

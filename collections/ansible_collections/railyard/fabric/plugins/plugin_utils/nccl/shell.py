@@ -13,15 +13,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from ansible_collections.railyard.fabric.plugins.plugin_utils.nccl import shell_commands
+from ansible_collections.railyard.fabric.plugins.plugin_utils.nccl import settings, shell_commands
 from ansible_collections.railyard.fabric.plugins.plugin_utils.nccl.launchers import Field
-from ansible_collections.railyard.fabric.plugins.plugin_utils.nccl.settings import (
-    HOLE,
-    IS_OURS,
-    SETS_ONE,
-    SHELL,
-    Settings,
-)
 from ansible_collections.railyard.fabric.plugins.plugin_utils.nccl.shell_assign import (
     FAILURE_STEPS,
     TOO_MANY,
@@ -77,12 +70,12 @@ _COMMENT_OPTIONS = ("#SBATCH", "#BSUB", "#PBS", "#FLUX:", "#flux:")
 _BATCH = {"#SBATCH": "sbatch", "#BSUB": "bsub", "#PBS": "qsub", "#FLUX:": "flux", "#flux:": "flux"}
 
 
-def read(text: str, read_file: Callable[[str, str], Settings]) -> Settings:
+def read(text: str, read_file: Callable[[str, str], settings.Settings]) -> settings.Settings:
     """Return what a script sets; `read_file` reads the text of a file that it writes, by its name."""
     record = Record(read_file)
     if any(part in text for part in _MENTIONS):
         run(text, record, Variables())
-    return record.result(SHELL)
+    return record.result(settings.SHELL)
 
 
 def run(text: str, record: Record, scope: Variables, first_line: int = 1, *, inside: bool = False) -> None:
@@ -143,7 +136,7 @@ class Script:
 
     def _errors(self) -> None:
         for node in errors(self.root, _MOST_ERRORS):
-            mentions = SETS_ONE.search(text_of(node)) is not None
+            mentions = settings.SETS_ONE.search(text_of(node)) is not None
             why = "the shell's syntax is not understood here"
             why += ", and settings of NCCL that stand here may not be read" if mentions else ""
             self.record.report_unread(self.line(node), why, harmless=not mentions)
@@ -174,7 +167,7 @@ class Script:
             if not node.is_named or node.type == "comment":
                 continue
             if scope.ended:
-                if SETS_ONE.search(text_of(node)):
+                if settings.SETS_ONE.search(text_of(node)):
                     why = "the script or the function has ended before: this is never run"
                     # Where the syntax is not understood, the end may be a function's.
                     self.record.report_unread(self.line(node), why, harmless=not self.root.has_error)
@@ -343,9 +336,9 @@ class Script:
         for assigned in find_nodes(body, "variable_assignment"):
             target = assigned.child_by_field_name("name")
             name = text_of(target).partition("[")[0] if target is not None else ""
-            if name and not IS_OURS.match(name):
+            if name and not settings.IS_OURS.match(name):
                 exported = scope.is_exported(name)
-                scope.put(name, [Option(HOLE, exported, line=self.line(assigned), raw=f"${name}")])
+                scope.put(name, [Option(settings.HOLE, exported, line=self.line(assigned), raw=f"${name}")])
         self.statements(body.children, scope)
 
     def _for(self, node: Node, scope: Variables) -> None:
@@ -356,7 +349,8 @@ class Script:
         values = [self.words.of(one, scope) for one in node.children_by_field_name("value")]
         words = [word for value in values for word in split_fields(value[0][1])]
         certain = (
-            all(len(value) == 1 and HOLE not in value[0][1] for value in values) and len(words) <= _MOST_TURNS
+            all(len(value) == 1 and settings.HOLE not in value[0][1] for value in values)
+            and len(words) <= _MOST_TURNS
         )
         if certain and words:
             for word in words:
@@ -365,7 +359,9 @@ class Script:
             return
 
         def turn(inner: Variables) -> None:
-            inner.put(name, [Option(HOLE, inner.is_exported(name), line=self.line(node), raw=f"${name}")])
+            inner.put(
+                name, [Option(settings.HOLE, inner.is_exported(name), line=self.line(node), raw=f"${name}")]
+            )
             self._turn(body, inner)
 
         self._arms([turn], scope, none=True)

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
-from ansible_collections.railyard.fabric.plugins.plugin_utils.nccl import other_names
+from ansible_collections.railyard.fabric.plugins.plugin_utils.nccl import other_names, shell_values
 from ansible_collections.railyard.fabric.plugins.plugin_utils.nccl.settings import (
     ALWAYS,
     HOLE,
@@ -21,12 +21,6 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.nccl.settings impo
     Settings,
     Unread,
     When,
-)
-from ansible_collections.railyard.fabric.plugins.plugin_utils.nccl.shell_values import (
-    Option,
-    Variables,
-    as_setting,
-    combine_conditions,
 )
 
 _MOST_STEPS = 100_000
@@ -63,7 +57,7 @@ class Record:
         self._group: list[Environment] | None = None
         self._unread: dict[Unread, None] = {}
         self._written: dict[tuple[str, When], list[tuple[int, str]]] = {}
-        self._private: dict[str, list[Option]] = {}
+        self._private: dict[str, list[shell_values.Option]] = {}
         self._pending: dict[str, tuple[int, str]] = {}
         self._used: set[str] = set()
         self.called: set[str] = set()
@@ -93,7 +87,7 @@ class Record:
         self._used.add(name)
         self._pending.pop(name, None)
 
-    def keep_private(self, name: str, option: Option) -> None:
+    def keep_private(self, name: str, option: shell_values.Option) -> None:
         """Note a setting that the script does not export where it stands."""
         self._private.setdefault(name, []).append(option)
 
@@ -107,7 +101,7 @@ class Record:
         if found := find_names_set(text):
             self._pending[name] = (line, found[0])
 
-    def record_program(self, scope: Variables, when: When = ALWAYS) -> None:
+    def record_program(self, scope: shell_values.Variables, when: When = ALWAYS) -> None:
         """Keep what a program sees that is started here."""
         found = scope.environment(when)
         self.step(len(found.choices))
@@ -135,7 +129,7 @@ class Record:
                     replace(choice, when=both)
                     for when, program in row
                     for choice in program.choices.get(name, (Choice(None),))
-                    if (both := combine_conditions(choice.when, when)) is not None
+                    if (both := shell_values.combine_conditions(choice.when, when)) is not None
                 )
                 for name in dict.fromkeys(name for _when, program in row for name in program.choices)
             }
@@ -209,7 +203,7 @@ class Record:
         """Yield settings that no program sees: neither exported, nor read by the script for another use."""
         for name, options in self._private.items():
             if name not in self._used:
-                yield as_setting(name, options[-1]._replace(exported=False))
+                yield shell_values.as_setting(name, options[-1]._replace(exported=False))
 
 
 def _starts_file(text: str) -> bool:

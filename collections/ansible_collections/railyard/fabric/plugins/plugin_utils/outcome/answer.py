@@ -10,13 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.module_utils.rules.ruling import Ruling
-from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue import (
-    FAIL,
-    NOT_APPLICABLE,
-    PASS,
-    RECORDED,
-    UNMEASURED,
-)
+from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import catalogue
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.policy import is_number
 from ansible_collections.railyard.fabric.plugins.plugin_utils.outcome import causes
 
@@ -41,7 +35,7 @@ class Answer:
         like: of these, what makes another test like it, each in words.
     """
 
-    outcome: str = UNMEASURED
+    outcome: str = catalogue.UNMEASURED
     observed: dict[str, Any] = field(default_factory=dict)
     floor: dict[str, Any] = field(default_factory=dict)
     ceiling: dict[str, Any] = field(default_factory=dict)
@@ -58,18 +52,18 @@ class Answer:
     @classmethod
     def passed(cls, observed: dict[str, Any], wanted: Mapping[str, Any], basis: str) -> Answer:
         """Return the pass of a state that must be exactly the wanted one; what speaks against comes after."""
-        return cls(PASS, observed, dict(wanted), dict(wanted), basis, proof="proven")
+        return cls(catalogue.PASS, observed, dict(wanted), dict(wanted), basis, proof="proven")
 
     @classmethod
     def not_applicable(cls, basis: str) -> Answer:
         """Return the answer to what the inventory or the site leaves out, as `basis` says."""
-        return cls(NOT_APPLICABLE, basis=basis)
+        return cls(catalogue.NOT_APPLICABLE, basis=basis)
 
     @classmethod
     def unmeasured(cls, cause: str, detail: str) -> Answer:
         """Return the answer of a test that says nothing to be trusted; `unproven` is its proof too."""
         proof = "unproven" if cause in ("unproven", "counted_twice", "not_borne_out") else None
-        return cls(UNMEASURED, cause=causes.explain(cause, detail), proof=proof)
+        return cls(catalogue.UNMEASURED, cause=causes.explain(cause, detail), proof=proof)
 
     @classmethod
     def of(cls, ruling: Ruling) -> Answer:
@@ -80,17 +74,17 @@ class Answer:
 
     def recorded(self, basis: str) -> Answer:
         """Turn it into `recorded`, keeping what was seen: nothing bounds it, as `basis` says."""
-        self.outcome, self.floor, self.ceiling, self.basis = RECORDED, {}, {}, basis
+        self.outcome, self.floor, self.ceiling, self.basis = catalogue.RECORDED, {}, {}, basis
         return self
 
     def failed(self, cause: str, detail: str) -> Answer:
         """Turn it into a failure, keeping what was seen."""
-        self.outcome, self.cause, self.proof = FAIL, causes.explain(cause, detail), None
+        self.outcome, self.cause, self.proof = catalogue.FAIL, causes.explain(cause, detail), None
         return self
 
     def unknown(self, cause: str, detail: str) -> Answer:
         """Turn it into `unmeasured`, keeping what was seen."""
-        self.outcome, self.cause, self.proof = UNMEASURED, causes.explain(cause, detail), None
+        self.outcome, self.cause, self.proof = catalogue.UNMEASURED, causes.explain(cause, detail), None
         return self
 
     def line(self, asked: Mapping[str, Any], known: Container[str]) -> dict[str, Any]:
@@ -102,7 +96,7 @@ class Answer:
         """
         parts = self.rows if self.rows is not None else asked.get("parts") or [asked["id"]]
         cause: dict[str, str | None] = {"cause_class": None, "cause": None, "next": None, **self.cause}
-        if self.outcome not in (FAIL, UNMEASURED):
+        if self.outcome not in (catalogue.FAIL, catalogue.UNMEASURED):
             cause = dict.fromkeys(cause)
         return {
             "schema": 1,

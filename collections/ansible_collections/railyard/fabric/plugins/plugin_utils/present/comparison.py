@@ -18,12 +18,7 @@ from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.module_utils.measure import outliers
 from ansible_collections.railyard.fabric.plugins.module_utils.rails import bind
-from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue import (
-    CHECKS,
-    FAIL,
-    PASS,
-    RECORDED,
-)
+from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import catalogue
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.policy import is_number
 
 Row = dict[str, Any]
@@ -43,7 +38,7 @@ _ALL_PERCENT = 100
 LATENCY_METRIC = "latency_p50_us"
 TRANSPORTS = ("tcp", "rdma")
 #: An outcome that holds a number, when the number is proven.
-_WITH_NUMBER = (PASS, FAIL, RECORDED)
+_WITH_NUMBER = (catalogue.PASS, catalogue.FAIL, catalogue.RECORDED)
 #: The cause of a number that no link of this rate can carry: it is wrong, whatever the counters say.
 _IMPOSSIBLE = "above_ceiling"
 
@@ -300,7 +295,7 @@ def _number(found: Found, check: str | None, metric: str, idle: bool = False) ->
 
 def metric(check: str) -> str | None:
     """Return the metric by which a check is compared from run to run; None where it has no such number."""
-    known = CHECKS.get(check)
+    known = catalogue.CHECKS.get(check)
     names = {*known.client, *known.bounded} if known else set()
     return next((name for name in outliers.METRICS if name in names), None)
 

@@ -10,12 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
 from ansible_collections.railyard.fabric.plugins.plugin_utils.plain_text import named
-from ansible_collections.railyard.fabric.plugins.plugin_utils.present.comparison import (
-    Compared,
-    Row,
-    three,
-    times,
-)
+from ansible_collections.railyard.fabric.plugins.plugin_utils.present import comparison
 
 #: A table with more lines than this shows the worst few; the pages have them all.
 MOST_LINES = 8
@@ -32,7 +27,7 @@ KEYS = {"bandwidth": "bandwidth_gbps", "latency": "latency_us"}
 Fold = Callable[[Sequence[str]], str]
 
 
-def lines(compared: Compared, fold: Fold | None = None) -> list[str]:
+def lines(compared: comparison.Compared, fold: Fold | None = None) -> list[str]:
     """Return the table and the sentence under it; nothing where RDMA was not asked.
 
     Args:
@@ -64,7 +59,7 @@ def lines(compared: Compared, fold: Fold | None = None) -> list[str]:
     return [*text, *_wrapped(compared.sentence)]
 
 
-def cell(row: Row, what: str, transport: str) -> str:
+def cell(row: comparison.Row, what: str, transport: str) -> str:
     """Return one number for people: `27.4 (68 %)`, `not measured` or `not asked`.
 
     Args:
@@ -79,10 +74,10 @@ def cell(row: Row, what: str, transport: str) -> str:
         return NOT_MEASURED
     share = row["efficiency"][transport] if what == "bandwidth" else None
     # A share of the link's rate, where the inventory declares one.
-    return three(value) + (f" ({three(100 * share)} %)" if share is not None else "")
+    return comparison.three(value) + (f" ({comparison.three(100 * share)} %)" if share is not None else "")
 
 
-def cpu_cell(row: Row, transport: str) -> str:
+def cpu_cell(row: comparison.Row, transport: str) -> str:
     """Return the host CPU for people: `35.0 / 41.0`, sender and receiver."""
     ends = [row[key][transport] for key in ("cpu_percent", "peer_cpu_percent")]
     if all(value is None for value in ends):
@@ -90,13 +85,13 @@ def cpu_cell(row: Row, transport: str) -> str:
     return " / ".join("?" if value is None else f"{value:.1f}" for value in ends)
 
 
-def advantage(row: Row, what: str) -> str:
+def advantage(row: comparison.Row, what: str) -> str:
     """Return RDMA's advantage in words: `1.39 times faster`; nothing where one of the two is missing."""
     ratio = row[f"{what}_ratio"]
-    return times(ratio) if ratio is not None else ""
+    return comparison.times(ratio) if ratio is not None else ""
 
 
-def place(row: Row, longest: int = 0) -> str:
+def place(row: comparison.Row, longest: int = 0) -> str:
     """Return where a row belongs: `gpuserver1 → gpuserver2  rail0`.
 
     Args:
@@ -112,22 +107,22 @@ def place(row: Row, longest: int = 0) -> str:
     return f"{names[0]} {_arrow(row)} {names[1]}{tail}"
 
 
-def between(row: Row) -> str:
+def between(row: comparison.Row) -> str:
     """Return the two nodes of a row: `gpuserver1 → gpuserver2`, `↔` for both ways at once."""
     return f"{row['node']} {_arrow(row)} {row['peer']}"
 
 
-def rail(row: Row) -> str:
+def rail(row: comparison.Row) -> str:
     """Return the rail of a row, or that it is of all of them."""
     return str(row["rail"] or "all rails")
 
 
-def worst_first(rows: Iterable[Row], what: str) -> list[Row]:
+def worst_first(rows: Iterable[comparison.Row], what: str) -> list[comparison.Row]:
     """Sort rows: those without a comparison first, then the least advantage."""
     return sorted(rows, key=lambda row: -1.0 if row[f"{what}_ratio"] is None else row[f"{what}_ratio"])
 
 
-def _block(title: str, rows: Sequence[Row], what: str, fold: Fold) -> list[str]:
+def _block(title: str, rows: Sequence[comparison.Row], what: str, fold: Fold) -> list[str]:
     """Return the lines of `bandwidth`, `latency` or `cpu`: all rows, or of many the worst few."""
     if not rows:
         return []
@@ -142,14 +137,15 @@ def _block(title: str, rows: Sequence[Row], what: str, fold: Fold) -> list[str]:
     alike = [row for row in known if row["rail"] is not None and row["direction"] == "uni"]
     if alike and what in KEYS:
         tcp, rdma = (
-            three(statistics.median(row[KEYS[what]][name] for row in alike)) for name in ("tcp", "rdma")
+            comparison.three(statistics.median(row[KEYS[what]][name] for row in alike))
+            for name in ("tcp", "rdma")
         )
-        ratio = times(statistics.median(row[f"{what}_ratio"] for row in alike))
+        ratio = comparison.times(statistics.median(row[f"{what}_ratio"] for row in alike))
         text.append(_line(f"median of {len(alike)}: one rail, one way", tcp, rdma, ratio))
     return text + _left_out(len(known) - WORST_SHOWN)
 
 
-def _rank(row: Row, what: str) -> float | None:
+def _rank(row: comparison.Row, what: str) -> float | None:
     """What rows are sorted by, worst first: least advantage, busiest sender; None without a number."""
     if what in KEYS:
         return None if row[f"{what}_ratio"] is None else float(row[f"{what}_ratio"])
@@ -157,17 +153,17 @@ def _rank(row: Row, what: str) -> float | None:
     return None if busy is None else -float(busy)
 
 
-def _arrow(row: Row) -> str:
+def _arrow(row: comparison.Row) -> str:
     return "↔" if row["direction"] == "bi" else "→"
 
 
-def _cells(row: Row, what: str) -> tuple[str, str, str]:
+def _cells(row: comparison.Row, what: str) -> tuple[str, str, str]:
     if what not in KEYS:
         return cpu_cell(row, "tcp"), cpu_cell(row, "rdma"), ""
     return cell(row, what, "tcp"), cell(row, what, "rdma"), advantage(row, what)
 
 
-def _missing(rows: Sequence[Row], total: int, fold: Fold) -> list[str]:
+def _missing(rows: Sequence[comparison.Row], total: int, fold: Fold) -> list[str]:
     if not rows:
         return []
     ends = [{str(row["node"]), str(row["peer"])} for row in rows]

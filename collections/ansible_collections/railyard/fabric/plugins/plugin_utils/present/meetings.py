@@ -13,13 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue import (
-    FAIL,
-    NOT_APPLICABLE,
-    PASS,
-    RECORDED,
-    UNMEASURED,
-)
+from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import catalogue
 from ansible_collections.railyard.fabric.plugins.plugin_utils.plain_text import fold_names
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present import suspects
 
@@ -31,7 +25,7 @@ NODES_LEAST = 4
 PAIRS_NAMED = 20
 
 #: What a cell may be, worst first; its index is the cell's byte, and 0 is a pair that did not meet.
-STATES = ("", FAIL, UNMEASURED, suspects.MET_SUSPECT, RECORDED, PASS)
+STATES = ("", catalogue.FAIL, catalogue.UNMEASURED, suspects.MET_SUSPECT, catalogue.RECORDED, catalogue.PASS)
 _BYTE = {state: number for number, state in enumerate(STATES)}
 
 
@@ -60,7 +54,9 @@ class RailMatrix:
     @property
     def is_good(self) -> bool:
         """Tell whether nothing is wrong on these rails."""
-        return not any(self.counts.get(state) for state in (FAIL, UNMEASURED, suspects.MET_SUSPECT))
+        return not any(
+            self.counts.get(state) for state in (catalogue.FAIL, catalogue.UNMEASURED, suspects.MET_SUSPECT)
+        )
 
 
 @dataclass(frozen=True)
@@ -92,13 +88,15 @@ def of(plan: Mapping[str, Any], verdicts: Sequence[Mapping[str, Any]], blame: su
     number = {name: place for place, name in enumerate(names)}
     met: dict[str, dict[tuple[int, int], int]] = {}
     for one in verdicts:
-        if one["peer"] is None or one["rail"] is None or one["outcome"] == NOT_APPLICABLE:
+        if one["peer"] is None or one["rail"] is None or one["outcome"] == catalogue.NOT_APPLICABLE:
             continue
         node, peer, rail = one["node"], one["peer"], one["rail"]
         pair = number[node], number[peer]
-        state = _BYTE.get(one["outcome"], _BYTE[UNMEASURED])
+        state = _BYTE.get(one["outcome"], _BYTE[catalogue.UNMEASURED])
         # Of any check: one that an end was asked only once accuses nobody by itself.
-        if state <= _BYTE[UNMEASURED] and not blame.suspects.isdisjoint(((node, rail), (peer, rail))):
+        if state <= _BYTE[catalogue.UNMEASURED] and not blame.suspects.isdisjoint(
+            ((node, rail), (peer, rail))
+        ):
             state = _BYTE[suspects.MET_SUSPECT]
         of_rail = met.setdefault(rail, {})
         of_rail[pair] = min(of_rail.get(pair, state), state)
@@ -154,7 +152,7 @@ def _matrix(
     for (node, peer), state in met.items():
         place = line[node] * size + line[peer]
         cells[place] = min(cells[place] or state, state)
-        if state <= _BYTE[UNMEASURED]:
+        if state <= _BYTE[catalogue.UNMEASURED]:
             apart.append((state, node, peer))
     told = [f"{names[node]} \u2192 {names[peer]}" for _state, node, peer in sorted(apart)[:PAIRS_NAMED]]
     found = {STATES[state]: count for state, count in counts.items()}

@@ -20,6 +20,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.plain_text import 
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present import (
     comparison,
     environment,
+    grouping,
     meetings,
     rails_used,
     size_curves,
@@ -29,11 +30,6 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.present import (
     wording,
 )
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present.environment import Property
-from ansible_collections.railyard.fabric.plugins.plugin_utils.present.grouping import (
-    LINK_ERRORS,
-    Problem,
-    group,
-)
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present.measurement import Measurement
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present.rails_used import Conditions
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present.spread import RailSpread
@@ -129,7 +125,7 @@ class Report:
     rails: tuple[str, ...]
     rows: tuple[RailRow, ...]
     node_count: int
-    problems: tuple[Problem, ...]
+    problems: tuple[grouping.Problem, ...]
     who_is_slow: tuple[str, ...]
     """Whom the numbers of all tests together show to be slow, and what stays in doubt; a sentence each."""
     measurements: tuple[Measurement, ...]
@@ -187,7 +183,7 @@ def read(run_dir: str | os.PathLike[str], judged: rejudge.Judged | None = None) 
         rails=rails,
         rows=rows,
         node_count=len(plan.get("nodes") or {}),
-        problems=tuple(group(total["problems"], cables)),
+        problems=tuple(grouping.group(total["problems"], cables)),
         who_is_slow=tuple(total["who_is_slow"]),
         measurements=measurements,
         tables=tuple(_with_conditions(_tables(measurements), folder, manifest)),
@@ -239,7 +235,7 @@ def _measurements(
             ceiling=dict(verdict.get("ceiling") or {}),
             cpu=_cpu(verdict.get("observed") or {}),
             cable=cables.get((str(verdict.get("node")), str(verdict.get("rail"))), "")
-            if verdict.get("check") == LINK_ERRORS
+            if verdict.get("check") == grouping.LINK_ERRORS
             else "",
         )
         for verdict in verdicts

@@ -12,9 +12,7 @@ from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import catalogue
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.policy import is_number
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.attribution.oversubscription import (
-    Crossed,
-)
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.attribution import oversubscription
 
 #: Worst first: what several verdicts are shown as.
 WORST_FIRST = catalogue.WORST_FIRST
@@ -239,7 +237,7 @@ def observed_text(observed: Mapping[str, Any] | None) -> str:
     return ", ".join(f"{metric_name(key)} {quantity(key, observed[key])}" for key in keys)
 
 
-def across_leaves(crossed: Crossed) -> str:
+def across_leaves(crossed: oversubscription.Crossed) -> str:
     """Return what a person is told of a round in which all leaves sent to others at once."""
     basis = "the planned rates" if crossed.declared else "what the same ends carry within their leaves"
     carried = f"{crossed.rail} carried {100 * crossed.share:.0f} % of {basis} in round {crossed.round + 1}"
