@@ -118,7 +118,7 @@ def _leave(found: Settings, number: int, line: str) -> None:
     if _LAUNCHERS_OWN.match(line):
         return
     for name in SETS_ONE.findall(line):
-        if other_names.reader_of(name) is None:
+        if not other_names.is_of_others(name):
             found.unread.append(Unread(number, f"{name} stands in a line that is not NAME=VALUE", name))
             return
 

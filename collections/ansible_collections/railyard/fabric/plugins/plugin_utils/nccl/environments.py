@@ -19,7 +19,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.nccl.settings impo
 
 # What they report is true of a name wherever it is set, whatever its value is.
 _OF_NAMES = ("unknown", "obsolete", "renamed", "left_over", "too_new", "deprecated", "comma")
-_FIX = "lint what the program really gets: srun -N1 env | railyard lint-nccl -"
+FIX = "lint what the program really gets: srun -N1 env | railyard lint-nccl -"
 
 
 def check(
@@ -30,7 +30,7 @@ def check(
     if variants is None:
         line = min(one.setting.line for found in environment.choices.values() for one in found if one.setting)
         why = "too many branches decide what is set here"
-        yield Finding(line, "", "", UNKNOWN, "branches", why, _FIX)
+        yield Finding(line, "", "", UNKNOWN, "branches", why, FIX)
         return
     found = [lint(variant) for variant in variants]
     often = Counter(key for findings in found for key in {(one.variable, one.code) for one in findings})

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.module_utils.parsers.nccl import device_list as names
-from ansible_collections.railyard.fabric.plugins.plugin_utils.nccl.env_file import Setting
 from ansible_collections.railyard.fabric.plugins.plugin_utils.nccl.findings import (
     ERROR,
     NOTE,
@@ -19,6 +18,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.nccl.findings impo
     Finding,
     about,
 )
+from ansible_collections.railyard.fabric.plugins.plugin_utils.nccl.settings import Setting
 from ansible_collections.railyard.fabric.plugins.plugin_utils.plain_text import fold_names, named
 
 #: Transports over which NCCL's own RDMA network runs, which NCCL_IB_HCA is of.

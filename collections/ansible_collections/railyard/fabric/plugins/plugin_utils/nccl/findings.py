@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ansible_collections.railyard.fabric.plugins.plugin_utils.nccl import catalogue
-from ansible_collections.railyard.fabric.plugins.plugin_utils.nccl.env_file import Setting
+from ansible_collections.railyard.fabric.plugins.plugin_utils.nccl.settings import Setting
 
 #: Not what is written happens, or the fabric is not used; it costs, or will once; good to know; not known, so
 #: that it is no pass.

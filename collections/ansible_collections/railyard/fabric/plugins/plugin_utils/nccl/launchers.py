@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import NamedTuple
@@ -89,10 +89,9 @@ def is_launcher(word: str) -> bool:
 
 def read(words: Sequence[Field]) -> Launch:
     """Return what a command's words say; the first is its name."""
-    found = Launch()
-    reader = _Reader(words, found)
+    reader = _Reader(words)
     reader.read()
-    return found
+    return reader.found
 
 
 def slurm_list(text: str) -> tuple[bool, list[tuple[str, str, bool]]]:
@@ -120,8 +119,8 @@ def _base(word: str) -> str:
 
 
 class _Reader:
-    def __init__(self, words: Sequence[Field], found: Launch) -> None:
-        self._words, self._found = words, found
+    def __init__(self, words: Sequence[Field]) -> None:
+        self._words, self.found = words, Launch()
         self._at = 0
         self._family: int | None = None
         self._command = ""
@@ -134,11 +133,11 @@ class _Reader:
             if self._family != _JOB and _base(word.text) in _FAMILIES:
                 self._command = _base(word.text)
                 self._family = _FAMILIES[self._command]
-                self._found.starts = self._found.starts or self._family in _STARTS_JOBS
+                self.found.starts = self.found.starts or self._family in _STARTS_JOBS
                 if self._family == _REMOTE:
                     self._remote()
             elif not self._take(word):
-                self._found.rest.append(word)
+                self.found.rest.append(word)
                 self._outside(word)
 
     def _outside(self, word: Field) -> None:
@@ -147,7 +146,7 @@ class _Reader:
         if self._program or self._family not in (_MPI, _SLURM, _CONTAINER) or before[:1] == "-":
             return
         if word.text == HOLE and word.raw[:1] == "$" and self._at < len(self._words):
-            self._found.outside.append(word)
+            self.found.outside.append(word)
         elif word.text[:1] != "-":
             self._program = True
 
@@ -176,18 +175,18 @@ class _Reader:
         if family in (_BARE, _CONTAINER) and ASSIGNED.fullmatch(text):
             return family == _BARE and self._given(word, text)
         if self._command == "env" and text in ("-i", "-", "--ignore-environment"):
-            self._found.cleared = True
+            self.found.cleared = True
             return True
         if family == _SHELL and _SCRIPT_OPTION.match(text):
             script = self._next()
-            self._found.scripts += [script] if script else []
+            self.found.scripts += [script] if script else []
             return True
         return False
 
     def _given(self, word: Field, text: str, listed: bool = False) -> bool:
         assigned = ASSIGNED.fullmatch(text)
         if assigned:
-            self._found.given.append(Given(assigned[1], assigned[2], word, listed))
+            self.found.given.append(Given(assigned[1], assigned[2], word, listed))
         return bool(assigned)
 
     def _pair(self) -> bool:
@@ -196,7 +195,7 @@ class _Reader:
             return True
         value = self._next()
         if value is not None:
-            self._found.given.append(Given(name.text, value.text, value))
+            self.found.given.append(Given(name.text, value.text, value))
         return True
 
     def _mca(self) -> bool:
@@ -211,16 +210,16 @@ class _Reader:
         if place is None:
             return True
         everything, given = slurm_list(text)
-        self._found.cleared = not everything
+        self.found.cleared = not everything
         for name, value, quoted in given:
-            self._found.given.append(Given(name, value, place, listed=not quoted))
+            self.found.given.append(Given(name, value, place, listed=not quoted))
         return True
 
     def _list(self, word: Field) -> bool:
         place, text = self._value_of(word)
         if place is not None:
             for name, value, _quoted in slurm_list(text.replace(", ", ","))[1]:
-                self._found.given.append(Given(name, value, place))
+                self.found.given.append(Given(name, value, place))
         return True
 
     def _value_of(self, option: Field) -> tuple[Field | None, str]:
@@ -236,19 +235,12 @@ class _Reader:
         self._at = len(self._words)
         start = next((place for place, word in enumerate(rest) if _is_script(word.text)), None)
         if start is None:
-            self._found.rest += rest
+            self.found.rest += rest
             return
-        self._found.rest += rest[:start]
+        self.found.rest += rest[:start]
         line = " ".join(word.text for word in rest[start:])
-        self._found.scripts.append(Field(line, rest[start].line, line))
+        self.found.scripts.append(Field(line, rest[start].line, line))
 
 
 def _is_script(text: str) -> bool:
     return bool(ASSIGNED.fullmatch(text)) or " " in text.strip() or is_launcher(text)
-
-
-def names_in(words: Sequence[Field]) -> Iterator[str]:
-    """Yield the names that stand alone among words."""
-    for word in words:
-        if re.fullmatch(_NAME, word.text):
-            yield word.text

@@ -12,14 +12,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from ansible_collections.railyard.fabric.plugins.module_utils.parsers.nccl import device_list as names
 from ansible_collections.railyard.fabric.plugins.plugin_utils.nccl import (
     catalogue,
-    env_file,
     environments,
     fabric,
     other_names,
     pairs,
 )
 from ansible_collections.railyard.fabric.plugins.plugin_utils.nccl.catalogue import Variable
-from ansible_collections.railyard.fabric.plugins.plugin_utils.nccl.env_file import Setting, Settings
 from ansible_collections.railyard.fabric.plugins.plugin_utils.nccl.findings import (
     ERROR,
     NOTE,
@@ -28,6 +26,13 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.nccl.findings impo
     WARNING,
     Finding,
     about,
+)
+from ansible_collections.railyard.fabric.plugins.plugin_utils.nccl.settings import (
+    CONF,
+    DOCKER,
+    ENV,
+    Setting,
+    Settings,
 )
 
 # The first release that finds the GID itself.
@@ -55,13 +60,13 @@ def lint(found: Settings, nodes: Sequence[fabric.Node] = (), nccl: str = catalog
     """
     version = catalogue.release(nccl)
     reported = list(_of_form(found)) + list(_not_read(found))
-    if found.form in (env_file.CONF, env_file.ENV):
+    if found.form in (CONF, ENV):
         reported += _of_settings(found.settings, found.counting(), version, nodes)
     for setting in found.settings:
         if not setting.exported:
             reported += _not_exported(setting, found.form)
-    for environment in found.environments:
-        reported += environments.check(environment, lambda variant: _of_variant(variant, version, nodes))
+    for program in found.environments:
+        reported += environments.check(program, lambda one: _of_settings(one.values(), one, version, nodes))
     for file in found.files:
         reported += lint(file, nodes, nccl)
     return sorted(
@@ -74,12 +79,6 @@ def _is_own(one: Finding, own: frozenset[str]) -> bool:
     """Tell whether a finding is about a variable that the file has for a use of its own."""
     name = one.variable
     return name in own and catalogue.find(name) is None and _misspelt(name) is None
-
-
-def _of_variant(
-    variant: Mapping[str, Setting], nccl: tuple[int, ...], nodes: Sequence[fabric.Node]
-) -> list[Finding]:
-    return _of_settings(list(variant.values()), variant, nccl, nodes)
 
 
 def _of_settings(
@@ -105,28 +104,28 @@ def _of_settings(
 
 def _not_read(found: Settings) -> Iterator[Finding]:
     for one in found.unread:
-        fix = "lint what the program really gets: srun -N1 env | railyard lint-nccl -"
-        yield Finding(one.line, one.name, "", NOTE if one.harmless else UNKNOWN, "not_read", one.why, fix)
+        severity = NOTE if one.harmless else UNKNOWN
+        yield Finding(one.line, one.name, "", severity, "not_read", one.why, environments.FIX)
 
 
 def _not_exported(setting: Setting, form: str) -> Iterator[Finding]:
     row = catalogue.find(setting.name)
     if row is not None and row.use in ("system", "debugging", "ucx"):
         why = "it is not exported, and no program sees it"
-        word = "ENV" if form == env_file.DOCKER else "export"
+        word = "ENV" if form == DOCKER else "export"
         yield about(setting, WARNING, "not_exported", why, f"write {word} {setting.name}={setting.text}")
 
 
 def _of_form(found: Settings) -> Iterator[Finding]:
     """What the reader of a file takes otherwise than it was meant."""
     for setting, why in found.odd:
-        sure = found.form == env_file.CONF
+        sure = found.form == CONF
         fix = "write NAME=VALUE and no more: no export, blanks or quotes, # as the first character of a line"
         yield about(setting, ERROR if sure else WARNING, "form", why, fix)
     for line in found.lost:
         why = "the line is no NAME=VALUE, and is passed over without a word"
         yield Finding(line, "", "", ERROR, "form", why, "write NAME=VALUE, or # before a comment")
-    if found.form not in (env_file.CONF, env_file.ENV):
+    if found.form not in (CONF, ENV):
         return
     first: dict[str, Setting] = {}
     for setting in found.settings:
@@ -150,7 +149,7 @@ def _of_one(setting: Setting, nccl: tuple[int, ...], nodes: Sequence[fabric.Node
         )
     row = catalogue.find(setting.name)
     if row is None:
-        if setting.name.lower().startswith("nccl_") and other_names.reader_of(setting.name) is None:
+        if setting.name.lower().startswith("nccl_") and not other_names.is_of_others(setting.name):
             yield _unknown(setting)
         return
     if row.use == "other":

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from ansible_collections.railyard.fabric.plugins.plugin_utils.nccl import catalogue, findings
-from ansible_collections.railyard.fabric.plugins.plugin_utils.nccl.env_file import Setting
+from ansible_collections.railyard.fabric.plugins.plugin_utils.nccl.settings import Setting
 
 # Helper threads times sockets of each.
 _SOCKETS_MOST = 64

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from itertools import product
 
@@ -91,7 +91,7 @@ class Environment:
     def variants(self) -> list[dict[str, Setting]] | None:
         """Return the environment in each combination of branches; None where those are too many to check."""
         arms: dict[int, set[int]] = {}
-        for branch, arm in self._pairs():
+        for branch, arm in (pair for found in self.choices.values() for one in found for pair in one.when):
             arms.setdefault(branch, set()).add(arm)
         for branch, arm in self.when:
             arms[branch] = {arm}
@@ -105,11 +105,6 @@ class Environment:
             variant = self._in(frozenset(zip(arms, combination, strict=True)))
             found[tuple(variant.items())] = variant
         return list(found.values())
-
-    def _pairs(self) -> Iterator[tuple[int, int]]:
-        for choices in self.choices.values():
-            for choice in choices:
-                yield from choice.when
 
     def _in(self, variant: When) -> dict[str, Setting]:
         found = {}

@@ -197,7 +197,7 @@ class Commands:
             for word in words:
                 self._record.report_unread_text(word.text, word.line, "sed writes {name} into a file")
         if name in ("read", "mapfile", "readarray"):
-            for one in launchers.names_in(words[1:]):
+            for one in (word.text for word in words[1:] if word.text.isidentifier()):
                 scope.put(one, [Option(HOLE, scope.is_exported(one), line=words[0].line, raw=f"${one}")])
         if name == "printf" and len(words) > 2 and words[1].text == "-v":
             one = words[2].text

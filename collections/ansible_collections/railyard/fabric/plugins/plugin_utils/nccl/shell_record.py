@@ -38,7 +38,7 @@ class TooLongError(Exception):
 
 def find_names_set(text: str) -> list[str]:
     """Return the names that a text seems to set and that may be meant for NCCL."""
-    return [name for name in SETS_ONE.findall(text) if other_names.reader_of(name) is None]
+    return [name for name in SETS_ONE.findall(text) if not other_names.is_of_others(name)]
 
 
 class Record:

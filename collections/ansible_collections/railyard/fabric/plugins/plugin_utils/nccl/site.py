@@ -27,11 +27,7 @@ _OLD_LEVEL = "a number is the old spelling ({value} means {level}, {what}); use 
 
 def refused(settings: Mapping[str, Any]) -> list[str]:
     """Say of each setting that is refused why, in the order of the settings."""
-    found = []
-    for name, value in settings.items():
-        if why := _why(str(name), value):
-            found.append(f"{name}={value}: {why}")
-    return found
+    return [f"{name}={value}: {why}" for name, value in settings.items() if (why := _why(str(name), value))]
 
 
 def reasons(settings: Mapping[str, Any]) -> dict[str, str]:

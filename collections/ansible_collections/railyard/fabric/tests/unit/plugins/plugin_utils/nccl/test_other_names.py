@@ -19,15 +19,15 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.nccl.lint import l
     ],
 )  # fmt: skip
 def test_they_are_no_errors(name):
-    assert other_names.reader_of(name)
+    assert other_names.is_of_others(name)
     assert lint(env_file.read(f"{name}=1\n", "x.env")) == []
 
 
 @pytest.mark.parametrize("name", ["NCCL_FOO", "NCCL_IB_DISABL", "nccl_debug", "Nccl_Debug", "NCCL_VERSIN"])
 def test_others_may_be_meant_for_nccl(name):
-    assert other_names.reader_of(name) is None
+    assert not other_names.is_of_others(name)
 
 
 def test_no_setting_of_nccl_is_one_of_them():
     settings = [row.name for row in catalogue.VARIABLES.values() if row.use != "other"]
-    assert [name for name in settings if other_names.reader_of(name)] == []
+    assert [name for name in settings if other_names.is_of_others(name)] == []
