@@ -50,8 +50,7 @@ class ActionModule(ActionBase):
             taken = self._collect(folder, node, arguments, task_vars)
         except (AnsibleError, harvest.ArchiveError, run_folder.RunFolderError, OSError) as error:
             said = action_base.said(error).removeprefix(f"{node}: ")
-            with suppress(run_folder.RunFolderError):  # the failure itself is said all the same
-                action_base.note_obstacle(folder, node, {"class": "not_collected", "message": said})
+            action_base.note_obstacle(folder, node, {"class": "not_collected", "message": said})
             if isinstance(error, AnsibleConnectionFailure):
                 raise
             raise AnsibleActionFail(f"{node}: {said}") from None

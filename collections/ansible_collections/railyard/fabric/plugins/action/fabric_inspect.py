@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import suppress
 from typing import Any
 
 from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure, AnsibleError
@@ -33,23 +32,20 @@ class ActionModule(ActionBase):
             )
         except AnsibleError as error:
             unreachable = isinstance(error, AnsibleConnectionFailure)
-            self._note(folder, node, "node_unreachable" if unreachable else "not_inspected", error)
+            kind = "node_unreachable" if unreachable else "not_inspected"
+            action_base.note_obstacle(folder, node, {"class": kind, "message": error})
             raise
         try:
             row = intake.facts_row(_facts(reply), node, folder.name)
         except ValueError as error:
-            self._note(folder, node, "not_inspected", error)
+            action_base.note_obstacle(folder, node, {"class": "not_inspected", "message": error})
             return {**result, "failed": True, "msg": f"{node}: {action_base.said(error)}"}
         try:
             folder.append(run_folder.FACTS, [row])
         except run_folder.RunFolderError as error:
-            self._note(folder, node, "not_inspected", error)
+            action_base.note_obstacle(folder, node, {"class": "not_inspected", "message": error})
             raise AnsibleActionFail(str(error)) from error
         return {**result, "changed": False, "inspected": True}
-
-    def _note(self, folder: run_folder.RunFolder, node: str, kind: str, words: Exception) -> None:
-        with suppress(run_folder.RunFolderError):  # what failed matters more than that it cannot be noted
-            action_base.note_obstacle(folder, node, {"class": kind, "message": words})
 
 
 def _facts(reply: Mapping[str, Any]) -> dict[str, Any]:

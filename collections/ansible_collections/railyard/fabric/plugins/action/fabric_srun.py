@@ -15,6 +15,7 @@ from typing import Any
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
+from ansible_collections.railyard.fabric.plugins.module_utils import atomic_files
 from ansible_collections.railyard.fabric.plugins.module_utils.runner import agent, progress
 from ansible_collections.railyard.fabric.plugins.plugin_utils.launch import archive as harvest
 from ansible_collections.railyard.fabric.plugins.plugin_utils.launch import (
@@ -70,9 +71,8 @@ class ActionModule(ActionBase):
                     f"no node of the inventory is in allocation {held.job} ({', '.join(held.nodes[:8])}). "
                     "Fix: let hosts of gpu_nodes have Slurm's node names"
                 )
-            work: _Step = _Inspect(folder, held, names, args["part_of_node"])
-            if args["state"] == "measured":
-                work = _Measure(folder, held, names)
+            step = _Inspect if args["state"] == "inspected" else _Measure
+            work: _Step = step(folder, held, names, args["part_of_node"])
             work.run()
         except (srun.SrunError, orders.OrderError, run_folder.RunFolderError) as error:
             raise AnsibleActionFail(str(error)) from error
@@ -90,9 +90,10 @@ class _Step:
     what = ""
     kind = ""
 
-    def __init__(self, folder: run_folder.RunFolder, held: srun.Allocation, names: dict[Any, str]) -> None:
-        self.folder = folder
-        self.held = held
+    def __init__(
+        self, folder: run_folder.RunFolder, held: srun.Allocation, names: dict[Any, str], part_of_node: bool
+    ) -> None:
+        self.folder, self.held, self.part_of_node = folder, held, part_of_node
         # Slurm's name -> the inventory's, in the order in which Slurm numbers its tasks.
         self.names: dict[str, str] = {name: names[name] for name in held.nodes if name in names}
         self.done: set[str] = set()
@@ -116,8 +117,7 @@ class _Step:
         told = {key: error[key] for key in ("class", "message", "fix") if isinstance(error.get(key), str)}
         told = {"class": self.kind, "message": "it does not say why", **told}
         self.failed[node] = action_base.said(told["message"])
-        with suppress(run_folder.RunFolderError):  # the failure itself is said all the same
-            action_base.note_obstacle(self.folder, node, told)
+        action_base.note_obstacle(self.folder, node, told)
 
     def greet(self, said: srun.Said) -> None:
         """Take a node's first word: it is the one that Slurm's order says, and root."""
@@ -146,16 +146,6 @@ class _Inspect(_Step):
     """Read the facts of all nodes."""
 
     what, kind = agent.INSPECT, "not_inspected"
-
-    def __init__(
-        self,
-        folder: run_folder.RunFolder,
-        held: srun.Allocation,
-        names: dict[Any, str],
-        part_of_node: bool,
-    ) -> None:
-        super().__init__(folder, held, names)
-        self._part_of_node = part_of_node
 
     def run(self) -> None:
         """Append a row for each node, and an obstacle for those that gave none."""
@@ -199,7 +189,7 @@ class _Inspect(_Step):
         """Refuse a part of a node: its processors would be what is measured, and its rails be blamed."""
         words = _object(said.data)
         usable, there = words.get("usable_cpus"), words.get("cpus")
-        if self._part_of_node or not isinstance(usable, int) or not isinstance(there, int) or usable >= there:
+        if self.part_of_node or not isinstance(usable, int) or not isinstance(there, int) or usable >= there:
             return
         if self.names[said.name] not in self.failed:
             self.fail(
@@ -217,8 +207,8 @@ class _Measure(_Step):
 
     what, kind = agent.MEASURE, "not_collected"
 
-    def __init__(self, folder: run_folder.RunFolder, held: srun.Allocation, names: dict[Any, str]) -> None:
-        super().__init__(folder, held, names)
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
         self._most: dict[str, archive_limits.NodeLimits] = {}
         self._progress: dict[str, dict[str, Any]] = {}
         self._warned: dict[str, list[str]] = {}
@@ -309,19 +299,12 @@ class _Measure(_Step):
         node = self.names[said.name]
         place = intake.archive_path(self.folder, node)
         again = place.exists()
-        part = place.with_name(f".{place.name}.part")
         try:
-            handle = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-            with open(handle, "wb") as target:
-                target.write(said.data)
-            os.replace(part, place)
+            atomic_files.write_bytes(str(place), said.data, owner=(os.geteuid(), os.getegid()))
             _fresh, notes = intake.take_archive(self.folder, node, None, self._most[said.name], again)
         except (harvest.ArchiveError, run_folder.RunFolderError, OSError) as error:
             self.fail(said.name, {"message": str(error)})
             return
-        finally:
-            with suppress(OSError):
-                part.unlink()
         for note in notes:
             display.warning(f"{node}: {note}")
         self.done.add(node)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from contextlib import suppress
 from typing import Any
 
 from ansible import constants, context
@@ -19,7 +18,6 @@ from ansible_collections.railyard.fabric.plugins.module_utils.schedule import wo
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import policy
 from ansible_collections.railyard.fabric.plugins.plugin_utils.launch import orders
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import action_base
-from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder as run_folder
 
 _MODULE = "railyard.fabric.fabric_run"
 # A run whose controller was killed leaves its lease behind, for 90 s by default; longer ones are refused.
@@ -76,8 +74,7 @@ class ActionModule(ActionBase):
             error = reply.get("error")
             if not isinstance(error, dict):
                 error = {"class": "not_staged", "message": message.removeprefix(f"{node}: ")}
-            with suppress(run_folder.RunFolderError):  # the failure itself is said all the same
-                action_base.note_obstacle(folder, node, error)
+            action_base.note_obstacle(folder, node, error)
         # Nothing else of the reply: Ansible would take facts for the node from it.
         return {
             **result,

@@ -10,6 +10,7 @@ from typing import Any
 from ansible.errors import AnsibleActionFail, AnsibleError
 from ansible.plugins.action import ActionBase
 from ansible.plugins.loader import lookup_loader
+from ansible_collections.railyard.fabric.plugins.modules import managed_files
 
 _MODULE = "railyard.fabric.managed_files"
 
@@ -22,27 +23,9 @@ class ActionModule(ActionBase):
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         """Return what the module returns."""
         result: dict[str, Any] = super().run(tmp, task_vars)
-        _spec, args = self.validate_argument_spec(
-            {
-                "files": {
-                    "type": "list",
-                    "elements": "dict",
-                    "default": [],
-                    "options": {
-                        "path": {"type": "str", "required": True},
-                        "template": {"type": "str"},
-                        "content": {"type": "str"},
-                        "mode": {"type": "str", "default": "0644"},
-                    },
-                    "required_one_of": [["template", "content"]],
-                    "mutually_exclusive": [["template", "content"]],
-                },
-                "unwanted": {"type": "list", "elements": "str", "default": []},
-                "role": {"type": "str"},
-                "units": {"type": "list", "elements": "str", "default": []},
-                "reload_systemd": {"type": "bool", "default": False},
-            }
-        )
+        either = [["template", "content"]]
+        files = {**managed_files.ARGUMENTS["files"], "required_one_of": either, "mutually_exclusive": either}
+        _spec, args = self.validate_argument_spec({**managed_files.ARGUMENTS, "files": files})
         rendered: dict[str, str] = {}
         for file in args["files"]:
             name = file["template"]

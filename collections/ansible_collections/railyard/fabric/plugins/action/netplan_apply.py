@@ -25,6 +25,7 @@ from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 from ansible_collections.railyard.fabric.plugins.module_utils.netplan import peers as netplan_peers
 from ansible_collections.railyard.fabric.plugins.module_utils.rollback import restore
+from ansible_collections.railyard.fabric.plugins.modules import netplan_stage
 
 MODULE = "railyard.fabric.netplan_stage"
 # ssh takes the first value of an option, so these win over whatever multiplexing the user has set.
@@ -164,19 +165,7 @@ class ActionModule(ActionBase):
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         """Stage, wait for the proof over fresh connections, and report what stayed."""
         result: dict[str, Any] = super().run(tmp, task_vars)
-        _validated, args = self.validate_argument_spec(
-            argument_spec={
-                "rails": {"type": "list", "elements": "dict", "default": []},
-                "networks": {"type": "list", "elements": "dict", "default": []},
-                "frontend": {"type": "dict"},
-                "path": {"type": "path", "default": "/etc/netplan/60-railyard-rails.yaml"},
-                "rp_filter": {"type": "int", "choices": [0, 1, 2], "default": 2},
-                "take_over": {"type": "bool", "default": False},
-                "rollback_after_s": {"type": "int", "default": 120},
-                "accept_drift": {"type": "bool", "default": False},
-                "revert": {"type": "bool", "default": False},
-            }
-        )
+        _validated, args = self.validate_argument_spec(argument_spec=netplan_stage.CHANGE)
         node = (task_vars or {}).get("inventory_hostname", "node")
         staged = self._stage({"state": "staged", "node": node, **args}, task_vars)
         findings = _said_once(staged.get("findings", []))
@@ -245,10 +234,7 @@ class ActionModule(ActionBase):
         return staged
 
     def _ask(self, args: dict[str, Any], task_vars: dict[str, Any] | None) -> dict[str, Any]:
-        answer: dict[str, Any] = self._execute_module(
-            module_name=MODULE, module_args=args, task_vars=task_vars
-        )
-        return answer
+        return dict(self._execute_module(module_name=MODULE, module_args=args, task_vars=task_vars))
 
     def _await(
         self, question: dict[str, Any], rollback_after_s: float, task_vars: dict[str, Any] | None

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import difflib
 import os
 from collections.abc import Mapping, Sequence
@@ -138,10 +139,7 @@ class ActionModule(ActionBase):
             problems += self._check_cost(inventory, seen.get(cost.CONSENT, False))
         result["changed"] = False
         result["nodes"] = len(inventory.selected)
-        result["problems"] = [
-            {"file": one.file, "host": one.host, "rail": one.rail, "message": one.message, "fix": one.fix}
-            for one in problems
-        ]
+        result["problems"] = [dataclasses.asdict(one) for one in problems]
         if problems:
             lines = [f"{len(problems)} problem(s) in the inventory; no node was touched:"]
             lines += [f"{number}. {problem.text()}" for number, problem in enumerate(problems, start=1)]

@@ -126,6 +126,23 @@ from ansible_collections.railyard.fabric.plugins.module_utils.state import basel
 ROOT = "/"
 _SYSTEMD = "/etc/systemd/"
 EXPECTED = (baseline.OriginalsError, managed_files.ManagedFilesError, units.UnitsError)
+ARGUMENTS: dict[str, t.Any] = {
+    "files": {
+        "type": "list",
+        "elements": "dict",
+        "default": [],
+        "options": {
+            "path": {"type": "str", "required": True},
+            "template": {"type": "str"},
+            "content": {"type": "str"},
+            "mode": {"type": "str", "default": "0644"},
+        },
+    },
+    "unwanted": {"type": "list", "elements": "str", "default": []},
+    "role": {"type": "str"},
+    "units": {"type": "list", "elements": "str", "default": []},
+    "reload_systemd": {"type": "bool", "default": False},
+}
 
 
 def hold(module: AnsibleModule) -> dict[str, t.Any]:
@@ -169,23 +186,7 @@ def hold(module: AnsibleModule) -> dict[str, t.Any]:
 def main() -> None:
     """Run the module."""
     module = AnsibleModule(
-        argument_spec={
-            "files": {
-                "type": "list",
-                "elements": "dict",
-                "default": [],
-                "options": {
-                    "path": {"type": "str", "required": True},
-                    "template": {"type": "str"},
-                    "content": {"type": "str"},
-                    "mode": {"type": "str", "default": "0644"},
-                },
-            },
-            "unwanted": {"type": "list", "elements": "str", "default": []},
-            "role": {"type": "str"},
-            "units": {"type": "list", "elements": "str", "default": []},
-            "reload_systemd": {"type": "bool", "default": False},
-        },
+        argument_spec=ARGUMENTS,
         supports_check_mode=True,
         # The contents of all files would go to the node's journal.
         no_log=True,

@@ -209,6 +209,19 @@ from ansible_collections.railyard.fabric.plugins.module_utils.rollback import (
     transaction,
 )
 
+#: What a change is; the action of netplan_apply takes the same.
+CHANGE: dict[str, Any] = {
+    "rails": {"type": "list", "elements": "dict", "default": []},
+    "networks": {"type": "list", "elements": "dict", "default": []},
+    "frontend": {"type": "dict"},
+    "path": {"type": "path", "default": "/etc/netplan/60-railyard-rails.yaml"},
+    "rp_filter": {"type": "int", "choices": [0, 1, 2], "default": 2},
+    "take_over": {"type": "bool", "default": False},
+    "rollback_after_s": {"type": "int", "default": 120},
+    "accept_drift": {"type": "bool", "default": False},
+    "revert": {"type": "bool", "default": False},
+}
+
 
 def _start(module: AnsibleModule, record: dict[str, Any]) -> None:
     folder, token = transaction.STATE_DIR, record["token"]
@@ -363,15 +376,7 @@ def main() -> None:
         argument_spec={
             "state": {"type": "str", "choices": ["staged", "applied", "confirmed"], "default": "staged"},
             "node": {"type": "str", "required": True},
-            "rails": {"type": "list", "elements": "dict", "default": []},
-            "networks": {"type": "list", "elements": "dict", "default": []},
-            "frontend": {"type": "dict"},
-            "path": {"type": "path", "default": "/etc/netplan/60-railyard-rails.yaml"},
-            "rp_filter": {"type": "int", "choices": [0, 1, 2], "default": 2},
-            "take_over": {"type": "bool", "default": False},
-            "rollback_after_s": {"type": "int", "default": 120},
-            "accept_drift": {"type": "bool", "default": False},
-            "revert": {"type": "bool", "default": False},
+            **CHANGE,
             "peers": {"type": "list", "elements": "dict", "default": []},
             "token": {"type": "str", "no_log": False},
         },

@@ -9,6 +9,7 @@ import platform
 import re
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -88,10 +89,13 @@ def note_obstacle(folder: RunFolder, node: str, error: Mapping[str, Any]) -> Non
         node: the node's inventory name.
         error: `class`, `message` and `fix` as in a result row, some of it in the node's own words; an absent
             `fix` is the cause table's.
+
+    It is no failure of its own where that cannot be kept: the caller says what went wrong all the same.
     """
     told = {key: said(error[key]) for key in ("class", "message", "fix") if error.get(key) is not None}
     row = {"schema": run_folder.SCHEMA, "run": folder.name, "node": node, "error": {**told, "host": node}}
-    folder.append_new(run_folder.OBSTACLES, [row])
+    with suppress(run_folder.RunFolderError):
+        folder.append_new(run_folder.OBSTACLES, [row])
 
 
 def versions() -> dict[str, str | None]:
