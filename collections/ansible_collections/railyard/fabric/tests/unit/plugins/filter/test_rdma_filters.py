@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import pytest
 from ansible.errors import AnsibleFilterError
-from ansible_collections.railyard.fabric.plugins.filter import nccl, roce, soft_roce, subnet_manager
+from ansible_collections.railyard.fabric.plugins.filter import nccl, rdma
 
-roce_v1_rails = roce.FilterModule().filters()["roce_v1_rails"]
-soft_roce_devices = soft_roce.FilterModule().filters()["soft_roce_devices"]
+roce_v1_rails = rdma.FilterModule().filters()["roce_v1_rails"]
+soft_roce_devices = rdma.FilterModule().filters()["soft_roce_devices"]
 nccl_filters = nccl.FilterModule().filters()
-subnet_manager_ports = subnet_manager.FilterModule().filters()["subnet_manager_ports"]
+subnet_manager_ports = rdma.FilterModule().filters()["subnet_manager_ports"]
 
 
 def rail(name, netdev=None, hca=None):

@@ -1,7 +1,10 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which ports of a node a subnet manager serves: one per rail, since each rail is a fabric of its own."""
+"""RDMA of a node's rails: RoCE v1 alone, which NCCL does not choose; Soft-RoCE devices; a subnet manager's ports.
+
+A subnet manager serves one port per rail, since each rail is a fabric of its own.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +12,19 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ansible.errors import AnsibleFilterError
+from ansible_collections.railyard.fabric.plugins.module_utils.facts import gid
 from ansible_collections.railyard.fabric.plugins.module_utils.rails import bind
+from ansible_collections.railyard.fabric.plugins.module_utils.rdma import soft_roce
 from ansible_collections.railyard.fabric.plugins.module_utils.rules import rdma
+
+
+def roce_v1_rails(rails: Sequence[Mapping[str, Any]], facts: Mapping[str, Any]) -> list[str]:
+    """Return the names of the rails whose address is a RoCE v1 GID alone; see roce_v1_rails.yml."""
+    return [
+        name
+        for name, bound in bind.bind(rails, facts).items()
+        if (found := rdma.choice(bound)) is not None and found.type == gid.ROCE_V1
+    ]
 
 
 def subnet_manager_ports(rails: Sequence[Mapping[str, Any]], facts: Mapping[str, Any]) -> list[str]:
@@ -52,9 +66,39 @@ def _guid(port: Mapping[str, Any]) -> str | None:
     return None
 
 
+def soft_roce_devices(rails: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
+    """Return one device per rail; see soft_roce_devices.yml.
+
+    Raises:
+        AnsibleFilterError: a rail cannot have one; all such rails are named, each with the fix.
+    """
+    devices: list[dict[str, str]] = []
+    problems = []
+    for rail in rails:
+        name, netdev = rail.get("name"), rail.get("netdev")
+        device, _colon, port = str(rail.get("hca") or f"rxe_{netdev}:1").partition(":")
+        if not netdev:
+            problems.append(f"rail {name} names no netdev: give it one, or set rdma_stack_soft_roce_devices")
+        elif port not in ("", "1"):
+            problems.append(f"rail {name}: hca {rail['hca']}: a Soft-RoCE device has one port: {device}:1")
+        else:
+            devices.append({"device": device, "netdev": str(netdev)})
+    try:
+        soft_roce.check_devices(devices)
+    except soft_roce.SoftRoceError as error:
+        problems.append(str(error))
+    if problems:
+        raise AnsibleFilterError(f"soft_roce_devices: {'; '.join(problems)}")
+    return devices
+
+
 class FilterModule:
     """What Ansible asks for the filters of this file."""
 
     def filters(self) -> dict[str, Callable[..., Any]]:
         """Return the filters by name."""
-        return {"subnet_manager_ports": subnet_manager_ports}
+        return {
+            "roce_v1_rails": roce_v1_rails,
+            "soft_roce_devices": soft_roce_devices,
+            "subnet_manager_ports": subnet_manager_ports,
+        }
