@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""RDMA of a node's rails: RoCE v1 alone, which NCCL does not choose; Soft-RoCE devices; a subnet manager's ports.
+"""RDMA of a node's rails: RoCE v1 alone, which NCCL does not choose; Soft-RoCE; a subnet manager's ports.
 
 A subnet manager serves one port per rail, since each rail is a fabric of its own.
 """
