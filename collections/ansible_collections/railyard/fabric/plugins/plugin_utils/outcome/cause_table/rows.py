@@ -161,7 +161,4 @@ TABLE = (
     Cause("windows_apart", "the rails did not run at the same time for long enough to be added up",
           "Validate again on quieter nodes, or measure longer (fabric_policy.iperf3_duration_s).",
           "the nodes' processors were busy", "top -b -n 1"),
-    Cause("no_bound_agreed", "the inventory gives the two ends nothing common to be held against",
-          "Give both nodes the same `mtu` for this rail in the inventory.",
-          "two groups of the inventory declare different MTUs", "railyard plan -i INVENTORY"),
 )  # fmt: skip
