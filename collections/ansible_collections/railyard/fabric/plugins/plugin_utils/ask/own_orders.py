@@ -51,16 +51,9 @@ def of(folder: RunFolder, node: str) -> dict[str, Any]:
     Raises:
         RunFolderError: the file is missing, cannot be read, or does not have the node.
     """
-    name = json.dumps(node, ensure_ascii=False).encode()
-    try:
-        with (folder.path / FILE).open("rb") as stream:
-            # Only a line that may be the node's is parsed.
-            for row in (json.loads(line) for line in stream if name in line):
-                if row.pop("node") == node:
-                    own: dict[str, Any] = row
-                    return own
-    except (OSError, ValueError, LookupError) as error:
-        raise RunFolderError(f"{FILE} cannot be read: {error}") from error
+    for name, own in _rows(folder, json.dumps(node, ensure_ascii=False).encode()):
+        if name == node:
+            return own
     raise RunFolderError(f"{FILE} does not have it")
 
 
@@ -70,9 +63,15 @@ def by_node(folder: RunFolder) -> dict[str, dict[str, Any]]:
     Raises:
         RunFolderError: the file is missing or cannot be read.
     """
+    return dict(_rows(folder))
+
+
+def _rows(folder: RunFolder, name: bytes = b"") -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield node and row of the lines in which a name stands; no other one is parsed."""
     try:
         with (folder.path / FILE).open("rb") as stream:
-            return {row.pop("node"): row for row in map(json.loads, stream)}
+            for row in (json.loads(line) for line in stream if name in line):
+                yield row.pop("node"), row
     except (OSError, ValueError, LookupError) as error:
         raise RunFolderError(f"{FILE} cannot be read: {error}") from error
 

@@ -52,7 +52,11 @@ def opening(inventory: Inventory, baseline: str | None = None) -> tuple[dict[str
     limited = len(inventory.selected) < len(inventory.nodes)
     return whole, {
         "inventory": [Path(source).name for source in inventory.sources],
-        "versions": versions(),
+        "versions": {
+            "railyard": _own_version(),
+            "ansible_core": ansible_core_version,
+            "python": platform.python_version(),
+        },
         "policy": rules,
         "argv": command_line(),
         "limit": sorted(inventory.selected) if limited else None,
@@ -96,15 +100,6 @@ def note_obstacle(folder: RunFolder, node: str, error: Mapping[str, Any]) -> Non
     row = {"schema": run_folder.SCHEMA, "run": folder.name, "node": node, "error": {**told, "host": node}}
     with suppress(run_folder.RunFolderError):
         folder.append_new(run_folder.OBSTACLES, [row])
-
-
-def versions() -> dict[str, str | None]:
-    """Return what took part in a run on the controller."""
-    return {
-        "railyard": _own_version(),
-        "ansible_core": ansible_core_version,
-        "python": platform.python_version(),
-    }
 
 
 def safe_argv(argv: Sequence[str]) -> list[str]:
