@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 import statistics
+from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -118,7 +119,7 @@ def rank_chance(before: Sequence[float], after: Sequence[float]) -> float | None
         rare = sum(count for reached, count in ways.items() if abs(reached - middle) >= abs(seen - middle))
         return rare / math.comb(total, size)
     # Of doubled ranks: four times the variance, and half a rank of continuity is 1.
-    ties = sum(count**3 - count for count in _counts(ranks).values())
+    ties = sum(count**3 - count for count in Counter(ranks).values())
     spread = size * (total - size) / 3 * (total + 1 - ties / (total * (total - 1)))
     return math.erfc(max(abs(seen - middle) - 1, 0) / math.sqrt(2 * spread)) if spread else 1.0
 
@@ -162,15 +163,8 @@ def _doubled_ranks(values: Sequence[float]) -> list[int]:
     first: dict[float, int] = {}
     for place, value in enumerate(order):
         first.setdefault(value, place)
-    counts = _counts(order)
+    counts = Counter(order)
     return [2 * first[value] + 1 + counts[value] for value in values]
-
-
-def _counts(values: Sequence[float]) -> dict[float, int]:
-    counts: dict[float, int] = {}
-    for value in values:
-        counts[value] = counts.get(value, 0) + 1
-    return counts
 
 
 def _ways(ranks: Sequence[int], size: int) -> dict[int, int]:
