@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from ansible_collections.railyard.fabric.plugins.plugin_utils.compare.runs import Run
 from ansible_collections.railyard.fabric.plugins.plugin_utils.plain_text import fold_names
-from ansible_collections.railyard.fabric.plugins.plugin_utils.present import wording
+from ansible_collections.railyard.fabric.plugins.plugin_utils.present import environment, wording
 
 _OF_PLAN = ("transport", "cabling", "node_class")
 _OF_NODE = ("kernel", "python", "memlock_bytes")
@@ -56,10 +56,10 @@ def _pairs(one: Mapping[Any, str], other: Mapping[Any, str]) -> Iterator[tuple[A
 
 
 def _of_run(run: Run) -> dict[str, str]:
-    said = {name.replace("_", " "): _text(run.plan.get(name)) for name in _OF_PLAN}
-    versions, policy = (_record(run.manifest.get(key)) for key in ("versions", "policy"))
-    said |= {f"version of {name}": _text(version) for name, version in versions.items()}
-    said |= {f"fabric_policy.{name}": _text(value) for name, value in policy.items()}
+    said = {name.replace("_", " "): wording.number(run.plan.get(name)) for name in _OF_PLAN}
+    versions, policy = (environment.record(run.manifest.get(key)) for key in ("versions", "policy"))
+    said |= {f"version of {name}": wording.number(version) for name, version in versions.items()}
+    said |= {f"fabric_policy.{name}": wording.number(value) for name, value in policy.items()}
     nodes = run.plan["nodes"]
     rails = dict.fromkeys(str(rail["name"]) for node in nodes.values() for rail in node["rails"])
     return said | {"nodes": fold_names(list(nodes)), "rails": fold_names(list(rails))}
@@ -76,28 +76,20 @@ def _of_node(run: Run, node: str, read: bool) -> dict[tuple[str, str], str]:
     facts, bound = run.nodes.get(node), run.fleet.bound.get(node, {})
     said = {("facts", ""): "none" if facts is None else "read"}
     if read and facts is not None:
-        said |= {(name.replace("_", " "), ""): _text(facts.get(name)) for name in _OF_NODE}
-        system, cpu = _record(facts.get("os")), _record(facts.get("cpu"))
-        said["system", ""] = f"{_text(system.get('id'))} {_text(system.get('version'))}"
-        governors = _record(cpu.get("governors"))
-        said["CPU governor", ""] = ", ".join(sorted({_text(one) for one in governors})) or "none"
-        for name, version in _record(facts.get("tools")).items():
-            said[f"version of {name}", ""] = _text(version)
+        said |= {(name.replace("_", " "), ""): wording.number(facts.get(name)) for name in _OF_NODE}
+        system, cpu = environment.record(facts.get("os")), environment.record(facts.get("cpu"))
+        said["system", ""] = f"{wording.number(system.get('id'))} {wording.number(system.get('version'))}"
+        governors = environment.record(cpu.get("governors"))
+        said["CPU governor", ""] = ", ".join(sorted({wording.number(one) for one in governors})) or "none"
+        for name, version in environment.record(facts.get("tools")).items():
+            said[f"version of {name}", ""] = wording.number(version)
     for rail in run.plan["nodes"][node]["rails"]:
         name = str(rail["name"])
-        said |= {(f"declared {key}", name): _text(rail.get(key)) for key in _OF_RAIL}
+        said |= {(f"declared {key}", name): wording.number(rail.get(key)) for key in _OF_RAIL}
         if read and name in bound:
             for kind, device, keys in (
                 ("netdev", bound[name].netdev, _OF_NETDEV),
                 ("HCA", bound[name].hca, _OF_HCA),
             ):
-                said |= {(f"{kind} {key}", name): _text((device or {}).get(key)) for key in keys}
+                said |= {(f"{kind} {key}", name): wording.number((device or {}).get(key)) for key in keys}
     return said
-
-
-def _record(value: object) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}
-
-
-def _text(value: object) -> str:
-    return wording.number(value)

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -90,26 +89,11 @@ def document(held: Held) -> dict[str, Any]:
         "rows": [_row_document(row) for row in held.rows],
         "places": [_row_document(row) for row in held.places],
         "not_compared": [
-            {
-                "tool": one.tool,
-                "differs": [{"what": what, "a": a, "b": b} for what, a, b in one.differs],
-                "rows": one.rows,
-            }
+            {**one._asdict(), "differs": [{"what": what, "a": a, "b": b} for what, a, b in one.differs]}
             for one in held.refused
         ],
-        "without_number": [
-            {
-                "check": one.check,
-                "run": one.run,
-                "outcomes": list(one.outcomes),
-                "places": [_place(place) for place in one.places],
-            }
-            for one in held.lacking
-        ],
-        "verdicts": [
-            {"check": one.check, "a": one.a, "b": one.b, "places": [_place(place) for place in one.places]}
-            for one in held.changed
-        ],
+        "without_number": [{**one._asdict(), "places": _list_of(one.places)} for one in held.lacking],
+        "verdicts": [{**one._asdict(), "places": _list_of(one.places)} for one in held.changed],
         "differs": [one._asdict() for one in environment.differences(held.a, held.b)],
         "rule": significance.rule(),
     }
@@ -143,8 +127,8 @@ def _row_document(row: Row) -> dict[str, Any]:
     }
 
 
-def _place(place: Place) -> dict[str, str | None]:
-    return {"node": place.node, "peer": place.peer or None, "rail": place.rail}
+def _list_of(places: Iterable[Place]) -> list[dict[str, str | None]]:
+    return [{"node": place.node, "peer": place.peer or None, "rail": place.rail} for place in places]
 
 
 def _run_line(run: Run) -> str:
@@ -232,11 +216,7 @@ def _section(title: str, told: Sequence[str]) -> list[str]:
 
 
 def _wrapped(sentences: Iterable[str]) -> list[str]:
-    return [
-        line
-        for one in sentences
-        for line in textwrap.wrap(one, 108, initial_indent="  ", subsequent_indent="    ")
-    ]
+    return [line for one in sentences for line in comparison_text.wrapped(one, "  ", 108)]
 
 
 def _refused(tool: str, differs: Iterable[tuple[str, str, str]], rows: int) -> str:

@@ -195,16 +195,8 @@ def _panel(axes: Axes, title: str, shown: Sequence[Measurement], unit: str, most
             text = f"{outcome.symbol} {wording.number(item.value)} {unit}"
             if outcome.name in ("fail", "unmeasured"):
                 text += f" ({outcome.word})"
-        axes.annotate(
-            text,
-            (max([0.0, *_reach(item)]), position),
-            xytext=(6, 0),
-            textcoords="offset points",
-            va="center",
-            color=COLOUR["ink"],
-            annotation_clip=False,
-        )
-    axes.set_yticks(list(positions), [_label(item) for item in shown], color=COLOUR["ink"])
+        label(axes, text, (max([0.0, *_reach(item)]), position))
+    axes.set_yticks(list(positions), [_place(item) for item in shown], color=COLOUR["ink"])
     axes.set_ylim(len(shown) - 0.4, -0.6)
 
 
@@ -241,7 +233,15 @@ def bare(axes: Axes, title: str, most: float) -> None:
     axes.tick_params(axis="y", length=0)
 
 
-def _label(item: Measurement) -> str:
+def label(axes: Axes, text: str, place: tuple[float, float], size: float = 10.0) -> None:
+    """Write what something is to the right of it."""
+    axes.annotate(
+        text, place, xytext=(6, 0), textcoords="offset points",
+        va="center", fontsize=size, color=COLOUR["ink"], annotation_clip=False,
+    )  # fmt: skip
+
+
+def _place(item: Measurement) -> str:
     where = f"{item.node} → {item.peer}" if item.peer else item.node
     return f"{where}  {item.rail or 'all rails'}"
 

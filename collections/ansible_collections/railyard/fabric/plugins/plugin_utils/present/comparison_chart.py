@@ -68,16 +68,7 @@ def _panel(axes: Axes, title: str, shown: Sequence[Row], what: str, unit: str) -
                 hatch="//" if transport == "rdma" else "",
             )
             told = comparison_text.cell(row, what, transport) if value is None else f"{three(value)} {unit}"
-            axes.annotate(
-                f"{transport.upper()} {told}",
-                (value or 0.0, position + offset),
-                xytext=(6, 0),
-                textcoords="offset points",
-                va="center",
-                fontsize=9,
-                color=charts.COLOUR["ink"],
-                annotation_clip=False,
-            )
+            charts.label(axes, f"{transport.upper()} {told}", (value or 0.0, position + offset), 9)
     labels = [comparison_text.place(row, 34) for row in shown]
     axes.set_yticks(range(len(shown)), labels, color=charts.COLOUR["ink"])
     axes.set_ylim(len(shown) - 0.4, -0.6)

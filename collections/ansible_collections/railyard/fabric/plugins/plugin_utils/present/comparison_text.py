@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import statistics
+import textwrap
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
@@ -56,7 +57,7 @@ def lines(compared: comparison.Compared, fold: Fold | None = None) -> list[str]:
         "cpu",
         fold,
     )
-    return [*text, *_wrapped(compared.sentence)]
+    return [*text, *wrapped(compared.sentence)]
 
 
 def cell(row: comparison.Row, what: str, transport: str) -> str:
@@ -126,7 +127,7 @@ def _block(title: str, rows: Sequence[comparison.Row], what: str, fold: Fold) ->
     """Return the lines of `bandwidth`, `latency` or `cpu`: all rows, or of many the worst few."""
     if not rows:
         return []
-    text = [*_wrapped(title, "  "), _line("", "TCP", "RDMA", "RDMA is" if what in KEYS else "")]
+    text = [*wrapped(title, "  "), _line("", "TCP", "RDMA", "RDMA is" if what in KEYS else "")]
     if len(rows) <= MOST_LINES:
         return text + [_line(place(row, _PLACE), *_cells(row, what)) for row in rows]
     known = [row for row in rows if _rank(row, what) is not None]
@@ -172,7 +173,7 @@ def _missing(rows: Sequence[comparison.Row], total: int, fold: Fold) -> list[str
     who = f"{next(iter(common))} with " if len(common) == 1 else ""
     named = sorted(nodes - common if who else nodes)
     rails = ", ".join(sorted({rail(row) for row in rows}))
-    return _wrapped(f"{NOT_MEASURED}: {len(rows)} of {total} ({who}{fold(named)}; {rails})", "    ")
+    return wrapped(f"{NOT_MEASURED}: {len(rows)} of {total} ({who}{fold(named)}; {rails})", "    ")
 
 
 def _left_out(count: int) -> list[str]:
@@ -183,15 +184,13 @@ def _line(where: str, tcp: str, rdma: str, told: str) -> str:
     return f"    {where:<{_PLACE}}{tcp:>{_CELL}}{rdma:>{_CELL}}   {told}".rstrip()
 
 
-def _wrapped(text: str, indent: str = "", width: int = 100) -> list[str]:
+def wrapped(text: str, indent: str = "", width: int = 99) -> list[str]:
     """Break at spaces: a terminal would break in the middle of a word."""
-    out, line = [], indent
-    for word in text.split():
-        if len(line) + len(word) + 1 > width and line.strip():
-            out.append(line.rstrip())
-            line = indent + "  " if indent else ""
-        line += word + " "
-    return [*out, line.rstrip()]
+    further = f"{indent}  " if indent else ""
+    return textwrap.wrap(
+        text, width, initial_indent=indent, subsequent_indent=further,
+        break_long_words=False, break_on_hyphens=False,
+    )  # fmt: skip
 
 
 def _middle_out(name: str, longest: int) -> str:

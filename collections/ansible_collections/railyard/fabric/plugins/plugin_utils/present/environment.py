@@ -77,7 +77,7 @@ def of_run(manifest: Mapping[str, Any], plan: Mapping[str, Any]) -> tuple[tuple[
     ]
     if limit := _list(manifest.get("limit")):
         rows.append(("limited to", fold_names([str(name) for name in limit])))
-    return (*rows, *((f"version of {name}", text) for name, text in pairs(_record(manifest.get("versions")))))
+    return (*rows, *((f"version of {name}", text) for name, text in pairs(record(manifest.get("versions")))))
 
 
 def pairs(values: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
@@ -104,32 +104,32 @@ def _nodes(names: list[str]) -> str:
 
 def _described(row: Mapping[str, Any]) -> dict[str, str]:
     """Return property -> what a node says of it; facts that are garbled have their verdict elsewhere."""
-    system = _record(row.get("os"))
+    system = record(row.get("os"))
     told = {
         "system": f"{system.get('id') or ''} {system.get('version') or ''}".strip() or "unknown",
         "kernel": str(row.get("kernel") or "unknown"),
         "Python": str(row.get("python") or "unknown"),
     }
-    for name, version in sorted(_record(row.get("tools")).items()):
+    for name, version in sorted(record(row.get("tools")).items()):
         told[str(name)] = str(version or "not installed")
     drivers: dict[str, list[str]] = defaultdict(list)
-    for device in map(_record, _list(row.get("netdevs"))):
+    for device in map(record, _list(row.get("netdevs"))):
         of = f"{device.get('driver') or 'no driver'}, MTU {device.get('mtu_bytes')} bytes"
         drivers[of].append(str(device.get("netdev")))
     told["netdevs"] = _grouped(drivers)
     hcas: dict[str, list[str]] = defaultdict(list)
-    for hca in map(_record, _list(row.get("hcas"))):
+    for hca in map(record, _list(row.get("hcas"))):
         board = " ".join(str(hca[key]) for key in ("hca_type", "board_id") if hca.get(key))
         firmware = f"{board or 'unknown board'}, firmware {hca.get('firmware') or 'unknown'}"
         hcas[f"{firmware}, driver {hca.get('driver') or 'unknown'}"].append(str(hca.get("hca")))
     if hcas:
         told["HCAs"] = _grouped(hcas)
-    governors = sorted({str(name) for name in _record(_record(row.get("cpu")).get("governors"))})
+    governors = sorted({str(name) for name in record(record(row.get("cpu")).get("governors"))})
     if governors:
         told["CPU governors"] = ", ".join(governors)
-    gpus = _record(row.get("gpus"))
+    gpus = record(row.get("gpus"))
     if there := _list(gpus.get("pci")):
-        names = Counter(str(_record(one).get("name")) for one in _list(gpus.get("rows")))
+        names = Counter(str(record(one).get("name")) for one in _list(gpus.get("rows")))
         known = (
             ", ".join(f"{count} {name}" for name, count in sorted(names.items())) or f"{len(there)} unknown"
         )
@@ -141,7 +141,8 @@ def _grouped(names: Mapping[str, list[str]]) -> str:
     return "; ".join(f"{', '.join(mine)}: {of}" for of, mine in names.items()) or "none"
 
 
-def _record(value: object) -> Mapping[str, Any]:
+def record(value: object) -> Mapping[str, Any]:
+    """Return a value that is a mapping, of anything else an empty one."""
     return value if isinstance(value, Mapping) else {}
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import catalogue
@@ -123,8 +123,7 @@ def _merged(drawn: Iterable[RailMatrix]) -> tuple[RailMatrix, ...]:
         key = (one.cells, one.suspect_nodes, one.apart, tuple(sorted(one.counts.items())))
         alike.setdefault(key, []).append(one)
     merged = [
-        RailMatrix(tuple(rail for one in same for rail in one.rails), *_rest(same[0]))
-        for same in alike.values()
+        replace(same[0], rails=tuple(rail for one in same for rail in one.rails)) for same in alike.values()
     ]
     return tuple(
         sorted(
@@ -132,10 +131,6 @@ def _merged(drawn: Iterable[RailMatrix]) -> tuple[RailMatrix, ...]:
             key=lambda one: (not one.suspects, *(-one.counts.get(state, 0) for state in STATES[1:4])),
         )
     )
-
-
-def _rest(one: RailMatrix) -> tuple[Any, ...]:
-    return one.cells, one.suspects, one.suspect_nodes, one.counts, one.apart, one.apart_left_out
 
 
 def _matrix(

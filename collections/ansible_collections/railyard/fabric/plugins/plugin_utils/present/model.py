@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -166,7 +166,7 @@ def read(run_dir: str | os.PathLike[str], judged: rejudge.Judged | None = None) 
     verdicts = clean_all(judged.verdicts)
     cables = rails_used.cables(plan, facts)
     measurements = _measurements(verdicts, cables)
-    start, end = (_record(manifest.get(key)) for key in ("start", "end"))
+    start, end = (environment.record(manifest.get(key)) for key in ("start", "end"))
     rails, rows = _rails(plan, total)
     nodes = environment.of_nodes(plan, facts)
     return Report(
@@ -206,14 +206,6 @@ def _of_run(manifest: Mapping[str, Any], rows: list[dict[str, Any]]) -> list[dic
     return mine
 
 
-def _record(value: object) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}
-
-
-def _list(value: object) -> list[Any]:
-    return value if isinstance(value, list) else []
-
-
 def _moment(timestamp: object) -> str:
     """`2026-11-21T10:15:03.120Z` → `2026-11-21 10:15:03 UTC`; what is no such timestamp stays as it is."""
     found = re.fullmatch(r"(\d{4}-\d\d-\d\d)T(\d\d:\d\d:\d\d)(\.\d+)?Z", str(timestamp))
@@ -229,7 +221,9 @@ def _measurements(
             check=str(verdict.get("check")),
             outcome=wording.outcome(verdict.get("outcome")).name,
             observed={
-                key: value for key, value in (verdict.get("observed") or {}).items() if not _is_cpu(key)
+                key: value
+                for key, value in (verdict.get("observed") or {}).items()
+                if not key.endswith("cpu_percent")
             },
             floor=dict(verdict.get("floor") or {}),
             ceiling=dict(verdict.get("ceiling") or {}),
@@ -240,10 +234,6 @@ def _measurements(
         )
         for verdict in verdicts
     )
-
-
-def _is_cpu(metric: str) -> bool:
-    return metric.endswith("cpu_percent")
 
 
 def _cpu(observed: Mapping[str, Any]) -> str:
@@ -314,8 +304,7 @@ def _with_conditions(
     """Add what the ends of RDMA's lines ran over; of all rows only those of the lines shown are read."""
     tables = list(tables)
     wanted = {item.id for table in tables if rails_used.has_conditions(table.check) for item in table.shown}
-    found = folder.each_row(run_folder.RESULTS, wanted) if wanted else ()
-    told = rails_used.conditions(_of_run(manifest, [row for row in found if row is not None]))
+    told = rails_used.conditions(_results(folder, manifest, wanted))
     for table in tables:
         mine = dict.fromkeys(one for item in table.shown for one in told.get(item.id, ()))
         yield replace(table, conditions=tuple(mine))
@@ -325,8 +314,15 @@ def _curves(
     folder: run_folder.RunFolder, manifest: Mapping[str, Any], measurements: Iterable[Measurement]
 ) -> tuple[size_curves.Curve, ...]:
     wanted = size_curves.ids(measurements)
+    return size_curves.of(_results(folder, manifest, wanted), wanted)
+
+
+def _results(
+    folder: run_folder.RunFolder, manifest: Mapping[str, Any], wanted: Container[str]
+) -> list[dict[str, Any]]:
+    """Return the rows of these questions; where nothing is wanted the file is not read."""
     found = folder.each_row(run_folder.RESULTS, wanted) if wanted else ()
-    return size_curves.of(_of_run(manifest, [row for row in found if row is not None]), wanted)
+    return _of_run(manifest, [row for row in found if row is not None])
 
 
 def _reasons(measurements: list[Measurement], shown: list[Measurement]) -> tuple[Reason, ...]:

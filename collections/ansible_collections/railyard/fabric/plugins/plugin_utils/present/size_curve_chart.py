@@ -46,10 +46,7 @@ def _panel(axes: Axes, curves: list[Curve]) -> None:
     for curve, marker in zip(curves, _MARKERS * 2, strict=False):
         sizes, rates = zip(*curve.points, strict=True)
         axes.plot(sizes, rates, marker=marker, color=charts.COLOUR["rdma"], linewidth=1.4)
-        axes.annotate(
-            curve.subject, (sizes[-1], rates[-1]), xytext=(6, 0), textcoords="offset points",
-            va="center", color=charts.COLOUR["ink"], annotation_clip=False,
-        )  # fmt: skip
+        charts.label(axes, curve.subject, (sizes[-1], rates[-1]))
     axes.set_xscale("log", base=4)
     ticks = sorted({size for curve in curves for size, _busbw in curve.points})
     axes.set_xticks(ticks, [size_text(size) for size in ticks])

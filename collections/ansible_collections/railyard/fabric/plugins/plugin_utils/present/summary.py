@@ -38,12 +38,11 @@ def summarise(path: str | Path) -> dict[str, Any]:
 
     Returns:
         `headline` (one sentence), `exit_status`, `counts` (outcome -> number), `rails` (`node rail
-        outcome shown suspect`), `families` (`state`, `tcp`, `rdma` -> outcome -> number), `pairs` (`node
-        peer rail direction outcome`, rail null for the aggregate), `problems` (verdicts that fail or are
-        unmeasured), `recorded` (why nothing bounds a number, and of how many), `notes` (torn files, rows of
-        strangers, why the run is incomplete, an inventory that has changed), `coverage` (as
-        `pattern.coverage`), `suspects` (as `Suspect`), `who_is_slow` (what is told of them, and of
-        what stays in doubt).
+        outcome shown suspect`), `families` (`state`, `tcp`, `rdma` -> outcome -> number), `problems`
+        (verdicts that fail or are unmeasured), `recorded` (why nothing bounds a number, and of how many),
+        `notes` (torn files, rows of strangers, why the run is incomplete, an inventory that has changed),
+        `coverage` (as `pattern.coverage`), `suspects` (as `Suspect`), `who_is_slow` (what is told of them,
+        and of what stays in doubt).
 
     Raises:
         RunFolderError, JudgeError, PolicyError: as rejudge.judge_folder.
@@ -71,7 +70,6 @@ def of(plan: Mapping[str, Any], judged: Judged) -> dict[str, Any]:
         "counts": counts,
         "families": families(verdicts),
         "rails": _rails(plan, verdicts, blame),
-        "pairs": _pairs(verdicts),
         "problems": [one for one in verdicts if one["outcome"] in (FAIL, UNMEASURED)],
         "recorded": Counter(_unbounded(one) for one in verdicts if one["outcome"] == RECORDED).most_common(),
         "suspects": [one._asdict() for one in judged.findings.suspects],
@@ -240,18 +238,6 @@ def _rails(
         }
         for (node, rail), found in outcomes.items()
         if found
-    ]
-
-
-def _pairs(verdicts: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    outcomes: dict[tuple[Any, ...], list[str]] = {}
-    for one in verdicts:
-        if one["peer"] is not None:
-            key = (one["node"], one["peer"], one["rail"], one["direction"])
-            outcomes.setdefault(key, []).append(one["outcome"])
-    return [
-        {"node": node, "peer": peer, "rail": rail, "direction": direction, "outcome": worst(found)}
-        for (node, peer, rail, direction), found in outcomes.items()
     ]
 
 
