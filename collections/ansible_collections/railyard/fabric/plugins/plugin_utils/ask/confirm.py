@@ -24,6 +24,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.ask.suspects impor
     Suspect,
 )
 from ansible_collections.railyard.fabric.plugins.plugin_utils.ask.wiring import ends
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run.documents import Order
 
 #: An end meets so many partners known good, or as many as it lacks.
 _PARTNERS = 3
@@ -47,9 +48,7 @@ class Further(NamedTuple):
     rails: list[str]
 
 
-def confirm(
-    order: Mapping[str, Any], doubtful: Iterable[Suspect], suspects: Iterable[Suspect] = ()
-) -> Further:
+def confirm(order: Order, doubtful: Iterable[Suspect], suspects: Iterable[Suspect] = ()) -> Further:
     """Return the meetings that clear or confirm suspects.
 
     Args:
@@ -81,7 +80,7 @@ def confirm(
     return Further(made, [rail for rail in roster.rails if rail in wanted] if made else [])
 
 
-def second_order(order: Mapping[str, Any], further: Further) -> dict[str, Any]:
+def second_order(order: Order, further: Further) -> dict[str, Any]:
     """Return the common part of a work order that holds those meetings and asks the least of them."""
     place = {str(entry["name"]): number for number, entry in enumerate(order["roster"])}
     # All rails at once take as long as one of them, and are the same test as before.
@@ -97,7 +96,7 @@ def second_order(order: Mapping[str, Any], further: Further) -> dict[str, Any]:
 
 
 def of_run(
-    order: Mapping[str, Any],
+    order: Order,
     asked: Iterable[Mapping[str, Any]],
     doubtful: Iterable[Suspect],
     suspects: Iterable[Suspect],
@@ -130,7 +129,7 @@ def of_run(
 class _Roster:
     """The nodes of an order that can meet, and what stands behind a suspect."""
 
-    def __init__(self, order: Mapping[str, Any]) -> None:
+    def __init__(self, order: Order) -> None:
         absent = set(order.get("absent") or ())
         self._order = order
         self.place = {str(entry["name"]): number for number, entry in enumerate(order["roster"])}

@@ -16,6 +16,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.ask import pattern
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import policy
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.model import Inventory
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.plan import build_plan
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run.documents import Order
 
 #: Above this a measurement wants the user's word, `railyard_allow_long`.
 LONG_S = 1800.0
@@ -125,7 +126,7 @@ def _order(inventory: Inventory) -> dict[str, Any]:
     return requests.work_order("", plan, {node.name: node.fabric for node in nodes}, rules, names)
 
 
-def of_order(order: Mapping[str, Any]) -> Cost:
+def of_order(order: Order) -> Cost:
     """Return what a work order (its common part) will take."""
     nodes = len(order["roster"])
     whole = frozenset(pattern.rail_names(order))
@@ -178,7 +179,7 @@ class _Meeting(NamedTuple):
     data_bytes: float | None
 
 
-def _meeting(order: Mapping[str, Any], full: Collection[str]) -> _Meeting:
+def _meeting(order: Order, full: Collection[str]) -> _Meeting:
     duration_s = tests = data_bytes = 0.0
     known, of_all = True, 0
     for node, _peer, count, asked in pattern.pairs(order, full):
@@ -190,11 +191,11 @@ def _meeting(order: Mapping[str, Any], full: Collection[str]) -> _Meeting:
     return _Meeting(duration_s, tests / max(of_all, 1), data_bytes / max(of_all, 1) if known else None)
 
 
-def _of_each_kind(order: Mapping[str, Any]) -> Collection[Mapping[str, Any]]:
+def _of_each_kind(order: Order) -> Collection[Mapping[str, Any]]:
     return {int(entry["fabric"]): entry for entry in order["roster"]}.values()
 
 
-def _pair_bytes(pair: list[AskedLine], order: Mapping[str, Any], entry: Mapping[str, Any]) -> float | None:
+def _pair_bytes(pair: list[AskedLine], order: Order, entry: Mapping[str, Any]) -> float | None:
     """Return what the bandwidth tests of one meeting send at most; the others send next to nothing."""
     rates = {rail["name"]: rail.get("rate_gbps") for rail in schedule.node_rails(order, entry)}
     total = 0.0

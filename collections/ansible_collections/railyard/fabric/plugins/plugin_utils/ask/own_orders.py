@@ -18,17 +18,13 @@ from ansible_collections.railyard.fabric.plugins.module_utils.rails import bind
 from ansible_collections.railyard.fabric.plugins.plugin_utils.bounds import baseline as against
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import baseline
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder as run_folder
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run.documents import Order, Plan, Row
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run.folder import RunFolder, RunFolderError
 
 FILE = "own_orders.jsonl"
 
 
-def keep(
-    folder: RunFolder,
-    plan: Mapping[str, Any],
-    facts: Iterable[Mapping[str, Any]],
-    order: Mapping[str, Any],
-) -> None:
+def keep(folder: RunFolder, plan: Plan, facts: Iterable[Row], order: Order) -> None:
     """Write the file.
 
     Args:
@@ -77,10 +73,7 @@ def _rows(folder: RunFolder, name: bytes = b"") -> Iterator[tuple[str, dict[str,
 
 
 def _lines(
-    plan: Mapping[str, Any],
-    facts: Iterable[Mapping[str, Any]],
-    order: Mapping[str, Any],
-    saved: baseline.Saved | None,
+    plan: Plan, facts: Iterable[Row], order: Order, saved: baseline.Saved | None
 ) -> Iterator[dict[str, Any]]:
     rows: dict[str, Mapping[str, Any]] = {}
     for row in facts:

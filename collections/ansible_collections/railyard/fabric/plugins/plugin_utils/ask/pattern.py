@@ -26,7 +26,9 @@ from ansible_collections.railyard.fabric.plugins.module_utils.records.asked impo
 from ansible_collections.railyard.fabric.plugins.module_utils.schedule import node_tests, rounds, together
 from ansible_collections.railyard.fabric.plugins.plugin_utils.ask import partners
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import policy as rules
+from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.policy import Policy
 from ansible_collections.railyard.fabric.plugins.plugin_utils.plain_text import named
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run.documents import Order, Plan
 
 #: Staging, the phase of cables, the first meeting, collecting: seen on real runs beside the tests themselves.
 AROUND_S = 30.0
@@ -42,7 +44,7 @@ _CANDIDATES = 64
 Pair = tuple[Mapping[str, Any], Mapping[str, Any], int, list[AskedLine]]
 
 
-def chosen(order: Mapping[str, Any]) -> dict[str, Any]:
+def chosen(order: Order) -> dict[str, Any]:
     """Return the keys of a work order that say who meets and what is asked.
 
     Args:
@@ -87,9 +89,7 @@ def chosen(order: Mapping[str, Any]) -> dict[str, Any]:
     return {**every, "pattern": rounds.K_REGULAR, "rounds": turns, "full_rounds": full_rounds}
 
 
-def _in_parts(
-    order: Mapping[str, Any], names: Sequence[str], rails: Sequence[str], budget_s: float
-) -> dict[str, Any]:
+def _in_parts(order: Order, names: Sequence[str], rails: Sequence[str], budget_s: float) -> dict[str, Any]:
     """Return the keys of an odd number of nodes: in as many parts as leave time for most partners."""
     of_all = len(names)
     least_s = max(meeting_s(order, ()), 1.0)
@@ -130,14 +130,14 @@ def _catching_up(turns: Sequence[int], of_all: int) -> tuple[int, list[tuple[int
     return last, met.get(last, [])
 
 
-def rail_names(order: Mapping[str, Any]) -> list[str]:
+def rail_names(order: Order) -> list[str]:
     """Return the names of all rails that an order asks about."""
     found = rounds.RailNames(order)
     firsts = {int(entry["fabric"]): str(entry["name"]) for entry in reversed(order["roster"])}
     return list(dict.fromkeys(rail for name in firsts.values() for rail in found.of(name)))
 
 
-def by_policy(order: Mapping[str, Any], rules: Mapping[str, Any]) -> dict[str, Any]:
+def by_policy(order: Order, rules: Mapping[str, Any]) -> dict[str, Any]:
     """Return an order as it were if its policy also held some rules.
 
     Raises:
@@ -148,12 +148,12 @@ def by_policy(order: Mapping[str, Any], rules: Mapping[str, Any]) -> dict[str, A
     return {**other, **chosen(other)}
 
 
-def asks_everything(policy: Mapping[str, Any]) -> bool:
+def asks_everything(policy: Policy) -> bool:
     """Tell whether a policy asks every test; else the path and rates alone."""
     return bool(policy.get("questions", rounds.EVERY) == rounds.EVERY)
 
 
-def problem(order: Mapping[str, Any]) -> str | None:
+def problem(order: Order) -> str | None:
     """Tell that fewer meet, or are asked less, than a work order's policy allows, or None.
 
     How many fit is reckoned by each version of Railyard as it knows best; what may never be left out is not.
@@ -181,14 +181,14 @@ def problem(order: Mapping[str, Any]) -> str | None:
     return None
 
 
-def goes_on(order: Mapping[str, Any], second: Mapping[str, Any]) -> bool:
+def goes_on(order: Order, second: Order) -> bool:
     """Tell whether an order is a second one of the same run: of its nodes and policy, whose ids go on."""
     own = {*_CHOSEN, "meetings", "rails", "absent", "first_id", "first_round"}
     same = all(second.get(key) == order.get(key) for key in {*order, *second} - own)
     return same and second.get("pattern") == rounds.LISTED and "first_id" in second
 
 
-def _asked_everything(order: Mapping[str, Any]) -> bool:
+def _asked_everything(order: Order) -> bool:
     """Tell whether each node is asked everything about all rails in the rounds of `full_rails`."""
     asked: dict[str, set[str]] = {str(entry["name"]): set() for entry in order["roster"]}
     first = list(rounds_of(order))[: len(order["full_rails"])]
@@ -199,7 +199,7 @@ def _asked_everything(order: Mapping[str, Any]) -> bool:
     return all(wanted <= of_node for of_node in asked.values())
 
 
-def coverage(plan: Mapping[str, Any], lines: Iterable[Mapping[str, Any]]) -> dict[str, int]:
+def coverage(plan: Plan, lines: Iterable[Mapping[str, Any]]) -> dict[str, int]:
     """Return how many pairs of nodes meet, of how many: `pairs`, `of_pairs`.
 
     Where the inventory declares leaves, and not all nodes are of the same, also `leaf_pairs` and
@@ -221,7 +221,7 @@ def coverage(plan: Mapping[str, Any], lines: Iterable[Mapping[str, Any]]) -> dic
     return found
 
 
-def taking_part(order: Mapping[str, Any]) -> list[str]:
+def taking_part(order: Order) -> list[str]:
     """Return the nodes that an order has meet anybody, in the order of the roster."""
     names = [str(entry["name"]) for entry in order["roster"]]
     if order.get("pattern") != rounds.LISTED:
@@ -232,7 +232,7 @@ def taking_part(order: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def rounds_of(order: Mapping[str, Any]) -> Sequence[int]:
+def rounds_of(order: Order) -> Sequence[int]:
     """Return the rounds of the circle that an order holds, or the places of those that it lists."""
     if order.get("pattern") == rounds.LISTED:
         return range(len(order["meetings"]))
@@ -240,7 +240,7 @@ def rounds_of(order: Mapping[str, Any]) -> Sequence[int]:
     return range(rounds.rounds_of_all(len(order["roster"]))) if turns is None else turns
 
 
-def asked_in(order: Mapping[str, Any]) -> Iterator[Counter[frozenset[str]]]:
+def asked_in(order: Order) -> Iterator[Counter[frozenset[str]]]:
     """Yield for each round how many pairs are asked everything about which rails; about none: the least.
 
     Args:
@@ -263,7 +263,7 @@ def asked_in(order: Mapping[str, Any]) -> Iterator[Counter[frozenset[str]]]:
             yield Counter({frozenset(rounds.full_rails(order, meeting, every)): met})
 
 
-def busiest(order: Mapping[str, Any]) -> set[str]:
+def busiest(order: Order) -> set[str]:
     """Return some nodes among which is the one that has most to do: nodes of one fabric have as much.
 
     Of an odd number somebody pauses in each round, and whoever meets one that paused is asked more. In a
@@ -277,14 +277,14 @@ def busiest(order: Mapping[str, Any]) -> set[str]:
     return {*found.values(), *_met_in_last_part(order, *again)} if again else set(found.values())
 
 
-def _met_in_last_part(order: Mapping[str, Any], missed: Mapping[str, Any]) -> Iterator[str]:
+def _met_in_last_part(order: Order, missed: Mapping[str, Any]) -> Iterator[str]:
     alone = {**order, "rounds": [order["rounds"][len(order["full_rails"]) - 1]]}
     for name in missed:
         for meeting in rounds.meetings(alone, name):
             yield from (meeting.node, meeting.peer)
 
 
-def pairs(order: Mapping[str, Any], full: Collection[str]) -> Iterator[Pair]:
+def pairs(order: Order, full: Collection[str]) -> Iterator[Pair]:
     """Yield for each two kinds of node two of them, how many such pairs there are, and what they are asked.
 
     Args:
@@ -304,24 +304,24 @@ def pairs(order: Mapping[str, Any], full: Collection[str]) -> Iterator[Pair]:
             yield (*ends, count, list(share.tests(meeting, full)))
 
 
-def meeting_s(order: Mapping[str, Any], full: Collection[str]) -> float:
+def meeting_s(order: Order, full: Collection[str]) -> float:
     """Return the seconds of the longest meeting in which everything about some rails is asked."""
     return max((tests_s(tests, order["policy"]) for _n, _p, _c, tests in pairs(order, full)), default=0.0)
 
 
-def planned_s(test: Mapping[str, Any], policy: Mapping[str, Any]) -> float:
+def planned_s(test: Mapping[str, Any], policy: Policy) -> float:
     """Return the seconds that a test's tool is asked to measure for."""
     return registry.planned_s(str(test["check"]), policy)
 
 
-def alone_s(order: Mapping[str, Any]) -> float:
+def alone_s(order: Order) -> float:
     """Return the time of what comes after the last round: asked of all nodes, by itself or together."""
     policy = order["policy"]
     asked = [check for check, _subject in (*together.jobs(order), *node_tests.questions(policy))]
     return sum(registry.planned_s(check.name, policy) + START_S for check in asked)
 
 
-def tests_s(tests: Sequence[AskedLine], policy: Mapping[str, Any]) -> float:
+def tests_s(tests: Sequence[AskedLine], policy: Policy) -> float:
     """Return the time of one meeting; the tests of a group are one turn."""
     groups: Counter[str] = Counter()
     seconds = 0.0
@@ -334,7 +334,7 @@ def tests_s(tests: Sequence[AskedLine], policy: Mapping[str, Any]) -> float:
     return seconds
 
 
-def _listed(wanted: str, order: Mapping[str, Any]) -> partners.Rounds:
+def _listed(wanted: str, order: Order) -> partners.Rounds:
     """Return the meetings of a pattern that the circle does not hold."""
     if wanted == rules.RING:
         return partners.ring(len(order["roster"]))
@@ -359,7 +359,7 @@ def _listed(wanted: str, order: Mapping[str, Any]) -> partners.Rounds:
     return partners.across_leaves(list(leaves.values()))
 
 
-def _turns(order: Mapping[str, Any], names: Sequence[str], many: int, of_all: int) -> list[int]:
+def _turns(order: Order, names: Sequence[str], many: int, of_all: int) -> list[int]:
     """Return so many rounds, in the first of which as many as can meet somebody of another leaf.
 
     Whom a node meets lies far apart in the roster, whose neighbours often share a leaf, a rack, a power feed.
@@ -388,7 +388,7 @@ def _crossing(names: Sequence[str], turn: int, leaf: Mapping[str, object]) -> se
     return {name for both in rounds.partners(names, turn) if leaf[both[0]] != leaf[both[1]] for name in both}
 
 
-def _leaves(order: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
+def _leaves(order: Order) -> dict[str, tuple[str, ...]]:
     """Return the leaves that each node's rails end at; nothing where one is not declared."""
     # Once for each fabric: they grow with the number of units.
     specs = [rails_plan.rail_specs(fabric) for fabric in order["fabrics"]]

@@ -24,8 +24,10 @@ from ansible_collections.railyard.fabric.plugins.module_utils.schedule import ro
 from ansible_collections.railyard.fabric.plugins.module_utils.schedule.request import local_line
 from ansible_collections.railyard.fabric.plugins.plugin_utils.ask import pattern
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue import AGGREGATES, CHECKS
+from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.policy import Policy
 from ansible_collections.railyard.fabric.plugins.plugin_utils.plain_text import named
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run.documents import Manifest, Order, Plan
 
 #: The controller's own time to start a runner: what lies between the first and the last of them.
 _START_S_EACH = 0.15
@@ -37,9 +39,9 @@ class AskError(ValueError):
 
 def work_order(
     run: str,
-    plan: Mapping[str, Any],
+    plan: Plan,
     fabrics: Mapping[str, Mapping[str, Any]],
-    policy: Mapping[str, Any],
+    policy: Policy,
     reached: Iterable[str],
     rails: Sequence[str] | None = None,
     management: Mapping[str, Mapping[str, Any]] | None = None,
@@ -89,9 +91,7 @@ def work_order(
     return {**order, **pattern.chosen(order)}
 
 
-def asked_lines(
-    plan: Mapping[str, Any], order: Mapping[str, Any], second: Mapping[str, Any] | None = None
-) -> list[AskedLine]:
+def asked_lines(plan: Plan, order: Order, second: Order | None = None) -> list[AskedLine]:
     """Return every asked line: facts, BMCs, GPUs, cables, tests, link errors, hops, nodes alone, aggregates.
 
     Args:
@@ -138,11 +138,11 @@ def fingerprint_of(text: str) -> dict[str, Any]:
 
 
 def not_all_asked(
-    manifest: Mapping[str, Any],
-    plan: Mapping[str, Any],
-    order: Mapping[str, Any] | None,
+    manifest: Manifest,
+    plan: Plan,
+    order: Order | None,
     lines: Sequence[Mapping[str, Any]],
-    second: Mapping[str, Any] | None = None,
+    second: Order | None = None,
 ) -> str | None:
     """Tell that the asked lines are not what follows from plan, policy and work orders, or None."""
     if order is None:
@@ -188,7 +188,7 @@ def alone(lines: Sequence[Mapping[str, Any]]) -> str | None:
     return f"nothing is measured over {named(left)}: no second node of this run has that rail"
 
 
-def rdma_left_out(plan: Mapping[str, Any], lines: Sequence[Mapping[str, Any]]) -> str | None:
+def rdma_left_out(plan: Plan, lines: Sequence[Mapping[str, Any]]) -> str | None:
     """Tell where the inventory declares RDMA and no test covers it, or None; `tcp` is how not to ask.
 
     Looking at a port is no test of it: only a rail over which RDMA was asked to run is asked of RDMA.
@@ -216,9 +216,7 @@ def _covered(tests: Iterable[Mapping[str, Any]]) -> set[tuple[object, object]]:
     return {(test[end], test["rail"]) for test in tests for end in ("node", "peer")}
 
 
-def _rails_covered(
-    plan: Mapping[str, Any], tests: Iterable[Mapping[str, Any]]
-) -> Iterator[tuple[str, Mapping[str, Any]]]:
+def _rails_covered(plan: Plan, tests: Iterable[Mapping[str, Any]]) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """Yield the planned rails that tests between nodes run over, each with its node."""
     covered = _covered(tests)
     for name, node in plan["nodes"].items():
@@ -231,7 +229,7 @@ def _local_lines(letter: str, questions: Iterable[tuple[str, str, str, str | Non
         yield local_line(f"{letter}{number:05d}", *question)
 
 
-def _facts_lines(plan: Mapping[str, Any], rails: object) -> Iterator[AskedLine]:
+def _facts_lines(plan: Plan, rails: object) -> Iterator[AskedLine]:
     questions = (
         (check, "rail_info", name, rail["name"])
         for name, node in plan["nodes"].items()
@@ -242,7 +240,7 @@ def _facts_lines(plan: Mapping[str, Any], rails: object) -> Iterator[AskedLine]:
     return _local_lines("f", questions)
 
 
-def _bmc_lines(plan: Mapping[str, Any], policy: Mapping[str, Any]) -> Iterator[AskedLine]:
+def _bmc_lines(plan: Plan, policy: Policy) -> Iterator[AskedLine]:
     """Ask of each node whose inventory declares a BMC whether it answers."""
     declared = [name for name, node in plan["nodes"].items() if node.get("bmc_address") is not None]
     return _local_lines("b", (("bmc", str(policy["bmc_check"]), name, None) for name in declared))
@@ -253,7 +251,7 @@ def _gpus_of(node: Mapping[str, Any]) -> dict[str, int]:
     return {"gpus": int(node["gpus"]["count"])} if node.get("gpus") else {}
 
 
-def _gpu_lines(plan: Mapping[str, Any]) -> Iterator[AskedLine]:
+def _gpu_lines(plan: Plan) -> Iterator[AskedLine]:
     """Ask of each node whose inventory declares its GPUs how they are."""
     declared = {name: node["gpus"] for name, node in plan["nodes"].items() if node.get("gpus") is not None}
     questions = (
@@ -262,13 +260,13 @@ def _gpu_lines(plan: Mapping[str, Any]) -> Iterator[AskedLine]:
     return _local_lines("g", questions)
 
 
-def _link_error_lines(plan: Mapping[str, Any], tests: Sequence[Mapping[str, Any]]) -> Iterator[AskedLine]:
+def _link_error_lines(plan: Plan, tests: Sequence[Mapping[str, Any]]) -> Iterator[AskedLine]:
     """Ask of each node and rail that a test covers whether its error counters stood still."""
     rails = _rails_covered(plan, tests)
     return _local_lines("e", (("link_errors", "counters", name, rail["name"]) for name, rail in rails))
 
 
-def _hops_lines(plan: Mapping[str, Any], tests: Sequence[Mapping[str, Any]]) -> Iterator[AskedLine]:
+def _hops_lines(plan: Plan, tests: Sequence[Mapping[str, Any]]) -> Iterator[AskedLine]:
     """Ask of each node and rail whose leaf the inventory names whether its latencies fit the planned way."""
     rails = _rails_covered(plan, (test for test in tests if test["check"] == "rdma_latency"))
     planned = ((name, rail["name"]) for name, rail in rails if rail.get("leaf") is not None)

@@ -5,10 +5,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ansible_collections.railyard.fabric.plugins.module_utils.schedule import rounds
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run.documents import Order
 
 
 class End(NamedTuple):
@@ -19,7 +19,7 @@ class End(NamedTuple):
     rate_gbps: float | None
 
 
-def ends(order: Mapping[str, Any]) -> dict[str, list[End]]:
+def ends(order: Order) -> dict[str, list[End]]:
     """Return where the rails of each node of a work order end, those that it asks about.
 
     Args:

@@ -21,6 +21,12 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.plain_text import 
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present import comparison, comparison_text
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder as run_folder
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import provenance
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run.documents import (
+    Manifest,
+    Plan,
+    Row,
+    Verdict,
+)
 
 #: What has to be alike in the rows of two numbers; direction is told by who sends.
 CONDITIONS = (
@@ -75,8 +81,8 @@ class Run:
 
     folder: Path
     name: str
-    manifest: Mapping[str, Any]
-    plan: Mapping[str, Any]
+    manifest: Manifest
+    plan: Plan
     nodes: Mapping[str, Mapping[str, Any]]
     fleet: BoundFacts
     numbers: Mapping[Place, Number]
@@ -149,14 +155,12 @@ def read(path: Path) -> Run:
     )
 
 
-def _place(verdict: Mapping[str, Any]) -> Place:
+def _place(verdict: Verdict) -> Place:
     node, peer = str(verdict["node"]), str(verdict["peer"] or "")
     return Place(str(verdict["check"]), node, peer, verdict["rail"] or verdict.get("subject"))
 
 
-def _as_written(
-    verdicts: Iterable[Mapping[str, Any]], rows: Iterable[Mapping[str, Any]]
-) -> list[dict[str, Any]]:
+def _as_written(verdicts: Iterable[Verdict], rows: Iterable[Row]) -> list[dict[str, Any]]:
     """Return verdicts of what outputs state, as if it were proven: whoever shows them says that it is not."""
     stated = {str(row.get("id")): row["metrics"] for row in rows if isinstance(row.get("metrics"), Mapping)}
     return [
@@ -166,7 +170,7 @@ def _as_written(
     ]
 
 
-def _conditions(rows: Iterable[Mapping[str, Any]]) -> dict[tuple[str, str], dict[str, str]]:
+def _conditions(rows: Iterable[Row]) -> dict[tuple[str, str], dict[str, str]]:
     """Return (test, host) -> condition -> what the host's row says of it."""
     return {
         (str(row.get("id")), str(row.get("host"))): {

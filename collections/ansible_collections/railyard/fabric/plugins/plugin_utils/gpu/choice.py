@@ -20,10 +20,10 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.gpu.driver.branch 
     flavour_of,
     generations_of,
 )
-from ansible_collections.railyard.fabric.plugins.plugin_utils.gpu.driver.work import Work
+from ansible_collections.railyard.fabric.plugins.plugin_utils.gpu.driver.work import Facts, Work
 
 
-def choose(facts: Mapping[str, Any], asked: Mapping[str, Any], layout: Mapping[str, Any]) -> dict[str, Any]:
+def choose(facts: Facts, asked: Mapping[str, Any], layout: Mapping[str, Any]) -> dict[str, Any]:
     """Choose the driver of a node.
 
     Args:

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.plugin_utils.gpu import replace as gpu_driver_replace
+from ansible_collections.railyard.fabric.plugins.plugin_utils.gpu.driver.work import Choice, Facts
 from ansible_collections.railyard.fabric.plugins.plugin_utils.gpu.replace import branch_of
 
 _GIB = 1 << 30
@@ -24,7 +24,7 @@ _MOK_STEPS = (
 )
 
 
-def _room(facts: Mapping[str, Any], needed_bytes: Mapping[str, int], installs: bool) -> list[dict[str, str]]:
+def _room(facts: Facts, needed_bytes: Mapping[str, int], installs: bool) -> list[dict[str, str]]:
     if not installs:
         return []
     free = facts.get("free_bytes") or {}
@@ -39,14 +39,14 @@ def _room(facts: Mapping[str, Any], needed_bytes: Mapping[str, int], installs: b
     ]
 
 
-def missing_packages(facts: Mapping[str, Any], names: Sequence[str]) -> list[str]:
+def missing_packages(facts: Facts, names: Sequence[str]) -> list[str]:
     """Return those of the packages that are not installed."""
     return [name for name in names if name not in (facts.get("packages") or {})]
 
 
 def refusals(
-    facts: Mapping[str, Any],
-    choice: Mapping[str, Any],
+    facts: Facts,
+    choice: Choice,
     source: str,
     needed_bytes: Mapping[str, int],
     pins: Mapping[str, str],
@@ -75,7 +75,7 @@ def refusals(
     ]
 
 
-def _is_signed_build(facts: Mapping[str, Any]) -> bool:
+def _is_signed_build(facts: Facts) -> bool:
     """Say whether what DKMS built for the running kernel is signed; what came prebuilt does not count."""
     return any(
         one["kernel"] == facts.get("kernel") and one.get("signer") and "/updates/" in str(one["path"])
@@ -83,9 +83,7 @@ def _is_signed_build(facts: Mapping[str, Any]) -> bool:
     )
 
 
-def _refuse_unsigned(
-    facts: Mapping[str, Any], choice: Mapping[str, Any], key_enrolled: bool
-) -> list[dict[str, str]]:
+def _refuse_unsigned(facts: Facts, choice: Choice, key_enrolled: bool) -> list[dict[str, str]]:
     """Refuse a module that Secure Boot would not load: after the next boot the node would have no driver."""
     if not facts.get("secure_boot") or choice.get("prebuilt") or key_enrolled or _is_signed_build(facts):
         return []
@@ -97,7 +95,7 @@ def _refuse_unsigned(
     return [{"code": "secure_boot", "text": text}]
 
 
-def findings(facts: Mapping[str, Any], choice: Mapping[str, Any]) -> list[dict[str, str]]:
+def findings(facts: Facts, choice: Choice) -> list[dict[str, str]]:
     """Return what a person should know before the act, `code` and `text` each."""
     found = list(choice["findings"])
     if facts.get("nouveau"):
@@ -118,9 +116,7 @@ def findings(facts: Mapping[str, Any], choice: Mapping[str, Any]) -> list[dict[s
     return found
 
 
-def unbuilt_kernels(
-    facts: Mapping[str, Any], choice: Mapping[str, Any], own_kernel: bool
-) -> list[dict[str, str]]:
+def unbuilt_kernels(facts: Facts, choice: Choice, own_kernel: bool) -> list[dict[str, str]]:
     """Return the kernels that have no module of the chosen branch and flavour, each with the reason.
 
     Args:
@@ -159,7 +155,7 @@ def unbuilt_kernels(
     return missing
 
 
-def unsigned(facts: Mapping[str, Any], choice: Mapping[str, Any], own_kernel: bool) -> list[str]:
+def unsigned(facts: Facts, choice: Choice, own_kernel: bool) -> list[str]:
     """Return the sentences about modules of the chosen branch that nobody signed, where Secure Boot is on.
 
     Whether the key of one that is signed is enrolled is not seen here.
@@ -179,7 +175,7 @@ def upstream(version: str) -> str:
     return version.rpartition(":")[2].partition("-")[0]
 
 
-def version_differences(facts: Mapping[str, Any], choice: Mapping[str, Any]) -> list[str]:
+def version_differences(facts: Facts, choice: Choice) -> list[str]:
     """Return the sentences about what must be of exactly the driver's version and is not.
 
     A module beside libraries of another version answers "Driver/library version mismatch"; a Fabric Manager
@@ -201,7 +197,7 @@ def version_differences(facts: Mapping[str, Any], choice: Mapping[str, Any]) -> 
     return found
 
 
-def waits(facts: Mapping[str, Any], may_load: bool) -> list[dict[str, str]]:
+def waits(facts: Facts, may_load: bool) -> list[dict[str, str]]:
     """Return what cannot be done without consent, for the module `waits`: `what`, `why`, `needs` each."""
     driver = facts["driver"]
     if driver["pending"]:

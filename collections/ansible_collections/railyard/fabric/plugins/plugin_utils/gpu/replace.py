@@ -13,6 +13,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from ansible_collections.railyard.fabric.plugins.plugin_utils.gpu.driver.work import Choice, Facts
+
 _BRANCH = re.compile(r"(?:[0-9]+:)?([0-9]{3})\.")
 # The packages whose version is the driver's. Others (nvidia-modprobe, nvidia-persistenced) may be of another
 # branch.
@@ -32,16 +34,16 @@ def branch_of(version: str) -> int | None:
     return int(match.group(1)) if match else None
 
 
-def _packages(facts: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]]:
+def _packages(facts: Facts) -> list[tuple[str, Mapping[str, Any]]]:
     return sorted((facts.get("packages") or {}).items())
 
 
-def _sources(facts: Mapping[str, Any], source: str) -> list[Mapping[str, Any]]:
+def _sources(facts: Facts, source: str) -> list[Mapping[str, Any]]:
     """Return apt's sources whose packages would mix with those of the source."""
     return [one for one in facts.get("archives") or [] if not one["kind"] == source == "vendor"]
 
 
-def _from_elsewhere(facts: Mapping[str, Any], source: str) -> dict[str, Mapping[str, Any]]:
+def _from_elsewhere(facts: Facts, source: str) -> dict[str, Mapping[str, Any]]:
     """Return the driver's packages that came from another archive than the source."""
     return {
         name: one
@@ -52,11 +54,11 @@ def _from_elsewhere(facts: Mapping[str, Any], source: str) -> dict[str, Mapping[
     }
 
 
-def _asked(choice: Mapping[str, Any]) -> set[str]:
+def _asked(choice: Choice) -> set[str]:
     return {*choice["driver_packages"], *choice["same_version_packages"], *choice["other_packages"]}
 
 
-def _refuse_run_installer(facts: Mapping[str, Any], may_uninstall: bool) -> list[dict[str, str]]:
+def _refuse_run_installer(facts: Facts, may_uninstall: bool) -> list[dict[str, str]]:
     files = (facts.get("run_installer") or {}).get("files") or []
     if not files or (may_uninstall and UNINSTALLER in files):
         return []
@@ -74,7 +76,7 @@ def _refuse_run_installer(facts: Mapping[str, Any], may_uninstall: bool) -> list
     return [{"code": "run_installer", "text": f"{there}. Fix: {fix}."}]
 
 
-def _refuse_sources(facts: Mapping[str, Any], source: str, replace: bool) -> list[dict[str, str]]:
+def _refuse_sources(facts: Facts, source: str, replace: bool) -> list[dict[str, str]]:
     found = []
     for one in _sources(facts, source):
         if replace and (one["ours"] or one.get("alone")):
@@ -100,7 +102,7 @@ def _refuse_sources(facts: Mapping[str, Any], source: str, replace: bool) -> lis
 
 
 def _refuse_packages(
-    facts: Mapping[str, Any], choice: Mapping[str, Any], source: str, pins: Mapping[str, str], replace: bool
+    facts: Facts, choice: Choice, source: str, pins: Mapping[str, str], replace: bool
 ) -> list[dict[str, str]]:
     """Refuse to replace packages unasked, and to move one by its name alone, which moves nothing."""
     if choice["branch"] is None:
@@ -135,8 +137,8 @@ def _refuse_packages(
 
 
 def refusals(
-    facts: Mapping[str, Any],
-    choice: Mapping[str, Any],
+    facts: Facts,
+    choice: Choice,
     source: str,
     pins: Mapping[str, str],
     replace: bool,
@@ -161,11 +163,7 @@ def refusals(
 
 
 def plan(
-    facts: Mapping[str, Any],
-    choice: Mapping[str, Any],
-    source: str,
-    replace: bool,
-    uninstall_run: bool = False,
+    facts: Facts, choice: Choice, source: str, replace: bool, uninstall_run: bool = False
 ) -> dict[str, Any]:
     """Return what takes the place of what.
 
@@ -227,6 +225,6 @@ def plan(
     }
 
 
-def left(facts: Mapping[str, Any], source: str) -> list[str]:
+def left(facts: Facts, source: str) -> list[str]:
     """Return the driver's packages that still are another archive's: none after a replacement."""
     return [f"{name} {one['version']}" for name, one in _from_elsewhere(facts, source).items()]

@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from ansible_collections.railyard.fabric.plugins.plugin_utils.gpu.driver.work import Facts
+
 KEYS = ("mig", "ecc", "power_limit_w", "graphics_clock_mhz", "memory_clock_mhz")
 # nvidia-smi shows hundredths of a watt.
 _SAME_W = 0.5
@@ -82,7 +84,7 @@ def _of_gpu(
             command(f"the clocks are {clocks[0]} and {clocks[1]} MHz", "-ac", both)
 
 
-def plan(facts: Mapping[str, Any], wanted: Mapping[str, Any]) -> dict[str, Any]:
+def plan(facts: Facts, wanted: Mapping[str, Any]) -> dict[str, Any]:
     """Return what is to be run and what waits for a boot.
 
     Args:

@@ -25,7 +25,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.lines.ya
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.model import Located, Node, Origin
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.networks import Networks, check_routes
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.other_networks import Beside
-from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.schema import SELECTORS, Finding
+from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.schema import SELECTORS, Finding, Item
 
 UNDEFINED = "it is not defined"
 BACK_TO_BACK_NODES_MAX = 2
@@ -145,16 +145,14 @@ def _with_dependents(keys: set[str]) -> set[str]:
     return keys.union(*(_DEPENDENTS.get(key, ()) for key in keys))
 
 
-def _specs(sound: Mapping[str, Any]) -> list[dict[str, Any]]:
+def _specs(sound: Item) -> list[dict[str, Any]]:
     try:
         return plan.rail_specs(sound)
     except plan.PlanError:
         return []  # the schema has said that the supernet is too small
 
 
-def _check_interfaces(
-    specs: Sequence[Mapping[str, Any]], fabric: _Fabric, overridden: set[str]
-) -> Iterator[Finding]:
+def _check_interfaces(specs: Sequence[Item], fabric: _Fabric, overridden: set[str]) -> Iterator[Finding]:
     """Check that rails have interfaces of their own; with overrides, look only at what these change."""
     others = [
         (item.get("netdev"), f"network {item.get('name')}") for item in fabric.sound.get("networks") or []
@@ -287,7 +285,7 @@ def _check_management_address(node: Node, networks: Networks) -> Iterator[Findin
 def _check_taken(
     node: Node,
     number: int | None,
-    planned: Sequence[Mapping[str, Any]],
+    planned: Sequence[Item],
     overrides: Mapping[str, Mapping[str, Any]],
     fabric: _Fabric,
     seen: _Seen,

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.model import Located, Node, Origin
-from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.schema import Finding, Told
+from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.schema import Finding, Item, Told
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.values import unit
 
 #: NVIDIA, GB200 NVL72: the NVLink domain of a rack has 72 GPUs in 18 compute trays of 4. NVLink of the fifth
@@ -25,7 +25,7 @@ _NEED_NETDEV = (
 )  # fmt: skip
 
 
-def check_efa(item: Mapping[str, Any], transport: object) -> Iterator[Told]:
+def check_efa(item: Item, transport: object) -> Iterator[Told]:
     """Yield the keys of a rail, an override or a fabric that EFA's rails cannot have.
 
     Args:
@@ -58,7 +58,7 @@ def check_wires(rails: Sequence[Any]) -> Iterator[Finding]:
 
 def _wrong_with(
     name: str,
-    item: Mapping[str, Any],
+    item: Item,
     other: str,
     items: Mapping[str, tuple[int, Mapping[str, Any]]],
     wires: Mapping[str, str],

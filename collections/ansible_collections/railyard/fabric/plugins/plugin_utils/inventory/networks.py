@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -18,7 +18,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.addresse
     meet,
 )
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.model import Located, Origin
-from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.schema import Finding
+from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.schema import Finding, Item
 
 _ROUTE_FIX = (
     "route to each network through one rail; a network that has an interface of its own needs no route"
@@ -47,7 +47,7 @@ class Networks:
         self._routes: dict[tuple[Any, str | None], Claim] = {}
         self._unlike: list[Located] = []
 
-    def add(self, fabric: Mapping[str, Any], specs: Sequence[Mapping[str, Any]], origin: Origin) -> None:
+    def add(self, fabric: Item, specs: Sequence[Item], origin: Origin) -> None:
         """Add what one fabric, already without refused values, claims."""
         unlike: Finding | None = None
         for claim in _claims(fabric, specs, origin):
@@ -102,9 +102,7 @@ class Networks:
         return _addresses(self._routes.values())
 
 
-def check_routes(
-    fabric: Mapping[str, Any], specs: Sequence[Mapping[str, Any]], origin: Origin
-) -> Iterator[Finding]:
+def check_routes(fabric: Item, specs: Sequence[Item], origin: Origin) -> Iterator[Finding]:
     """Yield declared routes that another rail has as well, or that lead away from another network.
 
     A route that is wider than a network does it no harm, since the longer prefix wins; one that is equal or
@@ -133,12 +131,12 @@ def check_routes(
                 yield Finding(_routes_variable(spec), message, _ROUTE_FIX, None, name)
 
 
-def _routes_variable(spec: Mapping[str, Any]) -> str:
+def _routes_variable(spec: Item) -> str:
     """Name the variable that declares a rail's routes."""
     return "fabric.rail_routes" if spec["variable"] == "fabric" else f"{spec['variable']}.routes"
 
 
-def _claims(fabric: Mapping[str, Any], specs: Sequence[Mapping[str, Any]], origin: Origin) -> Iterator[Claim]:
+def _claims(fabric: Item, specs: Sequence[Item], origin: Origin) -> Iterator[Claim]:
     """Yield the networks of a fabric: its rails', those beside the rails, the frontend's."""
     mtu, infiniband = fabric.get("mtu"), fabric.get("transport") == "infiniband"
     for spec in specs:

@@ -19,7 +19,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.addresse
 )
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.model import Node
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.networks import Networks
-from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.schema import Finding
+from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.schema import Finding, Item
 
 _ANSIBLE, _BMC, _MANAGEMENT = "where Ansible connects", "the BMC", "its management address"
 _BMC_FIX = "give each BMC an address of its own, in the BMCs' network and nowhere else"
@@ -32,12 +32,7 @@ class Beside:
     addresses: dict[str, tuple[str, str]] = field(default_factory=dict)
 
     def check(
-        self,
-        node: Node,
-        fabric: Mapping[str, Any],
-        networks: Networks,
-        refused: frozenset[str],
-        twin: str | None,
+        self, node: Node, fabric: Item, networks: Networks, refused: frozenset[str], twin: str | None
     ) -> Iterator[Finding]:
         """Yield what is wrong with one node's addresses beside its rails, noting what it takes.
 
@@ -88,11 +83,11 @@ class Beside:
             yield Finding(variable, message, _BMC_FIX if what == _BMC else "change one of the two")
 
 
-def _of_bmcs(fabric: Mapping[str, Any]) -> Mapping[str, Any] | None:
+def _of_bmcs(fabric: Item) -> Mapping[str, Any] | None:
     return next((item for item in fabric.get("networks") or [] if item.get("bmc") is True), None)
 
 
-def _check_ansible_host(address: IPAddress, fabric: Mapping[str, Any]) -> Iterator[Finding]:
+def _check_ansible_host(address: IPAddress, fabric: Item) -> Iterator[Finding]:
     item = _of_bmcs(fabric) or {}
     if item.get("subnet") is not None and address in IPNetwork(item["subnet"]):
         message = f"{address} is inside {item['subnet']}, the network of the BMCs"
@@ -109,7 +104,7 @@ def _check_own_network(text: str, name: str, networks: Networks) -> Iterator[Fin
         yield Finding(f"network_addresses.{name}", message, fix, None, claim.rail)
 
 
-def _check_bmc(node: Node, fabric: Mapping[str, Any], networks: Networks) -> Iterator[Finding]:
+def _check_bmc(node: Node, fabric: Item, networks: Networks) -> Iterator[Finding]:
     """Check a node's BMC; where no network has `bmc: true`, BMCs may share one with the frontend."""
     item = _of_bmcs(fabric)
     if node.bmc_address is None:

@@ -12,6 +12,7 @@ from typing import Any
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory import hardware, schema
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.addresses import IPNetwork, meet
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.networks import Networks
+from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.schema import Item
 
 
 def sound(overrides: Any) -> dict[str, dict[str, Any]]:
@@ -29,9 +30,9 @@ def sound(overrides: Any) -> dict[str, dict[str, Any]]:
 
 
 def check(
-    fabric: Mapping[str, Any],
-    specs: Sequence[Mapping[str, Any]],
-    planned: Sequence[Mapping[str, Any]],
+    fabric: Item,
+    specs: Sequence[Item],
+    planned: Sequence[Item],
     overrides: Mapping[str, Mapping[str, Any]],
     networks: Networks,
 ) -> Iterator[schema.Finding]:
@@ -61,8 +62,8 @@ def check(
 
 
 def _check_networks_of_their_own(
-    specs: Sequence[Mapping[str, Any]],
-    planned: Sequence[Mapping[str, Any]],
+    specs: Sequence[Item],
+    planned: Sequence[Item],
     overrides: Mapping[str, Mapping[str, Any]],
     networks: Networks,
 ) -> Iterator[schema.Finding]:

@@ -11,6 +11,7 @@ from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.module_utils.rails import networks, plan
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.model import Inventory, Node
+from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.schema import Item
 
 SCHEMA = 1
 DEFAULTS = {"node_class": "hardware", "cabling": "switched"}
@@ -45,7 +46,7 @@ def plans_of(nodes: Sequence[Node]) -> dict[str, dict[str, Any]]:
     return {node.name: _plan_of(node, specs[id(node.fabric)]) for node in nodes}
 
 
-def _plan_of(node: Node, specs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def _plan_of(node: Node, specs: Sequence[Item]) -> dict[str, Any]:
     """Plan one node; unknown values are None, addresses are in CIDR form."""
     frontend = node.fabric.get("frontend") or {}
     return {

@@ -13,6 +13,7 @@ from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.module_utils.qos import settings
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.model import Inventory
+from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.schema import Item
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.values import literal
 from ansible_collections.railyard.fabric.plugins.plugin_utils.plain_text import named
 
@@ -73,12 +74,12 @@ def with_traffic_class(rules: dict[str, Any], inventory: Inventory) -> dict[str,
     return {**rules, key: traffic_class(inventory)} if rules[key] is None else rules
 
 
-def _is_fabric_with_qos(fabric: Mapping[str, Any]) -> bool:
+def _is_fabric_with_qos(fabric: Item) -> bool:
     wanted = {"transport": "roce", "node_class": "hardware", "cabling": "switched"}
     return all(fabric.get(key, value) == value for key, value in wanted.items())
 
 
-def plan(fabric: Mapping[str, Any], said: Mapping[str, Any]) -> dict[str, Any]:
+def plan(fabric: Item, said: Mapping[str, Any]) -> dict[str, Any]:
     """Return what `node_notes.qos_plan_lines` tells of: nothing where QoS is not asked, or not said here.
 
     Args:

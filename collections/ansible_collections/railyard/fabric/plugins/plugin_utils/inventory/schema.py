@@ -37,6 +37,8 @@ class Finding:
     meant: str | None = None
 
 
+#: A mapping of the inventory: a fabric, one of its rails or networks; or of a plan that is made of them.
+Item = Mapping[str, Any]
 # A key of a mapping, what is wrong with it, and what to write instead.
 Told = tuple[str, str, str]
 
@@ -62,7 +64,7 @@ class Field(NamedTuple):
         return self._replace(meaning=meaning)
 
 
-def is_right(fields: Mapping[str, Field], item: Mapping[str, Any], *keys: str) -> bool:
+def is_right(fields: Mapping[str, Field], item: Item, *keys: str) -> bool:
     """Tell whether all of these keys are set, to values that their checks pass."""
     return all(fields[key].check(item.get(key)) is None for key in keys)
 
@@ -360,7 +362,7 @@ def check_mapping(
             yield Finding(path, wrong_type, fields[key].fix, None, rail)
 
 
-def check_bond(item: Mapping[str, Any]) -> Iterator[Told]:
+def check_bond(item: Item) -> Iterator[Told]:
     """Yield that a rail's netdev is a bond, going by its name."""
     if values.is_bond(item.get("netdev")):
         yield "netdev", f"{item['netdev']} {BOND_REFUSED}", BOND_FIX

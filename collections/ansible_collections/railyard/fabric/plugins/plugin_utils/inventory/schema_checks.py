@@ -23,6 +23,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.schema i
     RAIL,
     SELECTORS,
     Finding,
+    Item,
     Told,
     check_bond,
     check_mac,
@@ -52,7 +53,7 @@ def check_fabric(fabric: Any) -> Iterator[Finding]:
     yield from (finding for finding in found if finding.variable not in meant)
 
 
-def _found_in(fabric: Mapping[str, Any]) -> Iterator[Finding]:
+def _found_in(fabric: Item) -> Iterator[Finding]:
     scalars = {key: item for key, item in fabric.items() if key not in _PARTS}
     yield from check_mapping(scalars, FABRIC, "fabric")
     if fabric.get("transport") is None:
@@ -78,7 +79,7 @@ _SWITCHED_FIX = "remove it, or write cabling: switched"
 _NO_ROUTER = "the rails are cabled back to back, so there is no router between the nodes", _SWITCHED_FIX
 
 
-def _given(item: Mapping[str, Any]) -> set[str]:
+def _given(item: Item) -> set[str]:
     """Return the keys that say something."""
     return {key for key, value in item.items() if value is not None}
 
@@ -88,7 +89,7 @@ def _mappings(items: Any) -> list[Mapping[str, Any]]:
     return [item for item in items if isinstance(item, Mapping)] if isinstance(items, list) else []
 
 
-def _check_list(fabric: Mapping[str, Any], key: str) -> Iterator[Finding]:
+def _check_list(fabric: Item, key: str) -> Iterator[Finding]:
     """Check the rails or the networks, each by itself and against those before it."""
     names: list[Any] = []
     for index, item in enumerate(fabric[key]):
@@ -115,7 +116,7 @@ def _check_name(name: Any, before: Sequence[Any]) -> Iterator[Told]:
         yield "name", f"{name} is also the name of number {before.index(name)} (from 0)", "rename one"
 
 
-def _check_rail(fabric: Mapping[str, Any], item: Mapping[str, Any]) -> Iterator[Told]:
+def _check_rail(fabric: Item, item: Item) -> Iterator[Told]:
     """Check what the keys of one rail ask of each other, and of the fabric."""
     given, transport = _given(item), fabric.get("transport")
     for one, many in (("subnet", "subnets"), ("subnet6", "subnets6"), ("leaf", "leaves")):
@@ -141,7 +142,7 @@ def _check_rail(fabric: Mapping[str, Any], item: Mapping[str, Any]) -> Iterator[
     yield from _check_ipoib_mode(item, transport)
 
 
-def _check_gateway(fabric: Mapping[str, Any], item: Mapping[str, Any]) -> Iterator[Told]:
+def _check_gateway(fabric: Item, item: Item) -> Iterator[Told]:
     """Check that the two gateways are of a family each, and that there can be one."""
     gateways = {key: item[key] for key in ("gateway", "gateway6") if is_right(RAIL, item, key)}
     one, other = gateways.get("gateway"), gateways.get("gateway6")
@@ -155,18 +156,18 @@ def _check_gateway(fabric: Mapping[str, Any], item: Mapping[str, Any]) -> Iterat
             yield key, *_NO_ROUTER
 
 
-def _check_vlan(item: Mapping[str, Any]) -> Iterator[Told]:
+def _check_vlan(item: Item) -> Iterator[Told]:
     otherwise = ", or let the switch tag and write no vlan"
     yield from check_vlan_name("vlan", item.get("netdev"), item.get("vlan"), otherwise)
 
 
-def _check_ipoib_mode(item: Mapping[str, Any], transport: Any) -> Iterator[Told]:
+def _check_ipoib_mode(item: Item, transport: Any) -> Iterator[Told]:
     if transport in ("roce", "tcp") and is_right(RAIL, item, "ipoib_mode"):
         message = f"it is for IPoIB, and the transport is {transport}"
         yield "ipoib_mode", message, "remove it, or correct the transport"
 
 
-def _check_mtu(fabric: Mapping[str, Any]) -> Iterator[Finding]:
+def _check_mtu(fabric: Item) -> Iterator[Finding]:
     mtu, transport = fabric.get("mtu"), fabric.get("transport")
     infiniband = transport == "infiniband"
     yield from placed(hardware.check_efa(fabric, transport), "fabric")
@@ -191,7 +192,7 @@ def _check_mtu(fabric: Mapping[str, Any]) -> Iterator[Finding]:
         yield from _check_ipoib_mtu(fabric, mtu)
 
 
-def _check_ipoib_mtu(fabric: Mapping[str, Any], mtu: int) -> Iterator[Finding]:
+def _check_ipoib_mtu(fabric: Item, mtu: int) -> Iterator[Finding]:
     """Check the MTU against the IPoIB mode of each rail; where modes differ, the first in fault is named."""
     most = IPOIB_MTU_MAX_BYTES
     common = fabric.get("ipoib_mode") or "datagram"
@@ -213,12 +214,12 @@ def _check_ipoib_mtu(fabric: Mapping[str, Any], mtu: int) -> Iterator[Finding]:
             return
 
 
-def _has_ipv6(fabric: Mapping[str, Any]) -> bool:
+def _has_ipv6(fabric: Item) -> bool:
     listed = any(item.get("subnet6") or item.get("subnets6") for item in _mappings(fabric.get("rails")))
     return listed or ":" in str(fabric.get("supernet") or "")
 
 
-def _check_form(fabric: Mapping[str, Any]) -> Iterator[Told]:
+def _check_form(fabric: Item) -> Iterator[Told]:
     """Check that the rails are either listed or computed, and that the computed form is whole."""
     computed = [key for key in COMPUTED if fabric.get(key) is not None]
     if fabric.get("rails") is not None:
@@ -247,7 +248,7 @@ def _check_form(fabric: Mapping[str, Any]) -> Iterator[Told]:
         yield from _check_computed(fabric)
 
 
-def _check_computed(fabric: Mapping[str, Any]) -> Iterator[Told]:
+def _check_computed(fabric: Item) -> Iterator[Told]:
     """Check the supernet against the rails it must hold, and what the patterns make of the last rail."""
     count = fabric["rail_count"]
     if fabric.get("cabling") == "back_to_back" and fabric.get("gateway") in ("first", "last"):
@@ -270,7 +271,7 @@ def _check_computed(fabric: Mapping[str, Any]) -> Iterator[Told]:
                 yield key, f"for rail {count - 1}: {wrong}", COMPUTED[key].fix
 
 
-def _too_small(fabric: Mapping[str, Any], key: str, supernets: Sequence[str], fix: str) -> Iterator[Told]:
+def _too_small(fabric: Item, key: str, supernets: Sequence[str], fix: str) -> Iterator[Told]:
     """Yield the supernets out of which the last rail cannot be cut."""
     for supernet in supernets:
         try:
@@ -279,7 +280,7 @@ def _too_small(fabric: Mapping[str, Any], key: str, supernets: Sequence[str], fi
             yield key, f"too small: {error.problem}", fix
 
 
-def _check_leaves(fabric: Mapping[str, Any]) -> Iterator[Finding]:
+def _check_leaves(fabric: Item) -> Iterator[Finding]:
     """Check what is said of leaves; one that no rail is patched to is a slip of the pen."""
     patched: set[str] = set()
     for item in _mappings(fabric.get("rails")):
@@ -297,7 +298,7 @@ def _check_leaves(fabric: Mapping[str, Any]) -> Iterator[Finding]:
             yield Finding(where, f"it is {show(leaf)}, not a mapping", FABRIC["leaves"].fix)
 
 
-def _check_frontend(frontend: Mapping[str, Any]) -> Iterator[Told]:
+def _check_frontend(frontend: Item) -> Iterator[Told]:
     """Check what the keys of the frontend ask of each other."""
     given, dhcp4 = _given(frontend), frontend.get("dhcp4")
     if "netdev" not in given:
@@ -318,7 +319,7 @@ def _check_frontend(frontend: Mapping[str, Any]) -> Iterator[Told]:
             yield "gateway", wrong, "name a gateway inside the frontend's network"
 
 
-def _check_network(fabric: Mapping[str, Any], item: Mapping[str, Any], index: int) -> Iterator[Told]:
+def _check_network(fabric: Item, item: Item, index: int) -> Iterator[Told]:
     """Check what the keys of one network ask of each other, of other networks and of the frontend."""
     listed, before = _mappings(fabric["networks"]), _mappings(fabric["networks"][:index])
     manage, name = item.get("manage") is True, str(item.get("name"))
@@ -357,7 +358,7 @@ def _check_network(fabric: Mapping[str, Any], item: Mapping[str, Any], index: in
         yield "subnet", "the BMCs' network has no subnet", NETWORK["subnet"].fix
 
 
-def _port_and_vlan(item: Mapping[str, Any]) -> tuple[str, str] | None:
+def _port_and_vlan(item: Item) -> tuple[str, str] | None:
     """Return the port that carries a network and the VLAN on it, which may stand in the netdev's name."""
     if not isinstance(netdev := item.get("netdev"), str):
         return None
@@ -367,7 +368,7 @@ def _port_and_vlan(item: Mapping[str, Any]) -> tuple[str, str] | None:
     return port, vlan
 
 
-def _check_vlan_mtu(item: Mapping[str, Any], listed: Sequence[Mapping[str, Any]]) -> Iterator[Told]:
+def _check_vlan_mtu(item: Item, listed: Sequence[Item]) -> Iterator[Told]:
     """Check that no VLAN has a larger MTU than the port that carries it, where both are told."""
     netdev = item.get("netdev")
     if None in (item.get("vlan"), netdev) or not is_right(NETWORK, item, "mtu"):
@@ -379,7 +380,7 @@ def _check_vlan_mtu(item: Mapping[str, Any], listed: Sequence[Mapping[str, Any]]
             yield "mtu", message, "raise the port's MTU, or lower the VLAN's"
 
 
-def _check_way_in(item: Mapping[str, Any], frontend: Any) -> Iterator[Told]:
+def _check_way_in(item: Item, frontend: Any) -> Iterator[Told]:
     """Check that no network is written over the frontend's port, by which Ansible comes."""
     netdev = item.get("netdev")
     there = isinstance(frontend, Mapping) and item.get("manage") is True and netdev is not None

@@ -15,7 +15,7 @@ import os
 import stat
 import tarfile
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -29,6 +29,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.launch.archive_lim
     Size,
 )
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder, json_lines
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run.documents import Row
 
 _PIECE_BYTES = 64 * 2**10
 
@@ -257,7 +258,7 @@ def _take(lines: Iterator[bytes], run: str, host: str, limits: NodeLimits, harve
         )
 
 
-def _is_own(row: Mapping[str, Any], limits: NodeLimits) -> bool:
+def _is_own(row: Row, limits: NodeLimits) -> bool:
     """Tell whether a row is of a test that the node was asked."""
     return raw_names.raw_name(row.get("id"), row.get("end"), row.get("attempt", 1)) in limits.raw
 

@@ -12,22 +12,20 @@ guessed. What is not known is said with its reason, and the pairs of that node s
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.module_utils.catalogue.tests import WITHOUT_IP
 from ansible_collections.railyard.fabric.plugins.module_utils.rails import bind
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.model import Node
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run.documents import Plan, Row
 
 #: Returns the addresses that a name has, in the resolver's order; none where it has none.
 Resolve = Callable[[str], list[str]]
 
 
 def entries(
-    nodes: Iterable[Node],
-    plan: Mapping[str, Any],
-    facts: Iterable[Mapping[str, Any]],
-    resolve: Resolve,
+    nodes: Iterable[Node], plan: Plan, facts: Iterable[Row], resolve: Resolve
 ) -> dict[str, dict[str, Any]]:
     """Return what the roster says of nodes whose rails have no IP.
 
@@ -56,7 +54,7 @@ def entries(
     return found
 
 
-def _address(node: Node, row: Mapping[str, Any] | None, resolve: Resolve) -> tuple[str | None, str | None]:
+def _address(node: Node, row: Row | None, resolve: Resolve) -> tuple[str | None, str | None]:
     """Return the node's address and None, or None and why there is none."""
     if row is None:
         return None, "the node could not be inspected"
@@ -106,7 +104,7 @@ def _canonical(text: str) -> str | None:
     return None if local else str(address)
 
 
-def _own_addresses(row: Mapping[str, Any]) -> set[str]:
+def _own_addresses(row: Row) -> set[str]:
     found = set()
     for device in row.get("netdevs") or ():
         for key in ("addresses", "addresses6"):

@@ -22,6 +22,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.ask import request
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.load import Inventory
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import action_base, provenance
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder as run_folder
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run.documents import Row
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run.folder import RunFolder
 
 #: A tool's test of one rail alone; of ping's two the round trip.
@@ -163,7 +164,7 @@ def _ping(output: Mapping[str, Any], _tool: str) -> tuple[dict[str, Any], dict[s
 _SAID = {"perftest": _perftest, "iperf3": _iperf3, "sockperf": _sockperf, "ping": _ping}
 
 
-def _remarks(row: Mapping[str, Any], output: Mapping[str, Any]) -> Iterator[str]:
+def _remarks(row: Row, output: Mapping[str, Any]) -> Iterator[str]:
     """Yield what readers of such an output are known to get wrong."""
     metrics = row["metrics"]
     if output.get("reported_unit") == "MiB/s":

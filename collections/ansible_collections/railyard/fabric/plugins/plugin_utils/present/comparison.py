@@ -19,7 +19,8 @@ from typing import Any
 from ansible_collections.railyard.fabric.plugins.module_utils.measure import outliers
 from ansible_collections.railyard.fabric.plugins.module_utils.rails import bind
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import catalogue
-from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.policy import is_number
+from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.policy import Policy, is_number
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run.documents import Plan, Verdict
 
 Row = dict[str, Any]
 Place = tuple[str, str, "str | None", str]
@@ -61,10 +62,10 @@ class Compared:
 
 
 def of(
-    plan: Mapping[str, Any],
-    verdicts: Sequence[Mapping[str, Any]],
+    plan: Plan,
+    verdicts: Sequence[Verdict],
     facts: Iterable[Mapping[str, Any]] = (),
-    policy: Mapping[str, Any] | None = None,
+    policy: Policy | None = None,
 ) -> Compared:
     """Compare, and say in words what came out and of what it is.
 
@@ -85,7 +86,7 @@ def of(
     )
 
 
-def compare(plan: Mapping[str, Any], verdicts: Sequence[Mapping[str, Any]]) -> list[Row]:
+def compare(plan: Plan, verdicts: Sequence[Verdict]) -> list[Row]:
     """Compare RDMA with TCP over every rail of every pair of which both were asked.
 
     Args:
@@ -136,7 +137,7 @@ def compare(plan: Mapping[str, Any], verdicts: Sequence[Mapping[str, Any]]) -> l
     )
 
 
-def rdma_class(plan: Mapping[str, Any], facts: Iterable[Mapping[str, Any]]) -> str | None:
+def rdma_class(plan: Plan, facts: Iterable[Mapping[str, Any]]) -> str | None:
     """Return what does RDMA on the plan's rails: `software`, `hardware`, `mixed`, or None when not known."""
     by_node = {str(row.get("node")): row for row in facts}
     found = set()
@@ -218,7 +219,7 @@ def _missing(rows: Iterable[Row]) -> int:
     )
 
 
-def _by_place(verdicts: Iterable[Mapping[str, Any]]) -> dict[Place, Found]:
+def _by_place(verdicts: Iterable[Verdict]) -> dict[Place, Found]:
     """Return (node, peer, rail, direction) -> check -> its verdict: the first that is proven, if any."""
     places: dict[Place, Found] = {}
     for one in verdicts:
@@ -321,7 +322,7 @@ def _first(names: Sequence[str], asked: set[str]) -> str | None:
     return next((name for name in names if name in asked), None)
 
 
-def _rates(plan: Mapping[str, Any]) -> dict[tuple[str, str], float | None]:
+def _rates(plan: Plan) -> dict[tuple[str, str], float | None]:
     return {
         (str(name), str(rail["name"])): float(rate) if is_number(rate) and rate else None
         for name, node in plan["nodes"].items()
@@ -339,7 +340,7 @@ def _rate(
     return (sum(known) or None) if len(known) == len(rails) else None
 
 
-def _bandwidth_of(asked: set[str], verdicts: Iterable[Mapping[str, Any]], policy: Mapping[str, Any]) -> str:
+def _bandwidth_of(asked: set[str], verdicts: Iterable[Verdict], policy: Policy) -> str:
     tool = _tool(verdicts, _first(RDMA_BANDWIDTH, asked)) or "perftest"
     streams, size, qps = (policy.get(key) for key in ("iperf3_streams", "rdma_message_bytes", "rdma_qps"))
     tcp = "iperf3" + (f", {streams} stream{'' if streams == 1 else 's'}" if streams else "")
@@ -353,12 +354,12 @@ def _bandwidth_of(asked: set[str], verdicts: Iterable[Mapping[str, Any]], policy
     return f"TCP: {tcp}; RDMA: {rdma}{summed}"
 
 
-def _latency_of(asked: set[str], verdicts: Iterable[Mapping[str, Any]], policy: Mapping[str, Any]) -> str:
+def _latency_of(asked: set[str], verdicts: Iterable[Verdict], policy: Policy) -> str:
     tool = _tool(verdicts, _first(RDMA_LATENCY, asked)) or "perftest"
     size = policy.get("sockperf_message_bytes")
     both = f", both of {size}-byte messages" if size else ""
     return f"median, one way{both}; TCP: sockperf; RDMA: {tool}"
 
 
-def _tool(verdicts: Iterable[Mapping[str, Any]], check: str | None) -> str | None:
+def _tool(verdicts: Iterable[Verdict], check: str | None) -> str | None:
     return next((str(one["tool"]) for one in verdicts if one["check"] == check), None)

@@ -13,6 +13,7 @@ from typing import Any
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.policy import is_number
 from ansible_collections.railyard.fabric.plugins.plugin_utils.plain_text import fold_names
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present import wording
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run.documents import Manifest, Plan, Row
 
 # How a kernel calls its netdevs may differ; speed, MTU and driver class have checks of their own.
 _OWN_TO_EACH = ("netdevs", "facts")
@@ -40,7 +41,7 @@ class Property:
         return len(self.values) > 1
 
 
-def of_nodes(plan: Mapping[str, Any], facts: Iterable[Mapping[str, Any]]) -> tuple[Property, ...]:
+def of_nodes(plan: Plan, facts: Iterable[Row]) -> tuple[Property, ...]:
     """Return what the nodes are, a property each: those in which they differ come first.
 
     Args:
@@ -66,7 +67,7 @@ def findings(nodes: Iterable[Property]) -> list[str]:
     ]
 
 
-def of_run(manifest: Mapping[str, Any], plan: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
+def of_run(manifest: Manifest, plan: Plan) -> tuple[tuple[str, str], ...]:
     """Return what the run was asked with, as name and value for people."""
     rows = [
         ("inventory", wording.quantity_text(manifest.get("inventory"))),
@@ -102,7 +103,7 @@ def _nodes(names: list[str]) -> str:
     return fold_names(names) + (f" ({len(names)} nodes)" if len(names) > 1 else "")
 
 
-def _described(row: Mapping[str, Any]) -> dict[str, str]:
+def _described(row: Row) -> dict[str, str]:
     """Return property -> what a node says of it; facts that are garbled have their verdict elsewhere."""
     system = record(row.get("os"))
     told = {

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.plugin_utils.plain_text import fold_names
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present import wording
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run.documents import Verdict
 
 # So many places are told one by one; more are folded.
 _PLACES_SHOWN = 6
@@ -55,7 +55,7 @@ class Problem:
         return ", ".join(wording.check_title(name) for name in self.checks)
 
 
-def place(verdict: Mapping[str, Any]) -> Place:
+def place(verdict: Verdict) -> Place:
     """Return where a verdict is about."""
     node, peer, rail, subject = (str(verdict.get(key) or "") for key in ("node", "peer", "rail", "subject"))
     return node, peer, rail or subject
@@ -67,9 +67,7 @@ def place_text(node: str, peer: str, rail: str) -> str:
     return f"{where}, {rail}" if rail else where
 
 
-def group(
-    verdicts: Iterable[Mapping[str, Any]], cables: Mapping[tuple[str, str], str] | None = None
-) -> list[Problem]:
+def group(verdicts: Iterable[Verdict], cables: Mapping[tuple[str, str], str] | None = None) -> list[Problem]:
     """Group verdicts by outcome, cause and next step; failures first, then the most frequent.
 
     Args:

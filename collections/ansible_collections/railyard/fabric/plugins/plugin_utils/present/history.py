@@ -15,13 +15,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.policy import is_number
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.verdict import folded, run_status
 from ansible_collections.railyard.fabric.plugins.plugin_utils.plain_text import clean_all, clean_line
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present import comparison, wording
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder as run_folder
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run.documents import Manifest, Row
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run.folder import RunFolder
 
 #: So many runs are read and listed; of older ones it is said how many there are.
@@ -176,7 +176,7 @@ def _read(path: Path) -> PastRun:
     )
 
 
-def _notes(manifest: Mapping[str, Any], rows: Sequence[object], torn: bool, less: bool) -> Iterator[str]:
+def _notes(manifest: Manifest, rows: Sequence[object], torn: bool, less: bool) -> Iterator[str]:
     incomplete = run_status.not_ended(manifest)
     if incomplete:
         yield incomplete
@@ -189,7 +189,7 @@ def _notes(manifest: Mapping[str, Any], rows: Sequence[object], torn: bool, less
         yield f"limited to {wording.quantity_text(limit)}"
 
 
-def _numbers(rows: Sequence[Mapping[str, Any]]) -> Numbers:
+def _numbers(rows: Sequence[Row]) -> Numbers:
     values: dict[tuple[str, str], list[float]] = {}
     for row in rows:
         check, rail = row.get("check"), row.get("rail")

@@ -16,6 +16,7 @@ from typing import Any
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import catalogue
 from ansible_collections.railyard.fabric.plugins.plugin_utils.plain_text import fold_names
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present import suspects
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run.documents import Plan, Verdict
 
 #: A matrix of more lines than this has no cell that an eye can tell apart.
 NODES_SHOWN = 64
@@ -74,7 +75,7 @@ class Meetings:
     matrices: tuple[RailMatrix, ...] = ()
 
 
-def of(plan: Mapping[str, Any], verdicts: Sequence[Mapping[str, Any]], blame: suspects.Blame) -> Meetings:
+def of(plan: Plan, verdicts: Sequence[Verdict], blame: suspects.Blame) -> Meetings:
     """Return the matrices of a run's tests between nodes, over one rail each.
 
     Args:
@@ -164,7 +165,7 @@ def _matrix(
     )
 
 
-def _groups(plan: Mapping[str, Any], names: Sequence[str]) -> tuple[list[list[int]], str]:
+def _groups(plan: Plan, names: Sequence[str]) -> tuple[list[list[int]], str]:
     """Return the nodes of each line, and by what they were folded: `leaf`, `block`, or nothing."""
     if len(names) <= NODES_SHOWN:
         return [[node] for node in range(len(names))], ""

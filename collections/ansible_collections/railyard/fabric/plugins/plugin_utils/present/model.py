@@ -34,6 +34,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.present.measuremen
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present.rails_used import Conditions
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present.spread import RailSpread
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder as run_folder
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run.documents import Manifest, Plan
 
 # Beyond this many nodes, rows of the picture that look the same are folded into one.
 _NODES_SHOWN = 16
@@ -200,7 +201,7 @@ def read(run_dir: str | os.PathLike[str], judged: rejudge.Judged | None = None) 
     )
 
 
-def _of_run(manifest: Mapping[str, Any], rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _of_run(manifest: Manifest, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return the rows that are this run's: on another's no verdict rests."""
     mine: list[dict[str, Any]] = clean_all([row for row in rows if row.get("run") == manifest.get("run")])
     return mine
@@ -248,7 +249,7 @@ def _cpu(observed: Mapping[str, Any]) -> str:
     return "; ".join(parts)
 
 
-def _rails(plan: Mapping[str, Any], total: Mapping[str, Any]) -> tuple[tuple[str, ...], tuple[RailRow, ...]]:
+def _rails(plan: Plan, total: Mapping[str, Any]) -> tuple[tuple[str, ...], tuple[RailRow, ...]]:
     """Nodes by rails with an outcome each; many nodes are folded where they look the same."""
     seen = {(str(cell["node"]), str(cell["rail"])): cell for cell in total["rails"]}
     names = [str(rail["name"]) for node in (plan.get("nodes") or {}).values() for rail in node["rails"]]
@@ -299,7 +300,7 @@ def _tables(measurements: tuple[Measurement, ...]) -> tuple[CheckTable, ...]:
 
 
 def _with_conditions(
-    tables: Iterable[CheckTable], folder: run_folder.RunFolder, manifest: Mapping[str, Any]
+    tables: Iterable[CheckTable], folder: run_folder.RunFolder, manifest: Manifest
 ) -> Iterator[CheckTable]:
     """Add what the ends of RDMA's lines ran over; of all rows only those of the lines shown are read."""
     tables = list(tables)
@@ -311,14 +312,14 @@ def _with_conditions(
 
 
 def _curves(
-    folder: run_folder.RunFolder, manifest: Mapping[str, Any], measurements: Iterable[Measurement]
+    folder: run_folder.RunFolder, manifest: Manifest, measurements: Iterable[Measurement]
 ) -> tuple[size_curves.Curve, ...]:
     wanted = size_curves.ids(measurements)
     return size_curves.of(_results(folder, manifest, wanted), wanted)
 
 
 def _results(
-    folder: run_folder.RunFolder, manifest: Mapping[str, Any], wanted: Container[str]
+    folder: run_folder.RunFolder, manifest: Manifest, wanted: Container[str]
 ) -> list[dict[str, Any]]:
     """Return the rows of these questions; where nothing is wanted the file is not read."""
     found = folder.each_row(run_folder.RESULTS, wanted) if wanted else ()

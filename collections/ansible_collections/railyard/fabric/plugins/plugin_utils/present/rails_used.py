@@ -12,6 +12,7 @@ from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present import wording
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present.grouping import place_text
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run.documents import Plan, Row
 
 
 @dataclass(frozen=True)
@@ -32,7 +33,7 @@ def has_conditions(check: str) -> bool:
     return check.startswith("rdma")
 
 
-def conditions(results: Iterable[Mapping[str, Any]]) -> dict[str, tuple[Conditions, ...]]:
+def conditions(results: Iterable[Row]) -> dict[str, tuple[Conditions, ...]]:
     """Return test id → what each end ran it over, the client first; of RDMA tests alone."""
     found: dict[str, list[Conditions]] = defaultdict(list)
     for row in sorted(results, key=lambda row: str(row.get("end"))):
@@ -41,7 +42,7 @@ def conditions(results: Iterable[Mapping[str, Any]]) -> dict[str, tuple[Conditio
     return {identity: tuple(ends) for identity, ends in found.items()}
 
 
-def cables(plan: Mapping[str, Any], facts: Iterable[Mapping[str, Any]]) -> dict[tuple[str, str], str]:
+def cables(plan: Plan, facts: Iterable[Row]) -> dict[tuple[str, str], str]:
     """Return node and rail → the cable there for people: `gpuserver1 rail0 (ens6) to gpuserver2 (ens6)`."""
     by_node = {str(row.get("node")): row for row in facts}
     ends: dict[str, dict[str, tuple[Mapping[str, Any], str]]] = defaultdict(dict)
@@ -60,7 +61,7 @@ def cables(plan: Mapping[str, Any], facts: Iterable[Mapping[str, Any]]) -> dict[
     return told
 
 
-def _of(row: Mapping[str, Any]) -> Conditions:
+def _of(row: Row) -> Conditions:
     index, kind = row.get("gid_index"), row.get("gid_type")
     size = row.get("message_bytes")
     gpu = f", GPU {row['gpu']} ({wording.quantity_text(row.get('gpu_name'))})" if row.get("gpu") else ""
@@ -82,7 +83,7 @@ def _numa(node: object, pinned: object) -> str:
     return f"not pinned; the HCA is at node {node}" if known else "not pinned; no NUMA node is known"
 
 
-def _netdev(rail: Mapping[str, Any], row: Mapping[str, Any]) -> str:
+def _netdev(rail: Mapping[str, Any], row: Row) -> str:
     """The netdev of a rail: the plan's, else the one that has the rail's address."""
     if rail.get("netdev"):
         return str(rail["netdev"])

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.module_utils.measure.torch_job import OPERATIONS
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.policy import is_number
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present.measurement import Measurement
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run.documents import Row
 
 _SHOWN = ("pass", "fail", "recorded")
 # Of one check; more rails than that look alike.
@@ -47,7 +47,7 @@ def ids(measurements: Iterable[Measurement]) -> dict[str, tuple[str, str]]:
     return found
 
 
-def of(rows: Iterable[Mapping[str, Any] | None], wanted: Mapping[str, tuple[str, str]]) -> tuple[Curve, ...]:
+def of(rows: Iterable[Row | None], wanted: Mapping[str, tuple[str, str]]) -> tuple[Curve, ...]:
     """Return the curves of these rows, which were believed when they were judged."""
     found = {str(row["id"]): row.get("collective") for row in rows if row is not None}
     curves = []

@@ -25,6 +25,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.verdict impo
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.verdict.rejudge import Judged
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present import suspects, who_is_slow, wording
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder as run_folder
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run.documents import Plan, Verdict
 
 _IN_BRACKETS = re.compile(r" \([^)]*\)")
 #: How many places a sentence names before it says "and N more".
@@ -51,7 +52,7 @@ def summarise(path: str | Path) -> dict[str, Any]:
     return of(folder.plan(), rejudge.judge_folder(path))
 
 
-def of(plan: Mapping[str, Any], judged: Judged) -> dict[str, Any]:
+def of(plan: Plan, judged: Judged) -> dict[str, Any]:
     """Summarise verdicts; see `summarise`."""
     verdicts = judged.verdicts
     found = Counter(one["outcome"] for one in verdicts)
@@ -106,13 +107,13 @@ def lines(summary: Mapping[str, Any], folder: str) -> list[str]:
     return [*text, summary["headline"], f"run folder: {folder}"]
 
 
-def _unbounded(verdict: Mapping[str, Any]) -> str:
+def _unbounded(verdict: Verdict) -> str:
     """Return why a verdict has no bound: the clause of its basis that says so, without what is its own."""
     basis = _IN_BRACKETS.sub("", str(verdict["basis"]))
     return basis.rpartition(": ")[2].partition("; ")[0] or "no bound is known"
 
 
-def families(verdicts: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, int]]:
+def families(verdicts: Iterable[Verdict]) -> dict[str, dict[str, int]]:
     """Count the outcomes of TCP's tests, of RDMA's, and of what each node was asked alone; worst first."""
     found: dict[str, list[str]] = {"state": [], "tcp": [], "rdma": []}
     for one in verdicts:
@@ -125,8 +126,8 @@ def families(verdicts: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, int]]
 
 
 def headline(
-    plan: Mapping[str, Any],
-    verdicts: Sequence[Mapping[str, Any]],
+    plan: Plan,
+    verdicts: Sequence[Verdict],
     counts: Mapping[str, int],
     judged: Judged,
     met: Mapping[str, int] | None = None,
@@ -169,7 +170,7 @@ def headline(
     return what + said + "."
 
 
-def place(verdict: Mapping[str, Any]) -> str:
+def place(verdict: Verdict) -> str:
     """Return where a verdict belongs: node, peer and rail, or what of the node was asked about."""
     if verdict["peer"] is None:
         what = verdict["rail"] or verdict.get("subject")
@@ -177,7 +178,7 @@ def place(verdict: Mapping[str, Any]) -> str:
     return f"{verdict['node']} -> {verdict['peer']} {verdict['rail'] or 'all rails'}"
 
 
-def _asked_of(plan: Mapping[str, Any], verdicts: Iterable[Mapping[str, Any]]) -> str:
+def _asked_of(plan: Plan, verdicts: Iterable[Verdict]) -> str:
     transport = plan.get("transport")
     rdma = any(CHECKS[one["check"]].rdma and not CHECKS[one["check"]].local for one in verdicts)
     if transport == "tcp":
@@ -188,7 +189,7 @@ def _asked_of(plan: Mapping[str, Any], verdicts: Iterable[Mapping[str, Any]]) ->
     return f"TCP only, RDMA not measured though the inventory declares {transport}"
 
 
-def _unreachable(verdicts: Iterable[Mapping[str, Any]]) -> list[str]:
+def _unreachable(verdicts: Iterable[Verdict]) -> list[str]:
     """Name the nodes that did not answer: those whose own facts checks say so."""
     found = [
         one["node"] for one in verdicts if one["cause_class"] == "node_unreachable" and one["peer"] is None
@@ -196,7 +197,7 @@ def _unreachable(verdicts: Iterable[Mapping[str, Any]]) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-def _named(verdicts: Sequence[Mapping[str, Any]]) -> str:
+def _named(verdicts: Sequence[Verdict]) -> str:
     places: dict[str, list[str]] = {}
     for one in verdicts:
         titles = places.setdefault(place(one), [])
@@ -210,9 +211,7 @@ def _named(verdicts: Sequence[Mapping[str, Any]]) -> str:
     return "; ".join(said) + (f"; and {more} more" if more > 0 else "")
 
 
-def _rails(
-    plan: Mapping[str, Any], verdicts: Iterable[Mapping[str, Any]], blame: suspects.Blame
-) -> list[dict[str, Any]]:
+def _rails(plan: Plan, verdicts: Iterable[Verdict], blame: suspects.Blame) -> list[dict[str, Any]]:
     """Fold to one outcome for each node and rail: a test counts for both of its ends.
 
     `shown` leaves out what a suspect at the other end spoiled, and says that it was met.

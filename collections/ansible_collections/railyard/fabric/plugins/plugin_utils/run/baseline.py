@@ -21,6 +21,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue i
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.policy import is_number
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder as run_folder
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import provenance
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run.documents import Manifest, Plan
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run.folder import RunFolder, RunFolderError
 
 #: Beside the inventory, and in a run's folder.
@@ -86,7 +87,7 @@ def beside(sources: Sequence[str], cluster: str) -> tuple[str, Saved] | None:
     return run_folder.pretty(document), saved
 
 
-def kept(folder: RunFolder, manifest: Mapping[str, Any], plan: Mapping[str, Any]) -> Saved | None:
+def kept(folder: RunFolder, manifest: Manifest, plan: Plan) -> Saved | None:
     """Return the baseline that a run is judged by, None where it never had one; lost where files disagree.
 
     An edited plan may have been the one that named it.

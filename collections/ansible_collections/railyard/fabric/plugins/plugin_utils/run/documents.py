@@ -16,11 +16,12 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue i
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.policy import is_whole
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder
 
-#: manifest.json and plan.json, in which `problem` finds nothing; a work order; a line as it is read.
+#: manifest.json and plan.json, in which `problem` finds nothing; a work order; a line of a file; a verdict.
 Manifest = Mapping[str, Any]
 Plan = Mapping[str, Any]
 Order = Mapping[str, Any]
 Row = Mapping[str, Any]
+Verdict = Mapping[str, Any]
 
 
 def problem(

@@ -12,8 +12,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run.documents import Row
 
-def find(nodes: Mapping[str, Mapping[str, Any]], facts: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+
+def find(nodes: Mapping[str, Mapping[str, Any]], facts: Iterable[Row]) -> dict[str, str]:
     """Return node -> another node that is the same machine.
 
     Args:

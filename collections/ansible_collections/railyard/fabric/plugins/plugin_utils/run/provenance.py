@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.plugin_utils.plain_text import named
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run.documents import Manifest, Plan
 
 #: plan.json: the fingerprint. manifest.json: what was seen to have changed since.
 FINGERPRINT, CHANGED = "inventory_sha256", "inventory_changed"
@@ -29,7 +30,7 @@ BUNDLED = "bundled"
 _NAMED = 3
 
 
-def fingerprint(plan: Mapping[str, Any], policy: object) -> str:
+def fingerprint(plan: Plan, policy: object) -> str:
     """Return the SHA-256 of what the inventory says for a run: its nodes' plans, its policy, its baseline."""
     whole = [plan.get("nodes"), policy]
     whole += [plan[BASELINE]] if BASELINE in plan else []
@@ -38,7 +39,7 @@ def fingerprint(plan: Mapping[str, Any], policy: object) -> str:
 
 
 def changes(
-    plan: Mapping[str, Any],
+    plan: Plan,
     policy: Mapping[str, Any],
     nodes_now: Mapping[str, Mapping[str, Any]],
     policy_now: Mapping[str, Any],
@@ -63,7 +64,7 @@ def changes(
     return found + [f"fabric_policy.{key}" for key in differing]
 
 
-def edited(manifest: Mapping[str, Any], plan: Mapping[str, Any]) -> str | None:
+def edited(manifest: Manifest, plan: Plan) -> str | None:
     """Tell that plan or policy of a run are not those that it was made with, or None."""
     stated = plan.get(FINGERPRINT)
     if stated == fingerprint(plan, manifest.get("policy")):
@@ -76,14 +77,14 @@ def edited(manifest: Mapping[str, Any], plan: Mapping[str, Any]) -> str | None:
     )
 
 
-def imported(manifest: Mapping[str, Any]) -> str | None:
+def imported(manifest: Manifest) -> str | None:
     """Tell that a run is made of outputs of tools that somebody else ran, or None."""
     if IMPORTED not in manifest:
         return None
     return "it is made of outputs of tools that Railyard did not run: nothing of it is proven"
 
 
-def remarks(manifest: Mapping[str, Any]) -> list[str]:
+def remarks(manifest: Manifest) -> list[str]:
     """Return what is to be said of the numbers of outputs that somebody else's tools wrote."""
     files = manifest.get(IMPORTED)
     of = [one.get("remarks") for one in files if isinstance(one, Mapping)] if isinstance(files, list) else []
@@ -97,7 +98,7 @@ _LESS = {
 }
 
 
-def notes(manifest: Mapping[str, Any], plan: Mapping[str, Any]) -> list[str]:
+def notes(manifest: Manifest, plan: Plan) -> list[str]:
     """Return what a reader of the run's verdicts has to know of the inventory, one sentence each."""
     found = edited(manifest, plan)
     said = [found] if found else []

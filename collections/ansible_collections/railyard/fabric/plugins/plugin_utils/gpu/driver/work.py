@@ -10,13 +10,16 @@ from collections.abc import Mapping
 from typing import Any
 
 AUTO = "auto"
+#: What `gpu_info` returned, and what `choice.choose` made of it.
+Facts = Mapping[str, Any]
+Choice = Mapping[str, Any]
 
 
 @dataclasses.dataclass
 class Work:
     """What is decided so far, and what stands in the way."""
 
-    facts: Mapping[str, Any]
+    facts: Facts
     asked: Mapping[str, Any]
     layout: Mapping[str, Any]
     refusals: list[dict[str, str]] = dataclasses.field(default_factory=list)
