@@ -28,6 +28,7 @@ OF_RUN = {"pattern": "railyard_pattern", "questions": "railyard_questions", "lea
 _WORDS = {
     "pattern": PATTERNS,
     "questions": rounds.QUESTIONS,
+    "bmc_check": BMC_CHECKS,
     "collectives": ("none", "torch"),
     "collective_backend": ("gloo", "nccl"),
 }
@@ -110,54 +111,57 @@ def merge(user: object) -> dict[str, Any]:
     for key, value in user.items():
         if not isinstance(key, str) or key not in DEFAULT:
             problems.append(f"fabric_policy.{key} is not known; known keys: {', '.join(sorted(DEFAULT))}")
-        elif key == "floors":
-            merged["floors"] = _floors(value, problems)
-        elif key in _LISTS:
-            found = _list_problems(key, value)
+        elif found := _problems(key, value):
             problems += found
-            merged[key] = [] if found else [str(one) for one in value]
-        elif key == "bmc_check":
-            if value not in BMC_CHECKS:
-                problems.append(
-                    f"fabric_policy.bmc_check must be one of {', '.join(BMC_CHECKS)}, not {value!r}"
-                )
-            # The presence ping of earlier versions: a lost datagram was a silent BMC.
-            merged[key] = "tcp" if value == "rmcp" else value
-        elif key in _WORDS:
-            if value not in _WORDS[key]:
-                problems.append(f"fabric_policy.{key} must be one of {', '.join(_WORDS[key])}, not {value!r}")
-            merged[key] = value
-        elif key == "bmc_tcp_ports":
-            problems += _ports_problems(value)
-            merged[key] = value
-        elif key == "collective_python":
-            problems += _paths_problems(key, [value], 1)
-            merged[key] = value
-        elif key == "rdma_traffic_class":
-            problem = None if value is None else _number_problem(key, value, whole=True)
-            problems += [problem] if problem else []
-            merged[key] = value if problem or value is None else int(value)
-        elif KEYS[key].kind == "path":
-            problems += _folder_problems(key, value) if value != "" else []
-            merged[key] = value
-        elif KEYS[key].kind == "paths":
-            problems += _paths_problems(key, value, int(KEYS[key].most))
-            merged[key] = value
-        elif KEYS[key].kind == "switch":
-            if not isinstance(value, bool):
-                problems.append(f"fabric_policy.{key} must be true or false, not {value!r}")
-            merged[key] = value
         else:
-            problem = _number_problem(key, value)
-            if problem:
-                problems.append(problem)
-            # A tool that wants a whole number may not read 4.0.
-            merged[key] = int(value) if not problem and KEYS[key].kind == "whole" else value
+            merged[key] = _as_used(key, value)
     if not problems:
         problems = _window_problems(merged) + _unasked_problems(merged)
     if problems:
         raise PolicyError(problems)
     return merged
+
+
+def _problems(key: str, value: Any) -> list[str]:
+    where, kind = f"fabric_policy.{key}", KEYS[key].kind
+    if key == "floors":
+        return _floors_problems(value)
+    if key in _LISTS:
+        return _list_problems(key, value)
+    if key in _WORDS:
+        words = _WORDS[key]
+        return [] if value in words else [f"{where} must be one of {', '.join(words)}, not {value!r}"]
+    if key == "bmc_tcp_ports":
+        return _ports_problems(value)
+    if key == "collective_python":
+        return _paths_problems(key, [value], 1)
+    if (key, value) == ("rdma_traffic_class", None) or (kind, value) == ("path", ""):
+        return []
+    if kind == "path":
+        return _folder_problems(key, value)
+    if kind == "paths":
+        return _paths_problems(key, value, int(KEYS[key].most))
+    if kind == "switch":
+        return [] if isinstance(value, bool) else [f"{where} must be true or false, not {value!r}"]
+    return _number_problems(key, value)
+
+
+def _as_used(key: str, value: Any) -> Any:
+    """Return a value, in which there is no problem, as the tests take it."""
+    if key == "floors":
+        return {
+            str(name): {str(metric): list(both) for metric, both in of.items()} for name, of in value.items()
+        }
+    if key in _LISTS:
+        return [str(one) for one in value]
+    if (key, value) == ("bmc_check", "rmcp"):
+        return "tcp"  # the presence ping of earlier versions: a lost datagram was a silent BMC
+    # A tool that wants a whole number may not read 4.0.
+    return int(value) if _is_whole(key) and value is not None else value
+
+
+def _is_whole(key: str) -> bool:
+    return KEYS[key].kind == "whole" or key == "rdma_traffic_class"
 
 
 def _list_problems(key: str, value: object) -> list[str]:
@@ -224,39 +228,33 @@ def _window_problems(merged: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def _number_problem(key: str, value: object, whole: bool = False) -> str | None:
-    _default, _meaning, kind, least, most, _to_node = KEYS[key]
+def _number_problems(key: str, value: object) -> list[str]:
+    where, (_default, _meaning, _kind, least, most, _to_node) = f"fabric_policy.{key}", KEYS[key]
     if not is_number(value):
-        return f"fabric_policy.{key} must be a number, not {value!r}"
-    if (whole or kind == "whole") and int(value) != value:
-        return f"fabric_policy.{key} must be a whole number, not {value!r}"
+        return [f"{where} must be a number, not {value!r}"]
+    if _is_whole(key) and int(value) != value:
+        return [f"{where} must be a whole number, not {value!r}"]
     if not least <= value <= most:
-        return f"fabric_policy.{key} must be within {least:g} and {most:g}, not {value!r}"
-    return None
+        return [f"{where} must be within {least:g} and {most:g}, not {value!r}"]
+    return []
 
 
-def _floors(value: object, problems: list[str]) -> dict[str, dict[str, list[float | None]]]:
-    """Check `floors`: {check: {metric: [floor, ceiling or null]}}; problems are appended to the list."""
-    good: dict[str, dict[str, list[float | None]]] = {}
+def _floors_problems(value: object) -> list[str]:
+    """Check `floors`: {check: {metric: [floor, ceiling or null]}}."""
     if not isinstance(value, Mapping):
-        problems.append(f"fabric_policy.floors must be a mapping of checks, not {_kind(value)}")
-        return good
+        return [f"fabric_policy.floors must be a mapping of checks, not {_kind(value)}"]
     boundable = sorted(name for name, check in CHECKS.items() if check.bounded)
+    problems = []
     for check, metrics in value.items():
         where = f"fabric_policy.floors.{check}"
         if check not in boundable:
             problems.append(f"{where} is no check that can be bounded; these can: {', '.join(boundable)}")
-            continue
-        if not isinstance(metrics, Mapping) or not metrics:
+        elif not isinstance(metrics, Mapping) or not metrics:
             problems.append(f"{where} must map metrics to [floor, ceiling], not {_kind(metrics)}")
-            continue
-        for metric, bounds in metrics.items():
-            problem = _bounds_problem(str(check), metric, bounds)
-            if problem:
-                problems.append(f"{where}.{metric} {problem}")
-            else:
-                good.setdefault(str(check), {})[str(metric)] = list(bounds)
-    return good
+        else:
+            found = ((metric, _bounds_problem(check, metric, bounds)) for metric, bounds in metrics.items())
+            problems += [f"{where}.{metric} {problem}" for metric, problem in found if problem]
+    return problems
 
 
 def _bounds_problem(check: str, metric: object, bounds: object) -> str | None:
