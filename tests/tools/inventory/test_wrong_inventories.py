@@ -184,5 +184,5 @@ def test_a_folder_that_leads_elsewhere_is_not_listed_file_by_file(tmp_path):
     (tmp_path / "group_vars" / "all").mkdir(parents=True)
     for number in range(30):
         os.mkfifo(tmp_path / "group_vars" / "all" / f"{number}.yml")
-    found = reader.open_sources([str(tmp_path)], None).failures
+    _reader, found = reader.open_sources([str(tmp_path)], None)
     assert len(found) == 20

@@ -91,7 +91,7 @@ def check(nodes: Sequence[Node]) -> Iterator[Located]:
             yield from ((finding, origin) for finding in findings)
         fabrics[id(node.fabric)].nodes += 1
     yield from _check_sharing(list(fabrics.values()))
-    yield from networks.unlike()
+    yield from networks.unlike
     overlaps = list(networks.overlaps())
     yield from overlaps
     seen = _Seen(overlapping=frozenset(finding.rail for finding, _origin in overlaps))
@@ -109,12 +109,10 @@ def _without_refused(fabric: Any, findings: Sequence[Finding]) -> dict[str, Any]
         return {}
     named = [path for finding in findings for path in (finding.variable, finding.meant) if path]
     refused = [steps for path in named if (steps := steps_of(path)[1:])]
-    top = {steps[0] for steps in refused if len(steps) == 1}
-    top |= {
+    top = {
         steps[0]
         for steps in refused
-        if len(steps) > 1
-        and (steps[0] not in _PARTS or not isinstance(fabric.get(steps[0]), (Mapping, list)))
+        if len(steps) == 1 or steps[0] not in _PARTS or not isinstance(fabric.get(steps[0]), (Mapping, list))
     }
     top = _with_dependents(top)
     sound = {key: value for key, value in fabric.items() if key not in top}

@@ -81,14 +81,8 @@ def line_of(path: str, words: str) -> int | None:
 def index(path: str) -> dict[tuple[str, str, str], int]:
     """Return (kind, name, variable) → line of an INI inventory file."""
     found: dict[tuple[str, str, str], int] = {}
-    if files.is_encrypted(path) or path.endswith((".yml", ".yaml", ".json")):
-        return found
-    for number, section, line in lines(path):
-        if section.endswith(":vars"):
-            found.setdefault(("group", section[:-5], line.split("=", 1)[0].strip()), number)
-        elif not section.endswith(":children"):
-            for variable in re.findall(r"([A-Za-z_][A-Za-z0-9_]*)=", line):
-                found.setdefault(("host", line.split()[0], variable), number)
+    for kind, name, variable, _value, number in settings(path):
+        found.setdefault((kind, name, variable), number)
     return found
 
 

@@ -57,11 +57,10 @@ def load(sources: Sequence[str], limit: str | None = None) -> Inventory:
     """
     sources = [os.path.abspath(source) if os.path.exists(source) else source for source in sources]
     inventory = Inventory(cluster_name(sources), list(sources))
-    opened = inventory_source.open_sources(sources, limit)
-    failures = opened.failures
-    if not failures:
+    reader, failures = inventory_source.open_sources(sources, limit)
+    if reader is not None:
         try:
-            _read(inventory, opened.reader)
+            _read(inventory, reader)
         except (AnsibleError, RecursionError) as error:  # the latter of an alias inside what it names
             failures = inventory_source.why_unreadable(sources, error)
     inventory.problems = [Problem(file, None, None, message, fix) for file, message, fix in failures]

@@ -45,7 +45,8 @@ class Networks:
         self._rails: dict[tuple[Any, str | None], Claim] = {}
         self._others: dict[tuple[Any, str], Claim] = {}
         self._routes: dict[tuple[Any, str | None], Claim] = {}
-        self._unlike: list[Located] = []
+        #: Each fabric whose nodes share a rail's network with nodes that speak otherwise on it.
+        self.unlike: list[Located] = []
 
     def add(self, fabric: Item, specs: Sequence[Item], origin: Origin) -> None:
         """Add what one fabric, already without refused values, claims."""
@@ -57,16 +58,12 @@ class Networks:
             else:
                 # Two units of one rail may not share a network either.
                 unlike = unlike or _unlike(claim, self._rails.setdefault(key, claim))
-        self._unlike += [] if unlike is None else [(unlike, origin)]
+        self.unlike += [] if unlike is None else [(unlike, origin)]
         for spec in specs:
             for target in spec["routes"]:
                 owner = f"a route of rail {spec['name']}"
                 claim = Claim(IPNetwork(target), owner, spec["name"], _routes_variable(spec), origin)
                 self._routes.setdefault((claim.network, owner), claim)
-
-    def unlike(self) -> Iterator[Located]:
-        """Yield each fabric whose nodes share a rail's network with nodes that speak otherwise on it."""
-        yield from self._unlike
 
     def overlaps(self) -> Iterator[Located]:
         """Yield each rail network that shares addresses with another claim."""

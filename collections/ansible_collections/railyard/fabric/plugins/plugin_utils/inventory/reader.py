@@ -18,7 +18,6 @@ import os
 import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from ansible import constants
@@ -285,23 +284,8 @@ class _Manager(TrustingManager):
         return None
 
 
-@dataclass
-class Opened:
-    """What came of opening sources: a reader, or the failures that there were."""
-
-    failures: list[Failure] = field(default_factory=list)
-    maybe_reader: Reader | None = None
-
-    @property
-    def reader(self) -> Reader:
-        """Return the reader; there is one where there are no failures."""
-        if self.maybe_reader is None:
-            raise ValueError("the sources could not be opened")
-        return self.maybe_reader
-
-
-def open_sources(sources: Sequence[str], limit: str | None) -> Opened:
-    """Parse inventory sources as Ansible does and apply a limit; failures name file and line."""
+def open_sources(sources: Sequence[str], limit: str | None) -> tuple[Reader | None, list[Failure]]:
+    """Parse inventory sources as Ansible does and apply a limit; there is no reader where something failed."""
     failures = [
         (source or "-i", "no such inventory", "name a file or folder, as -i inventories/lab")
         for source in sources
@@ -313,7 +297,7 @@ def open_sources(sources: Sequence[str], limit: str | None) -> Opened:
     endless = itertools.islice(inventory_files.endless(sources), _MOST_ENDLESS)
     failures += [(inventory_files.shown(path), wrong, fix) for path, wrong in endless]
     if failures:
-        return Opened(failures)
+        return None, failures
     _find_plugins_as_ansible_does()
     loader = Loader()
     try:
@@ -324,7 +308,7 @@ def open_sources(sources: Sequence[str], limit: str | None) -> Opened:
             manager.get_hosts("all")
     except AnsibleError as error:
         failures = why_unreadable(sources, error)
-    return Opened(failures, None if failures else Reader(manager, loader, sources))
+    return (None, failures) if failures else (Reader(manager, loader, sources), [])
 
 
 def _find_plugins_as_ansible_does() -> None:

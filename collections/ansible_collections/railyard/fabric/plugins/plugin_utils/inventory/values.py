@@ -305,10 +305,11 @@ def address(value: Any) -> str | None:
 
 def machine(value: Any) -> str | None:
     """Check for a bare IP address that one machine can have; loopback counts, for what is forwarded."""
-    wrong = address(value)
-    if wrong is None and _is_nobodys(ipaddress.ip_address(value)):
-        return f"{value} is no address that a machine can have"
-    return wrong
+    if (wrong := address(value)) is not None:
+        return wrong
+    found = ipaddress.ip_address(value)
+    nobodys = found.is_unspecified or found.is_multicast or (found.version == 4 and found.is_reserved)
+    return f"{value} is no address that a machine can have" if nobodys else None
 
 
 def bmc(value: Any) -> str | None:
@@ -317,10 +318,6 @@ def bmc(value: Any) -> str | None:
     if wrong is None and ipaddress.ip_address(value) in ipaddress.ip_network("fe80::/10"):
         return f"{value} is link-local, and so means another machine on each of the controller's ports"
     return wrong
-
-
-def _is_nobodys(found: Any) -> bool:
-    return bool(found.is_unspecified or found.is_multicast or (found.version == 4 and found.is_reserved))
 
 
 def connection(value: Any) -> str | None:

@@ -18,11 +18,7 @@ from ansible.plugins.inventory import expand_hostname_range
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory import files
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.layout import VARIABLES
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.lines import yaml_nodes
-
-try:
-    import yaml
-except ImportError:  # sanity's environment has none; ansible-core itself always brings it
-    yaml = None  # type: ignore[assignment]
+from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.lines.yaml_nodes import yaml
 
 _SECTIONS = ("hosts", "vars", "children")
 # Groups of this name hold YAML anchors, for want of a better place.

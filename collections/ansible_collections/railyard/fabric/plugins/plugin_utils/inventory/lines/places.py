@@ -16,11 +16,7 @@ from functools import cache
 
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory import files, ini, yaml_errors
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.lines import yaml_nodes
-
-try:
-    import yaml
-except ImportError:  # sanity's environment has none; ansible-core itself always brings it
-    yaml = None  # type: ignore[assignment]
+from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.lines.yaml_nodes import yaml
 
 
 def of_variable(sources: Sequence[str], variable: str, host: str | None, groups: Sequence[str]) -> str | None:

@@ -13,7 +13,7 @@ from typing import Any
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory import files
 
 try:
-    import yaml
+    import yaml as yaml
 except ImportError:  # sanity's environment has none; ansible-core itself always brings it
     yaml = None  # type: ignore[assignment]
 
