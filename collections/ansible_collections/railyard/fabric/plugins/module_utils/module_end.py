@@ -25,3 +25,8 @@ def end(module: Any, hold: Callable[[Any], dict[str, Any]], *expected: type[Exce
         module.fail_json(msg=str(error))
     else:
         module.exit_json(**result)
+
+
+def diff(header: str, before: str, after: str) -> dict[str, str]:
+    """Return a difference as Ansible shows it, under one header for both texts."""
+    return {"before_header": header, "after_header": header, "before": before, "after": after}

@@ -265,18 +265,11 @@ def make_diff(writes: list[settings.Write], before: t.Any, after: t.Any, path: s
     """Return the diff of kernel values and of the record."""
     diff = []
     if writes:
-        diff.append(
-            {
-                "before_header": "running kernel",
-                "after_header": "running kernel",
-                "before": "".join(f"{write.name} = {write.before}\n" for write in writes),
-                "after": "".join(f"{write.name} = {write.after}\n" for write in writes),
-            }
-        )
+        now = "".join(f"{write.name} = {write.before}\n" for write in writes)
+        wanted = "".join(f"{write.name} = {write.after}\n" for write in writes)
+        diff.append(module_end.diff("running kernel", now, wanted))
     if before != after:
-        diff.append(
-            {"before_header": path, "after_header": path, "before": before or "", "after": after or ""}
-        )
+        diff.append(module_end.diff(path, before or "", after or ""))
     return diff
 
 

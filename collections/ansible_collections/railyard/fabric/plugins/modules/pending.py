@@ -120,12 +120,7 @@ def hold(module: AnsibleModule) -> dict[str, t.Any]:
     waiting = pending.listed(pending.unanswered(after, now))
     return {
         "changed": bool(changed),
-        "diff": {
-            "before_header": "what waits",
-            "after_header": "what waits",
-            "before": pending.text(before),
-            "after": pending.text(after),
-        },
+        "diff": module_end.diff("what waits", pending.text(before), pending.text(after)),
         "waits": waiting,
         "ansible_facts": {"railyard_waits": waiting},
     }

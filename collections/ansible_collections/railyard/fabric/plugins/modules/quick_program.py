@@ -91,7 +91,7 @@ def hold(module: AnsibleModule) -> dict[str, t.Any]:
     diff = []
     if before is None and role is not None:
         diff += baseline.record_files(ROOT, role, [path], module.check_mode)
-    diff.append({"before_header": path, "after_header": path, "before": before or "", "after": after})
+    diff.append(module_end.diff(path, before or "", after))
     if before != after and not module.check_mode:
         atomic_files.write_bytes(path, data, MODE, (os.geteuid(), os.getegid()))
     return {

@@ -112,12 +112,11 @@ def hold(module: AnsibleModule) -> dict[str, t.Any]:
         "is_ours": ours,
         "renames": [one._asdict() for one in plan.renames],
         "waiting": plan.waiting,
-        "diff": {
-            "before_header": "RDMA devices",
-            "after_header": "RDMA devices",
-            "before": "".join(f"{one.device}\n" for one in renames),
-            "after": "".join(f"{one.name}\n" for one in renames),
-        },
+        "diff": module_end.diff(
+            "RDMA devices",
+            "".join(f"{one.device}\n" for one in renames),
+            "".join(f"{one.name}\n" for one in renames),
+        ),
     }
 
 

@@ -129,12 +129,11 @@ def answer(name: str, before: slurm.Node | None, after: slurm.Node | None, chang
         "drained": after is not None and after.is_drained,
         "ours": after is not None and after.is_ours,
         "busy": after is not None and after.is_busy,
-        "diff": {
-            "before_header": f"Slurm, {name}",
-            "after_header": f"Slurm, {name}",
-            "before": f"drained: {before is not None and before.is_drained}\n",
-            "after": f"drained: {after is not None and after.is_drained}\n",
-        },
+        "diff": module_end.diff(
+            f"Slurm, {name}",
+            f"drained: {before is not None and before.is_drained}\n",
+            f"drained: {after is not None and after.is_drained}\n",
+        ),
     }
 
 

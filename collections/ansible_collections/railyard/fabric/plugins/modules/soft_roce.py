@@ -128,12 +128,11 @@ def apply(module: AnsibleModule, plan: soft_roce.Plan, recorded: list[dict[str, 
 def make_diff(plan: soft_roce.Plan, wanted: list[soft_roce.Wanted]) -> dict[str, str]:
     """Return the diff of the devices that are this module's or wanted."""
     stay = [one for one in wanted if one not in plan.add]
-    return {
-        "before_header": "Soft-RoCE devices",
-        "after_header": "Soft-RoCE devices",
-        "before": "".join(f"{one.device} on {one.netdev}\n" for one in sorted(stay + plan.delete)),
-        "after": "".join(f"{one.device} on {one.netdev}\n" for one in sorted(wanted)),
-    }
+    return module_end.diff(
+        "Soft-RoCE devices",
+        "".join(f"{one.device} on {one.netdev}\n" for one in sorted(stay + plan.delete)),
+        "".join(f"{one.device} on {one.netdev}\n" for one in sorted(wanted)),
+    )
 
 
 def hold(module: AnsibleModule) -> dict[str, t.Any]:
