@@ -147,7 +147,9 @@ def of_order(order: Order) -> Cost:
         full_rounds += whole in turn
     rails = max((len(schedule.node_rails(order, entry)) for entry in _of_each_kind(order)), default=0)
     of_all = nodes * (nodes - 1) // 2
-    at_once = order["policy"].get("questions") == schedule.TOGETHER
+    result_bytes = rows * (_ROW_BYTES + _ROW_BYTES_OF_A_RAIL * rails)
+    if order["policy"].get("questions") == schedule.TOGETHER:
+        result_bytes = rows * _SHORT_ROW_BYTES + nodes * rails * _FRAMES_BYTES
     return Cost(
         nodes=nodes,
         pairs=min(pairs, of_all),
@@ -159,16 +161,8 @@ def of_order(order: Order) -> Cost:
         duration_s=duration_s,
         data_bytes=data_bytes if known else None,
         rows=round(rows),
-        result_bytes=_short_bytes(rows, nodes * rails) if at_once else _bytes(rows, rails),
+        result_bytes=result_bytes,
     )
-
-
-def _bytes(rows: float, rails: int) -> float:
-    return rows * (_ROW_BYTES + _ROW_BYTES_OF_A_RAIL * rails)
-
-
-def _short_bytes(rows: float, ends: int) -> float:
-    return rows * _SHORT_ROW_BYTES + ends * _FRAMES_BYTES
 
 
 class _Meeting(NamedTuple):

@@ -339,24 +339,19 @@ def _listed(wanted: str, order: Order) -> partners.Rounds:
     if wanted == rules.RING:
         return partners.ring(len(order["roster"]))
     leaves = _leaves(order)
+    distinct = len(set(leaves.values()))
     if silent := [name for name, mine in leaves.items() if not mine]:
-        raise rules.PolicyError(
-            [
-                f"fabric_policy.pattern {wanted} goes by leaves, and not each rail of {named(silent)} "
-                "has one; give the rails of `fabric` their leaf"
-            ]
-        )
-    if wanted == rules.PER_LEAF and len(set(leaves.values())) < len(leaves):
+        why = f"goes by leaves, and not each rail of {named(silent)} has one; "
+        why += "give the rails of `fabric` their leaf"
+    elif wanted == rules.PER_LEAF and distinct == len(leaves):
+        why = "takes two nodes of a leaf, and each has its own"
+    elif wanted == rules.PER_LEAF:
         return partners.per_leaf(list(leaves.values()))
-    if wanted == rules.PER_LEAF:
-        raise rules.PolicyError(
-            [f"fabric_policy.pattern {wanted} takes two nodes of a leaf, and each has its own"]
-        )
-    if len(set(leaves.values())) < 2:
-        raise rules.PolicyError(
-            [f"fabric_policy.pattern {wanted} takes two leaves, and all nodes are of the same"]
-        )
-    return partners.across_leaves(list(leaves.values()))
+    elif distinct < 2:
+        why = "takes two leaves, and all nodes are of the same"
+    else:
+        return partners.across_leaves(list(leaves.values()))
+    raise rules.PolicyError([f"fabric_policy.pattern {wanted} {why}"])
 
 
 def _turns(order: Order, names: Sequence[str], many: int, of_all: int) -> list[int]:

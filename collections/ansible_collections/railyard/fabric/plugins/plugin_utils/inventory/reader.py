@@ -285,7 +285,7 @@ class _Manager(TrustingManager):
 
 
 def open_sources(sources: Sequence[str], limit: str | None) -> tuple[Reader | None, list[Failure]]:
-    """Parse inventory sources as Ansible does and apply a limit; there is no reader where something failed."""
+    """Parse inventory sources as Ansible does and apply a limit; a reader where nothing failed."""
     failures = [
         (source or "-i", "no such inventory", "name a file or folder, as -i inventories/lab")
         for source in sources

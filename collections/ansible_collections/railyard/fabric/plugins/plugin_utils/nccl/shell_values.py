@@ -24,7 +24,6 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.nccl.settings impo
 )
 
 SPLIT, QUOTED, ITEM = "\ue001", "\ue002", "\ue003"
-MARKS = str.maketrans({HOLE: None, SPLIT: " ", QUOTED: None, ITEM: " "})
 # Beyond these, a value is not known.
 _MOST_OPTIONS = 32
 _LONGEST = 1 << 14
@@ -217,15 +216,11 @@ class Variables:
         choices: dict[str, tuple[Choice, ...]] = {}
         for name, options in self._found.items():
             if IS_OURS.match(name) and any(one.exported and one.text is not None for one in options):
-                choices[name] = tuple(Choice(setting_of(name, one), one.when) for one in options)
+                choices[name] = tuple(
+                    Choice(as_setting(name, one) if one.exported and one.text is not None else None, one.when)
+                    for one in options
+                )
         return Environment(choices, combine_conditions(self.path, when) or self.path)
-
-
-def setting_of(name: str, option: Option) -> Setting | None:
-    """Return a variable's value as a setting, None where programs do not see it."""
-    if option.text is None or not option.exported:
-        return None
-    return as_setting(name, option)
 
 
 def as_setting(name: str, option: Option) -> Setting:

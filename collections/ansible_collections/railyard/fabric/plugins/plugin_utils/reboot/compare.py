@@ -17,6 +17,8 @@ from typing import Any
 from ansible_collections.railyard.fabric.plugins.module_utils.rails import bind
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.policy import is_number
 
+#: A part of what was read of a node, or all of it.
+Reading = Mapping[str, Any]
 # Modules that rails and GPUs depend on; others come and go with what is plugged in.
 _MODULES = re.compile(r"(ib|rdma|iw|mlx|nvidia|gdrdrv|bnxt|irdma|qed)[a-z0-9_]*\Z")
 
@@ -30,9 +32,7 @@ _PORT_KEYS = (
 )
 
 
-def differences(
-    before: Mapping[str, Any], after: Mapping[str, Any], rails: Sequence[Mapping[str, Any]]
-) -> list[str]:
+def differences(before: Reading, after: Reading, rails: Sequence[Mapping[str, Any]]) -> list[str]:
     """Compare two readings of a node.
 
     Args:
@@ -66,7 +66,7 @@ def differences(
     return problems
 
 
-def kernel_change(before: Mapping[str, Any], after: Mapping[str, Any]) -> str | None:
+def kernel_change(before: Reading, after: Reading) -> str | None:
     """Say that another kernel runs now, or None."""
     old, new = (reading.get("facts") or {} for reading in (before, after))
     if not old.get("kernel") or old["kernel"] == new.get("kernel"):
@@ -74,9 +74,7 @@ def kernel_change(before: Mapping[str, Any], after: Mapping[str, Any]) -> str | 
     return f"kernel {old['kernel']} before, {new.get('kernel')} now"
 
 
-def unexpected_kernel(
-    before: Mapping[str, Any], after: Mapping[str, Any], announced: Sequence[str] = ()
-) -> str | None:
+def unexpected_kernel(before: Reading, after: Reading, announced: Sequence[str] = ()) -> str | None:
     """Say that the kernel that runs after a reboot is not the one that was to be booted, or None.
 
     Args:
@@ -94,11 +92,7 @@ def unexpected_kernel(
 
 
 def _renamed(
-    rail: str,
-    before: bind.Bound,
-    after: bind.Bound,
-    facts_before: Mapping[str, Any],
-    facts_after: Mapping[str, Any],
+    rail: str, before: bind.Bound, after: bind.Bound, facts_before: Reading, facts_after: Reading
 ) -> Iterator[str]:
     """Say that the rail's port came back under another name, or that another port has its name now.
 
@@ -145,7 +139,7 @@ def _rail(before: bind.Bound, after: bind.Bound) -> Iterator[str]:
             yield from inner(was, now)
 
 
-def _netdev(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[str]:
+def _netdev(before: Reading, after: Reading) -> Iterator[str]:
     name = after["netdev"]
     if before.get("carrier") and not after.get("carrier"):
         yield f"{name} has no carrier"
@@ -162,7 +156,7 @@ def _netdev(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[str
             yield f"{name} has a new address {', '.join(sorted(new))}"
 
 
-def _port(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[str]:
+def _port(before: Reading, after: Reading) -> Iterator[str]:
     name = after["hca"]
     active = before.get("state") == after.get("state") == "ACTIVE"
     if active:  # another state's rate and MTU mean nothing
