@@ -63,25 +63,20 @@ def choose(facts: Facts, asked: Mapping[str, Any], layout: Mapping[str, Any]) ->
             chosen.update(branch=branch, flavour=flavour)
             check_flavour(work, branch, flavour)
             chosen["driver_packages"] = packages.of_driver(work, branch, flavour)
-            chosen["fabric_manager"] = packages.wants_fabric_manager(work)
-            if chosen["fabric_manager"]:
-                chosen["same_version_packages"] += packages.beside(
-                    work, "fabric_manager", "Fabric Manager", branch
-                )
-                if any(gpu.get("switches_behind_bridge") for gpu in facts.get("gpus") or []):
-                    chosen["other_packages"] += packages.beside(
-                        work, "subnet_manager", "subnet manager", branch
-                    )
-                    chosen["switch_modules"] = list(catalogue.BRIDGE_MODULES)
-            if chosen["imex"]:
-                chosen["same_version_packages"] += packages.beside(work, "imex", "IMEX", branch)
-            if asked.get("gds"):
-                if flavour != catalogue.OPEN:
-                    what = "GPUDirect Storage needs the open kernel modules"
-                    work.refuse("gds", what, "nvidia_driver_gds: false")
-                chosen["other_packages"] += packages.beside(work, "gds", "GPUDirect Storage", branch)
-            if asked.get("dcgm"):
-                chosen["other_packages"] += packages.beside(work, "dcgm", "DCGM", branch)
+            managed = chosen["fabric_manager"] = packages.wants_fabric_manager(work)
+            bridged = managed and any(gpu.get("switches_behind_bridge") for gpu in facts.get("gpus") or [])
+            chosen["switch_modules"] = list(catalogue.BRIDGE_MODULES) if bridged else []
+            if asked.get("gds") and flavour != catalogue.OPEN:
+                what = "GPUDirect Storage needs the open kernel modules"
+                work.refuse("gds", what, "nvidia_driver_gds: false")
+            for wanted, key, what, of in (
+                (managed, "fabric_manager", "Fabric Manager", "same_version_packages"),
+                (bridged, "subnet_manager", "subnet manager", "other_packages"),
+                (chosen["imex"], "imex", "IMEX", "same_version_packages"),
+                (asked.get("gds"), "gds", "GPUDirect Storage", "other_packages"),
+                (asked.get("dcgm"), "dcgm", "DCGM", "other_packages"),
+            ):
+                chosen[of] += packages.beside(work, key, what, branch) if wanted else []
             chosen["other_packages"] += packages.of_cuda(work, generations, branch)
             chosen["gpudirect"] = gpudirect.path_of(work, generations, branch, flavour)
     if work.refusals:

@@ -22,28 +22,21 @@ def generations_of(work: Work) -> dict[str, tuple[str, ...]]:
         unknown = [name for name in declared if name not in catalogue.GENERATIONS]
         if unknown:
             known = ", ".join(catalogue.GENERATIONS)
-            work.refuse(
-                "unknown_generation",
-                f"nvidia_driver_generations names {', '.join(unknown)}, which is none of those known",
-                f"one of {known}",
-            )
+            what = f"nvidia_driver_generations names {', '.join(unknown)}, which is none of those known"
+            work.refuse("unknown_generation", what, f"one of {known}")
         return {name: catalogue.flavours_of(name) for name in declared if name in catalogue.GENERATIONS}
     gpus = work.facts.get("gpus") or []
     if not gpus:
-        work.refuse(
-            "no_gpu",
-            "there is no NVIDIA GPU on the PCI bus",
-            "nvidia_driver_enabled: false for this host, or nvidia_driver_generations to prepare it ahead",
-        )
+        what = "there is no NVIDIA GPU on the PCI bus"
+        fix = "nvidia_driver_enabled: false for this host, or nvidia_driver_generations to prepare it ahead"
+        work.refuse("no_gpu", what, fix)
     found: dict[str, tuple[str, ...]] = {}
     for gpu in gpus:
         name = gpu["generation"]
         if name is None:
-            work.refuse(
-                "unknown_gpu",
-                f"GPU {gpu['pci']} ({gpu['pci_id']}) is in no known generation",
-                "set nvidia_driver_generations to the one that its modules, branch and toolkit follow",
-            )
+            what = f"GPU {gpu['pci']} ({gpu['pci_id']}) is in no known generation"
+            fix = "set nvidia_driver_generations to the one that its modules, branch and toolkit follow"
+            work.refuse("unknown_gpu", what, fix)
             continue
         flavours = catalogue.flavours_of(name, int(gpu["pci_id"].partition(":")[2], 16))
         found[name] = tuple(one for one in found.get(name, flavours) if one in flavours)
@@ -58,20 +51,15 @@ def flavour_of(work: Work, generations: Mapping[str, tuple[str, ...]], branch: i
     if not common:
         in_order = sorted(generations.items())
         each = "; ".join(f"{name} takes {' or '.join(allowed)}" for name, allowed in in_order)
-        work.refuse(
-            "mixed_generations",
-            f"no kernel modules drive all GPUs of this node: {each}",
-            "move the GPUs of one generation to another node; one node has one driver",
-        )
+        what = f"no kernel modules drive all GPUs of this node: {each}"
+        fix = "move the GPUs of one generation to another node; one node has one driver"
+        work.refuse("mixed_generations", what, fix)
         return None
     if asked != AUTO and asked not in common:
         for name, allowed in sorted(generations.items()):
             if asked not in allowed:
-                work.refuse(
-                    "flavour",
-                    f"{name} cannot be driven by the {asked} kernel modules",
-                    f"nvidia_driver_flavour: {common[0]} (or auto)",
-                )
+                what = f"{name} cannot be driven by the {asked} kernel modules"
+                work.refuse("flavour", what, f"nvidia_driver_flavour: {common[0]} (or auto)")
         return None
     if asked != AUTO:
         return str(asked)
@@ -102,11 +90,9 @@ def branch_of(work: Work, generations: Mapping[str, tuple[str, ...]]) -> int | N
     ending = [one for one in known if one.last_branch is not None]
     last = min(ending, key=lambda one: one.last_branch or 0) if ending else None
     if last is not None and last.last_branch is not None and first > last.last_branch:
-        work.refuse(
-            "no_common_branch",
-            f"{first_name} begins with branch {first}, {last.name} ends with {last.last_branch}",
-            "move the GPUs of one generation to another node; one node has one driver",
-        )
+        what = f"{first_name} begins with branch {first}, {last.name} ends with {last.last_branch}"
+        fix = "move the GPUs of one generation to another node; one node has one driver"
+        work.refuse("no_common_branch", what, fix)
         return None
     newest = last.last_branch if last is not None else None
     offered = [int(one) for one in work.layout.get("branches") or []]
@@ -118,28 +104,21 @@ def branch_of(work: Work, generations: Mapping[str, tuple[str, ...]]) -> int | N
     else:
         wanted = int(str(asked))
     if newest is not None and last is not None and wanted > newest:
-        work.refuse(
-            "branch_too_new",
-            f"{last.name} is not driven by branch {wanted}: R{newest} was the last",
-            f"nvidia_driver_branch: {newest}",
-        )
+        what = f"{last.name} is not driven by branch {wanted}: R{newest} was the last"
+        work.refuse("branch_too_new", what, f"nvidia_driver_branch: {newest}")
         return None
     if wanted < first:
         right = f"{first} or newer" if newest is None else str(newest)
         # The source may have no such branch either: then only another source helps.
         elsewhere = bool(offered) and max(offered) < first
-        work.refuse(
-            "branch_too_old",
-            f"{first_name} is not driven by branch {wanted}: R{first} was the first",
-            f"nvidia_driver_branch: {right}{', with nvidia_driver_source: vendor' if elsewhere else ''}",
-        )
+        what = f"{first_name} is not driven by branch {wanted}: R{first} was the first"
+        fix = f"nvidia_driver_branch: {right}{', with nvidia_driver_source: vendor' if elsewhere else ''}"
+        work.refuse("branch_too_old", what, fix)
         return None
     if offered and wanted not in offered:
-        work.refuse(
-            "branch_not_offered",
-            f"{work.layout['name']} has no branch {wanted}, only {', '.join(map(str, offered))}",
-            f"nvidia_driver_branch: {offered[-1]}, or nvidia_driver_source: vendor",
-        )
+        what = f"{work.layout['name']} has no branch {wanted}, only {', '.join(map(str, offered))}"
+        fix = f"nvidia_driver_branch: {offered[-1]}, or nvidia_driver_source: vendor"
+        work.refuse("branch_not_offered", what, fix)
         return None
     return wanted
 
@@ -147,14 +126,10 @@ def branch_of(work: Work, generations: Mapping[str, tuple[str, ...]]) -> int | N
 def check_flavour(work: Work, branch: int, flavour: str) -> None:
     """Refuse kernel modules that the branch does not have."""
     if flavour == OPEN and branch < catalogue.FIRST_OPEN_BRANCH:
-        work.refuse(
-            "no_open_modules",
-            f"branch {branch} has no open kernel modules: they came with R{catalogue.FIRST_OPEN_BRANCH}",
-            f"nvidia_driver_branch: {catalogue.OPEN_IS_DEFAULT_FROM} or newer",
-        )
+        what = f"branch {branch} has no open kernel modules: they came with R{catalogue.FIRST_OPEN_BRANCH}"
+        fix = f"nvidia_driver_branch: {catalogue.OPEN_IS_DEFAULT_FROM} or newer"
+        work.refuse("no_open_modules", what, fix)
     if flavour == PROPRIETARY and branch > catalogue.LAST_PROPRIETARY_BRANCH:
-        work.refuse(
-            "no_proprietary_modules",
-            f"branch {branch} has the open kernel modules only",
-            f"nvidia_driver_flavour: open, or a branch up to {catalogue.LAST_PROPRIETARY_BRANCH}",
-        )
+        what = f"branch {branch} has the open kernel modules only"
+        fix = f"nvidia_driver_flavour: open, or a branch up to {catalogue.LAST_PROPRIETARY_BRANCH}"
+        work.refuse("no_proprietary_modules", what, fix)

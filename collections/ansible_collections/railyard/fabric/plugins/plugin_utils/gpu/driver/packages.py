@@ -30,11 +30,8 @@ def _prebuilt_packages(work: Work, branch: int, flavour: str) -> list[str]:
     """Return what brings the distribution's own signed modules: of each kernel that moves, and this one."""
     offered = work.layout.get("prebuilt", {}).get(flavour)
     if not offered:
-        work.refuse(
-            "prebuilt_not_offered",
-            f"{work.layout['name']} has no {flavour} kernel modules that are built and signed already",
-            "nvidia_driver_prebuilt: false",
-        )
+        what = f"{work.layout['name']} has no {flavour} kernel modules that are built and signed already"
+        work.refuse("prebuilt_not_offered", what, "nvidia_driver_prebuilt: false")
         return []
     images = (_IMAGE.match(name) for name in work.facts.get("kernel_packages") or [])
     kernels = [image.group(1) for image in images if image] + [str(work.facts.get("kernel") or "")]
@@ -51,11 +48,8 @@ def of_driver(work: Work, branch: int, flavour: str) -> list[str]:
             names = row.get(flavour)
             if names:
                 return _named(names, branch)
-    work.refuse(
-        "flavour_not_offered",
-        f"{work.layout['name']} has no {flavour} kernel modules of branch {branch}",
-        "nvidia_driver_source: vendor",
-    )
+    what = f"{work.layout['name']} has no {flavour} kernel modules of branch {branch}"
+    work.refuse("flavour_not_offered", what, "nvidia_driver_source: vendor")
     return []
 
 
@@ -68,18 +62,12 @@ def of_cuda(work: Work, generations: Mapping[str, tuple[str, ...]], branch: int)
     for name in sorted(generations):
         last = catalogue.GENERATIONS[name].last_cuda_major
         if last is not None and major > last:
-            work.refuse(
-                "cuda_too_new",
-                f"CUDA toolkit {asked} does not compile for {name}: {last}.x was the last",
-                f"nvidia_driver_cuda: a version {last}.x",
-            )
+            what = f"CUDA toolkit {asked} does not compile for {name}: {last}.x was the last"
+            work.refuse("cuda_too_new", what, f"nvidia_driver_cuda: a version {last}.x")
     needed = catalogue.CUDA_FIRST_BRANCH.get(major)
     if needed is not None and branch < needed:
-        work.refuse(
-            "cuda_needs_branch",
-            f"CUDA toolkit {asked} needs branch {needed} or newer, not {branch}",
-            f"nvidia_driver_branch: {needed}, or an older toolkit",
-        )
+        what = f"CUDA toolkit {asked} needs branch {needed} or newer, not {branch}"
+        work.refuse("cuda_needs_branch", what, f"nvidia_driver_branch: {needed}, or an older toolkit")
     offered = work.layout.get("cuda") or {}
     versions = [str(one) for one in offered.get("versions") or []]
     if not offered or (versions and asked not in versions):
@@ -91,11 +79,8 @@ def of_cuda(work: Work, generations: Mapping[str, tuple[str, ...]], branch: int)
         )
         return []
     if not versions and "." not in asked:
-        work.refuse(
-            "cuda_version",
-            f"nvidia_driver_cuda: {asked} names no minor version, which the packages have in their names",
-            f'nvidia_driver_cuda: "{asked}.0", or what the repository has',
-        )
+        what = f"nvidia_driver_cuda: {asked} names no minor version, which the packages have in their names"
+        work.refuse("cuda_version", what, f'nvidia_driver_cuda: "{asked}.0", or what the repository has')
         return []
     return _named(offered["packages"], branch, asked)
 
@@ -126,11 +111,8 @@ def wants_fabric_manager(work: Work) -> bool:
         return there
     wanted = asked in (True, "true", "yes")
     if wanted and not there and not work.asked.get("generations"):
-        work.refuse(
-            "no_nvswitch",
-            "the Fabric Manager is asked and there is no NVSwitch",
-            "nvidia_driver_fabric_manager: auto",
-        )
+        what = "the Fabric Manager is asked and there is no NVSwitch"
+        work.refuse("no_nvswitch", what, "nvidia_driver_fabric_manager: auto")
     if there and not wanted:
         text = "There are NVSwitches, and without the Fabric Manager CUDA does not start on their GPUs."
         work.find("fabric_manager_off", text)
@@ -151,11 +133,9 @@ def uris(work: Work) -> list[str]:
     architecture = work.facts.get("architecture")
     uris = list(work.asked.get("vendor_uris") or offered.get(architecture) or [])
     if not uris:
-        work.refuse(
-            "no_repository",
-            f"{work.layout['name']} is for {' and '.join(offered)}, and the node is {architecture}",
-            "nvidia_driver_source: distribution, or nvidia_driver_vendor_uris with a repository for it",
-        )
+        what = f"{work.layout['name']} is for {' and '.join(offered)}, and the node is {architecture}"
+        fix = "nvidia_driver_source: distribution, or nvidia_driver_vendor_uris with a repository for it"
+        work.refuse("no_repository", what, fix)
     system = work.facts.get("os") or {}
     node = vendor_repository.Node(system.get("id"), system.get("version"), architecture)
     for problem in vendor_repository.refuse(node, uris, ["./"], "nvidia_driver_vendor_uris"):
