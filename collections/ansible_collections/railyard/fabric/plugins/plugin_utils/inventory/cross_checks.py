@@ -182,9 +182,8 @@ def _check_interfaces(specs: Sequence[Item], fabric: _Fabric, overridden: set[st
                 yield Finding(variable, message, fix, None, named)
             if key == "netdev" and port in taken and (not overridden or name in overridden):
                 message = f"netdev {value} is that of {taken[port]}"
-                yield Finding(
-                    variable, message, "a rail's interface carries nothing else: change one", None, name
-                )
+                fix = "a rail's interface carries nothing else: change one"
+                yield Finding(variable, message, fix, None, name)
 
 
 def _port(netdev: str) -> str:
@@ -203,10 +202,8 @@ def _check_sharing(fabrics: Sequence[_Fabric]) -> Iterator[Located]:
         address = (fabric.sound.get("frontend") or {}).get("address")
         if address is not None and fabric.nodes > 1:
             message = f"{address} would be the address of {fabric.nodes} nodes"
-            yield (
-                Finding("fabric.frontend.address", message, "use dhcp4: true, or a fabric per node"),
-                fabric.origin,
-            )
+            fix = "use dhcp4: true, or a fabric per node"
+            yield Finding("fabric.frontend.address", message, fix), fabric.origin
 
 
 def _check_node(node: Node, fabric: _Fabric, networks: Networks, seen: _Seen) -> Iterator[Finding]:
@@ -319,9 +316,8 @@ def _check_taken(
             if name == other_rail or not seen.overlapping & {name, other_rail}:
                 variable = f"rail_overrides.{name}.address{family}" if override else "node_index"
                 message = f"address {bare} is already that of {other} on rail {other_rail}"
-                yield Finding(
-                    variable, message, "change the node_index or the override of one of them", None, name
-                )
+                fix = "change the node_index or the override of one of them"
+                yield Finding(variable, message, fix, None, name)
         if rail["mac"] is not None:
             other, other_rail = seen.macs.setdefault(rail["mac"], (node.name, name))
             if other != node.name:

@@ -197,9 +197,8 @@ def _read(inventory: Inventory, reader: inventory_source.Reader) -> None:
     for host_name, own_groups, own in reader.everything():
         for path in plaintext_secrets.passwords(own):
             if places.of_plain_text(inventory.sources, path, host_name, own_groups):
-                finding = Finding(
-                    path, "a password stands readable in the inventory", plaintext_secrets.FIX, host_name
-                )
+                message = "a password stands readable in the inventory"
+                finding = Finding(path, message, plaintext_secrets.FIX, host_name)
                 inventory.findings.append((finding, Origin(own_groups, host_name)))
 
 

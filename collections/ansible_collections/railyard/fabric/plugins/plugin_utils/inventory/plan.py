@@ -56,10 +56,7 @@ def _plan_of(node: Node, specs: Sequence[Item]) -> dict[str, Any]:
         "transport": node.fabric.get("transport"),
         "node_class": _setting(node, "node_class"),
         "frontend": {
-            "netdev": frontend.get("netdev"),
-            "dhcp4": frontend.get("dhcp4"),
-            "address": frontend.get("address"),
-            "gateway": frontend.get("gateway"),
+            **{key: frontend.get(key) for key in ("netdev", "dhcp4", "address", "gateway")},
             "manage": bool(frontend.get("manage")),
         },
         "rails": plan.plan_node(

@@ -336,11 +336,8 @@ def _check_network(fabric: Item, item: Item, index: int) -> Iterator[Told]:
     port = _port_and_vlan(item)
     owner = next((str(other.get("name")) for other in before if _port_and_vlan(other) == port), name)
     if port is not None and owner != name:
-        yield (
-            "netdev",
-            f"{item['netdev']} is that of network {owner} as well",
-            "give one of them a vlan, or another port",
-        )
+        message = f"{item['netdev']} is that of network {owner} as well"
+        yield "netdev", message, "give one of them a vlan, or another port"
     if manage and item.get("netdev") is None:
         fix = "add the netdev, or write manage: false"
         yield "netdev", "the network is to be written, and has no netdev", fix

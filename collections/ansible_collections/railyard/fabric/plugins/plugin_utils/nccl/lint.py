@@ -140,13 +140,8 @@ def _of_form(found: Settings) -> Iterator[Finding]:
 
 def _of_one(setting: Setting, nccl: tuple[int, ...], nodes: Sequence[fabric.Node]) -> Iterator[Finding]:
     if setting.listed and "," in (setting.value or ""):
-        yield about(
-            setting,
-            WARNING,
-            "comma",
-            "Slurm's --export ends a value at its first comma",
-            "set it in the script, and pass its name alone",
-        )
+        why = "Slurm's --export ends a value at its first comma"
+        yield about(setting, WARNING, "comma", why, "set it in the script, and pass its name alone")
     row = catalogue.find(setting.name)
     if row is None:
         if setting.name.lower().startswith("nccl_") and not other_names.is_of_others(setting.name):
@@ -207,13 +202,8 @@ def _of_version(setting: Setting, row: Variable, nccl: tuple[int, ...]) -> Itera
     if row.until and catalogue.release(row.until) <= nccl:
         was = f": {row.why}" if row.why else ""
         why = f"NCCL has not read it since {row.until}{was}"
-        yield about(
-            setting,
-            ERROR,
-            "obsolete",
-            why,
-            f"take it out; {row.instead} is what there is now" if row.instead else instead,
-        )
+        fix = f"take it out; {row.instead} is what there is now" if row.instead else instead
+        yield about(setting, ERROR, "obsolete", why, fix)
     elif row.since and catalogue.release(row.since) > nccl:
         why = f"NCCL {shown} does not read it: it came with {row.since}"
         yield about(setting, ERROR, "too_new", why, "take it out, or update NCCL")

@@ -108,18 +108,12 @@ def safe_argv(argv: Sequence[str]) -> list[str]:
     Railyard's own variables stay; a file of variables (`@FILE`) is a name and stays as well.
     """
     safe: list[str] = []
-    hide_next = False
-    for word in argv:
-        if hide_next:
+    for before, word in zip(["", *argv], argv, strict=False):
+        option = re.match(r"--extra-vars=|-e(?=.)", word, re.DOTALL)
+        if before in _EXTRA:
             safe.append(_hidden(word))
-            hide_next = False
-        elif word in _EXTRA:
-            safe.append(word)
-            hide_next = True
-        elif word.startswith("--extra-vars="):
-            safe.append("--extra-vars=" + _hidden(word.split("=", 1)[1]))
-        elif word.startswith("-e") and len(word) > 2 and not word.startswith("--"):
-            safe.append("-e" + _hidden(word[2:]))
+        elif option:
+            safe.append(option[0] + _hidden(word[option.end() :]))
         else:
             safe.append(word)
     return safe
