@@ -46,9 +46,8 @@ def node_networks(
         AnsibleFilterError: the fabric gives this node no address there; the message names variable and fix.
     """
     if not isinstance(fabric, Mapping):
-        raise AnsibleFilterError(
-            "node_networks: fabric is not a dictionary. Fix: see group_vars/all/fabric.yml"
-        )
+        message = "node_networks: fabric is not a dictionary. Fix: see group_vars/all/fabric.yml"
+        raise AnsibleFilterError(message)
     try:
         return networks.plan_networks(fabric, name, node_index, network_addresses)
     except (plan.PlanError, ValueError) as error:

@@ -153,9 +153,8 @@ def hold(module: AnsibleModule) -> dict[str, t.Any]:
             return answer(name, before, before._replace(is_drained=True, reason=reason or ""), True)
         after = update(module, scontrol, name, "State=DRAIN", f"Reason={reason}")
         if after is None or not after.is_ours:
-            raise slurm.SlurmError(
-                f"Slurm took the drain of {name} and shows {after and after.state}. {_FIX}"
-            )
+            message = f"Slurm took the drain of {name} and shows {after and after.state}. {_FIX}"
+            raise slurm.SlurmError(message)
         return answer(name, before, after, True)
     if not before.is_ours or reason not in (None, before.reason):
         return answer(name, before, before, False)

@@ -110,9 +110,8 @@ def run_rdma(module: AnsibleModule, *words: str) -> None:
     code, _out, error = module.run_command(argv)
     if code != 0:
         said = error.strip() or f"exit status {code}"
-        raise soft_roce.SoftRoceError(
-            f"rdma link {' '.join(words)}: {said}; the kernel's log may say more (dmesg)"
-        )
+        message = f"rdma link {' '.join(words)}: {said}; the kernel's log may say more (dmesg)"
+        raise soft_roce.SoftRoceError(message)
 
 
 def apply(module: AnsibleModule, plan: soft_roce.Plan, recorded: list[dict[str, t.Any]], path: str) -> None:

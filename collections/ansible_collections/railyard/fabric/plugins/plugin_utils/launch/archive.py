@@ -194,9 +194,8 @@ class _Content(io.BufferedReader):
     def _refuse_if_changed(self) -> None:
         now = os.fstat(self._packed.fileno())
         if (now.st_size, now.st_mtime_ns) != (self._before.st_size, self._before.st_mtime_ns):
-            raise ArchiveError(
-                "it was changed while it was read", "wait until it is complete, then try again"
-            )
+            advice = "wait until it is complete, then try again"
+            raise ArchiveError("it was changed while it was read", advice)
 
 
 def _members(stream: _Content, known: Callable[[str], bool], limits: Size) -> Iterator[tarfile.TarInfo]:
@@ -215,9 +214,8 @@ def _members(stream: _Content, known: Callable[[str], bool], limits: Size) -> It
         if member.type != tarfile.REGTYPE or member.size < 0:
             raise ArchiveError(f"{member.name} in it is no plain file")
         if member.size > limits.member_bytes:
-            raise ArchiveError(
-                f"{member.name} in it has {member.size} bytes, and {limits.member_bytes} are the most"
-            )
+            message = f"{member.name} in it has {member.size} bytes, and {limits.member_bytes} are the most"
+            raise ArchiveError(message)
         stream.member = f"{member.name}: "
         yield member
         _skip(stream, -member.size % tarfile.BLOCKSIZE)
@@ -253,9 +251,8 @@ def _take(lines: Iterator[bytes], run: str, host: str, limits: NodeLimits, harve
     if torn:
         harvest.notes.append("a torn line was dropped")
     if foreign:
-        harvest.notes.append(
-            f"{foreign} rows were left out: they are not of its own ends of this run's tests"
-        )
+        note = f"{foreign} rows were left out: they are not of its own ends of this run's tests"
+        harvest.notes.append(note)
 
 
 def _is_own(row: Row, limits: NodeLimits) -> bool:

@@ -37,9 +37,8 @@ def facts_row(found: dict[str, Any], node: str, run: str) -> dict[str, Any]:
     except RecursionError:
         text = ""
     if len(text) > MOST_FACTS_BYTES:
-        raise ValueError(
-            f"it gave facts of {len(text)} bytes, and {MOST_FACTS_BYTES} are too many; look at the node"
-        )
+        message = f"it gave facts of {len(text)} bytes, and {MOST_FACTS_BYTES} are too many; look at the node"
+        raise ValueError(message)
     rows, _torn = json_lines.parse_lines(text.encode())
     if not rows or json_lines.is_deep(rows[0]):
         raise ValueError("it gave facts that are nested deeper than facts can be; look at the node")

@@ -122,9 +122,8 @@ class _Stage:
         elif one.name == "ONBUILD" and (name := _ON_BUILD.match(one.text)):
             self.take(_Instruction(one.line, name[1].upper(), one.text[name.end() :], one.heredocs))
         elif one.name != "LABEL":
-            self._record.report_unread_text(
-                one.text, one.line, f"{{name}} stands in {one.name}, which is not read"
-            )
+            why = f"{{name}} stands in {one.name}, which is not read"
+            self._record.report_unread_text(one.text, one.line, why)
 
     def end(self) -> None:
         """Keep what the image's programs see."""

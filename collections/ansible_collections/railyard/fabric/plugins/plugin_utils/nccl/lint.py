@@ -155,9 +155,8 @@ def _of_one(setting: Setting, nccl: tuple[int, ...], nodes: Sequence[fabric.Node
         return
     if setting.value is None:
         why = "the file alone does not tell its value"
-        yield about(
-            setting, UNKNOWN, "not_told", why, "lint the environment of a job: env | railyard lint-nccl -"
-        )
+        fix = "lint the environment of a job: env | railyard lint-nccl -"
+        yield about(setting, UNKNOWN, "not_told", why, fix)
         return
     if not setting.value:
         return  # as if it were not set
@@ -189,9 +188,8 @@ def _unknown(setting: Setting) -> Finding:
 
 def _of_others(setting: Setting, row: Variable) -> Iterator[Finding]:
     if row.instead:
-        yield about(
-            setting, WARNING, "renamed", f"{row.why}, not by NCCL, under its old name", f"use {row.instead}"
-        )
+        why = f"{row.why}, not by NCCL, under its old name"
+        yield about(setting, WARNING, "renamed", why, f"use {row.instead}")
     if row.left_over:
         yield about(setting, WARNING, "left_over", f"{row.why}; {row.left_over}", "take it out")
 
@@ -216,9 +214,8 @@ def _of_use(setting: Setting, row: Variable) -> Iterator[Finding]:
         yield about(setting, NOTE, "default", "it is what NCCL does without it", "take it out")
     elif row.use == "debugging" and not row.deprecated and setting.name not in _EXPLAINED:
         why = f"NVIDIA documents it for debugging and experiments, not to be kept: {row.why}"
-        yield about(
-            setting, WARNING, "debugging", why, "take it out, unless a measurement of yours shows the gain"
-        )
+        fix = "take it out, unless a measurement of yours shows the gain"
+        yield about(setting, WARNING, "debugging", why, fix)
     elif row.use == "internal":
         why = "it is not documented, and may change with any release"
         yield about(setting, NOTE, "internal", why, "take it out, unless NVIDIA told you to set it")
@@ -317,9 +314,8 @@ def _no_rdma(setting: Setting, value: str, _nccl: object, nodes: Sequence[fabric
 def _other_net(setting: Setting, value: str, _nccl: object, _nodes: object) -> Iterator[Finding]:
     if value.lower() not in ("ib", "socket"):
         why = f"{value} is none of NCCL's own networks (IB, Socket): without a plugin of that name NCCL fails"
-        yield about(
-            setting, NOTE, "plugin", why, f"look for `Using network {value}` in the log (NCCL_DEBUG=INFO)"
-        )
+        fix = f"look for `Using network {value}` in the log (NCCL_DEBUG=INFO)"
+        yield about(setting, NOTE, "plugin", why, fix)
 
 
 def _switched_off(setting: Setting, value: str, _nccl: object, _nodes: object) -> Iterator[Finding]:
@@ -336,9 +332,8 @@ def _levels(setting: Setting, value: str, _nccl: object, _nodes: object) -> Iter
         yield about(setting, WARNING, "old_level", why, f"write {means}, if that is what you want")
     if setting.name == "NCCL_NET_GDR_LEVEL" and means == "SYS":
         why = "GPUDirect RDMA across CPU sockets is often slower than by way of the CPU's memory"
-        yield about(
-            setting, WARNING, "gdr_far", why, "take it out: NCCL chooses by the topology; or measure both"
-        )
+        fix = "take it out: NCCL chooses by the topology; or measure both"
+        yield about(setting, WARNING, "gdr_far", why, fix)
     if setting.name == "NCCL_NET_GDR_LEVEL" and means == "LOC":
         yield about(setting, ERROR, "gdr_off", "GPUDirect RDMA is never used", "take it out")
 

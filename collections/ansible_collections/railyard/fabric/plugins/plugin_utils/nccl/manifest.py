@@ -190,9 +190,8 @@ class _Reader:
     def _keep(self, name: str, text: str, raw: str, node: Node, scope: Variables) -> None:
         option = Option(text, True, line=_line(node), raw=raw)
         if not IS_OURS.match(name):
-            self._record.report_unread_text(
-                text, _line(node), f"{{name}} stands in the value of {name}, which is not read"
-            )
+            why = f"{{name}} stands in the value of {name}, which is not read"
+            self._record.report_unread_text(text, _line(node), why)
         scope.put(name, [option])
 
     def _run_words(self, nodes: Sequence[Node], scope: Variables) -> None:
@@ -249,9 +248,8 @@ class _Reader:
         elif _RUNS.match(key) or "\n" in text.strip() or _COMMAND.match(text):
             shell.run(_TEMPLATE.sub(HOLE, self._text(node)), self._record, scope.copy(), first)
         else:
-            self._record.report_unread_text(
-                text, first, f"{{name}} stands in the value of {key or 'a list'}, which is not read"
-            )
+            why = f"{{name}} stands in the value of {key or 'a list'}, which is not read"
+            self._record.report_unread_text(text, first, why)
 
 
 def _line(node: Node) -> int:

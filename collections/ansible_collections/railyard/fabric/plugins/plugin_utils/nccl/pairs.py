@@ -52,9 +52,8 @@ def _both(one: Setting, other: Setting, why: str) -> findings.Finding:
 def _without_rdma(settings: Mapping[str, Setting]) -> Iterator[findings.Finding]:
     disabled = settings.get("NCCL_IB_DISABLE") if _is(settings, "NCCL_IB_DISABLE", "1") else None
     if disabled and _is(settings, "NCCL_NET", "IB"):
-        yield _both(
-            disabled, settings["NCCL_NET"], "NCCL fails, since the only network that it may use is off"
-        )
+        why = "NCCL fails, since the only network that it may use is off"
+        yield _both(disabled, settings["NCCL_NET"], why)
     sockets = disabled or (settings["NCCL_NET"] if _is(settings, "NCCL_NET", "Socket") else None)
     for name in _BY_RDMA if sockets else ():
         if name in settings and sockets:
@@ -107,6 +106,5 @@ def _alone(settings: Mapping[str, Setting]) -> Iterator[findings.Finding]:
         yield findings.about(settings["NCCL_DEBUG_SUBSYS"], findings.WARNING, "no_effect", why, "take it out")
     if "NCCL_OOB_NET_IFNAME" in settings and not _is(settings, "NCCL_OOB_NET_ENABLE", "1"):
         why = "without NCCL_OOB_NET_ENABLE=1 nothing reads it"
-        yield findings.about(
-            settings["NCCL_OOB_NET_IFNAME"], findings.WARNING, "no_effect", why, "take it out"
-        )
+        fix = "take it out"
+        yield findings.about(settings["NCCL_OOB_NET_IFNAME"], findings.WARNING, "no_effect", why, fix)

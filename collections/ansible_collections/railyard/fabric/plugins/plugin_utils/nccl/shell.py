@@ -232,9 +232,8 @@ class Script:
         else:
             for inner_node in find_nodes(node, "command_substitution"):
                 self.subshell(inner_node, scope)
-            self.record.report_unread_text(
-                text_of(node), self.line(node), "{name} stands in a form that is not read here"
-            )
+            why = "{name} stands in a form that is not read here"
+            self.record.report_unread_text(text_of(node), self.line(node), why)
 
     def subshell(self, node: Node, scope: Variables) -> None:
         """Read what a subshell runs; it changes nothing outside."""

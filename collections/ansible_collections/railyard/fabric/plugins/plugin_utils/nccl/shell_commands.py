@@ -75,9 +75,8 @@ class Commands:
             for one in launch.given:
                 self._give(one, scope)
             for word in launch.rest:
-                self._record.report_unread_text(
-                    word.text, word.line, "{name} stands in an option that is not read here"
-                )
+                why = "{name} stands in an option that is not read here"
+                self._record.report_unread_text(word.text, word.line, why)
 
     def _combinations(self, words: Sequence[Node], scope: Variables) -> list[tuple[When, list[Field]]]:
         """Return the words that the shell hands over, for each combination of branches."""
@@ -99,9 +98,8 @@ class Commands:
             ]
             if len(made) > _MOST_COMBINATIONS:
                 for _when, text in texts:
-                    self._record.report_unread_text(
-                        text, line, "{name} stands in one of too many combinations of branches"
-                    )
+                    why = "{name} stands in one of too many combinations of branches"
+                    self._record.report_unread_text(text, line, why)
                 made = [(when, [*before, Field(HOLE, line, raw)]) for when, before in found]
             found = made
         return found
@@ -242,9 +240,8 @@ class Commands:
             self._script.statement(body, scope)
             if heredoc is not None:
                 text = "\n".join(line for _number, line in self._outputs.heredoc_lines(heredoc, scope))
-                self._record.report_unread_text(
-                    text, self._script.line(heredoc), "{name} stands in text that a group is given"
-                )
+                why = "{name} stands in text that a group is given"
+                self._record.report_unread_text(text, self._script.line(heredoc), why)
         for one in behind:
             self._script.statement(one, scope)
 

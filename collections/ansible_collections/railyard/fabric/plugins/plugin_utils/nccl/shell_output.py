@@ -104,9 +104,8 @@ class Outputs:
         elif name in _READS_DOCKERFILES:
             self._record.write("Dockerfile", lines, scope.path)
         else:
-            self._record.report_unread_text(
-                text, lines[0][0], f"{{name}} stands in the text that {shown(words[0])} is given"
-            )
+            why = f"{{name}} stands in the text that {shown(words[0])} is given"
+            self._record.report_unread_text(text, lines[0][0], why)
 
     def heredoc_lines(self, node: Node, scope: Variables) -> list[tuple[int, str]]:
         """Return the lines of a here-document, with what the shell puts in."""

@@ -347,13 +347,11 @@ def create(
         RunFolderError: the id is malformed or taken, or the folder cannot be written.
     """
     if not cluster or cluster in (".", "..") or "/" in cluster:
-        raise RunFolderError(
-            f"cluster name {cluster!r} cannot be a folder's name; rename the inventory folder"
-        )
+        message = f"cluster name {cluster!r} cannot be a folder's name; rename the inventory folder"
+        raise RunFolderError(message)
     if run is not None and not is_run_id(run):
-        raise RunFolderError(
-            f"run id {run!r} is not of the form 20261121T101500Z-3f2a; leave railyard_run out"
-        )
+        message = f"run id {run!r} is not of the form 20261121T101500Z-3f2a; leave railyard_run out"
+        raise RunFolderError(message)
     parent = Path(reports_dir) / cluster
     try:
         parent.mkdir(parents=True, exist_ok=True)

@@ -97,9 +97,8 @@ def beside(work: Work, key: str, what: str, branch: int) -> list[str]:
         elif _is_of(branch, one):
             names += one["names"]
     if not names:
-        work.refuse(
-            f"{key}_not_offered", f"{work.layout['name']} has no {what}", "nvidia_driver_source: vendor"
-        )
+        text = f"{work.layout['name']} has no {what}"
+        work.refuse(f"{key}_not_offered", text, "nvidia_driver_source: vendor")
     return _named(names, branch)
 
 
