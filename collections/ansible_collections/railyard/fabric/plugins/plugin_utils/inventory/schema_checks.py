@@ -11,17 +11,8 @@ from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.module_utils.catalogue.tests import WITHOUT_IP
 from ansible_collections.railyard.fabric.plugins.module_utils.rails import plan
-from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory import hardware, values
+from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory import hardware, schema, values
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.schema import (
-    COMPUTED,
-    FABRIC,
-    FRONTEND,
-    IPOIB_MTU_MAX_BYTES,
-    LEAF,
-    MTU_BYTES,
-    NETWORK,
-    RAIL,
-    SELECTORS,
     Finding,
     Item,
     Told,
@@ -33,8 +24,6 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.schema i
     placed,
 )
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.values import show
-
-__all__ = ["Finding", "check_fabric"]
 
 MTU_IPV6_MIN_BYTES = 1280
 
@@ -55,18 +44,18 @@ def check_fabric(fabric: Any) -> Iterator[Finding]:
 
 def _found_in(fabric: Item) -> Iterator[Finding]:
     scalars = {key: item for key, item in fabric.items() if key not in _PARTS}
-    yield from check_mapping(scalars, FABRIC, "fabric")
+    yield from check_mapping(scalars, schema.FABRIC, "fabric")
     if fabric.get("transport") is None:
-        yield Finding("fabric.transport", "it is not set", FABRIC["transport"].fix)
+        yield Finding("fabric.transport", "it is not set", schema.FABRIC["transport"].fix)
     yield from _check_mtu(fabric)
     yield from placed(_check_form(fabric), "fabric")
     for key in _PARTS:
         if (part := fabric.get(key)) is None:
             continue
-        if (wrong := FABRIC[key].check(part)) is not None:
-            yield Finding(f"fabric.{key}", wrong, FABRIC[key].fix)
+        if (wrong := schema.FABRIC[key].check(part)) is not None:
+            yield Finding(f"fabric.{key}", wrong, schema.FABRIC[key].fix)
         elif key == "frontend":
-            yield from check_mapping(part, FRONTEND, "fabric.frontend")
+            yield from check_mapping(part, schema.FRONTEND, "fabric.frontend")
             yield from placed(_check_frontend(part), "fabric.frontend")
         elif key == "leaves":
             yield from _check_leaves(fabric)
@@ -96,11 +85,11 @@ def _check_list(fabric: Item, key: str) -> Iterator[Finding]:
         where = f"fabric.{key}[{index}]"
         if not isinstance(item, Mapping):
             names.append(None)
-            yield Finding(where, f"it is {show(item)}, not a mapping", FABRIC[key].fix)
+            yield Finding(where, f"it is {show(item)}, not a mapping", schema.FABRIC[key].fix)
             continue
         name = item.get("name")
         rail = name if key == "rails" and isinstance(name, str) else None
-        yield from check_mapping(item, RAIL if key == "rails" else NETWORK, where, rail)
+        yield from check_mapping(item, schema.RAIL if key == "rails" else schema.NETWORK, where, rail)
         yield from placed(_check_name(name, names), where, rail)
         names.append(name)
         own = _check_rail(fabric, item) if key == "rails" else _check_network(fabric, item, index)
@@ -111,7 +100,7 @@ def _check_list(fabric: Item, key: str) -> Iterator[Finding]:
 
 def _check_name(name: Any, before: Sequence[Any]) -> Iterator[Told]:
     if name is None:
-        yield "name", "it is not set", RAIL["name"].fix
+        yield "name", "it is not set", schema.RAIL["name"].fix
     elif isinstance(name, str) and name in before:
         yield "name", f"{name} is also the name of number {before.index(name)} (from 0)", "rename one"
 
@@ -125,7 +114,7 @@ def _check_rail(fabric: Item, item: Item) -> Iterator[Told]:
     if not given & {"subnet", "subnets", "subnet6", "subnets6"} and transport not in WITHOUT_IP:
         fix = "add `subnet: 10.0.1.0/24` (only transports infiniband and efa do without)"
         yield "subnet", "the rail has no subnet", fix
-    if not given.intersection(SELECTORS):
+    if not given.intersection(schema.SELECTORS):
         fix = "add pci" if transport == "efa" else "add netdev, mac, pci or hca"
         yield "pci" if transport == "efa" else "netdev", "nothing says which interface the rail is", fix
     yield from hardware.check_efa(item, transport)
@@ -144,10 +133,10 @@ def _check_rail(fabric: Item, item: Item) -> Iterator[Told]:
 
 def _check_gateway(fabric: Item, item: Item) -> Iterator[Told]:
     """Check that the two gateways are of a family each, and that there can be one."""
-    gateways = {key: item[key] for key in ("gateway", "gateway6") if is_right(RAIL, item, key)}
+    gateways = {key: item[key] for key in ("gateway", "gateway6") if is_right(schema.RAIL, item, key)}
     one, other = gateways.get("gateway"), gateways.get("gateway6")
     if other is not None and "." in other and ":" not in other:
-        yield "gateway6", f"{other} is IPv4, which goes under gateway", RAIL["gateway6"].fix
+        yield "gateway6", f"{other} is IPv4, which goes under gateway", schema.RAIL["gateway6"].fix
     elif one is not None and other is not None and ":" in one:
         message = f"gateway is {one}, of IPv6 as well, and only one of the two would be used"
         yield "gateway6", message, "keep one of gateway, gateway6"
@@ -162,7 +151,7 @@ def _check_vlan(item: Item) -> Iterator[Told]:
 
 
 def _check_ipoib_mode(item: Item, transport: Any) -> Iterator[Told]:
-    if transport in ("roce", "tcp") and is_right(RAIL, item, "ipoib_mode"):
+    if transport in ("roce", "tcp") and is_right(schema.RAIL, item, "ipoib_mode"):
         message = f"it is for IPoIB, and the transport is {transport}"
         yield "ipoib_mode", message, "remove it, or correct the transport"
 
@@ -173,17 +162,17 @@ def _check_mtu(fabric: Item) -> Iterator[Finding]:
     yield from placed(hardware.check_efa(fabric, transport), "fabric")
     if transport == "efa":
         return
-    low, high = MTU_BYTES["infiniband" if infiniband else "ethernet"]
+    low, high = schema.MTU_BYTES["infiniband" if infiniband else "ethernet"]
     yield from placed(_check_ipoib_mode(fabric, transport), "fabric")
     if mtu is None:
         if not infiniband:
-            yield Finding("fabric.mtu", "it is not set", FABRIC["mtu"].fix)
-    elif not is_right(FABRIC, fabric, "mtu"):
+            yield Finding("fabric.mtu", "it is not set", schema.FABRIC["mtu"].fix)
+    elif not is_right(schema.FABRIC, fabric, "mtu"):
         return
     elif mtu < low or (mtu > high and not infiniband):
         kind = "an InfiniBand" if infiniband else "an Ethernet"
         message = f"{mtu} is no MTU of {kind} link ({low} to {high} bytes)"
-        yield Finding("fabric.mtu", message, FABRIC["mtu"].fix)
+        yield Finding("fabric.mtu", message, schema.FABRIC["mtu"].fix)
     elif mtu < MTU_IPV6_MIN_BYTES and _has_ipv6(fabric):
         least = f"RFC 8200: at least {MTU_IPV6_MIN_BYTES} bytes"
         message = f"{mtu} is too small for IPv6, which a rail has ({least})"
@@ -194,7 +183,7 @@ def _check_mtu(fabric: Item) -> Iterator[Finding]:
 
 def _check_ipoib_mtu(fabric: Item, mtu: int) -> Iterator[Finding]:
     """Check the MTU against the IPoIB mode of each rail; where modes differ, the first in fault is named."""
-    most = IPOIB_MTU_MAX_BYTES
+    most = schema.IPOIB_MTU_MAX_BYTES
     common = fabric.get("ipoib_mode") or "datagram"
     modes: list[tuple[Any, Any]] = [(None, common)]
     if isinstance(listed := fabric.get("rails"), list):
@@ -221,10 +210,10 @@ def _has_ipv6(fabric: Item) -> bool:
 
 def _check_form(fabric: Item) -> Iterator[Told]:
     """Check that the rails are either listed or computed, and that the computed form is whole."""
-    computed = [key for key in COMPUTED if fabric.get(key) is not None]
+    computed = [key for key in schema.COMPUTED if fabric.get(key) is not None]
     if fabric.get("rails") is not None:
         for key in computed:
-            own = " (a listed rail has its own)" if key in RAIL else ""
+            own = " (a listed rail has its own)" if key in schema.RAIL else ""
             fix = f"keep rails and remove {key}{own}, or remove rails"
             yield key, "it belongs to the computed form, and rails is set as well", fix
         return
@@ -237,14 +226,14 @@ def _check_form(fabric: Item) -> Iterator[Told]:
         needed += ["supernet", "rail_prefix"]
     for key in needed:
         if key not in computed:
-            yield key, "the computed form needs it, and it is not set", COMPUTED[key].fix
+            yield key, "the computed form needs it, and it is not set", schema.COMPUTED[key].fix
     if fabric.get("transport") == "efa":
         if "hca_pattern" not in computed:
             yield "rails", "nothing says which device a rail is", "list the rails, each with its pci"
     elif "netdev_pattern" not in computed and "hca_pattern" not in computed:
-        fix = COMPUTED["netdev_pattern"].fix + ", or give hca_pattern"
+        fix = schema.COMPUTED["netdev_pattern"].fix + ", or give hca_pattern"
         yield "netdev_pattern", "nothing says which interface a rail is", fix
-    if is_right(COMPUTED, fabric, "rail_count"):
+    if is_right(schema.COMPUTED, fabric, "rail_count"):
         yield from _check_computed(fabric)
 
 
@@ -253,22 +242,22 @@ def _check_computed(fabric: Item) -> Iterator[Told]:
     count = fabric["rail_count"]
     if fabric.get("cabling") == "back_to_back" and fabric.get("gateway") in ("first", "last"):
         yield "gateway", *_NO_ROUTER
-    if is_right(COMPUTED, fabric, "supernet", "rail_prefix"):
+    if is_right(schema.COMPUTED, fabric, "supernet", "rail_prefix"):
         fix = f"take a larger supernet or a longer rail_prefix: {count} rails are wanted"
         small = list(_too_small(fabric, "supernet", [fabric["supernet"]], fix))
         if small:
             yield from small
             return
-        if is_right(COMPUTED, fabric, "rail_routes"):
+        if is_right(schema.COMPUTED, fabric, "rail_routes"):
             fix = "name supernets that are cut as `supernet` is: rail k gets the k-th part of each"
             yield from _too_small(fabric, "rail_routes", fabric["rail_routes"], fix)
     for key, check in (("netdev_pattern", values.netdev), ("hca_pattern", values.hca)):
-        if is_right(COMPUTED, fabric, key):
+        if is_right(schema.COMPUTED, fabric, key):
             name = fabric[key].replace("{rail}", str(count - 1))
             if key == "netdev_pattern":
                 yield from ((key, message, fix) for _netdev, message, fix in check_bond({"netdev": name}))
             if (wrong := check(name)) is not None:
-                yield key, f"for rail {count - 1}: {wrong}", COMPUTED[key].fix
+                yield key, f"for rail {count - 1}: {wrong}", schema.COMPUTED[key].fix
 
 
 def _too_small(fabric: Item, key: str, supernets: Sequence[str], fix: str) -> Iterator[Told]:
@@ -293,27 +282,27 @@ def _check_leaves(fabric: Item) -> Iterator[Finding]:
             fix = f"correct it; rails name: {', '.join(sorted(patched)) or 'none'}"
             yield Finding(where, "no rail is patched to a leaf of this name", fix)
         if isinstance(leaf, Mapping):
-            yield from check_mapping(leaf, LEAF, where)
+            yield from check_mapping(leaf, schema.LEAF, where)
         else:
-            yield Finding(where, f"it is {show(leaf)}, not a mapping", FABRIC["leaves"].fix)
+            yield Finding(where, f"it is {show(leaf)}, not a mapping", schema.FABRIC["leaves"].fix)
 
 
 def _check_frontend(frontend: Item) -> Iterator[Told]:
     """Check what the keys of the frontend ask of each other."""
     given, dhcp4 = _given(frontend), frontend.get("dhcp4")
     if "netdev" not in given:
-        yield "netdev", "it is not set", FRONTEND["netdev"].fix
+        yield "netdev", "it is not set", schema.FRONTEND["netdev"].fix
     if dhcp4 is True and "address" in given:
         yield "address", "dhcp4 is true as well", "keep one of dhcp4, address"
     if frontend.get("manage") is True and not dhcp4 and "address" not in given:
         fix = "set dhcp4: true or an address, or manage: false"
         yield "manage", "it is to be written, but has neither dhcp4 nor address", fix
-    if not is_right(FRONTEND, frontend, "gateway"):
+    if not is_right(schema.FRONTEND, frontend, "gateway"):
         return
     if "address" not in given:
         fix = "give the address as well, or leave the gateway to DHCP"
         yield "gateway", "there is a gateway without an address", fix
-    elif is_right(FRONTEND, frontend, "address"):
+    elif is_right(schema.FRONTEND, frontend, "address"):
         wrong = values.gateway_of(frontend["gateway"], frontend["address"])
         if wrong is not None:
             yield "gateway", wrong, "name a gateway inside the frontend's network"
@@ -326,7 +315,7 @@ def _check_network(fabric: Item, item: Item, index: int) -> Iterator[Told]:
     yield from _check_vlan(item)
     yield from _check_way_in(item, fabric.get("frontend"))
     if (
-        is_right(NETWORK, item, "mtu", "subnet")
+        is_right(schema.NETWORK, item, "mtu", "subnet")
         and item["mtu"] < MTU_IPV6_MIN_BYTES
         and ":" in item["subnet"]
     ):
@@ -352,7 +341,7 @@ def _check_network(fabric: Item, item: Item, index: int) -> Iterator[Told]:
     if manage:
         yield "manage", "Railyard writes nodes' interfaces, and a BMC is none", "write manage: false"
     if item.get("subnet") is None:
-        yield "subnet", "the BMCs' network has no subnet", NETWORK["subnet"].fix
+        yield "subnet", "the BMCs' network has no subnet", schema.NETWORK["subnet"].fix
 
 
 def _port_and_vlan(item: Item) -> tuple[str, str] | None:
@@ -368,11 +357,11 @@ def _port_and_vlan(item: Item) -> tuple[str, str] | None:
 def _check_vlan_mtu(item: Item, listed: Sequence[Item]) -> Iterator[Told]:
     """Check that no VLAN has a larger MTU than the port that carries it, where both are told."""
     netdev = item.get("netdev")
-    if None in (item.get("vlan"), netdev) or not is_right(NETWORK, item, "mtu"):
+    if None in (item.get("vlan"), netdev) or not is_right(schema.NETWORK, item, "mtu"):
         return
     for other in listed:
         carries = other.get("netdev") == netdev and other.get("vlan") is None
-        if carries and is_right(NETWORK, other, "mtu") and other["mtu"] < item["mtu"]:
+        if carries and is_right(schema.NETWORK, other, "mtu") and other["mtu"] < item["mtu"]:
             message = f"{item['mtu']} is more than the {other['mtu']} of {netdev}, which carries the VLAN"
             yield "mtu", message, "raise the port's MTU, or lower the VLAN's"
 
