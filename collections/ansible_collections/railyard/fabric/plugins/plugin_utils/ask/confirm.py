@@ -34,6 +34,8 @@ _OF_LEAF = 3
 _LEAST_ROUNDS = 4
 
 Rounds = list[list[tuple[str, str]]]
+#: Node -> some of its rails.
+Rails = Mapping[str, set[str]]
 
 
 class Further(NamedTuple):
@@ -172,11 +174,7 @@ class _Roster:
 
 
 def _rounds(
-    roster: _Roster,
-    pairs: Counter[tuple[str, str]],
-    left: dict[str, int],
-    needs: Mapping[str, set[str]],
-    bad: Mapping[str, set[str]],
+    roster: _Roster, pairs: Counter[tuple[str, str]], left: dict[str, int], needs: Rails, bad: Rails
 ) -> Iterator[list[tuple[str, str]]]:
     """Yield rounds until each pair has met often enough and each end its partners, if there are any."""
     met = roster.met(needs)
@@ -214,13 +212,7 @@ def _rounds(
 
 
 def _partner(
-    roster: _Roster,
-    name: str,
-    rails: set[str],
-    bad: Mapping[str, set[str]],
-    busy: set[str],
-    met: set[str],
-    again: set[str],
+    roster: _Roster, name: str, rails: set[str], bad: Rails, busy: set[str], met: set[str], again: set[str]
 ) -> str | None:
     """Return a free node that is good on these rails, or on some of them; best one not met before."""
     many = len(roster.names)

@@ -27,7 +27,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue i
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.policy import Policy
 from ansible_collections.railyard.fabric.plugins.plugin_utils.plain_text import named
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder
-from ansible_collections.railyard.fabric.plugins.plugin_utils.run.documents import Manifest, Order, Plan
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run.documents import Manifest, Order, Plan, Row
 
 #: The controller's own time to start a runner: what lies between the first and the last of them.
 _START_S_EACH = 0.15
@@ -127,7 +127,7 @@ def asked_lines(plan: Plan, order: Order, second: Order | None = None) -> list[A
     return lines
 
 
-def fingerprint(lines: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def fingerprint(lines: Sequence[Row]) -> dict[str, Any]:
     """Return what the manifest keeps of the asked lines, so that a line lost later is noticed."""
     return fingerprint_of("".join(folder.line(one) + "\n" for one in lines))
 
@@ -138,11 +138,7 @@ def fingerprint_of(text: str) -> dict[str, Any]:
 
 
 def not_all_asked(
-    manifest: Manifest,
-    plan: Plan,
-    order: Order | None,
-    lines: Sequence[Mapping[str, Any]],
-    second: Order | None = None,
+    manifest: Manifest, plan: Plan, order: Order | None, lines: Sequence[Row], second: Order | None = None
 ) -> str | None:
     """Tell that the asked lines are not what follows from plan, policy and work orders, or None."""
     if order is None:
@@ -171,7 +167,7 @@ def not_all_asked(
     return None
 
 
-def alone(lines: Sequence[Mapping[str, Any]]) -> str | None:
+def alone(lines: Sequence[Row]) -> str | None:
     """Tell which rails no test between nodes covers, or None.
 
     Such a rail's own state is looked at, but nothing is measured over it: a lone node, one that --limit
@@ -188,7 +184,7 @@ def alone(lines: Sequence[Mapping[str, Any]]) -> str | None:
     return f"nothing is measured over {named(left)}: no second node of this run has that rail"
 
 
-def rdma_left_out(plan: Plan, lines: Sequence[Mapping[str, Any]]) -> str | None:
+def rdma_left_out(plan: Plan, lines: Sequence[Row]) -> str | None:
     """Tell where the inventory declares RDMA and no test covers it, or None; `tcp` is how not to ask.
 
     Looking at a port is no test of it: only a rail over which RDMA was asked to run is asked of RDMA.
@@ -211,12 +207,12 @@ def rdma_left_out(plan: Plan, lines: Sequence[Mapping[str, Any]]) -> str | None:
     return f"the inventory declares {declared}, and no RDMA test covers {places}"
 
 
-def _covered(tests: Iterable[Mapping[str, Any]]) -> set[tuple[object, object]]:
+def _covered(tests: Iterable[Row]) -> set[tuple[object, object]]:
     """Return the nodes and rails that tests between nodes run over."""
     return {(test[end], test["rail"]) for test in tests for end in ("node", "peer")}
 
 
-def _rails_covered(plan: Plan, tests: Iterable[Mapping[str, Any]]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+def _rails_covered(plan: Plan, tests: Iterable[Row]) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """Yield the planned rails that tests between nodes run over, each with its node."""
     covered = _covered(tests)
     for name, node in plan["nodes"].items():
@@ -260,20 +256,20 @@ def _gpu_lines(plan: Plan) -> Iterator[AskedLine]:
     return _local_lines("g", questions)
 
 
-def _link_error_lines(plan: Plan, tests: Sequence[Mapping[str, Any]]) -> Iterator[AskedLine]:
+def _link_error_lines(plan: Plan, tests: Sequence[Row]) -> Iterator[AskedLine]:
     """Ask of each node and rail that a test covers whether its error counters stood still."""
     rails = _rails_covered(plan, tests)
     return _local_lines("e", (("link_errors", "counters", name, rail["name"]) for name, rail in rails))
 
 
-def _hops_lines(plan: Plan, tests: Sequence[Mapping[str, Any]]) -> Iterator[AskedLine]:
+def _hops_lines(plan: Plan, tests: Sequence[Row]) -> Iterator[AskedLine]:
     """Ask of each node and rail whose leaf the inventory names whether its latencies fit the planned way."""
     rails = _rails_covered(plan, (test for test in tests if test["check"] == "rdma_latency"))
     planned = ((name, rail["name"]) for name, rail in rails if rail.get("leaf") is not None)
     return _local_lines("h", (("hops", "ib_write_lat", *place) for place in planned))
 
 
-def _aggregate_lines(tests: Sequence[Mapping[str, Any]], first: int = 0) -> list[AskedLine]:
+def _aggregate_lines(tests: Sequence[Row], first: int = 0) -> list[AskedLine]:
     sums = {part: name for name, part in AGGREGATES.items()}
     groups: dict[str, list[Mapping[str, Any]]] = {}
     for test in tests:

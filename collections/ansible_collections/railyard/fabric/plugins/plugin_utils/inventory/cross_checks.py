@@ -281,7 +281,7 @@ def _check_taken(
     node: Node,
     number: int | None,
     planned: Sequence[Item],
-    overrides: Mapping[str, Mapping[str, Any]],
+    overrides: Mapping[str, Item],
     fabric: _Fabric,
     seen: _Seen,
 ) -> Generator[Finding, None, str | None]:

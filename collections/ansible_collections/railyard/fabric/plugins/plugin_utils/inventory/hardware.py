@@ -57,11 +57,7 @@ def check_wires(rails: Sequence[Any]) -> Iterator[Finding]:
 
 
 def _wrong_with(
-    name: str,
-    item: Item,
-    other: str,
-    items: Mapping[str, tuple[int, Mapping[str, Any]]],
-    wires: Mapping[str, str],
+    name: str, item: Item, other: str, items: Mapping[str, tuple[int, Item]], wires: Mapping[str, str]
 ) -> Iterator[tuple[str, str]]:
     if other == name:
         yield "it is the rail itself", "name the rail of the port's other PCI function"

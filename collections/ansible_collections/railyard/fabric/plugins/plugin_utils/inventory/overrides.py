@@ -33,7 +33,7 @@ def check(
     fabric: Item,
     specs: Sequence[Item],
     planned: Sequence[Item],
-    overrides: Mapping[str, Mapping[str, Any]],
+    overrides: Mapping[str, Item],
     networks: Networks,
 ) -> Iterator[schema.Finding]:
     """Yield what is wrong with rails as a node's overrides have made them.
@@ -62,10 +62,7 @@ def check(
 
 
 def _check_networks_of_their_own(
-    specs: Sequence[Item],
-    planned: Sequence[Item],
-    overrides: Mapping[str, Mapping[str, Any]],
-    networks: Networks,
+    specs: Sequence[Item], planned: Sequence[Item], overrides: Mapping[str, Item], networks: Networks
 ) -> Iterator[schema.Finding]:
     """Check the networks that addresses bring with them where the fabric gives a rail none."""
     own: list[tuple[Any, str]] = []

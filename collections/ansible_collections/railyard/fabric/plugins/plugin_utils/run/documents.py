@@ -22,18 +22,16 @@ Plan = Mapping[str, Any]
 Order = Mapping[str, Any]
 Row = Mapping[str, Any]
 Verdict = Mapping[str, Any]
+#: Of a node or a check, names of rails or nodes.
+Names = Mapping[str, set[str]]
 
 
-def problem(
-    manifest: Mapping[str, Any], plan: Mapping[str, Any], asked: Sequence[Mapping[str, Any]]
-) -> str | None:
+def problem(manifest: Manifest, plan: Plan, asked: Sequence[Row]) -> str | None:
     """Tell the first thing that keeps a run from being judged, naming the file, or None."""
     return next(_problems(manifest, plan, asked), None)
 
 
-def _problems(
-    manifest: Mapping[str, Any], plan: Mapping[str, Any], asked: Sequence[Mapping[str, Any]]
-) -> Iterator[str]:
+def _problems(manifest: Manifest, plan: Plan, asked: Sequence[Row]) -> Iterator[str]:
     for name, document in ((folder.MANIFEST, manifest), (folder.PLAN, plan)):
         if not _is_known(document):
             yield f"{name} is of schema {document.get('schema')!r}, this version reads {folder.SCHEMA}"
@@ -117,12 +115,7 @@ def _is_address(value: object) -> bool:
         return False
 
 
-def _line_problems(
-    line: Mapping[str, Any],
-    rails: Mapping[str, set[str]],
-    declared: Mapping[str, set[str]],
-    seen: set[str],
-) -> Iterator[str]:
+def _line_problems(line: Row, rails: Names, declared: Names, seen: set[str]) -> Iterator[str]:
     identity = str(line.get("id"))
     where = f"asked.jsonl: {identity}"
     if not _is_known(line):

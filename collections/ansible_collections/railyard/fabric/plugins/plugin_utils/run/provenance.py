@@ -13,8 +13,8 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from typing import Any
 
+from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.policy import Policy
 from ansible_collections.railyard.fabric.plugins.plugin_utils.plain_text import named
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run.documents import Manifest, Plan
 
@@ -38,12 +38,7 @@ def fingerprint(plan: Plan, policy: object) -> str:
     return hashlib.sha256(said.encode("utf-8")).hexdigest()
 
 
-def changes(
-    plan: Plan,
-    policy: Mapping[str, Any],
-    nodes_now: Mapping[str, Mapping[str, Any]],
-    policy_now: Mapping[str, Any],
-) -> list[str]:
+def changes(plan: Plan, policy: Policy, nodes_now: Plan, policy_now: Policy) -> list[str]:
     """Say what the inventory says otherwise now than for the run; none where it says the same.
 
     Args:
