@@ -12,11 +12,10 @@ from ansible.errors import AnsibleFilterError
 from ansible_collections.railyard.fabric.plugins.plugin_utils.gpu import choice as gpu_driver_choice
 from ansible_collections.railyard.fabric.plugins.plugin_utils.gpu import preflight, settings
 from ansible_collections.railyard.fabric.plugins.plugin_utils.gpu import replace as gpu_driver_replace
+from ansible_collections.railyard.fabric.plugins.plugin_utils.gpu.driver.work import Choice, Facts
 
 
-def nvidia_driver_choice(
-    facts: Mapping[str, Any], asked: Mapping[str, Any], layout: Mapping[str, Any]
-) -> dict[str, Any]:
+def nvidia_driver_choice(facts: Facts, asked: Mapping[str, Any], layout: Mapping[str, Any]) -> dict[str, Any]:
     """Return the choice; see nvidia_driver_choice.yml.
 
     Raises:
@@ -32,8 +31,8 @@ def nvidia_driver_choice(
 
 
 def nvidia_driver_preflight(
-    facts: Mapping[str, Any],
-    choice: Mapping[str, Any],
+    facts: Facts,
+    choice: Choice,
     source: str,
     needed_bytes: Mapping[str, int],
     pins: Mapping[str, str],
@@ -52,9 +51,7 @@ def nvidia_driver_preflight(
     }
 
 
-def nvidia_driver_outcome(
-    facts: Mapping[str, Any], choice: Mapping[str, Any], own_kernel: bool = True
-) -> dict[str, Any]:
+def nvidia_driver_outcome(facts: Facts, choice: Choice, own_kernel: bool = True) -> dict[str, Any]:
     """Return `unbuilt`, `differences` and `waits`; see nvidia_driver_outcome.yml."""
     return {
         "unbuilt": preflight.unbuilt_kernels(facts, choice, own_kernel),
@@ -64,7 +61,7 @@ def nvidia_driver_outcome(
     }
 
 
-def nvidia_gpu_settings(facts: Mapping[str, Any], wanted: Mapping[str, Any]) -> dict[str, Any]:
+def nvidia_gpu_settings(facts: Facts, wanted: Mapping[str, Any]) -> dict[str, Any]:
     """Return `commands` and `waits`; see nvidia_gpu_settings.yml.
 
     Raises:

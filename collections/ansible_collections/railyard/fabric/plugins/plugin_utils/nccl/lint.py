@@ -35,6 +35,8 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.nccl.settings impo
     Settings,
 )
 
+Nodes = Sequence[fabric.Node]
+Release = tuple[int, ...]
 # The first release that finds the GID itself.
 _GID_BY_ITSELF = (2, 21)
 # Said where there is nothing closer to say.
@@ -50,7 +52,7 @@ _TIMEOUT_UNIT_S = 4.096e-6
 _TIMEOUT_LATE, _RETRIES = 20, 7
 
 
-def lint(found: Settings, nodes: Sequence[fabric.Node] = (), nccl: str = catalogue.NEWEST) -> list[Finding]:
+def lint(found: Settings, nodes: Nodes = (), nccl: str = catalogue.NEWEST) -> list[Finding]:
     """Return what there is to say of a file's settings, in the order of its lines.
 
     Args:
@@ -82,10 +84,7 @@ def _is_own(one: Finding, own: frozenset[str]) -> bool:
 
 
 def _of_settings(
-    settings: Iterable[Setting],
-    counting: Mapping[str, Setting],
-    nccl: tuple[int, ...],
-    nodes: Sequence[fabric.Node],
+    settings: Iterable[Setting], counting: Mapping[str, Setting], nccl: Release, nodes: Nodes
 ) -> list[Finding]:
     """Return what there is to report of settings, each by itself and those that count together."""
     found: list[Finding] = []
@@ -138,7 +137,7 @@ def _of_form(found: Settings) -> Iterator[Finding]:
             yield about(setting, ERROR, "twice", why, "leave one of them")
 
 
-def _of_one(setting: Setting, nccl: tuple[int, ...], nodes: Sequence[fabric.Node]) -> Iterator[Finding]:
+def _of_one(setting: Setting, nccl: Release, nodes: Nodes) -> Iterator[Finding]:
     if setting.listed and "," in (setting.value or ""):
         why = "Slurm's --export ends a value at its first comma"
         yield about(setting, WARNING, "comma", why, "set it in the script, and pass its name alone")
@@ -194,7 +193,7 @@ def _of_others(setting: Setting, row: Variable) -> Iterator[Finding]:
         yield about(setting, WARNING, "left_over", f"{row.why}; {row.left_over}", "take it out")
 
 
-def _of_version(setting: Setting, row: Variable, nccl: tuple[int, ...]) -> Iterator[Finding]:
+def _of_version(setting: Setting, row: Variable, nccl: Release) -> Iterator[Finding]:
     shown = ".".join(str(part) for part in nccl)
     instead = f"use {row.instead}" if row.instead else "take it out"
     if row.until and catalogue.release(row.until) <= nccl:
@@ -221,7 +220,7 @@ def _of_use(setting: Setting, row: Variable) -> Iterator[Finding]:
         yield about(setting, NOTE, "internal", why, "take it out, unless NVIDIA told you to set it")
 
 
-_Rule = Callable[[Setting, str, "tuple[int, ...]", "Sequence[fabric.Node]"], Iterable[Finding]]
+_Rule = Callable[[Setting, str, Release, Nodes], Iterable[Finding]]
 
 
 def _hcas(setting: Setting, value: str, _nccl: object, _nodes: object) -> Iterator[Finding]:
@@ -252,9 +251,7 @@ def _netdevs(setting: Setting, value: str, _nccl: object, _nodes: object) -> Ite
     yield about(setting, NOTE, "prefix", why, f"write {setting.name}=={meant} for whole names")
 
 
-def _gid_index(
-    setting: Setting, value: str, nccl: tuple[int, ...], nodes: Sequence[fabric.Node]
-) -> Iterator[Finding]:
+def _gid_index(setting: Setting, value: str, nccl: Release, nodes: Nodes) -> Iterator[Finding]:
     if value == "-1":
         return
     table = "each port has a GID table of its own, whose indices move when addresses come and go"
@@ -277,9 +274,7 @@ def _gid_index(
         yield about(setting, NOTE, "gid_index", why, check)
 
 
-def _queue_pairs(
-    setting: Setting, value: str, _nccl: object, nodes: Sequence[fabric.Node]
-) -> Iterator[Finding]:
+def _queue_pairs(setting: Setting, value: str, _nccl: object, nodes: Nodes) -> Iterator[Finding]:
     if catalogue.number(value)[0] == 1:
         return
     if nodes and all(node.transport == "infiniband" for node in nodes):
@@ -297,7 +292,7 @@ def _queue_pairs(
     yield about(setting, NOTE, "queue_pairs", why, fix)
 
 
-def _no_rdma(setting: Setting, value: str, _nccl: object, nodes: Sequence[fabric.Node]) -> Iterator[Finding]:
+def _no_rdma(setting: Setting, value: str, _nccl: object, nodes: Nodes) -> Iterator[Finding]:
     read = catalogue.number(value)[0]
     if not (read == 1 if setting.name == "NCCL_IB_DISABLE" else value.lower() == "socket"):
         return

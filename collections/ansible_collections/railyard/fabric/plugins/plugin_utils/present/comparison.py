@@ -25,6 +25,8 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.run.documents impo
 Row = dict[str, Any]
 Place = tuple[str, str, "str | None", str]
 Found = dict[str, Mapping[str, Any]]
+#: TCP's and RDMA's check of one kind.
+Checks = Mapping[str, "str | None"]
 
 #: What stands for RDMA: the first of these that the run asked of any pair, so that one table holds one tool.
 #: A read is missing on purpose: its data goes from the peer to the node, and its latency is a round trip.
@@ -236,7 +238,7 @@ def _by_place(verdicts: Iterable[Verdict]) -> dict[Place, Found]:
 
 def _checks(
     rail: str | None, direction: str, write: str | None, ping_pong: str | None
-) -> tuple[dict[str, str | None], dict[str, str | None]]:
+) -> tuple[Checks, Checks]:
     """Return the checks of bandwidth and of latency, TCP's and RDMA's, that are held against each other."""
     if rail is None:
         return {"tcp": "aggregate_bandwidth", "rdma": "rdma_aggregate_bandwidth"}, {}
@@ -245,13 +247,7 @@ def _checks(
     return {"tcp": "tcp_bandwidth", "rdma": write}, {"tcp": TCP_LATENCY, "rdma": ping_pong}
 
 
-def _row(
-    place: Place,
-    found: Found,
-    bandwidth: Mapping[str, str | None],
-    latency: Mapping[str, str | None],
-    rate_gbps: float | None,
-) -> Row:
+def _row(place: Place, found: Found, bandwidth: Checks, latency: Checks, rate_gbps: float | None) -> Row:
     gbps = {name: _number(found, bandwidth.get(name), "bandwidth_gbps") for name in TRANSPORTS}
     micros = {name: _number(found, latency.get(name), LATENCY_METRIC) for name in TRANSPORTS}
     node, peer, rail, direction = place

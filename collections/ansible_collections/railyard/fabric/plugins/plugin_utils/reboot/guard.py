@@ -12,10 +12,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+#: What module `boot_kernel_info` returned.
+Reading = Mapping[str, Any]
 
-def refusals(
-    reading: Mapping[str, Any], announced: Sequence[str] = (), may_go: Sequence[str] = ()
-) -> list[str]:
+
+def refusals(reading: Reading, announced: Sequence[str] = (), may_go: Sequence[str] = ()) -> list[str]:
     """Say why a node must not be rebooted.
 
     Args:
@@ -49,7 +50,7 @@ def refusals(
     return problems
 
 
-def announcement(reading: Mapping[str, Any]) -> str | None:
+def announcement(reading: Reading) -> str | None:
     """Say which kernel comes and with which drivers; None where the same one boots again."""
     kernel, modules = reading.get("next"), reading.get("modules") or []
     if kernel is None:
@@ -65,7 +66,7 @@ def announcement(reading: Mapping[str, Any]) -> str | None:
     )
 
 
-def _missing(reading: Mapping[str, Any], may_go: Sequence[str]) -> list[str]:
+def _missing(reading: Reading, may_go: Sequence[str]) -> list[str]:
     if reading["next"] == reading["running"]:
         return []
     there = {*reading["next_modules"], *(name.replace("-", "_") for name in may_go)}
@@ -81,7 +82,7 @@ def _give_up(modules: Sequence[str]) -> str:
     return f"where it may go: -e '{{\"railyard_reboot_modules_may_go\": [{names}]}}'"
 
 
-def _mend(reading: Mapping[str, Any]) -> str:
+def _mend(reading: Reading) -> str:
     kernel = reading["next"]
     if reading.get("next_has_headers"):
         return (
