@@ -9,7 +9,6 @@ import json
 import os
 import time
 from collections.abc import Mapping
-from contextlib import suppress
 from typing import Any
 
 from ansible.errors import AnsibleActionFail
@@ -27,7 +26,11 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.launch import (
 )
 from ansible_collections.railyard.fabric.plugins.plugin_utils.plain_text import clean_line
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present import who_is_slow
-from ansible_collections.railyard.fabric.plugins.plugin_utils.run import action_base, json_lines
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run import (
+    action_base,
+    json_lines,
+    stale_secrets,
+)
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder as run_folder
 
 # Python starts, and reads a node's facts; a slow node, and one that Slurm is late to start on.
@@ -317,12 +320,7 @@ def _callers() -> tuple[int, ...]:
     playbook = os.getppid()
     if _OF_RAILYARD not in os.environ:
         return (playbook,)
-    with (
-        suppress(OSError, IndexError, ValueError),
-        open(f"/proc/{playbook}/stat", encoding="utf-8") as handle,
-    ):
-        return (playbook, int(handle.read().rpartition(")")[2].split()[1]))
-    return (playbook, 0)
+    return (playbook, stale_secrets.process_field(playbook, 4) or 0)
 
 
 def _object(data: bytes, most_bytes: int = _MOST_WORDS_BYTES) -> dict[str, Any]:

@@ -28,22 +28,10 @@ _WORST_SHOWN = 8
 _BINS = 24
 
 # Stand-ins that become CSS variables afterwards, so that one drawing serves light, dark and paper.
-_COLOURS = {
-    "#010203": "var(--ink)",
-    "#010204": "var(--faint)",
-    "#010205": "var(--line)",
-    "#010206": "var(--pass)",
-    "#010207": "var(--fail)",
-    "#010208": "var(--unmeasured)",
-    "#010209": "var(--recorded)",
-    "#01020a": "var(--not-applicable)",
-    "#01020b": "var(--paper)",
-    "#01020c": "var(--tcp)",
-    "#01020d": "var(--rdma)",
-}
-COLOUR = {
-    re.sub(r"var\(--(.*)\)", r"\1", css).replace("-", "_"): stand_in for stand_in, css in _COLOURS.items()
-}
+_CSS = (
+    "ink", "faint", "line", "pass", "fail", "unmeasured", "recorded", "not_applicable", "paper", "tcp", "rdma"
+)  # fmt: skip
+COLOUR = {name: f"#0102{number:02x}" for number, name in enumerate(_CSS, start=3)}
 # What matplotlib would write into a drawing that depends on the day.
 _METADATA = ("Date", "Creator", "Format", "Type")
 _HATCH = {"fail": "////", "unmeasured": "....", "recorded": "", "pass": "", "not_applicable": ""}
@@ -274,8 +262,8 @@ def _inline(svg: str, name: str, label: str) -> str:
         svg = re.sub(rf'(<svg\b[^>]*?) {size}="[^"]*"', r"\1", svg, count=1)
     svg = re.sub(r'\b(id="|href="#|url\(#)', rf"\1{name}-", svg)
     svg = re.sub(r"font: (?:(bold) )?([0-9.]+px) [^;\"]*", _font, svg)
-    for stand_in, css in _COLOURS.items():
-        svg = svg.replace(stand_in, css)
+    for name, stand_in in COLOUR.items():
+        svg = svg.replace(stand_in, f"var(--{name.replace('_', '-')})")
     told = f'role="img" aria-label="{escape(label)}" focusable="false"'
     return svg.replace("<svg ", f'<svg class="chart" {told} ', 1).strip()
 

@@ -5,10 +5,11 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 from collections import Counter, defaultdict
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -40,6 +41,8 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.run.documents impo
 _NODES_SHOWN = 16
 # Beyond this many lines, a table shows the worst and says how many it left out.
 ROWS_SHOWN = 60
+#: Returns the run's rows of some questions.
+_Results = Callable[[Container[str]], "list[dict[str, Any]]"]
 # Of a verdict, what is text or absent.
 _TEXTS = ("node", "peer", "rail", "subject", "direction", "basis", "tool", "id")
 
@@ -169,6 +172,7 @@ def read(run_dir: str | os.PathLike[str], judged: rejudge.Judged | None = None) 
     measurements = _measurements(verdicts, cables)
     start, end = (environment.record(manifest.get(key)) for key in ("start", "end"))
     rails, rows = _rails(plan, total)
+    results = functools.partial(_results, folder, manifest)
     nodes = environment.of_nodes(plan, facts)
     return Report(
         run=str(manifest.get("run", folder.name)),
@@ -187,7 +191,7 @@ def read(run_dir: str | os.PathLike[str], judged: rejudge.Judged | None = None) 
         problems=tuple(grouping.group(total["problems"], cables)),
         who_is_slow=tuple(total["who_is_slow"]),
         measurements=measurements,
-        tables=tuple(_with_conditions(_tables(measurements), folder, manifest)),
+        tables=tuple(_with_conditions(_tables(measurements), results)),
         spreads=spread.of(measurements, rails),
         environment=environment.of_run(manifest, plan),
         policy=environment.pairs(manifest.get("policy") or {}),
@@ -196,7 +200,7 @@ def read(run_dir: str | os.PathLike[str], judged: rejudge.Judged | None = None) 
         plan=plan,
         compared=comparison.of(plan, verdicts, facts, policy.merge(manifest.get("policy"))),
         meetings=meetings.of(plan, verdicts, suspects.find(verdicts)),
-        curves=_curves(folder, manifest, measurements),
+        curves=_curves(measurements, results),
         coverage=total["coverage"],
     )
 
@@ -299,23 +303,19 @@ def _tables(measurements: tuple[Measurement, ...]) -> tuple[CheckTable, ...]:
     return tuple(tables)
 
 
-def _with_conditions(
-    tables: Iterable[CheckTable], folder: run_folder.RunFolder, manifest: Manifest
-) -> Iterator[CheckTable]:
+def _with_conditions(tables: Iterable[CheckTable], results: _Results) -> Iterator[CheckTable]:
     """Add what the ends of RDMA's lines ran over; of all rows only those of the lines shown are read."""
     tables = list(tables)
     wanted = {item.id for table in tables if rails_used.has_conditions(table.check) for item in table.shown}
-    told = rails_used.conditions(_results(folder, manifest, wanted))
+    told = rails_used.conditions(results(wanted))
     for table in tables:
         mine = dict.fromkeys(one for item in table.shown for one in told.get(item.id, ()))
         yield replace(table, conditions=tuple(mine))
 
 
-def _curves(
-    folder: run_folder.RunFolder, manifest: Manifest, measurements: Iterable[Measurement]
-) -> tuple[size_curves.Curve, ...]:
+def _curves(measurements: Iterable[Measurement], results: _Results) -> tuple[size_curves.Curve, ...]:
     wanted = size_curves.ids(measurements)
-    return size_curves.of(_results(folder, manifest, wanted), wanted)
+    return size_curves.of(results(wanted), wanted)
 
 
 def _results(

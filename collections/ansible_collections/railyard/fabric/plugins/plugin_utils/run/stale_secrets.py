@@ -66,10 +66,15 @@ def _started_ticks(pid: object) -> int | None:
 
     The kernel gives numbers of processes again; number and start together are one process's own.
     """
+    return process_field(pid, 22)
+
+
+def process_field(pid: object, number: int) -> int | None:
+    """Return a number of /proc/PID/stat, by its place in proc_pid_stat(5); None where there is none."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
         # The second field is the program's name in brackets, and may hold anything.
-        return int(stat.rpartition(")")[2].split()[19])
+        return int(stat.rpartition(")")[2].split()[number - 3])
     except (OSError, ValueError, IndexError):
         return None
 
