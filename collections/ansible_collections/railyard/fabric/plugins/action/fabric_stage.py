@@ -49,14 +49,13 @@ class ActionModule(ActionBase):
             raise AnsibleActionFail(str(problem)) from problem
         runner, sha256 = orders.program()
         deadline_s = int(main.worst_case_s(order))
+        forks = int(context.CLIARGS.get("forks") or constants.DEFAULT_FORKS)
         arguments = {
             "state": "staged",
             "run": folder.name,
             "node": node,
             "controller": orders.controller_name(),
-            "lease_s": lease_s(
-                order, deadline_s, int(context.CLIARGS.get("forks") or constants.DEFAULT_FORKS)
-            ),
+            "lease_s": lease_s(order, deadline_s, forks),
             "launcher": args["launcher"],
             "work_order": work_order.pack(order),
             "program_sha256": sha256,

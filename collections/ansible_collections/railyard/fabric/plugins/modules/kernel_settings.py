@@ -238,6 +238,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.kernel import (
 from ansible_collections.railyard.fabric.plugins.module_utils.rails import resolve
 
 ROOT = "/"
+EXPECTED = (settings.KernelSettingsError, cpus.CpuError, rings.RingError, originals.OriginalsError)
 _OF_CPUS = ("governors", "energy_preferences", "idle_states")
 
 
@@ -378,14 +379,7 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    module_end.end(
-        module,
-        hold,
-        settings.KernelSettingsError,
-        cpus.CpuError,
-        rings.RingError,
-        originals.OriginalsError,
-    )
+    module_end.end(module, hold, *EXPECTED)
 
 
 if __name__ == "__main__":

@@ -360,8 +360,5 @@ def _why_unparsed(path: str, said: str, passed_over: Failure | None) -> Failure:
     program = inventory_files.is_program(path)
     words = ini.words_of(said, "script" if program else plugin)
     line = None if program else ini.line_of(path, words)
-    return (
-        f"{name}:{line}" if line else name,
-        f"Ansible cannot read it as an inventory: {words or 'no plugin accepts it'}",
-        "correct the file",
-    )
+    message = f"Ansible cannot read it as an inventory: {words or 'no plugin accepts it'}"
+    return f"{name}:{line}" if line else name, message, "correct the file"

@@ -50,15 +50,7 @@ def nodes_of(plan: Mapping[str, Any]) -> list[Node]:
         Node(
             name,
             node["transport"],
-            tuple(
-                (
-                    rail["name"],
-                    rail.get("hca"),
-                    _netdev(rail),
-                    bool(rail.get("address") or rail.get("address6")),
-                )
-                for rail in node["rails"]
-            ),
+            tuple(map(_rail, node["rails"])),
             (node.get("frontend") or {}).get("netdev"),
             node.get("nvlink_domain"),
         )
@@ -66,10 +58,11 @@ def nodes_of(plan: Mapping[str, Any]) -> list[Node]:
     ]
 
 
-def _netdev(rail: Mapping[str, Any]) -> str | None:
-    """Return the name of a rail's netdev, that of its VLAN where it has one; None where it is not told."""
-    name, vlan = rail.get("netdev"), rail.get("vlan")
-    return f"{name}.{vlan}" if name and vlan else name
+def _rail(rail: Mapping[str, Any]) -> tuple[str, str | None, str | None, bool]:
+    """Return what `Node.rails` has of a rail; its netdev is that of its VLAN where it has one."""
+    netdev, vlan = rail.get("netdev"), rail.get("vlan")
+    netdev = f"{netdev}.{vlan}" if netdev and vlan else netdev
+    return rail["name"], rail.get("hca"), netdev, bool(rail.get("address") or rail.get("address6"))
 
 
 def check(settings: Mapping[str, Setting], nodes: Sequence[Node]) -> Iterator[Finding]:

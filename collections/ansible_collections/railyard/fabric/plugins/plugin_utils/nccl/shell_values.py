@@ -228,12 +228,5 @@ def as_setting(name: str, option: Option) -> Setting:
     text = as_value(option.text or "")
     if text.startswith(ITEM):
         text = HOLE  # an array is not exported
-    known = HOLE not in text
-    return Setting(
-        option.line,
-        name,
-        text if known else None,
-        text if known else option.raw,
-        option.listed,
-        option.exported,
-    )
+    value, shown = (None, option.raw) if HOLE in text else (text, text)
+    return Setting(option.line, name, value, shown, option.listed, option.exported)

@@ -38,25 +38,14 @@ def lines(compared: comparison.Compared, fold: Fold | None = None) -> list[str]:
     if not compared.rows:
         return []
     fold = fold or partial(named, most=_NAMED)
+    carried = [row for row in compared.rows if row["asked"]["bandwidth"]]
+    delayed = [row for row in compared.rows if "rdma" in row["asked"]["latency"]]
+    busy = [row for row in compared.rows if "rdma" in row["asked"]["bandwidth"]]
+    cpu = "host CPU during the bandwidth test, % of all processors (sender / receiver)"
     text = ["TCP against RDMA"]
-    text += _block(
-        f"bandwidth, Gbit/s ({compared.bandwidth_of})",
-        [row for row in compared.rows if row["asked"]["bandwidth"]],
-        "bandwidth",
-        fold,
-    )
-    text += _block(
-        f"latency, µs ({compared.latency_of})",
-        [row for row in compared.rows if "rdma" in row["asked"]["latency"]],
-        "latency",
-        fold,
-    )
-    text += _block(
-        "host CPU during the bandwidth test, % of all processors (sender / receiver)",
-        [row for row in compared.rows if "rdma" in row["asked"]["bandwidth"]],
-        "cpu",
-        fold,
-    )
+    text += _block(f"bandwidth, Gbit/s ({compared.bandwidth_of})", carried, "bandwidth", fold)
+    text += _block(f"latency, µs ({compared.latency_of})", delayed, "latency", fold)
+    text += _block(cpu, busy, "cpu", fold)
     return [*text, *wrapped(compared.sentence)]
 
 

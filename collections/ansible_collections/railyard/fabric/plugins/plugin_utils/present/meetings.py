@@ -110,11 +110,8 @@ def of(plan: Plan, verdicts: Sequence[Verdict], blame: suspects.Blame) -> Meetin
         _matrix(rail, pairs, names, line, len(groups), sorted(guilty.get(rail, ()), key=number.__getitem__))
         for rail, pairs in met.items()
     ]
-    return Meetings(
-        tuple(fold_names([names[node] for node in group]) for group in groups),
-        folded_by,
-        _merged(drawn),
-    )
+    lines = tuple(fold_names([names[node] for node in group]) for group in groups)
+    return Meetings(lines, folded_by, _merged(drawn))
 
 
 def _merged(drawn: Iterable[RailMatrix]) -> tuple[RailMatrix, ...]:
