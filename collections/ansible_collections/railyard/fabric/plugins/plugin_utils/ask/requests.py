@@ -13,10 +13,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.module_utils.catalogue.tests import (
-    NODE_TESTS,
-    RDMA_TRANSPORTS,
-)
+from ansible_collections.railyard.fabric.plugins.module_utils.catalogue import tests as catalogue
 from ansible_collections.railyard.fabric.plugins.module_utils.records.asked import AskedLine
 from ansible_collections.railyard.fabric.plugins.module_utils.rules import gpu, link, rdma
 from ansible_collections.railyard.fabric.plugins.module_utils.schedule import cable_checks, node_tests
@@ -150,7 +147,7 @@ def not_all_asked(
             return foreign
         if named != list(plan["nodes"]):
             return foreign
-        of_gpus = any(order["policy"].get(one.wanted) for one in NODE_TESTS if one.least_gpus)
+        of_gpus = any(order["policy"].get(one.wanted) for one in catalogue.NODE_TESTS if one.least_gpus)
         declared = [_gpus_of(node) for node in plan["nodes"].values()]
         said = [{"gpus": entry["gpus"]} if "gpus" in entry else {} for entry in order["roster"]]
         if of_gpus and said != declared:
@@ -197,7 +194,7 @@ def rdma_left_out(plan: Plan, lines: Sequence[Row]) -> str | None:
         for line in lines
         if line["peer"] is None
         and line["rail"] is not None
-        and transports.get(line["node"]) in RDMA_TRANSPORTS
+        and transports.get(line["node"]) in catalogue.RDMA_TRANSPORTS
         and (line["node"], line["rail"]) not in tested
     }
     if not left:

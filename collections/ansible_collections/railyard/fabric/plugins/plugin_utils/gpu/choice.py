@@ -13,13 +13,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.module_utils.gpu import catalogue
+from ansible_collections.railyard.fabric.plugins.plugin_utils.gpu.driver import branch as branches
 from ansible_collections.railyard.fabric.plugins.plugin_utils.gpu.driver import gpudirect, packages
-from ansible_collections.railyard.fabric.plugins.plugin_utils.gpu.driver.branch import (
-    branch_of,
-    check_flavour,
-    flavour_of,
-    generations_of,
-)
 from ansible_collections.railyard.fabric.plugins.plugin_utils.gpu.driver.work import Facts, Work
 
 
@@ -55,13 +50,13 @@ def choose(facts: Facts, asked: Mapping[str, Any], layout: Mapping[str, Any]) ->
         "switch_modules": [],
         "imex": bool(asked.get("imex")),
     }
-    generations = generations_of(work)
+    generations = branches.generations_of(work)
     if generations:
-        branch = branch_of(work, generations)
-        flavour = flavour_of(work, generations, branch)
+        branch = branches.branch_of(work, generations)
+        flavour = branches.flavour_of(work, generations, branch)
         if branch is not None and flavour is not None:
             chosen.update(branch=branch, flavour=flavour)
-            check_flavour(work, branch, flavour)
+            branches.check_flavour(work, branch, flavour)
             chosen["driver_packages"] = packages.of_driver(work, branch, flavour)
             managed = chosen["fabric_manager"] = packages.wants_fabric_manager(work)
             bridged = managed and any(gpu.get("switches_behind_bridge") for gpu in facts.get("gpus") or [])

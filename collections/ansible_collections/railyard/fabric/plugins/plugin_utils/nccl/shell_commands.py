@@ -11,16 +11,10 @@ from functools import partial
 from pathlib import PurePath
 from typing import TYPE_CHECKING
 
-from ansible_collections.railyard.fabric.plugins.plugin_utils.nccl import launchers
+from ansible_collections.railyard.fabric.plugins.plugin_utils.nccl import launchers, shell_output
 from ansible_collections.railyard.fabric.plugins.plugin_utils.nccl.launchers import Field
 from ansible_collections.railyard.fabric.plugins.plugin_utils.nccl.settings import ALWAYS, HOLE, IS_OURS, When
-from ansible_collections.railyard.fabric.plugins.plugin_utils.nccl.shell_output import (
-    HARMLESS,
-    SHOWN,
-    Out,
-    printed,
-    shown,
-)
+from ansible_collections.railyard.fabric.plugins.plugin_utils.nccl.shell_output import SHOWN, Out
 from ansible_collections.railyard.fabric.plugins.plugin_utils.nccl.shell_tree import named_children, text_of
 from ansible_collections.railyard.fabric.plugins.plugin_utils.nccl.shell_values import (
     ITEM,
@@ -155,10 +149,10 @@ class Commands:
         for word in launch.outside:
             why = f"the options in {word.raw} come from outside this file"
             self._record.report_unread(word.line, why, harmless="NCCL" not in word.raw.upper())
-        if name in HARMLESS:
+        if name in shell_output.HARMLESS:
             self._harmless(name, words, inner, out)
             return
-        why = f"{{name}} is given to {shown(words[0])}, and whether that sets it is not known"
+        why = f"{{name}} is given to {shell_output.shown(words[0])}, and whether that sets it is not known"
         if name.startswith("-"):
             why = "this line with {name} is a command of its own: the one above does not end with a backslash"
         left = [self._record.report_unread_text(word.text, word.line, why) for word in launch.rest]
@@ -203,7 +197,7 @@ class Commands:
             self._assignments.put(one, [option], scope)
             return
         if name in ("echo", "printf"):
-            self._outputs.send([(words[0].line, line) for line in printed(words)], scope, out)
+            self._outputs.send([(words[0].line, line) for line in shell_output.printed(words)], scope, out)
 
     def redirected(self, node: Node, scope: Variables, program: tuple[Field, ...] | None = None) -> None:
         """Read a command whose output goes to a file, or that is given text."""
