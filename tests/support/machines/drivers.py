@@ -5,14 +5,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
-from support.machines.fields import Fields, load
-from support.machines.model import read_gids, read_text
-
-#: What RDMA traffic can count.
-COUNTED = ("sent_bytes", "received_bytes", "sent_packets", "received_packets")
+from support.machines.fields import load, read
+from support.machines.model import Gid, Text
 
 
 @dataclass(frozen=True)
@@ -20,23 +18,22 @@ class Traffic:
     """A counter that RDMA traffic moves: its path below the port, what it counts, how much at a time."""
 
     path: str
-    counts: str
-    unit: int
-    bits: int
+    counts: Literal["sent_bytes", "received_bytes", "sent_packets", "received_packets"]
+    unit: int = 1
+    bits: int = 64
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Driver:
     """What a kernel driver of RDMA devices shows: tests/machines/drivers."""
 
-    name: str
-    counters: list[str]
-    hw_counters: list[str]
-    counters_errno: str | None
-    traffic: list[Traffic]
-    gids: list[dict[str, str]]
-    gid_table_entries: int
-    sources: dict[str, str]
+    counters: list[str] = field(default_factory=list)
+    hw_counters: list[str] = field(default_factory=list)
+    counters_errno: str | None = None
+    traffic: list[Traffic] = field(default_factory=list)
+    gids: list[Gid] = field(default_factory=list)
+    gid_table_entries: int = 8
+    sources: dict[str, Text]
 
 
 def read_driver(path: Path) -> Driver:
@@ -45,28 +42,4 @@ def read_driver(path: Path) -> Driver:
     Raises:
         DataError: it is none.
     """
-    fields = Fields(load(path), str(path))
-    driver = Driver(
-        name=path.stem,
-        counters=fields.listed("counters", read_text),
-        hw_counters=fields.listed("hw_counters", read_text),
-        counters_errno=fields.take("counters_errno", str, None),
-        traffic=fields.listed("traffic", _traffic),
-        gids=read_gids(fields.take("gids", list, []), f"{path}.gids"),
-        gid_table_entries=fields.take("gid_table_entries", int, 8),
-        sources={str(key): str(one) for key, one in fields.take("sources", dict).items()},
-    )
-    fields.done()
-    return driver
-
-
-def _traffic(value: object, where: str) -> Traffic:
-    fields = Fields(value, where)
-    traffic = Traffic(
-        path=fields.take("path", str),
-        counts=fields.word("counts", COUNTED),
-        unit=fields.take("unit", int, 1),
-        bits=fields.take("bits", int, 64),
-    )
-    fields.done()
-    return traffic
+    return read(Driver, load(path), str(path))

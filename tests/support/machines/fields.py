@@ -1,16 +1,19 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Read mappings of a data file strictly: keys are known and have their type; errors name file and key."""
+"""Read mappings of a data file into dataclasses, strictly; errors name file and key."""
 
 from __future__ import annotations
 
+import dataclasses
 import errno
+import functools
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from types import NoneType
+from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 import yaml
 
@@ -64,63 +67,115 @@ def load(path: Path) -> dict[str, Any]:
         raise DataError(f"{path}: not YAML: {error}") from error
     if not isinstance(found, dict):
         raise DataError(f"{path}: the top must be a mapping")
+    return dict(_repeated(found, str(path)))
+
+
+def _repeated(value: Any, where: str) -> Any:
+    """Write out what stands under a key `repeat`, once for each row of its table `with`."""
+    if isinstance(value, list):
+        return [_repeated(one, where) for one in value]
+    if not isinstance(value, dict):
+        return value
+    found = {}
+    for key, one in value.items():
+        if key.split()[0:1] != ["repeat"]:
+            found[key] = _repeated(one, f"{where}: {key}")
+            continue
+        table = one.pop("with")
+        if len({len(column) for column in table.values()}) != 1:
+            raise DataError(f"{where}: {key}.with: the lists must be of one length")
+        for row in zip(*table.values(), strict=True):
+            found |= _filled(one, dict(zip(table, row, strict=True)))
     return found
 
 
-class Fields:
-    """Takes keys out of a mapping, and complains of those that nobody took.
+def _filled(value: Any, row: Mapping[str, Any]) -> Any:
+    """Put a row's values in the place of their names; a text that is but a name becomes the value itself."""
+    if isinstance(value, list):
+        return [_filled(one, row) for one in value]
+    if isinstance(value, dict):
+        return {_filled(key, row): _filled(one, row) for key, one in value.items()}
+    if not isinstance(value, str):
+        return value
+    whole = re.fullmatch(r"\{(\w+)\}", value)
+    if whole and whole[1] in row:
+        return row[whole[1]]
+    return re.sub(r"\{(\w+)\}", lambda found: str(row.get(found[1], found[0])), value)
+
+
+def key(name: str, default: Any = ...) -> Any:
+    """Return a field of a dataclass that the data calls by another name."""
+    given = {} if default is ... else {"default": default}
+    return dataclasses.field(metadata={"key": name}, **given)
+
+
+def read(kind: type[T], value: object, where: str) -> T:
+    """Read a mapping into a dataclass: its fields are the keys, and their types what each key holds.
+
+    A type may be `Annotated` with a function that reads the value and takes where it stands. A dataclass
+    may have a method `complain`, which takes that too and raises DataError where values conflict.
 
     Args:
+        kind: the dataclass.
         value: the mapping.
         where: file and key path, for messages.
+
+    Raises:
+        DataError: a key is missing, is not known, or has another type.
     """
+    if not isinstance(value, Mapping):
+        raise DataError(f"{where}: must be a mapping, not {value!r}")
+    left, known, found = dict(value), [], {}
+    hints = _hints(kind)
+    for field in dataclasses.fields(kind):  # type: ignore[arg-type]
+        known.append(name := field.metadata.get("key", field.name))
+        if name in left:
+            found[field.name] = _converted(hints[field.name], left.pop(name), f"{where}.{name}")
+        elif field.default is field.default_factory is dataclasses.MISSING:
+            raise DataError(f"{where}: `{name}` is missing")
+    if left:
+        raise DataError(f"{where}: unknown key {next(iter(left))!r}; known are {', '.join(known)}")
+    made = kind(**found)
+    if hasattr(made, "complain"):
+        made.complain(where)
+    return made
 
-    def __init__(self, value: object, where: str) -> None:
-        if not isinstance(value, Mapping):
-            raise DataError(f"{where}: must be a mapping, not {value!r}")
-        self._left = dict(value)
-        self._known: list[str] = []
-        self.where = where
 
-    def take(self, key: str, kind: type[T] | tuple[type, ...], default: Any = ...) -> Any:
-        """Return a key's value of this type; without a default it must be there."""
-        self._known.append(key)
-        value = self._left.pop(key, default)
-        if value is ...:
-            raise DataError(f"{self.where}: `{key}` is missing")
-        if value is default:
-            return value
-        kinds = kind if isinstance(kind, tuple) else (kind,)
-        if float in kinds and isinstance(value, int) and not isinstance(value, bool):
-            value = float(value)
-        if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
-            wanted = " or ".join(one.__name__ for one in kinds)
-            raise DataError(f"{self.where}.{key}: must be {wanted}, not {value!r}")
+@functools.cache
+def _hints(kind: type) -> dict[str, Any]:
+    return get_type_hints(kind, include_extras=True)
+
+
+def _converted(kind: Any, value: Any, where: str) -> Any:
+    """Return a value as a type wants it."""
+    origin, inner = get_origin(kind), get_args(kind)
+    if kind is Any:
         return value
-
-    def word(self, key: str, words: tuple[str, ...], default: Any = ...) -> Any:
-        """Return a key's value, which is one of some words."""
-        value = self.take(key, str, default)
-        if value is not default and value not in words:
-            raise DataError(f"{self.where}.{key}: must be one of {', '.join(words)}, not {value!r}")
+    if origin is Annotated:
+        return inner[1](value, where)
+    if NoneType in inner:
+        return None if value is None else _converted(inner[0], value, where)
+    if origin is Literal:
+        if value not in inner:
+            raise DataError(f"{where}: must be one of {', '.join(inner)}, not {value!r}")
         return value
-
-    def each(self, key: str, read: Callable[[Any, str], T]) -> dict[str, T]:
-        """Return a mapping of mappings, each read by a function that takes it and where it stands."""
-        found = self.take(key, dict, {}) or {}
-        return {str(name): read(one, f"{self.where}.{key}.{name}") for name, one in found.items()}
-
-    def listed(self, key: str, read: Callable[[Any, str], T]) -> list[T]:
-        """Return a list, each read by a function that takes it and where it stands."""
-        found = self.take(key, list, []) or []
-        return [read(one, f"{self.where}.{key}[{place}]") for place, one in enumerate(found)]
-
-    def done(self) -> None:
-        """Complain of keys that are not known."""
-        if self._left:
-            raise DataError(
-                f"{self.where}: unknown key {next(iter(self._left))!r}; known are {', '.join(self._known)}"
-            )
+    if dataclasses.is_dataclass(kind):
+        return read(kind, value, where)
+    if kind is float and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    if origin in (list, dict) and value is None:
+        return origin()
+    wanted = origin or kind
+    if not isinstance(value, wanted) or (isinstance(value, bool) and wanted is not bool):
+        raise DataError(f"{where}: must be {wanted.__name__}, not {value!r}")
+    if origin is list:
+        return [_converted(inner[0], one, f"{where}[{place}]") for place, one in enumerate(value)]
+    if origin is dict:
+        return {
+            _converted(inner[0], name, where): _converted(inner[1], one, f"{where}.{name}")
+            for name, one in value.items()
+        }
+    return value
 
 
 @dataclass(frozen=True)
@@ -138,35 +193,37 @@ class Content:
     link: str | None = None
 
 
+def _fails(name: str) -> Content:
+    number = getattr(errno, name, None)
+    if not isinstance(number, int):
+        raise ValueError(f"{name!r} is no name of errno.h")
+    return Content(b"", number)
+
+
+#: What the data may write in place of a text.
+_SPECIAL: dict[str, Callable[[Any], Content]] = {
+    "missing": lambda _true: Content(),
+    "empty": lambda _true: Content(b""),
+    "errno": _fails,
+    "hex": lambda digits: Content(bytes.fromhex(digits)),
+    "zeros_bytes": lambda count: Content(bytes(count)),
+    "link": lambda target: Content(link=target),
+}
+
+
 def content(value: object, where: str) -> Content:
     """Read what a file holds: a text, a number, or a mapping with one of the keys that README.md lists."""
     if isinstance(value, (str, int, float)) and not isinstance(value, bool):
         return Content(f"{value}\n".encode())
-    if value is None or value == "missing":
+    if value is None:
         return Content()
-    fields = Fields(value, where)
-    if fields.take("missing", bool, False):
-        found = Content()
-    elif fields.take("empty", bool, False):
-        found = Content(b"")
-    elif name := fields.take("errno", str, None):
-        number = getattr(errno, name, None)
-        if not isinstance(number, int):
-            raise DataError(f"{where}.errno: {name!r} is no name of errno.h")
-        found = Content(b"", number)
-    elif (digits := fields.take("hex", str, None)) is not None:
-        try:
-            found = Content(bytes.fromhex(digits))
-        except ValueError as error:
-            raise DataError(f"{where}.hex: {error}") from error
-    elif (count := fields.take("zeros_bytes", int, None)) is not None:
-        found = Content(bytes(count))
-    elif (target := fields.take("link", str, None)) is not None:
-        found = Content(link=target)
-    else:
-        raise DataError(f"{where}: write a text, or one of missing, empty, errno, hex, zeros_bytes, link")
-    fields.done()
-    return found
+    if not isinstance(value, Mapping) or len(value) != 1 or not value.keys() <= _SPECIAL.keys():
+        raise DataError(f"{where}: write a text, or one of {', '.join(_SPECIAL)}, not {value!r}")
+    [(name, one)] = value.items()
+    try:
+        return _SPECIAL[name](one)
+    except (TypeError, ValueError) as error:
+        raise DataError(f"{where}.{name}: {error}") from error
 
 
 def merged(base: Any, over: Any) -> Any:

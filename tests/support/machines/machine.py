@@ -5,106 +5,163 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+import functools
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal, get_args
 
-from support.machines import model
-from support.machines.fields import DataError, Fields, load, merged
+from support.machines import fields, model
+from support.machines.fields import DataError, key, load, merged
+from support.machines.model import Text
 
 #: Where an expectation is looked for: each names a part of Railyard that runs on the node or on its results.
-STAGES = (
-    *("preflight", "bind", "judge", "quick", "gpu_info", "roce_qos", "kernel_settings", "nccl", "end_state"),
-)
-OUTCOMES = ("fail", "unmeasured", "refused")
-FINDINGS = ("R1", "R2", "R3", "R4", "R5", "R11", "J2")
+Stage = Literal[
+    "preflight", "bind", "judge", "quick", "gpu_info", "roce_qos", "kernel_settings", "nccl", "end_state"
+]
+STAGES = get_args(Stage)
+NVIDIA = Path(__file__).resolve().parents[2] / "machines/nvidia.yml"
+Finding = Literal["R1", "R2", "R3", "R4", "R5", "R11", "J2"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Figure:
-    """What a healthy machine reaches."""
+    """What a healthy machine reaches: bandwidth or latency."""
 
-    value: float
+    gbps: float | None = None
+    us: float | None = None
     source: str
-    is_assumed: bool
+    is_assumed: bool = key("assumed", False)
+
+    def complain(self, where: str) -> None:
+        """Complain where there is no number."""
+        if self.gbps is None and self.us is None:
+            raise DataError(f"{where}: write gbps or us")
+
+    @property
+    def value(self) -> float | None:
+        """Return the number."""
+        return self.us if self.gbps is None else self.gbps
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Change:
     """What results report in place of healthy ones: values by key path, `gbps` or `us` with its counters."""
 
     check: str
-    rail: str | None
-    node: str | None
-    end: str | None
-    gbps: float | None
-    us: float | None
-    values: dict[str, Any]
+    rail: str | None = None
+    node: str | None = None
+    end: Literal["client", "server"] | None = None
+    gbps: float | None = None
+    us: float | None = None
+    values: dict[str, Any] = field(default_factory=dict, metadata={"key": "set"})
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Cause:
     """What has to come out: at which stage, for which check, with which cause or words."""
 
-    stage: str
-    outcome: str
-    cause: str | None
-    check: str | None
-    words: str | None
-    known_fault: str | None
+    stage: Stage = "judge"
+    outcome: Literal["fail", "unmeasured", "refused"] = "fail"
+    cause: str | None = None
+    check: str | None = None
+    words: str | None = None
+    known_fault: Finding | None = None
 
 
-@dataclass(frozen=True)
+def _causes(value: object, where: str) -> list[Cause]:
+    """Read one cause or a list of them."""
+    causes = [fields.read(Cause, one, where) for one in (value if isinstance(value, list) else [value])]
+    if not causes:
+        raise DataError(f"{where}: nothing is expected; say what has to come out")
+    if any(one.cause is None and one.words is None for one in causes):
+        raise DataError(f"{where}: write the cause or words that name it")
+    return causes
+
+
+@dataclass(frozen=True, kw_only=True)
 class Variant:
     """A sick machine: what differs from the healthy one, on which nodes, and what has to come out."""
 
-    name: str
     what: str
     source: str
-    over: Mapping[str, Any]
-    inventory: Mapping[str, Any]
-    counters: Mapping[str, Any]
-    results: list[Change]
-    on_nodes: list[int]
-    expect: list[Cause]
+    over: dict[str, Any] = field(default_factory=dict, metadata={"key": "node"})
+    inventory: dict[str, Any] = field(default_factory=dict)
+    counters: dict[str, Any] = field(default_factory=dict)
+    results: list[Change] = field(default_factory=list)
+    on_nodes: list[int] = field(default_factory=lambda: [2])
+    expect: Annotated[list[Cause], _causes]
+
+    def complain(self, where: str) -> None:
+        """Complain where it is the healthy machine."""
+        if not (self.over or self.inventory or self.counters or self.results):
+            raise DataError(f"{where}: it changes nothing; give node, inventory, counters or results")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Expected:
     """What a healthy machine has to come to."""
 
-    hcas: dict[str, str]
-    nccl: dict[str, str | None]
-    roce_qos: str
-    roce_qos_words: str | None
-    gpus: int
-    findings: list[str]
-    known_faults: dict[str, str]
+    hcas: dict[str, Text]
+    nccl: dict[str, Text | None] = field(default_factory=dict)
+    roce_qos: Literal["set", "refused", "not_asked"] = "not_asked"
+    roce_qos_words: str | None = None
+    gpus: int = 0
+    findings: list[str] = field(default_factory=list)
+    known_faults: dict[Stage, Finding] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
+class NotVisible:
+    """What no variant can show, and why."""
+
+    what: str
+    why: str
+    source: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class Machine:
     """A folder of tests/machines."""
 
-    name: str
-    folder: Path
-    title: str
+    title: str = key("machine")
     driver: str
-    stack: str
-    sources: dict[str, str]
-    figures: dict[str, Figure]
-    data: Mapping[str, Any]
-    node: model.Node
+    stack: Literal["inbox", "vendor"]
+    sources: dict[str, str] = field(default_factory=dict)
+    figures: dict[str, Figure] = field(default_factory=dict)
+    data: dict[str, Any] = field(metadata={"key": "node"})
     expected: Expected
     variants: dict[str, Variant]
-    not_visible: list[dict[str, str]]
+    not_visible: list[NotVisible] = field(default_factory=list)
+    #: Not of the data: where it lies.
+    folder: Annotated[Path, lambda value, _where: value]
+
+    @property
+    def name(self) -> str:
+        """Return the machine's name, which is its folder's."""
+        return self.folder.name
+
+    @functools.cached_property
+    def node(self) -> model.Node:
+        """Return the healthy node."""
+        return model.read_node(self.data, f"{self.name}/machine.yml.node", self.folder)
 
     def with_changes(self, variant: Variant) -> model.Node:
         """Return the node with a variant's changes."""
-        return model.read_node(
-            merged(self.data, variant.over), f"{self.folder.name}: variant {variant.name}", self.folder
-        )
+        where = f"{self.name}: variant {variant.what!r}"
+        return model.read_node(merged(self.data, variant.over), where, self.folder)
+
+
+def load_data(folder: Path) -> dict[str, Any]:
+    """Load a machine's file, with all GPUs that the driver `nvidia` has and what they print when healthy."""
+    data = load(folder / "machine.yml")
+    node = data.get("node") or {}
+    if nvidia := node.get("nvidia"):
+        healthy = load(NVIDIA)["fields"]
+        nvidia["fields"] = {**healthy, **nvidia.get("fields", {})}
+        nvidia["gpus"] = {
+            address: {} for address, one in node["pci"].items() if one.get("driver") == "nvidia"
+        }
+    return data
 
 
 def read(folder: Path) -> Machine:
@@ -113,127 +170,9 @@ def read(folder: Path) -> Machine:
     Raises:
         DataError: names file and key of what is wrong.
     """
-    path = folder / "machine.yml"
-    fields = Fields(load(path), f"{folder.name}/machine.yml")
-    where = fields.where
-    machine = Machine(
-        name=folder.name,
-        folder=folder,
-        title=fields.take("machine", str),
-        driver=fields.take("driver", str),
-        stack=fields.word("stack", ("inbox", "vendor")),
-        sources=fields.each("sources", _word),
-        figures=fields.each("figures", _figure),
-        data=(data := fields.take("node", dict)),
-        node=model.read_node(data, f"{where}.node", folder),
-        expected=_expected(fields.take("expected", dict), f"{where}.expected"),
-        variants={},
-        not_visible=fields.listed("not_visible", _not_visible),
-    )
-    machine.variants.update(
-        {
-            name: _variant(name, one, f"{where}.variants.{name}")
-            for name, one in fields.take("variants", dict).items()
-        }
-    )
-    fields.done()
-    for name, variant in machine.variants.items():
+    data = load_data(folder)
+    machine = fields.read(Machine, {**data, "folder": folder}, f"{folder.name}/machine.yml")
+    assert machine.node
+    for variant in machine.variants.values():
         machine.with_changes(variant)
-        if not variant.expect:
-            raise DataError(f"{where}.variants.{name}.expect: nothing is expected; say what has to come out")
     return machine
-
-
-def _word(value: object, where: str) -> str:
-    if not isinstance(value, str):
-        raise DataError(f"{where}: must be a text, not {value!r}")
-    return value
-
-
-def _figure(value: object, where: str) -> Figure:
-    fields = Fields(value, where)
-    number = fields.take("gbps", float, None)
-    number = fields.take("us", float, None) if number is None else number
-    if number is None:
-        raise DataError(f"{where}: write gbps or us")
-    figure = Figure(number, fields.take("source", str), fields.take("assumed", bool, False))
-    fields.done()
-    return figure
-
-
-def _expected(value: object, where: str) -> Expected:
-    fields = Fields(value, where)
-    faults = fields.take("known_faults", dict, {})
-    for stage, finding in faults.items():
-        if stage not in STAGES or finding not in FINDINGS:
-            raise DataError(f"{where}.known_faults.{stage}: write one of {STAGES} and one of {FINDINGS}")
-    expected = Expected(
-        hcas={name: str(one) for name, one in fields.take("hcas", dict).items()},
-        nccl={name: None if one is None else str(one) for name, one in fields.take("nccl", dict, {}).items()},
-        roce_qos=fields.word("roce_qos", ("set", "refused", "not_asked"), "not_asked"),
-        roce_qos_words=fields.take("roce_qos_words", str, None),
-        gpus=fields.take("gpus", int, 0),
-        findings=fields.listed("findings", _word),
-        known_faults={str(stage): str(one) for stage, one in faults.items()},
-    )
-    fields.done()
-    return expected
-
-
-def _not_visible(value: object, where: str) -> dict[str, str]:
-    fields = Fields(value, where)
-    found = {key: fields.take(key, str) for key in ("what", "why", "source")}
-    fields.done()
-    return found
-
-
-def _variant(name: str, value: object, where: str) -> Variant:
-    fields = Fields(value, where)
-    expect = fields.take("expect", (list, dict))
-    causes = expect if isinstance(expect, list) else [expect]
-    variant = Variant(
-        name=name,
-        what=fields.take("what", str),
-        source=fields.take("source", str),
-        over=fields.take("node", dict, {}),
-        inventory=fields.take("inventory", dict, {}),
-        counters=fields.take("counters", dict, {}),
-        results=fields.listed("results", _change),
-        on_nodes=[int(one) for one in fields.take("on_nodes", list, [2])],
-        expect=[_cause(one, f"{where}.expect") for one in causes],
-    )
-    fields.done()
-    if not (variant.over or variant.inventory or variant.counters or variant.results):
-        raise DataError(f"{where}: it changes nothing; give node, inventory, counters or results")
-    return variant
-
-
-def _change(value: object, where: str) -> Change:
-    fields = Fields(value, where)
-    change = Change(
-        check=fields.take("check", str),
-        rail=fields.take("rail", str, None),
-        node=fields.take("node", str, None),
-        end=fields.word("end", ("client", "server"), None),
-        gbps=fields.take("gbps", float, None),
-        us=fields.take("us", float, None),
-        values=fields.take("set", dict, {}),
-    )
-    fields.done()
-    return change
-
-
-def _cause(value: object, where: str) -> Cause:
-    fields = Fields(value, where)
-    cause = Cause(
-        stage=fields.word("stage", STAGES, "judge"),
-        outcome=fields.word("outcome", OUTCOMES, "fail"),
-        cause=fields.take("cause", str, None),
-        check=fields.take("check", str, None),
-        words=fields.take("words", str, None),
-        known_fault=fields.word("known_fault", FINDINGS, None),
-    )
-    fields.done()
-    if cause.cause is None and cause.words is None:
-        raise DataError(f"{where}: write the cause or words that name it")
-    return cause

@@ -7,15 +7,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Annotated, Any, Literal
 
-from support.machines.fields import Content, DataError, Fields, content
+from support.machines.fields import Content, DataError, content, key, read
 
 _ADDRESS = re.compile(r"[0-9a-f]{4,5}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]\Z")
 _ROOT = re.compile(r"pci[0-9a-f]{4,5}:[0-9a-f]{2}\Z")
 _LINK = re.compile(r"(?P<speed_gts>2\.5|5\.0|8\.0|16\.0|32\.0|64\.0) GT/s x(?P<width>1|2|4|8|12|16|32)\Z")
 _IDS = re.compile(r"[0-9a-f]{4}:[0-9a-f]{4}\Z")
+
+
+# What YAML reads as a number stands for its text.
+Text = Annotated[str, lambda value, _where: str(value)]
+Files = dict[str, Annotated[Content, content]]
 
 
 @dataclass(frozen=True)
@@ -32,109 +38,167 @@ class PciLink:
         return self.speed_gts * self.width * code
 
 
-@dataclass(frozen=True)
+def _link(value: object, where: str) -> PciLink | None:
+    if value == "none":
+        return None
+    found = _LINK.match(str(value))
+    if found is None:
+        raise DataError(f"{where}: must be like `16.0 GT/s x16`, or none, not {value!r}")
+    return PciLink(float(found["speed_gts"]), int(found["width"]))
+
+
+def _ids(value: object, where: str) -> str:
+    if not _IDS.match(str(value)):
+        raise DataError(f"{where}: must be vendor and device like 15b3:1019, not {value!r}")
+    return str(value)
+
+
+@dataclass(frozen=True, kw_only=True)
 class Function:
     """A PCI function, or a bridge; `inside_chip`: what stands between it and the bridge above is no link."""
 
-    parent: str
-    vendor: str
-    device: str
-    class_code: str
-    driver: str | None
-    numa: int
-    link: PciLink | None
-    max_link: PciLink | None
-    inside_chip: bool
-    files: dict[str, Content]
+    parent: str = key("below")
+    ids: Annotated[str, _ids] = "8086:352a"
+    class_code: str = key("class", "0x060400")
+    driver: str | None = None
+    numa: int = -1
+    link: Annotated[PciLink | None, _link] = None
+    #: None where it is as fast as `link`.
+    max_link: Annotated[PciLink | None, _link] = None
+    inside_chip: bool = False
+    files: Files = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Netdev:
     """A netdev."""
 
-    pci: str | None
-    infiniband: bool
-    port: int
-    mac: str | None
-    rail: str | None
-    addresses: list[str]
-    speed_mbps: int | None
-    speed_max_mbps: int | None
-    mtu_bytes: int
-    mtu_max_bytes: int | None
-    is_up: bool
-    has_carrier: bool
-    ethtool: dict[str, int] | None
-    files: dict[str, Content]
+    pci: str | None = None
+    kind: Literal["ethernet", "infiniband"] = "ethernet"
+    port: int = 1
+    mac: str | None = None
+    rail: str | None = None
+    addresses: list[str] = field(default_factory=list)
+    speed_mbps: int | None = None
+    speed_max_mbps: int | None = None
+    mtu_bytes: int = 1500
+    mtu_max_bytes: int | None = None
+    is_up: bool = key("up", True)
+    has_carrier: bool = key("carrier", True)
+    ethtool: dict[str, int] | None = None
+    files: Files = field(default_factory=dict)
+
+    @property
+    def infiniband(self) -> bool:
+        """Tell whether it is IP over InfiniBand."""
+        return self.kind == "infiniband"
 
 
 @dataclass(frozen=True)
+class Gid:
+    """An entry of a GID table."""
+
+    gid: str
+    type: str
+    netdev: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
 class Port:
     """A port of an RDMA device."""
 
-    link_layer: str
-    state: str
-    phys_state: str
+    link_layer: Literal["Ethernet", "InfiniBand", "Unknown"] = "Ethernet"
+    state: str = "4: ACTIVE"
+    phys_state: str = "5: LinkUp"
     rate: str
-    lid: str | None
-    sm_lid: str
-    netdev: str | None
-    gids: list[dict[str, str]] | None
-    pkeys: list[str]
-    active_mtu_bytes: int | None
-    max_mtu_bytes: int | None
-    files: dict[str, Content]
+    lid: str | None = None
+    sm_lid: str = "0x0"
+    netdev: str | None = None
+    gids: list[Gid] | None = None
+    pkeys: list[str] = field(default_factory=lambda: ["0xffff"])
+    active_mtu_bytes: int | None = None
+    max_mtu_bytes: int | None = None
+    files: Files = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class RdmaDevice:
     """An RDMA device."""
 
-    pci: str | None
+    pci: str | None = None
     driver: str
-    files: dict[str, Content]
-    ports: dict[str, Port]
+    files: Files = field(default_factory=dict)
+    ports: dict[str, Port] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Nvidia:
     """NVIDIA's driver, and what nvidia-smi answers."""
 
     version: str
-    module: str
-    fields: dict[str, str]
-    gpus: dict[str, dict[str, str]]
-    nvlinks: int
-    nvlink_speed_gbytes_per_s: float
-    inactive_nvlinks: dict[str, list[int]]
-    topology: str | None
+    module: Literal["open", "proprietary"] = "proprietary"
+    fields: dict[str, Text] = field(default_factory=dict)
+    gpus: dict[str, dict[str, Text]] = field(default_factory=dict)
+    nvlinks: int = 0
+    nvlink_speed_gbytes_per_s: float = 0.0
+    inactive_nvlinks: dict[str, list[int]] = field(default_factory=dict)
+    topology: str | None = None
 
 
 @dataclass(frozen=True)
 class Answer:
     """What a program prints to the arguments that a pattern of the shell matches, and its exit status."""
 
-    arguments: str
-    stdout: str
-    stderr: str
-    exit: int
+    arguments: Text = "*"
+    stdout: str = ""
+    stderr: str = ""
+    exit: int = 0
 
 
-@dataclass(frozen=True)
+def _tool(value: object, where: str) -> str | list[Answer]:
+    """Read what stands in for a program: `qos_recorder`, or a list of answers."""
+    if value == "qos_recorder":
+        return "qos_recorder"
+    if not isinstance(value, list):
+        raise DataError(f"{where}: must be qos_recorder or a list of answers, not {value!r}")
+    return [read(Answer, one, f"{where}[{place}]") for place, one in enumerate(value)]
+
+
+@dataclass(frozen=True, kw_only=True)
 class Node:
     """A node of the gallery."""
 
     kernel: str
-    os: dict[str, str]
+    os: dict[str, Text]
     cpus: int
-    governor: str | None
-    kernel_log: list[str]
-    pci: dict[str, Function]
-    netdevs: dict[str, Netdev]
-    rdma: dict[str, RdmaDevice]
-    nvidia: Nvidia | None
-    tools: dict[str, str | list[Answer]]
-    files: dict[str, Content]
+    governor: str | None = None
+    kernel_log: list[str] = field(default_factory=list)
+    pci: dict[str, Function] = field(default_factory=dict)
+    netdevs: dict[str, Netdev] = field(default_factory=dict)
+    rdma: dict[str, RdmaDevice] = field(default_factory=dict)
+    nvidia: Nvidia | None = None
+    tools: dict[str, Annotated[str | list[Answer], _tool]] = field(default_factory=dict)
+    files: Files = field(default_factory=dict)
+
+    def complain(self, where: str) -> None:
+        """Complain of a reference to what is not there."""
+        for address, function in self.pci.items():
+            if not _ADDRESS.match(address):
+                raise DataError(f"{where}.pci.{address}: no PCI address; write 0000:e1:00.0")
+            if not _ROOT.match(function.parent) and function.parent not in self.pci:
+                raise DataError(f"{where}.pci.{address}.below: {function.parent} is no function of `pci`")
+        for kind, found in (("netdevs", self.netdevs), ("rdma", self.rdma)):
+            for name, one in found.items():
+                if one.pci is not None and one.pci not in self.pci:
+                    raise DataError(f"{where}.{kind}.{name}.pci: {one.pci} is no function of `pci`")
+        for name, device in self.rdma.items():
+            for number, port in device.ports.items():
+                for netdev in (port.netdev, *(row.netdev for row in port.gids or [])):
+                    if netdev is not None and netdev not in self.netdevs:
+                        raise DataError(f"{where}.rdma.{name}.ports.{number}.netdev: there is no {netdev}")
+        for address in self.nvidia.gpus if self.nvidia else {}:
+            if address not in self.pci:
+                raise DataError(f"{where}.nvidia.gpus.{address}: it is no function of `pci`")
 
 
 def read_node(value: object, where: str, folder: Path) -> Node:
@@ -148,202 +212,20 @@ def read_node(value: object, where: str, folder: Path) -> Node:
     Raises:
         DataError: it is none.
     """
-    fields = Fields(value, where)
-    node = Node(
-        kernel=fields.take("kernel", str),
-        os={key: str(one) for key, one in fields.take("os", dict).items()},
-        cpus=fields.take("cpus", int),
-        governor=fields.take("governor", str, None),
-        kernel_log=fields.listed("kernel_log", read_text),
-        pci=fields.each("pci", _function),
-        netdevs=fields.each("netdevs", _netdev),
-        rdma=fields.each("rdma", _rdma_device),
-        nvidia=_nvidia(fields.take("nvidia", dict, None), f"{where}.nvidia", folder),
-        tools=fields.each("tools", lambda one, at: _tool(one, at, folder)),
-        files=fields.each("files", content),
-    )
-    fields.done()
-    _check_references(node, where)
-    return node
+    return read(Node, _with_outputs(value, where, folder), where)
 
 
-def _check_references(node: Node, where: str) -> None:
-    for address, function in node.pci.items():
-        if not _ADDRESS.match(address):
-            raise DataError(f"{where}.pci.{address}: no PCI address; write 0000:e1:00.0")
-        if not _ROOT.match(function.parent) and function.parent not in node.pci:
-            raise DataError(f"{where}.pci.{address}.below: {function.parent} is no function of `pci`")
-    for kind, found in (("netdevs", node.netdevs), ("rdma", node.rdma)):
-        for name, one in found.items():
-            if one.pci is not None and one.pci not in node.pci:
-                raise DataError(f"{where}.{kind}.{name}.pci: {one.pci} is no function of `pci`")
-    for name, device in node.rdma.items():
-        for number, port in device.ports.items():
-            for netdev in (port.netdev, *(row.get("netdev") for row in port.gids or [])):
-                if netdev is not None and netdev not in node.netdevs:
-                    raise DataError(f"{where}.rdma.{name}.ports.{number}.netdev: there is no {netdev}")
-    for address in node.nvidia.gpus if node.nvidia else {}:
-        if address not in node.pci:
-            raise DataError(f"{where}.nvidia.gpus.{address}: it is no function of `pci`")
-
-
-def read_text(value: object, where: str) -> str:
-    if not isinstance(value, str):
-        raise DataError(f"{where}: must be a text, not {value!r}")
-    return value
-
-
-def _link(value: str | None, where: str) -> PciLink | None:
-    if value is None or value == "none":
-        return None
-    found = _LINK.match(value)
-    if found is None:
-        raise DataError(f"{where}: must be like `16.0 GT/s x16`, or none, not {value!r}")
-    return PciLink(float(found["speed_gts"]), int(found["width"]))
-
-
-def _function(value: object, where: str) -> Function:
-    fields = Fields(value, where)
-    below, ids = fields.take("below", str), fields.take("ids", str, "8086:352a")
-    if not _IDS.match(ids):
-        raise DataError(f"{where}.ids: must be vendor and device like 15b3:1019, not {ids!r}")
-    link = fields.take("link", str, None)
-    function = Function(
-        parent=below,
-        vendor=f"0x{ids[:4]}",
-        device=f"0x{ids[5:]}",
-        class_code=fields.take("class", str, "0x060400"),
-        driver=fields.take("driver", str, None),
-        numa=fields.take("numa", int, -1),
-        link=_link(link, f"{where}.link"),
-        max_link=_link(fields.take("max_link", str, link), f"{where}.max_link"),
-        inside_chip=fields.take("inside_chip", bool, False),
-        files=fields.each("files", content),
-    )
-    fields.done()
-    return function
-
-
-def _netdev(value: object, where: str) -> Netdev:
-    fields = Fields(value, where)
-    statistics = fields.take("ethtool", dict, None)
-    netdev = Netdev(
-        pci=fields.take("pci", str, None),
-        infiniband=fields.word("kind", ("ethernet", "infiniband"), "ethernet") == "infiniband",
-        port=fields.take("port", int, 1),
-        mac=fields.take("mac", str, None),
-        rail=fields.take("rail", str, None),
-        addresses=fields.listed("addresses", read_text),
-        speed_mbps=fields.take("speed_mbps", int, None),
-        speed_max_mbps=fields.take("speed_max_mbps", int, None),
-        mtu_bytes=fields.take("mtu_bytes", int, 1500),
-        mtu_max_bytes=fields.take("mtu_max_bytes", int, None),
-        is_up=fields.take("up", bool, True),
-        has_carrier=fields.take("carrier", bool, True),
-        ethtool=None if statistics is None else {str(name): int(one) for name, one in statistics.items()},
-        files=fields.each("files", content),
-    )
-    fields.done()
-    return netdev
-
-
-def _rdma_device(value: object, where: str) -> RdmaDevice:
-    fields = Fields(value, where)
-    device = RdmaDevice(
-        pci=fields.take("pci", str, None),
-        driver=fields.take("driver", str),
-        files=fields.each("files", content),
-        ports=fields.each("ports", _port),
-    )
-    fields.done()
-    return device
-
-
-def _port(value: object, where: str) -> Port:
-    fields = Fields(value, where)
-    layer = fields.word("link_layer", ("Ethernet", "InfiniBand", "Unknown"), "Ethernet")
-    gids = fields.take("gids", list, None)
-    port = Port(
-        link_layer=layer,
-        state=fields.take("state", str, "4: ACTIVE"),
-        phys_state=fields.take("phys_state", str, "5: LinkUp"),
-        rate=fields.take("rate", str),
-        lid=fields.take("lid", str, None if layer == "InfiniBand" else "0x0"),
-        sm_lid=fields.take("sm_lid", str, "0x0"),
-        netdev=fields.take("netdev", str, None),
-        gids=None if gids is None else read_gids(gids, f"{where}.gids"),
-        pkeys=fields.take("pkeys", list, ["0xffff"]),
-        active_mtu_bytes=fields.take("active_mtu_bytes", int, None),
-        max_mtu_bytes=fields.take("max_mtu_bytes", int, None),
-        files=fields.each("files", content),
-    )
-    fields.done()
-    return port
-
-
-def read_gids(rows: object, where: str) -> list[dict[str, str]]:
-    if not isinstance(rows, list):
-        raise DataError(f"{where}: must be a list")
-    found = []
-    for place, row in enumerate(rows):
-        fields = Fields(row, f"{where}[{place}]")
-        one = {"gid": fields.take("gid", str), "type": fields.take("type", str)}
-        netdev = fields.take("netdev", str, None)
-        found.append({**one, "netdev": netdev} if netdev else one)
-        fields.done()
-    return found
-
-
-def _nvidia(value: object, where: str, folder: Path) -> Nvidia | None:
-    if value is None:
-        return None
-    fields = Fields(value, where)
-    topology = fields.take("topology_file", str, None)
-    nvidia = Nvidia(
-        version=fields.take("version", str),
-        module=fields.word("module", ("open", "proprietary"), "proprietary"),
-        fields=_texts(fields.take("fields", dict, {}), f"{where}.fields"),
-        gpus=fields.each("gpus", lambda one, at: _texts(one or {}, at)),
-        nvlinks=fields.take("nvlinks", int, 0),
-        nvlink_speed_gbytes_per_s=fields.take("nvlink_speed_gbytes_per_s", float, 0.0),
-        inactive_nvlinks=fields.each("inactive_nvlinks", lambda one, _at: [int(link) for link in one]),
-        topology=None if topology is None else _output(folder / topology, f"{where}.topology_file"),
-    )
-    fields.done()
-    return nvidia
-
-
-def _texts(value: object, where: str) -> dict[str, str]:
+def _with_outputs(value: Any, where: str, folder: Path) -> Any:
+    """Put what the named files of outputs hold in the place of their names: `stdout` of `stdout_file`."""
+    if isinstance(value, list):
+        return [_with_outputs(one, f"{where}[{place}]", folder) for place, one in enumerate(value)]
     if not isinstance(value, Mapping):
-        raise DataError(f"{where}: must be a mapping, not {value!r}")
-    return {str(key): str(one) for key, one in value.items()}
-
-
-def _tool(value: object, where: str, folder: Path) -> str | list[Answer]:
-    """Read what stands in for a program: `qos_recorder`, or a list of answers."""
-    if value == "qos_recorder":
-        return "qos_recorder"
-    if not isinstance(value, list):
-        raise DataError(f"{where}: must be qos_recorder or a list of answers, not {value!r}")
-    answers = []
-    for place, one in enumerate(value):
-        fields = Fields(one, f"{where}[{place}]")
-        file = fields.take("stdout_file", str, None)
-        stdout = fields.take("stdout", str, "")
-        answers.append(
-            Answer(
-                arguments=str(fields.take("arguments", (str, int), "*")),
-                stdout=_output(folder / file, fields.where) if file else stdout,
-                stderr=fields.take("stderr", str, ""),
-                exit=fields.take("exit", int, 0),
-            )
-        )
-        fields.done()
-    return answers
-
-
-def _output(path: Path, where: str) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise DataError(f"{where}: {path}: {error.strerror}") from error
+        return value
+    found = {name: _with_outputs(one, f"{where}.{name}", folder) for name, one in value.items()}
+    for name in found.keys() & {"stdout_file", "topology_file"}:
+        path = folder / found.pop(name)
+        try:
+            found[name.removesuffix("_file")] = path.read_text(encoding="utf-8")
+        except OSError as error:
+            raise DataError(f"{where}.{name}: {path}: {error.strerror}") from error
+    return found

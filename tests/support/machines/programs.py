@@ -28,11 +28,11 @@ _VERSIONS = {
 def write(tree: Tree, folder: Path) -> None:
     """Write all programs of a node into a folder."""
     folder.mkdir(exist_ok=True)
-    _write(folder / "ip", _script([model.Answer("*", tree.ip_json(), "", 0)], "ip"))
+    _write(folder / "ip", _script([model.Answer(stdout=tree.ip_json())], "ip"))
     state = {"sys_root": str(tree.root / "sys"), "ports": {name: {} for name in tree.node.netdevs}}
     (folder / "state.json").write_text(json.dumps(state))
     for name, text in _VERSIONS.items():
-        _write(folder / name, _script([model.Answer("*", text, "", 0)], name))
+        _write(folder / name, _script([model.Answer(stdout=text)], name))
     if tree.node.nvidia:
         _nvidia_smi(tree, tree.node.nvidia, folder)
     for name, answers in tree.node.tools.items():

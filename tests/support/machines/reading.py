@@ -61,4 +61,4 @@ def of(tree: Tree, nccl_conf: str) -> dict[str, Any]:
 
 def _ids(tree: Tree, pci: str | None) -> str:
     function = tree.node.pci.get(pci or "")
-    return f"{function.vendor}:{function.device}" if function else ":"
+    return "0x{}:0x{}".format(*function.ids.split(":")) if function else ":"

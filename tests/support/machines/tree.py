@@ -137,12 +137,12 @@ class Tree:
         port = self.node.rdma[device].ports[number]
         rows = port.gids if port.gids is not None else self.drivers[self.node.rdma[device].driver].gids
         if port.link_layer == "InfiniBand" and port.gids is None:
-            rows = [{"gid": "infiniband", "type": "IB/RoCE v1"}]
+            rows = [model.Gid("infiniband", "IB/RoCE v1")]
         found: list[tuple[int, str, str, str | None]] = []
         for row in rows:
-            netdev = row.get("netdev", port.netdev)
-            for gid in self._expanded(row["gid"], device, number, netdev):
-                found.append((len(found), gid, row["type"], None if row["gid"] == "infiniband" else netdev))
+            netdev = row.netdev or port.netdev
+            for gid in self._expanded(row.gid, device, number, netdev):
+                found.append((len(found), gid, row.type, None if row.gid == "infiniband" else netdev))
         return found
 
     def guid(self, device: str, number: str = "0") -> str:
@@ -209,13 +209,13 @@ class Tree:
         function, folder = self.node.pci[address], self._folder_of(address)
         base = str(folder.relative_to(self.root))
         for name, value in (
-            ("vendor", function.vendor),
-            ("device", function.device),
+            ("vendor", f"0x{function.ids[:4]}"),
+            ("device", f"0x{function.ids[5:]}"),
             ("class", function.class_code),
             ("numa_node", function.numa),
         ):
             self.put(f"{base}/{name}", value)
-        for prefix, link in (("current", function.link), ("max", function.max_link)):
+        for prefix, link in (("current", function.link), ("max", function.max_link or function.link)):
             if link is not None:
                 self.put(f"{base}/{prefix}_link_speed", f"{link.speed_gts} GT/s PCIe")
                 self.put(f"{base}/{prefix}_link_width", link.width)
@@ -289,7 +289,7 @@ class Tree:
         base = self.port_folder(device, number)
         # An InfiniBand port has a LID of its own.
         place = 1 + list(self.node.rdma).index(device) * _MOST_PORTS + int(number)
-        made_up = f"0x{self.number:x}{place:02x}"
+        made_up = f"0x{self.number:x}{place:02x}" if port.link_layer == "InfiniBand" else "0x0"
         for key in ("link_layer", "state", "phys_state", "rate", "lid", "sm_lid"):
             value = getattr(port, key)
             self.put(f"{base}/{key}", made_up if value is None else self._of_node(value))
@@ -323,4 +323,4 @@ class Tree:
         )
 
 
-_LOOPBACK = model.Netdev(None, False, 1, None, None, [], None, None, 65536, None, True, True, None, {})
+_LOOPBACK = model.Netdev(mtu_bytes=65536)

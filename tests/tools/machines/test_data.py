@@ -58,6 +58,17 @@ def test_texts_that_yaml_takes_for_numbers_stay_texts(tmp_path):
     assert fields.load(file) == told
 
 
+def test_what_is_repeated_is_written_for_each_row(tmp_path):
+    file = tmp_path / "one.yml"
+    text = 'a: {x: 1, repeat: {with: {n: [1, b], m: [2, 3]}, "k{n}": {v: "{m}", w: ["{n}.{other}"]}}, y: 2}\n'
+    file.write_text(text)
+    told = {"k1": {"v": 2, "w": ["1.{other}"]}, "kb": {"v": 3, "w": ["b.{other}"]}}
+    assert list(fields.load(file)["a"].items()) == list({"x": 1, **told, "y": 2}.items())
+    file.write_text(text.replace("[2, 3]", "[2]"))
+    with pytest.raises(fields.DataError, match=r"one.yml: a: repeat.with: the lists must be of one length"):
+        fields.load(file)
+
+
 def test_a_null_takes_a_key_out_and_a_list_replaces():
     base = {"a": {"b": 1, "c": 2}, "d": [1, 2]}
     assert fields.merged(base, {"a": {"b": None}, "d": [3]}) == {"a": {"c": 2}, "d": [3]}
