@@ -33,11 +33,10 @@ from support.machines.pair import NodeOn, Pair
 from support.machines.slots import narrowest_gbps
 from support.machines.traffic import Moved, move
 from support.runs import fake_rdma, fake_tcp
-from support.runs.fake_run import RUN, exchanged, in_sequence
+from support.runs.fake_run import RUN, exchanged, in_sequence, manifest_of, measured_row
 from support.runs.run_builder import FAKE_GBPS, LATENCIES, scale
 
 Row = dict[str, Any]
-_ASKED = ("check", "tool", "node", "peer", "rail", "direction", "round", "group")
 _READ_ERRORS = link_errors.read
 #: Transport -> the GID index that perftest is given; InfiniBand has none, RoCE that of the address.
 _ONLY_GID = {"efa": 0}
@@ -60,19 +59,7 @@ class GalleryRun:
         )
         self.asked = requests.asked_lines(self.plan, self.order)
         self.bound = {name: node.bound() for name, node in pair.nodes.items()}
-        self.manifest: Row = {
-            "schema": 1,
-            "run": RUN,
-            "cluster": self.plan["cluster"],
-            "inventory": ["hosts.yml"],
-            "versions": {"railyard": "0.1.0"},
-            "policy": self.policy,
-            "argv": ["ansible-playbook", "playbooks/validate.yml"],
-            "limit": None,
-            "start": {"at": "2026-11-21T10:15:00.000Z"},
-            "end": {"at": "2026-11-21T10:16:10.000Z", "reason": "completed"},
-            "asked": requests.fingerprint(self.asked),
-        }
+        self.manifest: Row = manifest_of(self.policy, self.asked, self.plan["cluster"])
         self._errors: dict[tuple[str, str], dict[str, int]] = {}
         self.results = self._lent() or [
             self._row(line, end)
@@ -155,22 +142,18 @@ class GalleryRun:
         address = str(plan_rail["address"] or plan_rail["address6"] or "").partition("/")[0] or None
         if check in ("path_mtu", "path_mtu_one_way") and metrics:
             metrics["path_mtu_bytes"] = plan_rail["mtu"]
-        row: Row = {
-            "schema": 1, "run": RUN, "id": line["id"], "end": end, "host": host, "tool_version": "3.16",
-            **{key: line[key] for key in _ASKED},
-            "netdev": ((bound.netdev if bound else None) or {}).get("netdev"),
-            "hca": None, "address": address, "gid_index": None, "gid_type": None,
-            "started": "2026-11-21T10:15:20.000Z", "window_s": window,
-            "message_bytes": {"tcp_latency": 64}.get(check, 131072), "qps": None,
-            "mtu_bytes": plan_rail["mtu"], "active_mtu_bytes": None, "status": "measured",
-            "metrics": metrics, "counters": moved, "other_rails": {}, "proof": "proven",
-            "raw": {"file": f"raw/{host}.tar.gz", "name": f"{line['id']}.{end}.txt"}, "error": None,
-            "other_end": {"boot_id": self.pair.nodes[other].facts()["boot_id"]},
-            **({"latency_is": "one_way"} if check == "tcp_latency" else {}),
-            **({"bandwidth_is": "sum_of_both"} if line["direction"] == "bi" else {}),
-            **({"streams": self.policy["iperf3_streams"]} if line["tool"] == "iperf3" else {}),
-            **({"samples": fake_tcp.samples(end)} if line["group"] else {}),
-        }  # fmt: skip
+        row: Row = measured_row(
+            line, end, host, self.policy,
+            tool_version="3.16",
+            netdev=((bound.netdev if bound else None) or {}).get("netdev"),
+            address=address,
+            window_s=window,
+            mtu_bytes=plan_rail["mtu"],
+            metrics=metrics,
+            counters=moved,
+            other_rails={},
+            other_end={"boot_id": self.pair.nodes[other].facts()["boot_id"]},
+        )  # fmt: skip
         if of_rdma:
             row |= fake_rdma.fields(check, str(hca.get("hca") or ":"), end, "hardware")
             chosen = rdma.choice(bound) if bound and self.plan["nodes"][host]["transport"] == "roce" else None

@@ -22,6 +22,24 @@ RUN = "20261121T101500Z-3f2a"
 NODES = ("gpuserver1", "gpuserver2")
 NETDEVS = {"rail0": "ens6", "rail1": "ens6d1", "rail2": "ens7", "rail3": "ens7d1"}
 SUBNETS = {"rail0": "10.0.1", "rail1": "10.0.0", "rail2": "10.0.2", "rail3": "10.0.3"}
+#: What an inventory need not say of a rail.
+UNSET_OF_RAIL = ("mac", "pci", "address6", "subnet6", "gateway", "gateway6", "vlan", "leaf")
+#: What a row takes over of its planned test, and what it has nothing of by default.
+PLANNED = ("check", "tool", "node", "peer", "rail", "direction", "round", "group")
+UNSET_OF_ROW = (
+    *(
+        "tool_version",
+        "netdev",
+        "hca",
+        "address",
+        "gid_index",
+        "gid_type",
+        "window_s",
+        "message_bytes",
+        "qps",
+    ),
+    *("qps", "active_mtu_bytes", "counters", "other_rails", "raw", "error", "other_end"),
+)
 DEVICES = {"software": "rxe", "hardware": "mlx5_"}
 
 
@@ -70,18 +88,6 @@ class FakeRun:
         self.node_class = node_class
         self.hcas = {rail: f"{DEVICES[driver_class]}{number}:1" for number, rail in enumerate(self.rails)}
         self.policy = policy.merge({"beacon": self.cabled, **rules})
-        self.manifest: dict[str, Any] = {
-            "schema": 1,
-            "run": RUN,
-            "cluster": "lab",
-            "inventory": ["hosts.yml"],
-            "versions": {"railyard": "0.1.0"},
-            "policy": self.policy,
-            "argv": ["ansible-playbook", "playbooks/validate.yml"],
-            "limit": None,
-            "start": {"at": "2026-11-21T10:15:00.000Z"},
-            "end": {"at": "2026-11-21T10:16:10.000Z", "reason": "completed"},
-        }
         self.plan: dict[str, Any] = {
             "schema": 1,
             "cluster": "lab",
@@ -98,7 +104,7 @@ class FakeRun:
         self.order = order
         lines = requests.asked_lines(self.plan, order)
         self.asked = lines
-        self.manifest["asked"] = requests.fingerprint(self.asked)
+        self.manifest = manifest_of(self.policy, lines)
         self.results = [
             self._row(line, end)
             for line in self.asked
@@ -149,21 +155,14 @@ class FakeRun:
             "rail_overrides": {},
             "rails": [
                 {
+                    **dict.fromkeys(UNSET_OF_RAIL),
                     "name": rail,
                     "netdev": NETDEVS[rail],
-                    "mac": None,
-                    "pci": None,
                     "hca": self.hcas[rail] if self.rdma else None,
                     "address": f"{SUBNETS[rail]}.{index}/24",
-                    "address6": None,
                     "subnet": f"{SUBNETS[rail]}.0/24",
-                    "subnet6": None,
                     "mtu": 9000,
-                    "gateway": None,
-                    "gateway6": None,
-                    "vlan": None,
                     "rate_gbps": self.rate_gbps,
-                    "leaf": None,
                 }
                 for rail in self.rails
             ],
@@ -233,54 +232,26 @@ class FakeRun:
         metrics, counters, window = (
             fake_rdma.measured(check, end, self.driver_class) if rdma else fake_tcp.measured(check, end)
         )
-        row = {
-            "schema": 1,
-            "run": RUN,
-            "id": line["id"],
-            "end": end,
-            "host": host,
-            "check": line["check"],
-            "tool": line["tool"],
-            "tool_version": "3.12",
-            "node": line["node"],
-            "peer": line["peer"],
-            "rail": rail,
-            "netdev": NETDEVS[rail],
-            "hca": None,
-            "address": f"{SUBNETS[rail]}.{self.nodes.index(host) + 1}",
-            "gid_index": None,
-            "gid_type": None,
-            "started": "2026-11-21T10:15:20.000Z",
-            "window_s": window,
-            "message_bytes": {"tcp_latency": 64}.get(line["check"], 131072),
-            "qps": None,
-            "direction": line["direction"],
-            "round": line["round"],
-            "group": line["group"],
-            "mtu_bytes": 9000,
-            "active_mtu_bytes": None,
-            "status": "measured",
-            "metrics": metrics,
-            "counters": counters,
-            "other_rails": {}
-            if line["group"]
-            else {
-                other: {name: [7, 7] for name in ("tx_bytes", "rx_bytes", *self._port_data())}
-                for other in self.rails
-                if other != rail
+        others = [other for other in self.rails if other != rail and not line["group"]]
+        row = measured_row(
+            line,
+            end,
+            host,
+            self.policy,
+            tool_version="3.12",
+            netdev=NETDEVS[rail],
+            address=f"{SUBNETS[rail]}.{self.nodes.index(host) + 1}",
+            window_s=window,
+            metrics=metrics,
+            counters=counters,
+            other_rails={
+                one: {name: [7, 7] for name in ("tx_bytes", "rx_bytes", *self._port_data())} for one in others
             },
-            "proof": "proven",
-            "raw": {"file": f"raw/{host}.tar.gz", "name": f"{line['id']}.{end}.txt"},
-            "error": None,
             # What the other end told is filled in by `exchanged`, when the test has changed what it wants.
-            "other_end": {"boot_id": f"boot-{self.nodes.index(other) + 1}"},
-            **({"latency_is": "one_way"} if line["check"] == "tcp_latency" else {}),
-            **({"bandwidth_is": "sum_of_both"} if line["direction"] == "bi" else {}),
-            **({"streams": self.policy["iperf3_streams"]} if line["tool"] == "iperf3" else {}),
-            **({"samples": fake_tcp.samples(end)} if line["group"] else {}),
+            other_end={"boot_id": f"boot-{self.nodes.index(other) + 1}"},
             # The same counters beside every test of a rail, TCP's too: they are the rail's.
-            "link_errors": fake_rdma.link_errors(self.driver_class if self.rdma else None),
-        }
+            link_errors=fake_rdma.link_errors(self.driver_class if self.rdma else None),
+        )
         return row | fake_rdma.fields(check, self.hcas[rail], end, self.driver_class) if rdma else row
 
     def _port_data(self) -> tuple[str, ...]:
@@ -313,30 +284,70 @@ class FakeRun:
             },
             "reply_path": {**asked, "route_netdev": NETDEVS[rail], "replies": {rail: 3, other: 0}},
         }[line["check"]]
-        nothing = ("tool_version", "hca", "gid_index", "gid_type", "window_s", "message_bytes", "qps")
-        return {
-            **dict.fromkeys((*nothing, "active_mtu_bytes", "counters", "other_rails", "other_end")),
-            "schema": 1,
-            "run": RUN,
-            "id": line["id"],
-            "end": "client",
-            "host": host,
-            "address": f"{SUBNETS[rail]}.{3 - peer}",
-            "mtu_bytes": 9000,
-            **{
-                key: line[key]
-                for key in ("check", "tool", "node", "peer", "rail", "direction", "round", "group")
-            },
-            "netdev": NETDEVS[rail],
-            "started": "2026-11-21T10:15:18.000Z",
-            "status": "measured",
-            "metrics": {"listened_s": 0.7},
-            "link_errors": {},
-            "proof": "proven",
-            "raw": None,
-            "error": None,
-            "cabling": told,
-        }
+        return planned_row(
+            line,
+            "client",
+            host,
+            address=f"{SUBNETS[rail]}.{3 - peer}",
+            netdev=NETDEVS[rail],
+            started="2026-11-21T10:15:18.000Z",
+            metrics={"listened_s": 0.7},
+            cabling=told,
+        )
+
+
+def manifest_of(policy: dict[str, Any], asked: list[dict[str, Any]], cluster: str = "lab") -> dict[str, Any]:
+    """Return the manifest of a run that has ended."""
+    return {
+        "schema": 1,
+        "run": RUN,
+        "cluster": cluster,
+        "inventory": ["hosts.yml"],
+        "versions": {"railyard": "0.1.0"},
+        "policy": policy,
+        "argv": ["ansible-playbook", "playbooks/validate.yml"],
+        "limit": None,
+        "start": {"at": "2026-11-21T10:15:00.000Z"},
+        "end": {"at": "2026-11-21T10:16:10.000Z", "reason": "completed"},
+        "asked": requests.fingerprint(asked),
+    }
+
+
+def planned_row(line: dict[str, Any], end: str, host: str, **said: Any) -> dict[str, Any]:
+    """Return a row of a planned test: what it says, and nothing of all else."""
+    return {
+        **dict.fromkeys(UNSET_OF_ROW),
+        "schema": 1,
+        "run": RUN,
+        "id": line["id"],
+        "end": end,
+        "host": host,
+        **{key: line[key] for key in PLANNED},
+        "started": "2026-11-21T10:15:20.000Z",
+        "mtu_bytes": 9000,
+        "status": "measured",
+        "link_errors": {},
+        "proof": "proven",
+        **said,
+    }
+
+
+def measured_row(
+    line: dict[str, Any], end: str, host: str, policy: dict[str, Any], **said: Any
+) -> dict[str, Any]:
+    """Return a row of a test between two nodes, with what all tests of its kind say."""
+    return planned_row(
+        line,
+        end,
+        host,
+        message_bytes={"tcp_latency": 64}.get(line["check"], 131072),
+        raw={"file": f"raw/{host}.tar.gz", "name": f"{line['id']}.{end}.txt"},
+        **({"latency_is": "one_way"} if line["check"] == "tcp_latency" else {}),
+        **({"bandwidth_is": "sum_of_both"} if line["direction"] == "bi" else {}),
+        **({"streams": policy["iperf3_streams"]} if line["tool"] == "iperf3" else {}),
+        **({"samples": fake_tcp.samples(end)} if line["group"] else {}),
+        **said,
+    )
 
 
 def exchanged(results: list[dict[str, Any]]) -> list[dict[str, Any]]:
