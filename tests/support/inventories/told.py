@@ -12,6 +12,9 @@ from pathlib import Path
 import pytest
 from railyard.plan import view
 
+from support.inventories.sound import SOUND
+from support.inventories.wrong_values import Wrong
+
 
 def write(folder: Path, files: Mapping[str, str | bytes]) -> Path:
     """Write an inventory's files; return its folder."""
@@ -19,6 +22,23 @@ def write(folder: Path, files: Mapping[str, str | bytes]) -> Path:
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return folder
+
+
+def spoil(folder: Path, wrong: Wrong) -> Path:
+    """Write a sound inventory with one fault; return its folder."""
+    write(folder, SOUND[wrong.base])
+    for name, change in wrong.changes.items():
+        path = folder / name
+        if change is None:
+            path.unlink()
+        elif isinstance(change, tuple):
+            old, new = change
+            text = path.read_text()
+            assert old in text, "the fault changes nothing"
+            write(folder, {name: text.replace(old, new, 1)})
+        else:
+            write(folder, {name: change})
     return folder
 
 

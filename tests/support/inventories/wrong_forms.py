@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from support.inventories.sound import FABRIC, HOSTS, PAIR
 from support.inventories.wrong_files import added, hosts, pair_of
-from support.inventories.wrong_values import POLICY, Wrong, fabric
+from support.inventories.wrong_values import Wrong, fabric
 
 RANGE = "write a range as Ansible does"
 
@@ -32,12 +32,8 @@ FORMS = {
     "range_below_0": ranged("gpu[-1:2]", "gpu[-1:2] is no range to Ansible"),
     "range_without_measure": ranged("gpu[1:99999999999]", "one of 99999999999 hosts, and more than 100000"),
     # INI
-    "ini_range_without_beginning": ini(
-        "[gpu_nodes]\ngpu[:2]\n", "gpu[:2]", "gpu[:2] has no beginning", RANGE),
     "ini_range_of_clustershell": ini(
         "[gpu_nodes]\ngpu[1-2]\n", "gpu[1-2]", "gpu[1-2] is no range to Ansible", RANGE),
-    "ini_range_without_measure": ini(
-        "[gpu_nodes]\ngpu[1:99999999999]\n", "gpu[1", "99999999999 hosts", RANGE),
     "ini_section_that_is_open": ini("[gpu_nodes\ngpu1\n", "[gpu", "[gpu_nodes is not closed", "[gpu_nodes]"),
     "ini_with_a_mark": ini("\ufeff[gpu_nodes]\ngpu1\n", "gpu_nodes", "byte order mark", "without one"),
     "ini_child_of_nobody": ini(
@@ -100,9 +96,6 @@ FORMS = {
     "plugin_of_nobody": hosts("plugin: nosuch\n", "", "the inventory plugin nosuch", "--trust-inventory"),
     "expression_without_quotes": fabric(
         "pair", "mtu: 9000", "mtu: {{ mtu }}", "mtu:", "missing quotes around a template", "at that line"),
-    "key_twice_in_one_line": added(
-        POLICY, "fabric_policy: {ping_count: 20, ping_count: 30}\n", "ping_count",
-        "duplicate mapping key 'ping_count'", "at that line"),
     "date_of_no_month": Wrong(
         "pair", {"group_vars/all/x.yml": "since: 2026-99-01\n"}, "group_vars/all/x.yml|",
         "YAML parsing failed: month must be in 1..12", "in quotes"),

@@ -5,57 +5,27 @@ from __future__ import annotations
 from support.inventories.wrong_files import added
 
 
-def secret(text, line=None):
-    """Make a fault of a password in a file of variables."""
+def secret(text, line=None, path="group_vars/all/x.yml", host=...):
+    """Make a fault of a password in a file of variables; its last line says which, where none is given."""
     line = line or text.splitlines()[-1].split(":")[0]
-    return added("group_vars/all/x.yml", text, line, "a password stands readable", "ansible-vault")
+    return added(path, text, line, "a password stands readable", "vault", host)
 
 
 SECRETS = {
-    # passwords in other places
-    "password_of_a_proxy": added(
-        "group_vars/all/proxy.yml",
-        "env: {https_proxy: 'http://ops:hunter2@proxy:3128'}\n",
-        "https_proxy",
-        "a password stands readable",
-        "ansible-vault",
-    ),
-    "password_of_a_jump_host": added(
-        "host_vars/gpu2.yml",
+    "password_of_a_proxy": secret("env: {https_proxy: 'http://ops:hunter2@proxy:3128'}\n", "https_proxy"),
+    "password_of_a_jump_host": secret(
         'ansible_ssh_common_args: -o ProxyCommand="sshpass -p hunter2 ssh -W %h:%p jump"\n',
-        "sshpass",
-        "a password stands readable",
-        "ansible-vault",
-        "gpu2",
+        path="host_vars/gpu2.yml",
+        host="gpu2",
     ),
-    "password_that_is_a_key": added(
-        "group_vars/gpu_nodes.yml",
+    "password_that_is_a_key": secret(
         f"x: 1\ndeploy: |\n  -----BEGIN OPENSSH {'PRIVATE'} KEY-----\n  hunter2\n",
         "deploy",
-        "a password stands readable",
-        "ansible-vault",
+        "group_vars/gpu_nodes.yml",
     ),
-    "password_by_a_short_name": added(
-        "group_vars/all/bmc.yml",
-        "bmc:\n  user: admin\n  pwd: hunter2\n",
-        "pwd",
-        "a password stands readable",
-        "ansible-vault",
-    ),
-    "password_that_is_a_date": added(
-        "group_vars/all/bmc.yml",
-        "bmc_password: 2026-11-22\n",
-        "bmc_password",
-        "a password stands readable",
-        "ansible-vault",
-    ),
-    "password_in_a_list": added(
-        "group_vars/all/repos.yml",
-        "repos:\n  - deb https://ops:hunter2@repo.example.org/x y z\n",
-        "- deb",
-        "a password stands readable",
-        "ansible-vault",
-    ),
+    "password_by_a_short_name": secret("bmc:\n  user: admin\n  pwd: hunter2\n"),
+    "password_that_is_a_date": secret("bmc_password: 2026-11-22\n"),
+    "password_in_a_list": secret("repos:\n  - deb https://ops:hunter2@repo.example.org/x y z\n", "- deb"),
     "password_in_an_expression": secret("ansible_password: \"{{ 'hunter2' }}\"\n"),
     "password_for_want_of_another": secret("bmc_password: \"{{ site_word | default('hunter2') }}\"\n"),
     "password_in_german": secret("kennwort: hunter2\n"),
@@ -69,18 +39,6 @@ SECRETS = {
     "token_by_its_beginning": secret("x: ghp_" + "hunter2" * 5 + "\n"),
     "credentials": secret("bmc_credentials: admin/hunter2\n"),
     "key_of_munge": secret("munge_key: hunter2hunter2\n"),
-    "password_of_no_host": added(
-        "host_vars/old9.yml",
-        "x: 1\nbmc_password: hunter2\n",
-        "bmc_password",
-        "a password stands readable",
-        "vault",
-    ),
-    "password_of_no_group": added(
-        "group_vars/old/x.yml",
-        "bmc: {user: a, pwd: hunter2}\n",
-        "bmc",
-        "a password stands readable",
-        "vault",
-    ),
+    "password_of_no_host": secret("x: 1\nbmc_password: hunter2\n", path="host_vars/old9.yml"),
+    "password_of_no_group": secret("bmc: {user: a, pwd: hunter2}\n", path="group_vars/old/x.yml"),
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import EllipsisType
 from typing import NamedTuple
 
 from support.inventories.sound import FABRIC, PAIR
@@ -15,11 +16,11 @@ class Wrong(NamedTuple):
     Attributes:
         base: the inventory of `wrong_inventories.SOUND` to begin with.
         changes: file → its new content, or (old, new) text in it; content of None removes the file.
-        place: `file|text in the line` that must be named, or None where no file says it.
+        place: `file|text in the line` that must be named, or None where no file says it; either may be empty.
         message: a part of what must be said.
         fix: a part of what must be advised.
-        host: the node that must be named.
-        rail: the rail that must be named.
+        host: the node that must be named, None where none may be; by default any.
+        rail: the rail, likewise.
     """
 
     base: str
@@ -27,11 +28,11 @@ class Wrong(NamedTuple):
     place: str | None
     message: str
     fix: str
-    host: str | None = None
-    rail: str | None = None
+    host: str | EllipsisType | None = ...
+    rail: str | EllipsisType | None = ...
 
 
-def fabric(base, old, new, line, message, fix, host=None, rail=None):
+def fabric(base, old, new, line, message, fix, host=..., rail=...):
     """Make a fault of one piece of text in fabric.yml."""
     return Wrong(base, {FABRIC: (old, new)}, f"{FABRIC}|{line}", message, fix, host, rail)
 
@@ -49,16 +50,8 @@ VALUES = {
         "mtu: 9000"),
     "mtu_is_a_boolean": fabric("pair", "mtu: 9000", "mtu: yes", "mtu:", "True is no whole number",
         "in bytes"),
-    "mtu_is_a_fraction": fabric("pair", "mtu: 9000", "mtu: 9e+3", "mtu:", "'9e+3' is no whole", "in bytes"),
     "mtu_is_empty": fabric("pair", "mtu: 9000", "mtu:", "mtu:", "it is not set", "mtu: 9000"),
     "mtu_0": fabric("pair", "mtu: 9000", "mtu: 0", "mtu:", "0 is not between 1", "mtu: 9000"),
-    "mtu_below_0": fabric("pair", "mtu: 9000", "mtu: -1", "mtu:", "-1 is not between 1", "mtu: 9000"),
-    "mtu_70000": fabric("pair", "mtu: 9000", "mtu: 70000", "mtu:", "70000 is no MTU of an Ethernet", "9000"),
-    "mtu_9001_on_ipoib": fabric(
-        "infiniband", "mtu: 4092", "mtu: 9001", "mtu:", "9001 is beyond datagram mode", "4092 or less"),
-    "mtu_in_base_8": fabric(
-        "pair", "mtu: 9000", "mtu: 02470", "mtu:", "reads 02470 in base 8, as 1336",
-        "write 2470, without a 0"),
     "number_of_a_mile": fabric(
         "pair", "mtu: 9000", "mtu: 0x" + "f" * 5000, "mtu:", "beyond all measure", "mtu: 9000"),
     "networks_are_none": fabric(
@@ -67,10 +60,6 @@ VALUES = {
     "rail_is_text": fabric(
         "pair", "    - name: rail1\n      netdev: ens2\n      subnet: 10.0.1.0/24\n", "    - ens2\n",
         "- ens2", "it is 'ens2', not a mapping", "a list of rails"),
-    "subnet_is_a_number": fabric(
-        "pair", "subnet: 10.0.1.0/24", "subnet: 10.0", "subnet: 10.0", "10.0 is no network",
-        "the network itself",
-        rail="rail1"),
     "subnet_is_a_list": fabric(
         "pair", "subnet: 10.0.1.0/24", "subnet: [10.0.1.0/24]", "subnet: [", "is no network",
         "the network itself",
@@ -90,8 +79,6 @@ VALUES = {
     "transport_in_capitals": fabric(
         "pair", "transport: roce", "transport: RoCE", "transport", "'RoCE' is none of roce", "write roce"),
     # keys
-    "transport_misspelt": fabric(
-        "pair", "transport:", "transprt:", "transprt", "unknown key 'transprt'", "did you mean transport?"),
     "mtu_in_capitals": fabric("pair", "  mtu:", "  MTU:", "MTU", "unknown key 'MTU'", "did you mean mtu?"),
     "node_class_with_a_hyphen": fabric(
         "units", "  mtu:", "  node-class: virtual\n  mtu:", "node-class", "unknown key",
@@ -99,7 +86,6 @@ VALUES = {
     "gateway_misspelt": fabric(
         "units", "gateway: first", "gatway: first", "gatway", "unknown key", "did you mean gateway?",
         rail="rail0"),
-    "rails_misspelt": fabric("pair", "  rails:", "  rail:", "rail:", "unknown key", "did you mean rails?"),
     "rail_without_its_name": fabric(
         "pair", "name: rail1", "nmae: rail1", "nmae", "unknown key 'nmae'", "did you mean name?"),
     "frontend_written_flat": fabric(
@@ -121,14 +107,8 @@ VALUES = {
     "netdev_begins_with_a_hyphen": fabric(
         "pair", "netdev: ens2", "netdev: -ens2", "-ens2", "'-ens2' is no interface name", "`ip link`",
         rail="rail1"),
-    "netdev_is_a_pattern": fabric(
-        "pair", "netdev: ens2", "netdev: ens2*", "ens2*", "'ens2*' is no interface name", "`ip link`",
-        rail="rail1"),
     "netdev_with_its_peer": fabric(
         "pair", "netdev: ens2", "netdev: ens2@if7", "ens2@", "no interface name", "`ip link`", rail="rail1"),
-    "netdev_of_two_words": fabric(
-        "pair", "netdev: ens2", "netdev: ens 2", "ens 2", "'ens 2' is no interface name", "ens6",
-        rail="rail1"),
     "netdev_with_a_path": fabric(
         "pair", "netdev: ens2", "netdev: /dev/ens2", "/dev", "no interface name", "ens6", rail="rail1"),
     "netdev_none": fabric(
@@ -182,9 +162,6 @@ VALUES = {
         "pair", RAIL1, RAIL1 + "      rate_gbps: 40000\n", "rate", "40000 is more than 6400 Gbit/s",
         "in Gbit/s",
         rail="rail1"),
-    "rate_without_end": fabric(
-        "pair", RAIL1, RAIL1 + "      rate_gbps: .inf\n", "rate", "inf is more than", "in Gbit/s",
-        rail="rail1"),
     "rate_that_is_none": fabric(
         "pair", RAIL1, RAIL1 + "      rate_gbps: .nan\n", "rate", "nan is no number", "in Gbit/s",
         rail="rail1"),
@@ -226,10 +203,6 @@ VALUES = {
     "policy_of_nan": policy(
         "fabric_policy: {ping_interval_s: .nan}\n", "ping_interval_s", "must be a number, not nan",
         "correct"),
-    "policy_without_end": policy(
-        "fabric_policy: {lease_s: .inf}\n", "lease_s", "must be a number, not inf", "correct"),
-    "policy_of_words": policy(
-        "fabric_policy: {rdma_qps: many}\n", "rdma_qps", "must be a number, not 'many'", "correct"),
     "policy_is_text": policy("fabric_policy: strict\n", "strict", "must be a mapping, not text", "correct"),
     "floor_above_ceiling": policy(
         "fabric_policy:\n  floors:\n    tcp_bandwidth: {bandwidth_gbps: [95, 80]}\n", "[95",

@@ -3,27 +3,16 @@
 from __future__ import annotations
 
 import os
-import re
 import resource
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory import reader
 from railyard.plan import view
-from support.inventories.sound import SOUND
-from support.inventories.told import said_of, write
-from support.inventories.wrong_inventories import FAULTS, SEVERAL, Fault
-
-RAILYARD = Path(sys.executable).with_name("railyard")
-
-
-def spoilt(folder: Path, fault: Fault) -> Path:
-    files = dict(SOUND[fault.base])
-    assert files[fault.file].count(fault.old), "the fault changes nothing"
-    files[fault.file] = files[fault.file].replace(fault.old, fault.new, 1)
-    return write(folder, files)
+from support import programs
+from support.inventories.sound import FABRIC, SOUND
+from support.inventories.told import said_of, spoil, write
+from support.inventories.wrong_inventories import FAULTS
 
 
 @pytest.mark.parametrize("base", SOUND)
@@ -31,45 +20,9 @@ def test_what_the_faults_begin_with_is_sound(base, tmp_path, capsys):
     assert view.run([str(write(tmp_path / base, SOUND[base]))], True) == 0, capsys.readouterr().err
 
 
-@pytest.mark.parametrize("name", FAULTS)
-def test_a_fault_is_named_with_its_place_and_its_fix(name, tmp_path, capsys, monkeypatch):
-    fault = FAULTS[name]
-    spoilt(tmp_path / "site", fault)
-    monkeypatch.chdir(tmp_path)
-    lines = said_of(Path("site"), capsys)
-    first = lines[0]
-    assert fault.message in first
-    where, _colon, fix = first.rpartition(" Fix: ")
-    assert fault.fix in fix
-    if fault.line is None:
-        assert where.startswith("site/hosts.yml: gpu_nodes: ")  # no line says what is missing from all
-    else:
-        place = re.match(r"site/(?P<file>[^:]+):(?P<line>[0-9]+)[,:]", where)
-        assert place is not None, where
-        text = (tmp_path / "site" / place["file"]).read_text().splitlines()
-        assert fault.line in text[int(place["line"]) - 1]
-    for kind, expected in (("host", fault.host), ("rail", fault.rail)):
-        found = re.search(rf"^[^ ]+,(?: host [^ ]+,)? ?{kind} (?P<name>[^ ]+?)[,:] ", where)
-        assert (found and found["name"]) == expected, where
-    # One fault, one line, or one for each rail that it concerns: never a second message of another kind.
-    assert len(lines) == 1 or name in SEVERAL, lines
-    assert "hunter2" not in "".join(lines)
-
-
-def test_there_are_enough_and_no_two_say_the_same(tmp_path, capsys):
-    said = {}
-    for name, fault in FAULTS.items():
-        line = said_of(spoilt(tmp_path / name, fault), capsys)[0]
-        said.setdefault(re.sub(r"^[^ ]+ ", "", line), []).append(name)
-    assert len(FAULTS) >= 25
-    alike = [names for names in said.values() if len(names) > 1]
-    assert alike == []
-
-
 def test_two_faults_are_told_at_once(tmp_path, capsys):
-    fault = FAULTS["bmc_twice"]
-    folder = spoilt(tmp_path / "site", fault)
-    path = folder / FAULTS["rail_on_a_bond"].file
+    folder = spoil(tmp_path / "site", FAULTS["bmc_twice"])
+    path = folder / FABRIC
     path.write_text(path.read_text().replace("hca: mlx5_1:1", "bond: bond0").replace("mtu: 9000", "mtu: 90"))
     lines = said_of(folder, capsys)
     assert len(lines) == 3
@@ -79,11 +32,8 @@ def test_two_faults_are_told_at_once(tmp_path, capsys):
 
 @pytest.mark.parametrize("name", ["units_without_gateway", "no_yaml"])
 def test_the_command_itself_ends_with_2(name, tmp_path):
-    folder = spoilt(tmp_path / "site", FAULTS[name])
-    done = subprocess.run(
-        [RAILYARD, "plan", "-i", folder, "--json"],
-        capture_output=True, text=True, check=False, env={**os.environ, "NO_COLOR": "1"},
-    )  # fmt: skip
+    folder = spoil(tmp_path / "site", FAULTS[name])
+    done = programs.railyard("plan", "-i", folder, "--json", NO_COLOR="1")
     assert (done.returncode, done.stdout) == (2, "")
     assert FAULTS[name].message in done.stderr
     assert "Traceback" not in done.stderr
@@ -93,12 +43,9 @@ def no_more_than_4_gib() -> None:
     resource.setrlimit(resource.RLIMIT_AS, (4 << 30, 4 << 30))
 
 
-def railyard(*words: str | Path) -> subprocess.CompletedProcess[str]:
-    """Run a command that has to answer within seconds, and in little memory."""
-    return subprocess.run(
-        [RAILYARD, *words],
-        capture_output=True, text=True, check=False, timeout=600, preexec_fn=no_more_than_4_gib,
-    )  # fmt: skip
+def railyard(*words: str | Path) -> programs.Done:
+    """Run a command that has to answer in little memory."""
+    return programs.run([programs.BIN / "railyard", *words], preexec_fn=no_more_than_4_gib)
 
 
 @pytest.mark.parametrize(
