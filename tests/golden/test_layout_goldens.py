@@ -5,13 +5,10 @@ from __future__ import annotations
 import json
 import re
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import jsonschema
 import pytest
-import yaml
 from netaddr import IPNetwork
 from railyard.base import paths
 from railyard.plan import view
@@ -112,26 +109,6 @@ def test_the_readme_says_how_and_no_credential_stands_there(layout):
 
 def copied(layout: str, tmp_path: Path) -> Path:
     return Path(shutil.copytree(INVENTORIES / layout, tmp_path / layout))
-
-
-def rewritten(path: Path, change) -> None:
-    data = yaml.safe_load(path.read_text(encoding="utf-8"))
-    change(data)
-    path.write_text(yaml.safe_dump(data, sort_keys=False), encoding="utf-8")
-
-
-def test_a_third_node_cannot_be_back_to_back(tmp_path):
-    folder = copied("v100-pair", tmp_path)
-    third = {"ansible_host": "192.168.1.75", "bmc_address": "192.168.1.74"}
-    rewritten(folder / "hosts.yml", lambda data: data["gpu_nodes"]["hosts"].update(gpuserver3=third))
-    done = subprocess.run(
-        [str(Path(sys.executable).with_name("railyard")), "plan", "-i", str(folder)],
-        capture_output=True, text=True, check=False, cwd=paths.repo_root(),
-    )  # fmt: skip
-    assert done.returncode == 2
-    assert "back_to_back joins at most 2 nodes, and there are 3" in done.stderr
-    assert "fabric.yml:" in done.stderr
-    assert "write switched" in done.stderr
 
 
 def test_the_switched_pair_differs_in_the_cabling_alone():

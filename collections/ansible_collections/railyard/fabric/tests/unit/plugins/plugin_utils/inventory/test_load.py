@@ -180,13 +180,10 @@ ALL, HOST = "group_vars/all/fabric.yml", "host_vars/gpu1.yml"
 @pytest.mark.parametrize(
     ("name", "text", "line", "host", "rail"),
     [
-        (ALL, FABRIC.replace("10.0.1.0/24", "10.0.1.9/24"), 7, None, "rail0"),
-        (ALL, FABRIC + "  mtux: 1\n", 8, None, None),
         (HOST, "---\nnode_index: -1\n", 2, "gpu1", None),
         ("host_vars/gpu2/b.yml", "rail_overrides:\n  rail0:\n    mtu: 1500\n", 3, "gpu2", "rail0"),
-        ("hosts.yml", HOSTS.replace("192.168.1.1", "10.0.1.9"), 6, "gpu1", "rail0"),
     ],
-    ids=["in-the-fabric", "unknown-key", "host-vars", "host-vars-folder", "in-hosts"],
+    ids=["host-vars", "host-vars-folder"],
 )
 def test_a_problem_names_its_file_and_line(folder, name, text, line, host, rail):
     write(folder, {"host_vars/gpu2/a.yml": "x: 1\n", name: text})
@@ -198,25 +195,6 @@ def test_what_stands_nowhere_is_named_by_its_variable(folder):
     write(folder, {ALL: "x: 1\n"})
     (problem,) = problems_of(folder)
     assert (problem.file, problem.host, problem.rail) == ("fabric", "gpu[1-2]", None)
-
-
-@pytest.mark.parametrize(
-    ("name", "text", "line", "part"),
-    [
-        (ALL, "fabric:\n  rails: [\n", ":3", "YAML parsing failed"),
-        (HOST, "a: b: c\n", ":1", "YAML parsing failed"),
-        ("hosts.yml", "gpu_nodes:\n  hosts:\n\tgpu1:\n", ":3", "YAML parsing failed"),
-        ("hosts.yml", "- gpu1\n", "", "it holds a list"),
-        (ALL, "- fabric\n", ":1", "it holds a list"),
-    ],
-    ids=["vars", "host-vars", "hosts", "hosts-no-mapping", "vars-no-mapping"],
-)
-def test_what_cannot_be_read_names_file_and_line(folder, name, text, line, part, capsys):
-    write(folder, {name: text})
-    (problem,) = problems_of(folder)
-    assert problem.file.endswith(f"site/{name}{line}")
-    assert part in problem.message
-    assert capsys.readouterr().out == ""
 
 
 def test_every_unreadable_file_is_named(folder):
@@ -252,24 +230,16 @@ def test_a_missing_inventory_is_said(tmp_path):
     assert "no such inventory" in problem.message
 
 
-@pytest.mark.parametrize(
-    ("hosts", "part"),
-    [
-        ("ungrouped: {hosts: {gpu1: {}}}\n", "does not exist"),
-        ("gpu_nodes: {hosts: {}}\nx: {hosts: {a: {}}}\n", "no host"),
-    ],
-)
-def test_without_nodes_there_is_a_problem(folder, hosts, part):
-    write(folder, {"hosts.yml": hosts})
+def test_without_nodes_there_is_a_problem(folder):
+    write(folder, {"hosts.yml": "gpu_nodes: {hosts: {}}\nx: {hosts: {a: {}}}\n"})
     (problem,) = problems_of(folder)
-    assert part in problem.message
+    assert "no host" in problem.message
     assert "gpu_nodes" in problem.message
 
 
 @pytest.mark.parametrize(
     ("name", "text", "line", "host"),
     [
-        ("hosts.yml", "gpu_nodes:\n  hosts:\n    gpu1:\n    login:\n", 4, "login"),
         (
             "hosts.yml",
             "gpu_nodes:\n  children:\n    a:\n      hosts:\n        log[a:c]in:\n",
@@ -278,7 +248,7 @@ def test_without_nodes_there_is_a_problem(folder, hosts, part):
         ),
         ("more.ini", "[gpu_nodes]\n# x\ngpu1\nlogin ansible_host=::1\n", 4, "login"),
     ],
-    ids=["name", "range-in-a-child", "ini"],
+    ids=["range-in-a-child", "ini"],
 )
 def test_what_a_node_lacks_is_told_where_the_node_is_listed(folder, name, text, line, host):
     write(folder, {"hosts.yml": "all:\n", name: text})
@@ -293,22 +263,11 @@ CONNECTION = "group_vars/all/connection.yml"
 @pytest.mark.parametrize(
     ("name", "text", "line", "variable"),
     [
-        (CONNECTION, "ansible_password: hunter2\n", 1, "ansible_password"),
-        (
-            "group_vars/gpu_nodes.yml",
-            "x: 1\nansible_become_password: hunter2\n",
-            2,
-            "ansible_become_password",
-        ),
-        (HOST, "bmc:\n  user: admin\n  password: hunter2\n", 3, "bmc.password"),
         ("hosts.yml", HOSTS + "      bmc_password: hunter2\n", 7, "bmc_password"),
-        ("hosts.yml", HOSTS + "  vars:\n    ansible_ssh_pass: hunter2\n", 8, "ansible_ssh_pass"),
         ("more.ini", "[switches]\nleaf[1:4] ansible_become_pass=hunter2\n", 2, "ansible_become_pass"),
         (CONNECTION, "snmp:\n  - community: a\n    auth_passphrase: hunter2\n", 3, "snmp[0].auth_passphrase"),
         (CONNECTION, "bmc_password: 123456\n", 1, "bmc_password"),
-        (CONNECTION, "bmc_passwords:\n  gpu1: hunter2\n", 2, "bmc_passwords.gpu1"),
         (CONNECTION, "munge:\n  secrets: [hunter2]\n", 2, "munge.secrets[0]"),
-        ("hosts.yml", HOSTS + "      ipmi_passwd_admin: hunter2\n", 7, "ipmi_passwd_admin"),
     ],
 )
 def test_a_readable_password_is_named_but_never_shown(folder, name, text, line, variable):

@@ -83,18 +83,7 @@ def test_a_text_of_another_kind_is_empty():
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("export NCCL_DEBUG=INFO   # why\n", [("NCCL_DEBUG", "INFO")]),
-        (
-            "  export A=1 NCCL_IB_TC='106' NCCL_ALGO=\"Ring\"; x",
-            [("NCCL_IB_TC", "106"), ("NCCL_ALGO", "Ring")],
-        ),
-        ("NCCL_DEBUG=INFO python x.py", [("NCCL_DEBUG", "INFO")]),
-        ("export NCCL_DEBUG", []),
-        ("# export NCCL_DEBUG=INFO", []),
         ("mpirun -x A=a#b -x NCCL_DEBUG=INFO x", [("NCCL_DEBUG", "INFO")]),
-        ("H=mlx5_0\nexport NCCL_IB_HCA==$H,${H}_x", [("NCCL_IB_HCA", "=mlx5_0,mlx5_0_x")]),
-        ('export NCCL_IB_TC="${NCCL_IB_TC:-106}"', [("NCCL_IB_TC", "106")]),
-        ("export NCCL_IB_HCA=${NCCL_IB_HCA:-}", [("NCCL_IB_HCA", "")]),
         ("export NCCL_IB_HCA=$HCAS", [("NCCL_IB_HCA", None)]),
         ("export NCCL_A=$(x | awk '{print $5}') NCCL_B=1", [("NCCL_A", None), ("NCCL_B", "1")]),
         ("export NCCL_A=`x y` NCCL_B=1", [("NCCL_A", None), ("NCCL_B", "1")]),
@@ -102,14 +91,7 @@ def test_a_text_of_another_kind_is_empty():
             "mpirun \\\n -x NCCL_ALGO=Ring -x NCCL_PROTO \\\n  -xNCCL_IB_SL=1",
             [("NCCL_ALGO", "Ring"), ("NCCL_IB_SL", "1")],
         ),
-        ("mpiexec -genv NCCL_DEBUG INFO", [("NCCL_DEBUG", "INFO")]),
-        ("setenv NCCL_DEBUG INFO", [("NCCL_DEBUG", "INFO")]),
-        ("docker run -e NCCL_A=1 --env=NCCL_B=2", [("NCCL_A", "1"), ("NCCL_B", "2")]),
-        ('bash -c "export NCCL_A=1; python x"', [("NCCL_A", "1")]),
         ("cat > /etc/nccl.conf <<EOF\nNCCL_A=it's\nNCCL_B=1\nEOF", [("NCCL_A", "it's"), ("NCCL_B", "1")]),
-        ("export NCCL_A=1\nunset NCCL_A", []),
-        ("unset NCCL_A\nexport NCCL_A=1", [("NCCL_A", "1")]),
-        ("export NCCL_A=a\\ b", [("NCCL_A", "a b")]),
     ],
 )
 def test_scripts(text, expected):
