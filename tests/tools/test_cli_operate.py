@@ -45,6 +45,11 @@ def same(row):
 GOOD, SLOW, SILENT, NONE = same, slow, silent, None
 
 
+@pytest.fixture
+def out():
+    return Console(file=io.StringIO(), width=120)
+
+
 @pytest.mark.parametrize(
     ("verb", "folder", "outcome", "argv", "status"),
     [
@@ -77,11 +82,10 @@ GOOD, SLOW, SILENT, NONE = same, slow, silent, None
         ("validate", SLOW, ended(99, interrupted=True, stats=False), [], 1),
     ],
 )
-def test_exit_status(tmp_path, verb, folder, outcome, argv, status):
+def test_exit_status(tmp_path, verb, folder, outcome, argv, status, out):
     run_dir = tmp_path / "lab" / RUN
     if folder:
         build_run(run_dir, change_result=folder, end={} if outcome.interrupted else None)
-    out = Console(file=io.StringIO(), width=120)
     found = commands.conclude(verb, outcome, run_dir, ansible_args.parse(argv), out)
     assert found == status, out.file.getvalue()
     if folder:
@@ -109,9 +113,8 @@ def judge_broke(**how):
         ("validate", GOOD, ended(), 0),
     ],
 )
-def test_the_exit_status_that_is_told_is_the_one_that_comes(tmp_path, verb, folder, outcome, status):
+def test_the_exit_status_that_is_told_is_the_one_that_comes(tmp_path, verb, folder, outcome, status, out):
     run_dir = build_run(tmp_path / "lab" / RUN, change_result=folder)
-    out = Console(file=io.StringIO(), width=120)
     assert commands.conclude(verb, outcome, run_dir, ansible_args.parse([]), out) == status
     told = out.file.getvalue()
     assert re.findall(r"Exit status (\d)", told) == [str(status)]
@@ -123,10 +126,9 @@ def test_the_exit_status_that_is_told_is_the_one_that_comes(tmp_path, verb, fold
         assert "gpu1 failed in task: Judge" in told
 
 
-def test_an_interrupted_run_is_judged_with_what_came_and_keeps_no_secret(tmp_path):
+def test_an_interrupted_run_is_judged_with_what_came_and_keeps_no_secret(tmp_path, out):
     run_dir = build_run(tmp_path / "lab" / RUN, end={})
     (run_dir / ".secret").write_text("secret")
-    out = Console(file=io.StringIO(), width=120)
     assert commands.judged(run_dir, out, finished=False) == 3
     manifest = json.loads((run_dir / "manifest.json").read_text())
     assert manifest["end"]["reason"] == "interrupted"
@@ -153,17 +155,15 @@ def test_what_a_dead_ansible_left_on_the_nodes_is_collected(tmp_path, monkeypatc
     assert begun == ["validate.yml", "stop.yml"]
 
 
-def test_a_run_cut_off_before_it_knew_what_to_ask_is_no_pass_and_no_traceback(tmp_path):
+def test_a_run_cut_off_before_it_knew_what_to_ask_is_no_pass_and_no_traceback(tmp_path, out):
     run_dir = build_run(tmp_path / "lab" / RUN, end={})
     for name in ("asked.jsonl", "results.jsonl", "facts.jsonl"):
         (run_dir / name).unlink()
-    out = Console(file=io.StringIO(), width=120)
     assert commands.judged(run_dir, out, finished=False) == 3
     assert "cannot be judged" in out.file.getvalue()
 
 
-def test_input_that_only_the_preflight_sees_is_bad_input(tmp_path):
-    out = Console(file=io.StringIO(), width=120)
+def test_input_that_only_the_preflight_sees_is_bad_input(tmp_path, out):
     outcome = ended(2, failures={"gpu1": 1})
     outcome.progress.failures.append(
         Failure("gpu1", "Check the inventory", "railyard.fabric.preflight", "1 problem(s)", "failed")
@@ -182,23 +182,20 @@ def test_input_that_only_the_preflight_sees_is_bad_input(tmp_path):
         ([], "no run folder"),
     ],
 )
-def test_why_nothing_was_measured_is_said(tmp_path, argv, word):
-    out = Console(file=io.StringIO(), width=120)
+def test_why_nothing_was_measured_is_said(tmp_path, argv, word, out):
     assert commands.conclude("validate", ended(), tmp_path / "none", ansible_args.parse(argv), out) == 3
     assert word in out.file.getvalue()
 
 
-def test_the_failing_host_and_task_are_named(tmp_path):
-    out = Console(file=io.StringIO(), width=120)
+def test_the_failing_host_and_task_are_named(tmp_path, out):
     outcome = ended(2, failures={"gpu2": 1})
     commands.conclude("provision", outcome, tmp_path / "none", ansible_args.parse([]), out)
     assert "gpu2 failed in task: Install things" in out.file.getvalue()
 
 
-def test_the_recap_says_what_changed(tmp_path):
+def test_the_recap_says_what_changed(tmp_path, out):
     from railyard.base import terminal
 
-    out = Console(file=io.StringIO(), width=120)
     stats = {"ok": {"gpu1": 9, "gpu2": 9}, "changed": {"gpu1": 2}, "dark": {}, "failures": {}}
     terminal.recap(stats, out)
     assert out.file.getvalue().splitlines() == [

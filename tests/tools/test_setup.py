@@ -36,17 +36,28 @@ def setup(tmp_path):
     (tmp_path / "python").write_text(PYTHON)
     (tmp_path / "python").chmod(0o755)
     log = tmp_path / "log"
+    env = {**os.environ, "RAILYARD_PYTHON": str(tmp_path / "python"), "LOG": str(log)}
+    env.pop("RAILYARD_VENV", None)
 
     def run(*argv):
         """Return the pins that were installed, behind `new` where the environment was made for them."""
         log.write_text("")
-        env = {**os.environ, "RAILYARD_PYTHON": str(tmp_path / "python"), "LOG": str(log)}
-        env.pop("RAILYARD_VENV", None)
         subprocess.run(["tools/setup", *argv], cwd=tmp_path, env=env, check=True, capture_output=True)
         return re.findall(r"^new|(?<= -r)\S+", log.read_text(), re.MULTILINE)
 
-    run.folder = tmp_path
+    run.folder, run.env = tmp_path, env
     return run
+
+
+def add_programs(setup, **scripts):
+    """Put programs of our own before all others on the PATH; `_` of a name stands for `-`."""
+    folder = setup.folder / "programs"
+    folder.mkdir()
+    for name, text in scripts.items():
+        program = folder / name.replace("_", "-")
+        program.write_text(f"#!/bin/sh\n{text}\n")
+        program.chmod(0o755)
+    setup.env["PATH"] = f"{folder}:{setup.env['PATH']}"
 
 
 def test_users_get_what_they_run_and_developers_the_rest_in_addition(setup):
@@ -135,21 +146,19 @@ def slow_setup(setup):
     (setup.folder / BUILD).write_text("c==3\n")
 
     def run(status=0):
-        env = {**os.environ, "RAILYARD_PYTHON": str(program), "LOG": str(setup.folder / "log")}
-        env |= {"RAILYARD_PROGRESS_EVERY_S": "1", "PIP_STATUS": str(status)}
-        return reported(setup.folder, env)
+        return reported(setup, PIP_STATUS=str(status))
 
     return run
 
 
-def reported(folder, env, *argv):
+def reported(setup, *argv, **more):
     """Run the set-up; its output is in a file, $SEEN, so that a stand-in can wait for a line of it."""
-    seen = folder / "seen"
-    env = {name: value for name, value in env.items() if name != "RAILYARD_VENV"} | {"SEEN": str(seen)}
+    seen = setup.folder / "seen"
+    env = setup.env | {"RAILYARD_PROGRESS_EVERY_S": "1", "SEEN": str(seen), **more}
     with seen.open("w") as output:
         done = subprocess.run(
-            ["tools/setup", *argv], cwd=folder, env=env, check=False, stdout=output, stderr=subprocess.PIPE,
-            text=True, timeout=120,
+            ["tools/setup", *argv], cwd=setup.folder, env=env, check=False,
+            stdout=output, stderr=subprocess.PIPE, text=True, timeout=120,
         )  # fmt: skip
     return subprocess.CompletedProcess(done.args, done.returncode, seen.read_text(), done.stderr)
 
@@ -171,47 +180,31 @@ def test_packages_that_cannot_be_installed_end_it_with_pip_s_error(slow_setup):
 
 
 def test_how_far_apt_is_comes_from_its_last_line_for_programs(setup):
-    """By apt-get, dpkg-query and sudo of our own, before all others on the PATH."""
-    programs = setup.folder / "programs"
-    programs.mkdir()
     lines = [
         "pmstatus:dpkg-exec:0.0000:Running dpkg",
         "Preparing to unpack",
         "pmstatus:podman:45.5:Unpacking podman",
     ]
-    scripts = {
-        "dpkg-query": "exit 1",
-        "sudo": '[ "$1" = -n ] && shift; exec "$@"',
-        "apt-get": "case \"$*\" in *' install '*) ;; *) exit;; esac\n"
+    add_programs(
+        setup,
+        dpkg_query="exit 1",
+        sudo='[ "$1" = -n ] && shift; exec "$@"',
+        apt_get="case \"$*\" in *' install '*) ;; *) exit;; esac\n"
         f"printf '%s\\n' {' '.join(map(repr, lines))}\n"
         'until grep -q Unpacking "$SEEN"; do sleep 0.1; done',
-    }
-    for name, text in scripts.items():
-        (programs / name).write_text(f"#!/bin/sh\n{text}\n")
-        (programs / name).chmod(0o755)
-    env = {**os.environ, "RAILYARD_PYTHON": str(setup.folder / "python"), "LOG": str(setup.folder / "log")}
-    env |= {"RAILYARD_PROGRESS_EVERY_S": "1", "PATH": f"{programs}:{os.environ['PATH']}"}
-    done = reported(setup.folder, env, "--check")
+    )
+    done = reported(setup, "--check")
     assert done.returncode == 0, done.stderr
     assert "installing 2 Debian packages: shellcheck netplan.io" in done.stdout
     assert re.search(r"setup:   apt-get install \(\d+ s so far\): 45 %, Unpacking podman", done.stdout)
 
 
 def test_the_image_of_the_lab_is_built_while_pip_installs_the_rest(setup):
-    programs = setup.folder / "programs"
-    programs.mkdir()
     # Every Debian package is there.
-    for name, line in (("dpkg-query", "echo installed"), ("sudo", 'exec "$@"')):
-        (programs / name).write_text(f"#!/bin/sh\n{line}\n")
-        (programs / name).chmod(0o755)
+    add_programs(setup, dpkg_query="echo installed", sudo='exec "$@"')
     log = setup.folder / "log"
-    env = {**os.environ, "RAILYARD_PYTHON": str(setup.folder / "python"), "LOG": str(log)}
-    env["PATH"] = f"{programs}:{env['PATH']}"
-    env.pop("RAILYARD_VENV", None)
-    argv = ["tools/setup", "--lab", "vm", "topology.yml", "noble"]
     for is_new in (True, False):
-        log.write_text("")
-        subprocess.run(argv, cwd=setup.folder, env=env, check=True, capture_output=True)
+        setup("--lab", "vm", "topology.yml", "noble")
         assert ("-m railyard.lab.prepare topology.yml noble" in log.read_text().splitlines()) == is_new
     # PyYAML comes before it, with its hashes and alone.
     first = (setup.folder / "first-pins").read_text()

@@ -13,6 +13,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from support.machines import machine
+
 HOST, USER = "trn-h100-07", "jbloggs42"
 IPV4, IPV6, MAC = "10.52.7.19", "fe80::9a03:9bff:fe12:3456", "98:03:9b:12:34:56"
 DRIVER = "580.105.08"
@@ -21,30 +23,16 @@ MODULE = (
     "Fri Aug  7 10:11:16 UTC 2026"
 )
 ADDRESSES = ("0000:53:00.0", "0000:64:00.0")
+# Of the same capture, as the gallery's machine with the same GPUs has it.
+_H100 = machine.read(Path(__file__).resolve().parents[2] / "machines/aws-p5").node.nvidia.fields
 _UNITS = {"power.": "W", "clocks.": "MHz"}
 
 
 def gpu(index: int) -> dict[str, str]:
     """Return what nvidia-smi prints of a GPU, by the names of its fields."""
-    address = ADDRESSES[index]
-    return {
-        "pci.bus_id": f"0000{address}".upper(), "gpu_bus_id": f"0000{address}".upper(), "index": str(index),
-        "name": "NVIDIA H100 80GB HBM3", "uuid": uuid(index), "persistence_mode": "Enabled",
-        "ecc.errors.uncorrected.volatile.total": "0", "ecc.errors.uncorrected.aggregate.total": "0",
-        "ecc.errors.corrected.volatile.total": "0", "retired_pages.pending": "[N/A]",
-        "clocks_event_reasons.hw_thermal_slowdown": "Not Active",
-        "clocks_event_reasons.hw_power_brake_slowdown": "Not Active",
-        "clocks_event_reasons.sw_thermal_slowdown": "Not Active",
-        "temperature.gpu": "29", "temperature.gpu.tlimit": "58", "temperature.memory": "37",
-        "power.draw": "68.57 W", "power.limit": "700.00 W", "power.default_limit": "700.00 W",
-        "power.max_limit": "700.00 W", "pcie.link.width.current": "16", "pcie.link.width.max": "16",
-        "pcie.link.gen.current": "5", "pcie.link.gen.max": "5", "gpu_recovery_action": "None",
-        "remapped_rows.pending": "No", "remapped_rows.failure": "No",
-        "mig.mode.current": "Disabled", "mig.mode.pending": "Disabled",
-        "ecc.mode.current": "Enabled", "ecc.mode.pending": "Enabled",
-        "clocks.applications.graphics": "1980 MHz", "clocks.applications.memory": "2619 MHz",
-        "clocks.max.graphics": "1980 MHz", "clocks.max.memory": "2619 MHz",
-    }  # fmt: skip
+    address = f"0000{ADDRESSES[index]}".upper()
+    own = {"pci.bus_id": address, "gpu_bus_id": address, "index": str(index), "uuid": uuid(index)}
+    return {**_H100, **own, "remapped_rows.pending": "No", "remapped_rows.failure": "No"}
 
 
 def uuid(index: int) -> str:

@@ -196,104 +196,75 @@ def test_what_is_not_as_planned_is_named(reading, change, words):
 
 V1 = {"device": "mlx4_0", "port": "1", "gid": "0000:0000:0000:0000:0000:ffff:0a00:0101", "type": "IB/RoCE v1"}
 HCA, SOCKET = "NCCL_IB_HCA==mlx4_0:1", "NCCL_SOCKET_IFNAME==enp5s0"
-IB = ["NCCL_NET=IB", HCA, SOCKET]
+IB = f"NCCL_NET=IB {HCA} {SOCKET}"
+TWO_LEAVES = [{"hca": "a:1", "leaf": "x"}, {"hca": "b:1", "leaf": "y"}]
+QOS = {"roce_qos_enabled": True}
 
 
-# The lines as role nccl_profile writes them, in any order.
-@pytest.mark.parametrize(
-    ("options", "gids", "lines"),
-    [
-        ({"nccl_profile_net": ""}, [], [HCA, SOCKET]),
-        ({"nccl_profile_net": "UCX"}, [], ["NCCL_NET=UCX", HCA, SOCKET]),
-        ({"nccl_profile_transport": "tcp"}, [V1], ["NCCL_NET=Socket", SOCKET]),
-        (
-            {
-                "nccl_profile_transport": "tcp",
-                "nccl_profile_net_plugin": "efa",
-                "nccl_profile_net_plugin_library": "ofi",
-            },
-            [],
-            ["NCCL_NET=Libfabric", "NCCL_NET_PLUGIN=ofi", SOCKET],
-        ),
-        ({"nccl_profile_transport": "efa"}, [], ["NCCL_NET=Libfabric", SOCKET]),
-        (
-            {"nccl_profile_transport": "tcp", "nccl_profile_net_plugin": "tcpxo"},
-            [],
-            [
-                "NCCL_NET=FasTrak",
-                "NCCL_FASTRAK_IFNAME=ens6",
-                "NCCL_FASTRAK_CTRL_DEV=enp5s0",
-                "NCCL_CROSS_NIC=0",
-                SOCKET,
-            ],
-        ),
-        ({"nccl_profile_socket_netdev": ""}, [], ["NCCL_NET=IB", HCA]),
-        ({"nccl_profile_socket_netdev": "eno1"}, [], ["NCCL_NET=IB", HCA, "NCCL_SOCKET_IFNAME==eno1"]),
-        ({"nccl_profile_rails": [{"hca": "mlx5_2:1"}]}, [], ["NCCL_NET=IB", "NCCL_IB_HCA==mlx5_2:1", SOCKET]),
-        (
-            {"nccl_profile_rails": [{"hca": "a:1", "leaf": "x"}, {"hca": "b:1", "leaf": "y"}]},
-            [],
-            ["NCCL_NET=IB", "NCCL_IB_HCA==a:1,b:1", "NCCL_CROSS_NIC=0", SOCKET],
-        ),
-        (
-            {
-                "nccl_profile_rails": [{"hca": "a:1", "leaf": "x"}, {"hca": "b:1", "leaf": "y"}],
-                "nccl_profile_cross_nic": "2",
-            },
-            [],
-            ["NCCL_NET=IB", "NCCL_IB_HCA==a:1,b:1", "NCCL_CROSS_NIC=2", SOCKET],
-        ),
-        ({"nccl_profile_overlays": ["debug"]}, [], [*IB, "NCCL_DEBUG=INFO"]),
-        ({"nccl_profile_overlays": ["multi_rail"]}, [], [*IB, "NCCL_IB_MERGE_NICS=0"]),
-        (
-            {"nccl_profile_overlays": ["multi_rail"], "nccl_profile_transport": "tcp"},
-            [],
-            ["NCCL_NET=Socket", "NCCL_SOCKET_IFNAME==ens6"],
-        ),
-        (
-            {
-                "nccl_profile_transport": "infiniband",
-                "nccl_profile_overlays": ["sharp"],
-                "nccl_profile_service_level": 3,
-                "nccl_profile_pkey": "0x1",
-            },
-            [],
-            [HCA, SOCKET, "NCCL_COLLNET_ENABLE=1", "NCCL_IB_SL=3", "NCCL_IB_PKEY=2"],
-        ),
-        (
-            {"nccl_profile_version": "2.19.3"},
-            [{**V1, "index": "2"}, {**V1, "index": "3", "type": "RoCE v2"}],
-            [*IB, "NCCL_IB_GID_INDEX=3"],
-        ),
-        ({"nccl_profile_version": "2.19.3"}, [{**V1, "index": "2"}], [*IB, "NCCL_IB_GID_INDEX=2"]),
-        ({"nccl_profile_version": "2.21.5"}, [V1], [*IB, "NCCL_IB_ROCE_VERSION_NUM=1"]),
-        ({"nccl_profile_settings": {"NCCL_IB_TC": 106}}, [], ["NCCL_NET=IB", HCA, SOCKET, "NCCL_IB_TC=106"]),
-        ({}, [V1], ["NCCL_NET=IB", HCA, SOCKET, "NCCL_IB_ROCE_VERSION_NUM=1"]),
-        ({"roce_qos_enabled": True}, [], [*IB, "NCCL_IB_TC=106"]),
-        ({"roce_qos_enabled": True, "rdma_stack_provider": "doca"}, [], IB),
-        (
-            {"roce_qos_enabled": True, "roce_qos_not_asked": ["traffic_class"], "roce_qos_dscp": 24},
-            [],
-            [*IB, "NCCL_IB_TC=98"],
-        ),
-        ({"roce_qos_enabled": True}, [V1], [*IB, "NCCL_IB_ROCE_VERSION_NUM=1"]),
-        ({"nccl_profile_traffic_class": 98}, [], [*IB, "NCCL_IB_TC=98"]),
-        ({}, [V1, {**V1, "type": "RoCE v2"}], ["NCCL_NET=IB", HCA, SOCKET]),
-        (
-            {"nccl_profile_settings": {"NCCL_IB_GID_INDEX": 2}},
-            [V1],
-            ["NCCL_NET=IB", HCA, SOCKET, "NCCL_IB_GID_INDEX=2"],
-        ),
-    ],
-)
+def profile(**options):
+    """Return options of role nccl_profile."""
+    return {f"nccl_profile_{name}": value for name, value in options.items()}
+
+
+# Options, the port's GIDs, and the lines as role nccl_profile writes them, in any order.
+PROFILES = [
+    (profile(net=""), [], f"{HCA} {SOCKET}"),
+    (profile(net="UCX"), [], f"NCCL_NET=UCX {HCA} {SOCKET}"),
+    (profile(transport="tcp"), [V1], f"NCCL_NET=Socket {SOCKET}"),
+    (
+        profile(transport="tcp", net_plugin="efa", net_plugin_library="ofi"),
+        [],
+        f"NCCL_NET=Libfabric NCCL_NET_PLUGIN=ofi {SOCKET}",
+    ),
+    (profile(transport="efa"), [], f"NCCL_NET=Libfabric {SOCKET}"),
+    (
+        profile(transport="tcp", net_plugin="tcpxo"),
+        [],
+        f"NCCL_NET=FasTrak NCCL_FASTRAK_IFNAME=ens6 NCCL_FASTRAK_CTRL_DEV=enp5s0 NCCL_CROSS_NIC=0 {SOCKET}",
+    ),
+    (profile(socket_netdev=""), [], f"NCCL_NET=IB {HCA}"),
+    (profile(socket_netdev="eno1"), [], f"NCCL_NET=IB {HCA} NCCL_SOCKET_IFNAME==eno1"),
+    (profile(rails=[{"hca": "mlx5_2:1"}]), [], f"NCCL_NET=IB NCCL_IB_HCA==mlx5_2:1 {SOCKET}"),
+    (profile(rails=TWO_LEAVES), [], f"NCCL_NET=IB NCCL_IB_HCA==a:1,b:1 NCCL_CROSS_NIC=0 {SOCKET}"),
+    (
+        profile(rails=TWO_LEAVES, cross_nic="2"),
+        [],
+        f"NCCL_NET=IB NCCL_IB_HCA==a:1,b:1 NCCL_CROSS_NIC=2 {SOCKET}",
+    ),
+    (profile(overlays=["debug"]), [], f"{IB} NCCL_DEBUG=INFO"),
+    (profile(overlays=["multi_rail"]), [], f"{IB} NCCL_IB_MERGE_NICS=0"),
+    (profile(overlays=["multi_rail"], transport="tcp"), [], "NCCL_NET=Socket NCCL_SOCKET_IFNAME==ens6"),
+    (
+        profile(transport="infiniband", overlays=["sharp"], service_level=3, pkey="0x1"),
+        [],
+        f"{HCA} {SOCKET} NCCL_COLLNET_ENABLE=1 NCCL_IB_SL=3 NCCL_IB_PKEY=2",
+    ),
+    (
+        profile(version="2.19.3"),
+        [{**V1, "index": "2"}, {**V1, "index": "3", "type": "RoCE v2"}],
+        f"{IB} NCCL_IB_GID_INDEX=3",
+    ),
+    (profile(version="2.19.3"), [{**V1, "index": "2"}], f"{IB} NCCL_IB_GID_INDEX=2"),
+    (profile(version="2.21.5"), [V1], f"{IB} NCCL_IB_ROCE_VERSION_NUM=1"),
+    (profile(settings={"NCCL_IB_TC": 106}), [], f"{IB} NCCL_IB_TC=106"),
+    ({}, [V1], f"{IB} NCCL_IB_ROCE_VERSION_NUM=1"),
+    (QOS, [], f"{IB} NCCL_IB_TC=106"),
+    ({**QOS, "rdma_stack_provider": "doca"}, [], IB),
+    ({**QOS, "roce_qos_not_asked": ["traffic_class"], "roce_qos_dscp": 24}, [], f"{IB} NCCL_IB_TC=98"),
+    (QOS, [V1], f"{IB} NCCL_IB_ROCE_VERSION_NUM=1"),
+    (profile(traffic_class=98), [], f"{IB} NCCL_IB_TC=98"),
+    ({}, [V1, {**V1, "type": "RoCE v2"}], IB),
+    (profile(settings={"NCCL_IB_GID_INDEX": 2}), [V1], f"{IB} NCCL_IB_GID_INDEX=2"),
+]
+
+
+@pytest.mark.parametrize(("options", "gids", "lines"), PROFILES)
 def test_the_nccl_profile_follows_the_inventory(reading, options, gids, lines):
     reading["gids"] = gids
-    for file in reading["nccl"].values():
-        file["text"] = "\n".join([*lines, ""])
-    assert expect_nccl.nccl(NODE, options, reading) == []
-    for file in reading["nccl"].values():
-        file["text"] = "\n".join([*lines[:-1], ""])
-    assert expect_nccl.nccl(NODE, options, reading) != []
+    for is_whole in (True, False):
+        for file in reading["nccl"].values():
+            file["text"] = "".join(f"{line}\n" for line in lines.split()[: None if is_whole else -1])
+        assert (expect_nccl.nccl(NODE, options, reading) == []) == is_whole
 
 
 def test_forms_that_are_not_asked_need_not_be_there(reading):

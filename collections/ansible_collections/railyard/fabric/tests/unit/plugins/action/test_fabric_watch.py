@@ -21,6 +21,16 @@ STATUS = json.dumps({"done": False, "finished_tests": 2, "total_tests": 4})
 SEEN = f"running\nrenewed\n812.44\n{STATUS}\n"
 REFUSED = f"running\nlost\n812.44\n{STATUS}\n"
 NOTHING_YET = "running\nrenewed\n812.44\n\n"
+WAIT = {"run": RUN, "wait": {"lease_s": 90, "deadline_s": 600}}
+
+
+def watch(monkeypatch: pytest.MonkeyPatch, execute: Any, arguments: dict[str, Any]) -> Any:
+    """Run the action on a node on which commands are answered by a function; nobody waits."""
+    monkeypatch.setattr(ActionBase, "run", lambda *_words: {})
+    monkeypatch.setattr(ActionModule, "validate_argument_spec", lambda *_words: (None, arguments))
+    monkeypatch.setattr(ActionModule, "_low_level_execute_command", execute)
+    monkeypatch.setattr(fabric_watch.time, "sleep", lambda _seconds: None)
+    return object.__new__(ActionModule).run(None, {"inventory_hostname": "gpu001"})
 
 
 @pytest.mark.parametrize(
@@ -42,11 +52,7 @@ def test_root_is_asked_where_the_user_is_refused(
         seen.append(sudoable)
         return {"stdout": as_root if sudoable else as_user}
 
-    action = object.__new__(ActionModule)
-    monkeypatch.setattr(ActionBase, "run", lambda *_words: {})
-    monkeypatch.setattr(ActionModule, "validate_argument_spec", lambda *_words: (None, {"run": RUN}))
-    monkeypatch.setattr(ActionModule, "_low_level_execute_command", execute)
-    result = action.run(None, {"inventory_hostname": "gpu001"})
+    result = watch(monkeypatch, execute, {"run": RUN})
     assert (seen, result["lease_renewed"], result["total_tests"]) == (asked, renewed, 4)
 
 
@@ -62,32 +68,17 @@ def test_waiting_ends_with_what_kept_it_from_looking_twice(
             raise error
         return {"stdout": "garbage"}
 
-    wait = {"run": RUN, "wait": {"lease_s": 90, "deadline_s": 600}, "tell": True}
-    action = object.__new__(ActionModule)
-    monkeypatch.setattr(ActionBase, "run", lambda *_words: {})
-    monkeypatch.setattr(ActionModule, "validate_argument_spec", lambda *_words: (None, wait))
-    monkeypatch.setattr(ActionModule, "_low_level_execute_command", execute)
-    monkeypatch.setattr(fabric_watch.time, "sleep", lambda _seconds: None)
     with pytest.raises(type(error) if error else AnsibleActionFail):
-        action.run(None, {"inventory_hostname": "gpu001"})
+        watch(monkeypatch, execute, {**WAIT, "tell": True})
     assert len(looks) == 2
 
 
 def test_a_suspect_so_far_is_told_of_a_node_whose_progress_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
     said = json.dumps({"done": True, "total_tests": 4, "suspects": ["rail1\x1b[2J"]})
     told: list[str] = []
-    wait = {"run": RUN, "wait": {"lease_s": 90, "deadline_s": 600}, "tell": False}
-    action = object.__new__(ActionModule)
-    monkeypatch.setattr(ActionBase, "run", lambda *_words: {})
-    monkeypatch.setattr(ActionModule, "validate_argument_spec", lambda *_words: (None, wait))
-    monkeypatch.setattr(
-        ActionModule,
-        "_low_level_execute_command",
-        lambda *_words, **_more: {"stdout": f"ended\nrenewed\n812.44\n{said}\n"},
-    )
-    monkeypatch.setattr(fabric_watch.time, "sleep", lambda _seconds: None)
+    answer = {"stdout": f"ended\nrenewed\n812.44\n{said}\n"}
     monkeypatch.setattr(fabric_watch.display, "display", told.append)
-    action.run(None, {"inventory_hostname": "gpu001"})
+    watch(monkeypatch, lambda *_words, **_more: answer, {**WAIT, "tell": False})
     assert [line.partition(",")[0] for line in told] == ["suspect so far: gpu001 rail1"]
 
 
