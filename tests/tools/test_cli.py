@@ -9,14 +9,11 @@ import re
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import pytest
+from support.programs import BIN, REPO, Done, railyard, run
 from support.runs.fake_run import RUN
 from support.runs.run_builder import build_run
-
-RAILYARD = Path(sys.executable).parent / "railyard"
-ROOT = Path(__file__).resolve().parents[2]
 
 FABRIC = """
 fabric:
@@ -48,20 +45,7 @@ def inventory(tmp_path):
     return folder
 
 
-def railyard(*argv: str | Path, cwd: Path = ROOT, **environment: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [RAILYARD, *map(str, argv)],
-        cwd=cwd,
-        env={**os.environ, **environment},
-        capture_output=True,
-        text=True,
-        stdin=subprocess.DEVNULL,
-        timeout=600,
-        check=False,
-    )
-
-
-def refused(done: subprocess.CompletedProcess[str], *words: str) -> None:
+def refused(done: Done, *words: str) -> None:
     assert done.returncode == 2, done.stdout + done.stderr
     assert "Traceback" not in done.stderr
     for word in words:
@@ -91,7 +75,7 @@ def test_help_names_the_verbs_and_loads_nothing_heavy():
         assert f" {verb} " in done.stdout
     heavy = ["ansible", "ansible_runner", "matplotlib", "pytest", "jinja2", "yaml", "duckdb"]
     code = f"import sys, railyard.cli; print([name for name in {heavy} if name in sys.modules])"
-    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    loaded = run([sys.executable, "-c", code])
     assert loaded.stdout.strip() == "[]"
 
 
@@ -99,7 +83,7 @@ def test_parse_names_every_tool_in_its_help_and_to_the_shell():
     told = re.sub(r"\W+", " ", railyard("parse", "--help", COLUMNS="300", NO_COLOR="1").stdout)
     shell = {"_RAILYARD_COMPLETE": "complete_bash", "COMP_WORDS": "railyard parse ", "COMP_CWORD": "2"}
     offered = railyard(**shell).stdout.split()
-    rows = re.findall(r"^\| (`.*?) \|", (ROOT / "docs/parse.md").read_text(), re.MULTILINE)
+    rows = re.findall(r"^\| (`.*?) \|", (REPO / "docs/parse.md").read_text(), re.MULTILINE)
     documented = re.findall(r"`([\w-]+)`", re.sub(r"\(.*?\)", "", " ".join(rows)))
     assert len(documented) >= 18
     for tool in documented:
@@ -247,7 +231,7 @@ def test_a_run_that_asked_nothing_is_no_pass(tmp_path):
 def test_a_reader_that_goes_away_is_no_error(tmp_path):
     folder = build_run(tmp_path / "lab" / RUN)
     process = subprocess.Popen(
-        [RAILYARD, "judge", folder], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [BIN / "railyard", "judge", folder], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
     process.stdout.close()
     assert process.stderr.read() == ""
@@ -260,7 +244,7 @@ def test_ctrl_c_before_the_run_is_no_traceback(inventory, tmp_path):
     script.write_text(f"#!/bin/sh\ntouch {begun}\nexec sleep 600\n")
     script.chmod(0o755)
     process = subprocess.Popen(
-        [RAILYARD, "validate", "-i", script, "--trust-inventory", "--reports-dir", tmp_path],
+        [BIN / "railyard", "validate", "-i", script, "--trust-inventory", "--reports-dir", tmp_path],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -281,7 +265,7 @@ def test_a_full_disk_behind_standard_output_is_said(inventory, words):
     verb, *options = words
     with open("/dev/full", "w", encoding="utf-8") as full:
         done = subprocess.run(
-            [RAILYARD, verb, "-i", inventory, *options],
+            [BIN / "railyard", verb, "-i", inventory, *options],
             stdout=full,
             stderr=subprocess.PIPE,
             text=True,
@@ -297,7 +281,7 @@ def test_a_full_disk_behind_standard_output_is_said(inventory, words):
 @pytest.mark.parametrize("form", [["--json"], []])
 def test_a_reader_that_went_away_ends_a_plan_as_it_does_any_program(form):
     # 128 + SIGPIPE, as the shell tells it of `cat`: none of the statuses that speak of the fabric.
-    argv = [RAILYARD, "plan", "-i", ROOT / "inventories" / "computed-512", *form]
+    argv = [BIN / "railyard", "plan", "-i", REPO / "inventories" / "computed-512", *form]
     # Into a small pipe: a larger one holds all of the plan until the reader, held up, has gone away.
     small = {"stdout": subprocess.PIPE, "pipesize": 4096}
     with subprocess.Popen(argv, stderr=subprocess.PIPE, text=True, **small) as process:
@@ -312,8 +296,8 @@ def test_a_locale_without_utf_8_is_taken(tmp_path):
     plain = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
     done = railyard("judge", "lab", RAILYARD_REPORTS_DIR=str(tmp_path), **plain)
     assert done.returncode == 0, done.stdout + done.stderr
-    planned = railyard("plan", "-i", ROOT / "inventories" / "lab", **plain)
+    planned = railyard("plan", "-i", REPO / "inventories" / "lab", **plain)
     assert planned.returncode == 0, planned.stdout + planned.stderr
     # Ansible's command line is pickier than its inventory code.
-    listed = railyard("validate", "-i", ROOT / "inventories" / "lab", "--", "--list-hosts", **plain)
+    listed = railyard("validate", "-i", REPO / "inventories" / "lab", "--", "--list-hosts", **plain)
     assert listed.returncode == 0, listed.stdout + listed.stderr

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import io
 import json
-import os
-import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 from railyard.operate import quick
 from railyard.operate.ansible import Outcome
 from rich.console import Console
+from support.programs import railyard
 
-RAILYARD = Path(sys.executable).parent / "railyard"
 GOOD = {"status": 0, "line": "railyard quick: gpu1: good: 8 rails"}
 WRONG = {"status": 1, "line": "railyard quick: gpu1: WRONG: link_down: rail0"}
 UNKNOWN = {"status": 3, "line": "railyard quick: gpu1: UNKNOWN: not known: gpus"}
@@ -75,13 +72,6 @@ def test_what_ansible_refuses_is_bad_input(capsys):
     assert "could not be found" in capsys.readouterr().err
 
 
-def railyard(*argv):
-    return subprocess.run(
-        [RAILYARD, "validate", *map(str, argv)],
-        capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL, env=os.environ,
-    )  # fmt: skip
-
-
 def test_on_nodes_by_ansible_with_nothing_kept(tmp_path):
     fabric = {"transport": "tcp", "node_class": "container", "mtu": 9000}
     fabric["rails"] = [{"name": "rail0", "netdev": "none0", "subnet": "10.0.0.0/24"}]
@@ -91,7 +81,7 @@ def test_on_nodes_by_ansible_with_nothing_kept(tmp_path):
     hosts = {"gpuserver1": {}, "gpuserver2": well}
     inventory = tmp_path / "hosts.yml"
     inventory.write_text(json.dumps({"gpu_nodes": {"hosts": hosts, "vars": variables}}))
-    done = railyard("--quick", "-i", inventory, "--", "--check")
+    done = railyard("validate", "--quick", "-i", inventory, "--", "--check")
     assert done.returncode == 1, done.stdout + done.stderr
     assert done.stdout.splitlines() == [
         "gpuserver1: WRONG: netdev_missing: rail0: no netdev none0",
@@ -104,5 +94,5 @@ def test_on_nodes_by_ansible_with_nothing_kept(tmp_path):
     [(["--loopback"], "add --quick"), (["--quick", "--launcher", "slurm"], "leave --launcher out")],
 )
 def test_options_that_do_not_fit(tmp_path, argv, said):
-    done = railyard("-i", tmp_path, *argv)
+    done = railyard("validate", "-i", tmp_path, *argv)
     assert (done.returncode, said in done.stderr) == (2, True)

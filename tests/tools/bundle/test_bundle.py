@@ -23,9 +23,9 @@ from railyard.base.paths import repo_root
 from railyard.bundle import command, files
 from railyard.bundle.table import Table
 from railyard.report import rebuild
+from support.programs import railyard
 from support.runs.fake_run import RUN, FakeRun, exchanged
 from tools.report.test_run_schemas import wrong
-from tools.test_cli import railyard
 
 NODES = ("acme-gpu-b07", "acme-gpu-b12")
 PARSERS = (

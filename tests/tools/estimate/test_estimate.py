@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import json
-import sys
 from collections.abc import Callable
 from typing import Any
 
 import pytest
-from railyard import cli
 from railyard.estimate import arithmetic
 from railyard.estimate.job import Job
 
@@ -24,15 +23,8 @@ COMPUTE = ("--seqlen", "2048", "--peak-tflops", "312", "--mfu", "0.5")
 
 
 @pytest.fixture
-def called(monkeypatch: Any, capsys: Any) -> Call:
-    def call(*argv: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["railyard", "estimate", *argv])
-        with pytest.raises(SystemExit) as ended:
-            cli.main()
-        said = capsys.readouterr()
-        return int(ended.value.code or 0), said.out, said.err
-
-    return call
+def called(call: Call) -> Call:
+    return functools.partial(call, "estimate")
 
 
 @pytest.fixture

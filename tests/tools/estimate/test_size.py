@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
+import functools
 import json
-import sys
 import xml.etree.ElementTree as ET
 from pathlib import Path
 from typing import Any
 
 import pytest
-from railyard import cli
 from railyard.base.errors import UserError
 from railyard.size.fabric import Fabric, Wanted, size
 
 SVG = "{http://www.w3.org/2000/svg}"
 
 
-def called(monkeypatch: Any, capsys: Any, *argv: str) -> tuple[int, str, str]:
-    monkeypatch.setattr(sys, "argv", ["railyard", "size", *argv])
-    with pytest.raises(SystemExit) as ended:
-        cli.main()
-    said = capsys.readouterr()
-    return int(ended.value.code or 0), said.out, said.err
+@pytest.fixture
+def called(call: Any) -> Any:
+    return functools.partial(call, "size")
 
 
 def parts(fabric: Fabric) -> tuple[int, int, int, int]:
@@ -50,14 +46,14 @@ def test_eight_rails_of_64_ports(gpus: int, expected: tuple[int, ...]) -> None:
     assert fabric.oversubscription <= 1
 
 
-def test_json_of_the_exercise(monkeypatch: Any, capsys: Any) -> None:
+def test_json_of_the_exercise(called: Any) -> None:
     argv = ("--gpus", "128", "--rails", "8", "--radix", "64")
-    status, out, _err = called(monkeypatch, capsys, *argv, "--json")
+    status, out, _err = called(*argv, "--json")
     assert status == 0
     expected = {"nodes": 16, "leaves": 8, "spines": 2, "cables": 256, "oversubscription": 1}
     found = json.loads(out)
     assert {key: found[key] for key in expected} == expected
-    _status, out, _err = called(monkeypatch, capsys, *argv)
+    _status, out, _err = called(*argv)
     for words in ("16 nodes", "8 links from each leaf to each", "128 between nodes and leaves", "not over"):
         assert words in out
 
@@ -118,25 +114,23 @@ def test_no_switch_has_more_cables_than_ports(rails: int, radix: int) -> None:
         (("16", "16", "8"), "--gpus: 1 nodes are more"),
     ],
 )
-def test_bad_input_is_named_with_its_fix(
-    monkeypatch: Any, capsys: Any, argv: tuple[str, str, str], option: str
-) -> None:
+def test_bad_input_is_named_with_its_fix(called: Any, argv: tuple[str, str, str], option: str) -> None:
     gpus, rails, radix = argv
-    status, out, err = called(monkeypatch, capsys, "--gpus", gpus, "--rails", rails, "--radix", radix)
+    status, out, err = called("--gpus", gpus, "--rails", rails, "--radix", radix)
     assert (status, out) == (2, "")
     assert option in err
     assert "fix: " in err.lower()
 
 
-def drawn(monkeypatch: Any, capsys: Any, *argv: str) -> tuple[list[str | None], str]:
-    status, out, err = called(monkeypatch, capsys, *argv, "--svg", "-")
+def drawn(called: Any, *argv: str) -> tuple[list[str | None], str]:
+    status, out, err = called(*argv, "--svg", "-")
     assert status == 0, err
     root = ET.fromstring(out)
     return [one.text for one in root.iter(f"{SVG}text")], str(root.findtext(f"{SVG}desc"))
 
 
-def test_spines_stand_above_the_leaves_in_the_drawing(monkeypatch: Any, capsys: Any) -> None:
-    said, described = drawn(monkeypatch, capsys, "--gpus", "128", "--rails", "8", "--radix", "64")
+def test_spines_stand_above_the_leaves_in_the_drawing(called: Any) -> None:
+    said, described = drawn(called, "--gpus", "128", "--rails", "8", "--radix", "64")
     spines = "2 spines, each with 8 links to each of 8 leaves"
     assert said.index(spines) < said.index("rail0-leaf0") < said.index("gpu[001-016]: 16 nodes")
     assert said.count("16 links down") == said.count("16 links up") == said.count("not oversubscribed") == 8
@@ -144,18 +138,18 @@ def test_spines_stand_above_the_leaves_in_the_drawing(monkeypatch: Any, capsys: 
     assert "Leaf rail7-leaf0: 16 links down, 16 links up, not oversubscribed." in described
 
 
-def test_a_leaf_alone_has_nothing_above_it_in_the_drawing(monkeypatch: Any, capsys: Any) -> None:
-    said, described = drawn(monkeypatch, capsys, "--gpus", "8", "--rails", "1", "--radix", "64")
+def test_a_leaf_alone_has_nothing_above_it_in_the_drawing(called: Any) -> None:
+    said, described = drawn(called, "--gpus", "8", "--rails", "1", "--radix", "64")
     assert "rail0-leaf0" in said
     assert "spine" not in " ".join(filter(None, said)) + described
 
 
-def test_a_drawing_and_json_go_to_different_places(monkeypatch: Any, capsys: Any, tmp_path: Path) -> None:
+def test_a_drawing_and_json_go_to_different_places(called: Any, tmp_path: Path) -> None:
     argv = ("--gpus", "12", "--rails", "2", "--radix", "4", "--json", "--svg")
-    status, out, err = called(monkeypatch, capsys, *argv, "-")
+    status, out, err = called(*argv, "-")
     assert (status, out) == (2, "")
     assert "both want standard output" in err
     file = tmp_path / "fabric.svg"
-    status, out, _err = called(monkeypatch, capsys, *argv, str(file))
+    status, out, _err = called(*argv, str(file))
     assert (status, json.loads(out)["oversubscription"]) == (0, 3)
     assert "oversubscribed 3:1" in file.read_text(encoding="utf-8")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from ipaddress import ip_interface
 from pathlib import Path
@@ -16,8 +15,8 @@ from railyard.base.errors import UserError
 from railyard.new_inventory import command
 from railyard.new_inventory.wanted import Wanted
 from railyard.plan import view
+from support.programs import railyard, run
 
-RAILYARD = Path(sys.executable).parent / "railyard"
 ROCE = {"nodes": "gpu[001-032]", "rails": 8, "transport": "roce", "netdev": "ens{rail}np0"}
 
 
@@ -39,18 +38,6 @@ def rail_of(plan, node, rail):
 
 def addresses(plan):
     return [rail["address"] for node in plan["nodes"].values() for rail in node["rails"]]
-
-
-def railyard(*argv, cwd):
-    return subprocess.run(
-        [RAILYARD, *map(str, argv)],
-        cwd=cwd,
-        capture_output=True,
-        text=True,
-        stdin=subprocess.DEVNULL,
-        timeout=600,
-        check=False,
-    )
 
 
 def test_the_shortest_command_writes_an_inventory_that_plans(tmp_path):
@@ -82,8 +69,7 @@ def test_the_files_are_as_tidy_as_this_repository_s(tmp_path):
     config = config if config.exists() else paths.repo_root() / ".yamllint.yml"
     files = sorted(str(file) for file in folder.rglob("*.yml"))
     assert [Path(file).name for file in files] == ["connection.yml", "fabric.yml", "rdma.yml", "hosts.yml"]
-    argv = [sys.executable, "-m", "yamllint", "--strict", "-c", str(config), *files]
-    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    done = run([sys.executable, "-m", "yamllint", "--strict", "-c", config, *files])
     assert done.returncode == 0, done.stdout
     assert (folder / "README.md").read_text().startswith("# mine\n")
     assert "ansible_user: ops" in (folder / "group_vars/all/connection.yml").read_text()

@@ -7,20 +7,17 @@ inventory alone. What they would have a card's driver set is then set on a fabri
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import yaml
-from railyard.base import paths
 from railyard.new_inventory import command
 from railyard.new_inventory.wanted import Wanted
 from railyard.plan import view
+from support import programs
 from support.nodes.qos_node import QosNode
+from support.programs import REPO
 
-REPO = paths.repo_root()
 ROLES = sorted(path.name for path in (REPO / "roles").iterdir())
 WANTED = Wanted(
     nodes="gpu[001-032]",
@@ -101,11 +98,7 @@ def play(folder: Path, tmp_path: Path) -> dict[str, object]:
     head = {"hosts": "gpu001", "connection": "local", "gather_facts": False}
     preflight = {"import_playbook": f"{REPO}/playbooks/preflight.yml"}
     playbook.write_text(yaml.safe_dump([preflight, {**head, "tasks": tasks}], sort_keys=False))
-    argv = [str(Path(sys.executable).parent / "ansible-playbook"), "-i", str(folder), str(playbook)]
-    variables = {"ANSIBLE_CONFIG": str(REPO / "ansible.cfg"), "ANSIBLE_NOCOLOR": "1", "HOME": str(tmp_path)}
-    done = subprocess.run(
-        argv, cwd=REPO, env={**os.environ, **variables}, capture_output=True, text=True, check=False
-    )
+    done = programs.playbook(playbook, folder, HOME=str(tmp_path))
     assert done.returncode == 0, done.stdout + done.stderr
     return {**json.loads((tmp_path / "told").read_text()), "said": done.stdout}
 

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
-import sys
 import xml.etree.ElementTree as ET
-from pathlib import Path
 
 import pytest
 from railyard.base import paths
@@ -15,8 +12,9 @@ from railyard.base.errors import UserError
 from railyard.new_inventory import command
 from railyard.new_inventory.wanted import Wanted
 from railyard.plan import svg, svg_model, view
+from support.contrast import contrast
+from support.programs import railyard
 
-RAILYARD = Path(sys.executable).parent / "railyard"
 PAIR = paths.repo_root() / "inventories" / "v100-pair"
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -274,29 +272,7 @@ def test_light_and_dark_colours_stand_out_from_their_ground(folder):
 
 
 def colour(sheet, before):
-    digits = re.search(before + "#([0-9a-f]{6}|[0-9a-f]{3})\\b", sheet)[1]
-    return "".join(digit * 2 for digit in digits) if len(digits) == 3 else digits
-
-
-def contrast(one, other):
-    lights = sorted(luminance(each) for each in (one, other))
-    return (lights[1] + 0.05) / (lights[0] + 0.05)
-
-
-def luminance(digits):
-    parts = [int(digits[place : place + 2], 16) / 255 for place in (0, 2, 4)]
-    linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
-    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
-
-
-def railyard(*argv, **environment):
-    return subprocess.run(
-        [RAILYARD, *map(str, argv)],
-        capture_output=True,
-        text=True,
-        env={**os.environ, **environment},
-        check=False,
-    )
+    return re.search(before + "#([0-9a-f]{6}|[0-9a-f]{3})\\b", sheet)[1]
 
 
 def test_the_same_inventory_is_the_same_bytes(folder):

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 
 import pytest
 import yaml
 from railyard.base import paths
 from railyard.plan import view
+from support.programs import run
 
 FABRIC = {
     "transport": "tcp",
@@ -135,7 +135,7 @@ def test_it_does_not_depend_on_the_current_folder(tmp_path):
     env["PYTHONPATH"] = str(paths.repo_root() / "tools")
     source = str(paths.repo_root() / "inventories" / "v100-pair")
     argv = [sys.executable, "-c", program, source]
-    done = subprocess.run(argv, cwd=tmp_path, env=env, capture_output=True, text=True, check=False)
+    done = run(argv, cwd=tmp_path, env=env)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["cluster"] == "v100-pair"
     assert done.stderr == ""

@@ -5,8 +5,6 @@ from __future__ import annotations
 import inspect
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -18,8 +16,8 @@ from railyard.operate.ansible import ansible_environment
 from railyard.plan import view
 from support.inventories.sound import SOUND
 from support.inventories.told import write
+from support.programs import BIN, railyard, run
 
-BIN = Path(sys.executable).parent
 #: A file in the inventory folder -> what it holds; each makes `ran` beside the folder where it is run.
 GENERATOR = (
     "plugin: ansible.builtin.generator\nlayers: {n: [3]}\n"
@@ -98,8 +96,8 @@ def test_ansible_that_a_command_starts_runs_no_more_of_it(site, name, text, give
     source = site if given == "folder" else site / name
 
     def listed(environment):
-        argv = [str(BIN / "ansible-inventory"), "-i", str(source), "--list"]
-        return subprocess.run(argv, env=os.environ | environment, capture_output=True, text=True, check=False)
+        argv = [BIN / "ansible-inventory", "-i", source, "--list"]
+        return run(argv, env=os.environ | environment)
 
     assert listed(ansible_environment()).returncode != 0
     assert not (site.parent / "ran").exists()
@@ -157,13 +155,7 @@ def test_a_configuration_beside_the_inventory_is_not_read(site, monkeypatch):
     settings = "[inventory]\nenable_plugins = script, auto, yaml, ini\n"
     (site / "ansible.cfg").write_text(settings)
     (site.parent / "ansible.cfg").write_text(settings)
-    done = subprocess.run(
-        [str(BIN / "railyard"), "plan", "-i", str(site)],
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=site,
-    )
+    done = railyard("plan", "-i", site, cwd=site)
     assert done.returncode == 2
     assert "nodes.sh: it is a program" in done.stderr
     assert not (site.parent / "ran").exists()
@@ -171,8 +163,7 @@ def test_a_configuration_beside_the_inventory_is_not_read(site, monkeypatch):
 
 def test_the_option_of_the_command(site):
     put(site, "nodes.sh", SCRIPT, linked=False)
-    argv = [str(BIN / "railyard"), "plan", "-i", str(site), "--json", "--trust-inventory"]
-    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    done = railyard("plan", "-i", site, "--json", "--trust-inventory")
     assert done.returncode == 0, done.stderr
     assert set(json.loads(done.stdout)["nodes"]) == {"gpu1", "gpu2"}
     assert (site.parent / "ran").exists()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ipaddress
 import os
-import subprocess
 import sys
 from pathlib import Path
 
@@ -13,6 +12,7 @@ from railyard.base.paths import repo_root
 from railyard.lab import demo, lifecycle, network, owners, state, status, topology, wiring
 from railyard.lab.nodes import NodeState
 from railyard.lab.process import LabError
+from support.programs import run
 
 SUBNET = ipaddress.IPv4Network("198.18.0.0/24")
 
@@ -194,10 +194,7 @@ def test_status_says_whose_lab_it_is_and_nothing_else_of_it(
 )
 def test_it_runs_without_any_library(arguments: list[str]) -> None:
     # -S: without the packages of this environment; what it finds of this machine is not judged here.
-    done = subprocess.run(
-        [sys.executable, "-S", "-m", "railyard.lab.demo", *arguments],
-        env={"PATH": os.environ["PATH"], "PYTHONPATH": str(repo_root() / "tools")},
-        cwd="/", capture_output=True, text=True, check=False,
-    )  # fmt: skip
+    environment = {"PATH": os.environ["PATH"], "PYTHONPATH": str(repo_root() / "tools")}
+    done = run([sys.executable, "-S", "-m", "railyard.lab.demo", *arguments], env=environment, cwd="/")
     assert done.returncode in (0, 2), done.stderr
     assert "Traceback" not in done.stderr

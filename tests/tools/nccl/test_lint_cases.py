@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-import sys
 from typing import Any
 
 import pytest
 from ansible_collections.railyard.fabric.plugins.plugin_utils.nccl import env_file
 from ansible_collections.railyard.fabric.plugins.plugin_utils.nccl.fabric import Node
 from ansible_collections.railyard.fabric.plugins.plugin_utils.nccl.lint import lint
-from railyard import cli
 from railyard.base import paths
 
 CASES = paths.repo_root() / "tests" / "tools" / "nccl" / "cases"
@@ -18,18 +16,15 @@ _NODE = Node("gpu1", "roce", (("rail0", "mlx5_0:1", "ens0", True), ("rail1", "ml
 
 
 @pytest.fixture
-def check(monkeypatch: Any, capsys: Any) -> Any:
+def check(call: Any) -> Any:
     """Call the verb on a case; return its exit status and its findings."""
 
-    def call(name: str) -> tuple[int, list[tuple[int, str, str, str]]]:
-        monkeypatch.setattr(sys, "argv", ["railyard", "lint-nccl", str(CASES / name), "--json"])
-        with pytest.raises(SystemExit) as ended:
-            cli.main()
-        result = json.loads(capsys.readouterr().out)
-        found = [(one["line"], one["severity"], one["code"], one["variable"]) for one in result["findings"]]
-        return int(ended.value.code or 0), found
+    def on_case(name: str) -> tuple[int, list[tuple[int, str, str, str]]]:
+        status, out, _ = call("lint-nccl", str(CASES / name), "--json")
+        keys = ("line", "severity", "code", "variable")
+        return status, [tuple(one[key] for key in keys) for one in json.loads(out)["findings"]]
 
-    return call
+    return on_case
 
 
 def test_bash_takes_the_quotes_of_a_default_away(check: Any) -> None:

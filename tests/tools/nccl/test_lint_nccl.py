@@ -9,27 +9,21 @@ from typing import Any
 
 import pytest
 from ansible_collections.railyard.fabric.plugins.plugin_utils.nccl import catalogue
-from railyard import cli
 from railyard.base import paths
 
 INVENTORIES = paths.repo_root() / "inventories"
 
 
 @pytest.fixture
-def lint(monkeypatch: Any, capsys: Any, tmp_path: Any) -> Any:
+def lint(monkeypatch: Any, tmp_path: Any, call: Any) -> Any:
     """Call the verb on a text; return its status, its output and its error output."""
 
-    def call(text: str, *argv: str, name: str = "x.env") -> tuple[int, str, str]:
-        file = tmp_path / name
-        file.write_text(text)
+    def on_text(text: str, *argv: str, name: str = "x.env") -> tuple[int, str, str]:
+        (tmp_path / name).write_text(text)
         monkeypatch.chdir(tmp_path)
-        monkeypatch.setattr(sys, "argv", ["railyard", "lint-nccl", name, *argv])
-        with pytest.raises(SystemExit) as ended:
-            cli.main()
-        said = capsys.readouterr()
-        return int(ended.value.code or 0), said.out, said.err
+        return call("lint-nccl", name, *argv)
 
-    return call
+    return on_text
 
 
 def test_a_finding_is_a_line_and_its_remedy(lint: Any) -> None:
@@ -137,13 +131,9 @@ def test_nothing_is_wrong_with_what_the_role_writes(lint: Any, layout: str) -> N
     assert (status, ": error:" in out, ": warning:" in out) == (0, False, False), out
 
 
-def test_standard_input(monkeypatch: Any, capsys: Any) -> None:
+def test_standard_input(monkeypatch: Any, call: Any) -> None:
     stdin = io.TextIOWrapper(io.BytesIO(b"PATH=/bin\nNCCL_IB_TC=300\n"))
     monkeypatch.setattr(sys, "stdin", stdin)
-    monkeypatch.setattr(sys, "argv", ["railyard", "lint-nccl", "-"])
-    with pytest.raises(SystemExit) as ended:
-        cli.main()
-    assert ended.value.code == 1
-    assert capsys.readouterr().out.startswith(
-        "standard input:2: error: NCCL_IB_TC=300: 300 is not -1 to 255\n"
-    )
+    status, out, _ = call("lint-nccl", "-")
+    assert status == 1
+    assert out.startswith("standard input:2: error: NCCL_IB_TC=300: 300 is not -1 to 255\n")

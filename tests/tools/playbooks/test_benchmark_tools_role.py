@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
-from railyard.base import paths
+from support.programs import of_role, play_on_hosts
 
-REPO = paths.repo_root()
 PLAY = """\
 - hosts: all
   connection: local
@@ -50,14 +45,5 @@ def test_smartd_is_stopped_where_the_role_brought_it_and_nowhere_else(tmp_path: 
         name: {**variables, "daemons": daemons, "health": health, "fabric": {"transport": "tcp"}}
         for name, (variables, daemons, health) in HOSTS.items()
     }
-    (tmp_path / "hosts.json").write_text(json.dumps({"all": {"hosts": hosts}}))
-    (tmp_path / "play.yml").write_text(PLAY.replace("ROLE", str(REPO / "roles/benchmark_tools")))
-    program = Path(sys.executable).with_name("ansible-playbook")
-    done = subprocess.run(
-        [program, "-i", tmp_path / "hosts.json", tmp_path / "play.yml"],
-        env={**os.environ, "ANSIBLE_CONFIG": str(REPO / "ansible.cfg")},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = play_on_hosts(tmp_path, of_role(PLAY, "benchmark_tools"), hosts)
     assert done.returncode == 0, done.stdout + done.stderr

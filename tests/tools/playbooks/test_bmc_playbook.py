@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import socket
-import subprocess
-import sys
 from pathlib import Path
 from xml.etree import ElementTree as Xml
 
@@ -19,9 +16,8 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.verdict impo
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present import model
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present.documents import write_report
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder as run_folder
-from railyard.base import paths
+from support.programs import REPO, playbook
 
-REPO = paths.repo_root()
 RUN = "20261121T101500Z-3f2a"
 FABRIC = {
     "transport": "tcp",
@@ -76,12 +72,7 @@ def test_each_bmc_gets_a_row_and_a_verdict(tmp_path, bmc):
         ],
     }
     (tmp_path / "play.yml").write_text(yaml.safe_dump([play], sort_keys=False))
-    program = Path(sys.executable).parent / "ansible-playbook"
-    env = {**os.environ, "ANSIBLE_CONFIG": str(REPO / "ansible.cfg"), "ANSIBLE_NOCOLOR": "1"}
-    done = subprocess.run(
-        [str(program), "-i", str(hosts), str(tmp_path / "play.yml")],
-        cwd=REPO, env=env, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+    done = playbook(tmp_path / "play.yml", hosts)
     assert done.returncode == 0, done.stdout + done.stderr
     assert '"answered": 1' in done.stdout
     rows, torn = folder.rows("results.jsonl")

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 import yaml
-from railyard.base import paths
+from support.programs import REPO, playbook
 
-REPO = paths.repo_root()
 COLLECTION = Path("ansible_collections/railyard/fabric")
 PSID = "MT_0000000838"
 MODULE = """\
@@ -59,17 +56,12 @@ def play(tmp_path):
         (tmp_path / "play.yml").write_text(
             yaml.safe_dump([{"hosts": "all", "gather_facts": False, "tasks": tasks}])
         )
-        argv = [str(Path(sys.executable).with_name("ansible-playbook")), "-i", "gpu1,", "play.yml"]
-        argv += ["--check", "--diff", "-e", json.dumps(variables)]
-        environment = {
-            **os.environ,
-            "ANSIBLE_CONFIG": str(REPO / "ansible.cfg"),
+        roles = {
             "ANSIBLE_COLLECTIONS_PATH": str(tmp_path),
             "ANSIBLE_ROLES_PATH": f"{tmp_path / 'roles'}:{REPO / 'roles'}",
         }
-        done = subprocess.run(
-            argv, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=600, check=False
-        )
+        options = ("--check", "--diff", "-e", json.dumps(variables))
+        done = playbook("play.yml", "gpu1,", *options, cwd=tmp_path, **roles)
         return done.stdout + done.stderr
 
     return run

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from railyard.base import paths
+from support.programs import playbook
 
 TEMPLATE = """\
 # {{ ansible_managed | default('text') }}
@@ -60,14 +58,7 @@ def play(tmp_path):
 
     def run(*options):
         variables = {"node": str(node), "rails": ["a", "b"], "ansible_python_interpreter": sys.executable}
-        program = str(Path(sys.executable).with_name("ansible-playbook"))
-        done = subprocess.run(
-            [program, "-i", "localhost,", str(tmp_path / "play.yml"), "-e", json.dumps(variables), *options],
-            env={**os.environ, "ANSIBLE_CONFIG": str(paths.repo_root() / "ansible.cfg")},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        done = playbook(tmp_path / "play.yml", "localhost,", "-e", json.dumps(variables), *options)
         assert done.returncode == 0, done.stdout + done.stderr
         return node, done.stdout, json.loads((node / "result.json").read_text())
 

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
-from railyard.base import paths
+from support.programs import of_role, play_on_hosts
 
-REPO = paths.repo_root()
 PLAY = """\
 - hosts: all
   connection: local
@@ -157,14 +152,5 @@ HOSTS = {
 
 
 def test_the_files_follow_from_what_was_chosen(tmp_path: Path) -> None:
-    (tmp_path / "hosts.json").write_text(json.dumps({"all": {"hosts": HOSTS}}))
-    (tmp_path / "play.yml").write_text(PLAY.replace("ROLE", str(REPO / "roles/nvidia_driver")))
-    program = Path(sys.executable).with_name("ansible-playbook")
-    done = subprocess.run(
-        [program, "-i", tmp_path / "hosts.json", tmp_path / "play.yml"],
-        env={**os.environ, "ANSIBLE_CONFIG": str(REPO / "ansible.cfg")},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = play_on_hosts(tmp_path, of_role(PLAY, "nvidia_driver"), HOSTS)
     assert done.returncode == 0, done.stdout + done.stderr

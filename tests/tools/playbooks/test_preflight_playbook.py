@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import yaml
-from railyard.base import paths
+from support import programs
+from support.programs import REPO
 
-REPO = paths.repo_root()
 FABRIC = {
     "transport": "tcp",
     "mtu": 9000,
@@ -20,13 +17,8 @@ FABRIC = {
 }
 
 
-def run(
-    folder: Path, *argv: str, playbook: str = "playbooks/preflight.yml", env: dict[str, str] | None = None
-) -> subprocess.CompletedProcess[str]:
-    program = Path(sys.executable).parent / "ansible-playbook"
-    command = [str(program), "-i", str(folder / "hosts.yml"), playbook, *argv]
-    env = {**os.environ, "ANSIBLE_CONFIG": str(REPO / "ansible.cfg"), "ANSIBLE_NOCOLOR": "1", **(env or {})}
-    return subprocess.run(command, cwd=REPO, env=env, capture_output=True, text=True, check=False)
+def run(folder: Path, *argv: str, playbook: str = "playbooks/preflight.yml", **environment: str):
+    return programs.playbook(playbook, folder / "hosts.yml", *argv, **environment)
 
 
 @pytest.fixture
@@ -249,7 +241,7 @@ def test_provisioning_checks_the_inventory_once(inventory, tmp_path):
     env = {"ANSIBLE_DISPLAY_SKIPPED_HOSTS": "true"}
     # What runs is what always does.
     argv = ["--tags", "always", "-e", "railyard_network_batch=100%"]
-    done = run(inventory(), *argv, playbook="playbooks/provision.yml", env=env)
+    done = run(inventory(), *argv, playbook="playbooks/provision.yml", **env)
     assert done.returncode == 0, done.stdout + done.stderr
     checks = re.findall(r"TASK \[Check the inventory.*\n(\w+):", done.stdout)
     assert checks.count("ok") == 1, done.stdout

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
-from railyard.base import paths
+from support.programs import REPO, of_role, play_on_hosts
 
-REPO = paths.repo_root()
 RESTART = """\
 - hosts: all
   connection: local
@@ -106,93 +104,72 @@ RELOADED = ["modprobe -a nvidia_peermem"]
 BUILD = f"-m nvidia -v 580.95.05 -k {KERNEL}"
 REBUILT = [f"dkms build --force {BUILD}", f"dkms install --force {BUILD}"]
 DRAINED, RESUMED = "Railyard: restart of openibd.service", "RESUME"
-# By name: the loaded modules, files of the tree, what is called, what Slurm is asked, what the role says.
-CASES: dict[str, tuple[dict[str, Any], list[str], list[str], list[str], str]] = {
-    "idle": (IDLE, [], RESTARTED, [DRAINED, RESUMED], ""),
-    "peermem": (PEERMEM, [], UNLOADED + RESTARTED + RELOADED, [DRAINED, RESUMED], ""),
-    "peermem_that_does_not_load": (
+
+
+class Case(NamedTuple):
+    """A node, and what comes of it: what is called, what Slurm is asked, what the role says if it fails."""
+
+    loaded: dict[str, tuple[int, list[str]]]
+    marks: tuple[str, ...] = ()
+    called: list[str] = RESTARTED
+    asked: list[str] = [DRAINED, RESUMED]  # noqa: RUF012
+    fails: str = ""
+
+
+def refused(loaded: dict[str, tuple[int, list[str]]], *marks: str, why: str) -> Case:
+    """Return the case of a node that the role leaves as it is, and does not drain."""
+    return Case(loaded, marks, [], [], why)
+
+
+AROUND = [*UNLOADED, *RESTARTED, *RELOADED]
+CASES = {
+    "idle": Case(IDLE),
+    "peermem": Case(PEERMEM, (), AROUND),
+    "peermem_that_does_not_load": Case(
         PEERMEM,
-        ["rejects"],
-        UNLOADED + RESTARTED + RELOADED,
+        ("rejects",),
+        AROUND,
         [DRAINED],
         "does not load now: modprobe: ERROR: could not insert 'nvidia_peermem': Invalid argument",
     ),
-    "storage_mounted": (
+    "storage_mounted": refused(
         with_module("nvme_rdma", 2, "ib_core"),
-        [],
-        [],
-        [],
-        "nothing was unloaded: nvme_rdma (NVMe over RDMA) is used, 2 times beside the modules on top of it",
+        why="nothing was unloaded: nvme_rdma (NVMe over RDMA) is used, 2 times beside the modules",
     ),
-    "storage_unused": (
-        with_module("rpcrdma", 0, "ib_core"),
-        [],
-        ["rmmod rpcrdma", *RESTARTED],
-        [DRAINED, RESUMED],
-        "",
-    ),
-    "lustre": (
+    "storage_unused": Case(with_module("rpcrdma", 0, "ib_core"), (), ["rmmod rpcrdma", *RESTARTED]),
+    "lustre": refused(
         with_module("ko2iblnd", 1, "ib_core"),
-        [],
-        [],
-        [],
-        "ko2iblnd (Lustre) is used, 1 time beside the modules on top of it",
+        why="ko2iblnd (Lustre) is used, 1 time beside the modules on top of it",
     ),
-    "unknown": (
-        with_module("bnxt_re", 0, "ib_core"),
-        [],
-        [],
-        [],
-        "bnxt_re stands on the RDMA stack and is not known here",
+    "unknown": refused(
+        with_module("bnxt_re", 0, "ib_core"), why="bnxt_re stands on the RDMA stack and is not known here"
     ),
-    "a_process": (
+    "a_process": Case(
         {**IDLE, "ib_uverbs": (3, ["mlx5_ib"])},
-        [],
-        [],
-        [DRAINED, RESUMED],
-        "ib_uverbs is used, 2 times beside the modules on top of it. Fix: end what uses it",
+        called=[],
+        fails="ib_uverbs is used, 2 times beside the modules on top of it. Fix: end what uses it",
     ),
-    "peermem_older_than_the_stack": (
-        PEERMEM,
-        ["older"],
-        [*REBUILT, *UNLOADED, *RESTARTED, *RELOADED],
-        [DRAINED, RESUMED],
-        "",
+    "peermem_older_than_the_stack": Case(PEERMEM, ("older",), [*REBUILT, *AROUND]),
+    "peermem_built_without_the_stack": Case(PEERMEM, ("without",), [*REBUILT, *AROUND]),
+    "dkms_of_ubuntu_22": Case(
+        PEERMEM, ("older", "dkms2"), [REBUILT[0], f"dkms remove {BUILD}", REBUILT[1], *AROUND]
     ),
-    "peermem_built_without_the_stack": (
+    "a_build_that_changes_nothing": Case(
         PEERMEM,
-        ["without"],
-        [*REBUILT, *UNLOADED, *RESTARTED, *RELOADED],
-        [DRAINED, RESUMED],
-        "",
-    ),
-    "dkms_of_ubuntu_22": (
-        PEERMEM,
-        ["older", "dkms2"],
-        [REBUILT[0], f"dkms remove {BUILD}", REBUILT[1], *UNLOADED, *RESTARTED, *RELOADED],
-        [DRAINED, RESUMED],
-        "",
-    ),
-    "a_build_that_changes_nothing": (
-        PEERMEM,
-        ["older", "idle"],
+        ("older", "idle"),
         REBUILT,
         [],
         f"does not fit the RDMA stack yet: {KERNEL}: it is older than the RDMA stack of this kernel",
     ),
-    "peermem_of_nobody": (
-        PEERMEM,
-        ["older", "prebuilt"],
-        [],
-        [],
-        "and DKMS did not build it. Fix: a driver that DKMS builds",
+    "peermem_of_nobody": refused(
+        PEERMEM, "older", "prebuilt", why="and DKMS did not build it. Fix: a driver that DKMS builds"
     ),
     # Nobody loads nvidia-peermem there: DMA-BUF is the way to GPU memory.
-    "dma_buf": (IDLE, ["older"], RESTARTED, [DRAINED, RESUMED], ""),
+    "dma_buf": Case(IDLE, ("older",)),
 }
 
 
-def make_tree(tree: Path, loaded: dict[str, Any], marks: list[str]) -> Path:
+def make_tree(tree: Path, loaded: dict[str, Any], marks: tuple[str, ...]) -> Path:
     """Write a node: its modules, a card, DKMS' build of nvidia-peermem and the vendor's stack."""
     for name, (users, on_top) in loaded.items():
         (tree / "sys/module" / name / "holders").mkdir(parents=True)
@@ -239,25 +216,10 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     """All cases in one run, each a node of its own."""
     folder = tmp_path_factory.mktemp("nodes")
     hosts = {
-        name: {"tree": str(make_tree(folder / name, loaded, marks))}
-        for name, (loaded, marks, *_rest) in CASES.items()
+        name: {"tree": str(make_tree(folder / name, case.loaded, case.marks))} for name, case in CASES.items()
     }
-    (folder / "hosts.json").write_text(json.dumps({"all": {"hosts": hosts}}))
-    for name, text in {"play.yml": RESTART, "node.yml": NODE}.items():
-        (folder / name).write_text(text.replace("ROLE", str(REPO / "roles/rdma_stack")))
-    run = subprocess.run(
-        [
-            Path(sys.executable).with_name("ansible-playbook"),
-            folder / "play.yml",
-            "-i",
-            folder / "hosts.json",
-        ],
-        env={**os.environ, "ANSIBLE_CONFIG": str(REPO / "ansible.cfg")},
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=False,
-    )
+    (folder / "node.yml").write_text(of_role(NODE, "rdma_stack"))
+    run = play_on_hosts(folder, of_role(RESTART, "rdma_stack"), hosts)
     print(run.stdout, run.stderr)
     return folder, run.stdout
 
@@ -343,20 +305,7 @@ LEFT = {
 
 def run_play(tmp_path: Path, play: str, hosts: dict[str, dict[str, Any]]) -> None:
     """Run a play on hosts with these variables; nothing of it may fail."""
-    (tmp_path / "hosts.json").write_text(json.dumps({"all": {"hosts": hosts}}))
-    (tmp_path / "play.yml").write_text(play)
-    run = subprocess.run(
-        [
-            Path(sys.executable).with_name("ansible-playbook"),
-            tmp_path / "play.yml",
-            "-i",
-            tmp_path / "hosts.json",
-        ],
-        env={**os.environ, "ANSIBLE_CONFIG": str(REPO / "ansible.cfg")},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    run = play_on_hosts(tmp_path, of_role(play, "rdma_stack"), hosts)
     assert run.returncode == 0, run.stdout + run.stderr
 
 
@@ -371,7 +320,7 @@ def test_the_subnet_managers_unit_is_the_providers(tmp_path: Path) -> None:
         }
         for name, (provider, driver, unit) in PROVIDERS.items()
     }
-    run_play(tmp_path, UNITS.replace("ROLE", str(REPO / "roles/rdma_stack")), hosts)
+    run_play(tmp_path, UNITS, hosts)
 
 
 SETTLED = """\

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from railyard.base import paths
+from support.programs import REPO, Done, play_on_hosts
 
-REPO = paths.repo_root()
 PLAY = """\
 - hosts: all
   connection: local
@@ -61,16 +58,9 @@ def make_node(folder: Path, state: dict[str, object]) -> Path:
     return folder
 
 
-def play(
-    folder: Path, hosts: dict[str, dict[str, object]], *options: str
-) -> subprocess.CompletedProcess[str]:
+def play(folder: Path, hosts: dict[str, dict[str, object]], *options: str) -> Done:
     """Drain all of them, and do then what each says."""
-    (folder / "play.yml").write_text(PLAY)
-    (folder / "hosts.json").write_text(json.dumps({"all": {"hosts": hosts}}))
-    argv = [str(Path(sys.executable).with_name("ansible-playbook")), str(folder / "play.yml"), *options]
-    argv += ["-i", str(folder / "hosts.json")]
-    environment = {**os.environ, "ANSIBLE_CONFIG": str(REPO / "ansible.cfg")}
-    done = subprocess.run(argv, env=environment, capture_output=True, text=True, timeout=600, check=False)
+    done = play_on_hosts(folder, PLAY, hosts, *options)
     print(done.stdout, done.stderr)
     return done
 

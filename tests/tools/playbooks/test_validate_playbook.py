@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import yaml
-from railyard.base import paths
+from support.programs import REPO, Done, playbook
 
-REPO = paths.repo_root()
 COLLECTION = REPO / "collections" / "ansible_collections" / "railyard" / "fabric"
 FABRIC = {
     "transport": "tcp",
@@ -75,27 +71,20 @@ def validate(tmp_path):
         stand_in.unlink(missing_ok=True)
         stand_in.write_text(STAND_IN)
     (tmp_path / "diary").mkdir()
-    playbook = {"import_playbook": str(REPO / "playbooks" / "validate.yml")}
-    (tmp_path / "site.yml").write_text(yaml.safe_dump([playbook]))
+    play = {"import_playbook": str(REPO / "playbooks" / "validate.yml")}
+    (tmp_path / "site.yml").write_text(yaml.safe_dump([play]))
 
-    def run(*nodes: str, argv: tuple[str, ...] = ()) -> tuple[subprocess.CompletedProcess[str], Path]:
+    def run(*nodes: str, argv: tuple[str, ...] = ()) -> tuple[Done, Path]:
         hosts = {name: {"ansible_host": f"192.0.2.{number}"} for number, name in enumerate(nodes, 1)}
         inventory = {"gpu_nodes": {"hosts": hosts, "vars": {"fabric": FABRIC}}}
         (tmp_path / "hosts.yml").write_text(yaml.safe_dump(inventory))
-        program = str(Path(sys.executable).parent / "ansible-playbook")
-        reports = f"railyard_reports_dir={tmp_path / 'reports'}"
-        env = {
-            **os.environ,
-            "ANSIBLE_CONFIG": str(REPO / "ansible.cfg"),
+        environment = {
             "ANSIBLE_COLLECTIONS_PATH": str(tmp_path / "collections"),
-            "ANSIBLE_NOCOLOR": "1",
             "PYTHONPATH": str(tmp_path),
             "DIARY": str(tmp_path / "diary"),
         }
-        done = subprocess.run(
-            [program, "-i", str(tmp_path / "hosts.yml"), str(tmp_path / "site.yml"), "-e", reports, *argv],
-            cwd=REPO, env=env, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL,
-        )  # fmt: skip
+        reports = f"railyard_reports_dir={tmp_path / 'reports'}"
+        done = playbook(tmp_path / "site.yml", tmp_path / "hosts.yml", "-e", reports, *argv, **environment)
         folders = [found.parent for found in (tmp_path / "reports").glob("*/*/manifest.json")]
         assert len(folders) == 1, done.stdout + done.stderr
         return done, folders[0]

@@ -18,10 +18,11 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder 
 from railyard.base.errors import UserError
 from railyard.bundle import command
 from railyard.report import baseline as saving
+from support.programs import railyard
 from support.runs.fake_run import RUN
 from support.runs.run_builder import build_run
 from tools.report.test_run_schemas import wrong
-from tools.test_cli import FABRIC, HOSTS, railyard
+from tools.test_cli import FABRIC, HOSTS
 
 OTHER = "20261121T091500Z-0001"
 

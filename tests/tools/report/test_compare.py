@@ -9,9 +9,9 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import poli
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import provenance
 from railyard.base.errors import UserError
 from railyard.report import compare
+from support.programs import railyard
 from support.runs.fake_run import RUN
 from support.runs.run_builder import build_run
-from tools.test_cli import railyard
 
 
 def with_qps(count):

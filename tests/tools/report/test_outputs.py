@@ -12,8 +12,8 @@ import pytest
 from railyard.base.errors import UserError
 from railyard.base.paths import repo_root
 from railyard.report import compare, parse, rebuild
+from support.programs import railyard
 from tools.report.test_run_schemas import wrong
-from tools.test_cli import railyard
 
 #: What the owner of the notes' pair kept of his tools' words: excerpts, of one rail and one direction.
 KEPT = repo_root() / "docs/examples/back_to_back"

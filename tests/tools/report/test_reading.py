@@ -7,6 +7,7 @@ import re
 import pytest
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present import model, pages, spread
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present.documents import write_report
+from support.contrast import contrast
 from support.runs.fake_run import RUN
 from support.runs.report_page import page_of
 from support.runs.run_builder import build_run
@@ -28,13 +29,6 @@ def palettes() -> list[dict[str, str]]:
     return found
 
 
-def luminance(colour: str) -> float:
-    digits = colour[1:] if len(colour) == 7 else "".join(digit * 2 for digit in colour[1:])
-    shares = [int(digits[at : at + 2], 16) / 255 for at in (0, 2, 4)]
-    linear = [share / 12.92 if share <= 0.04045 else ((share + 0.055) / 1.055) ** 2.4 for share in shares]
-    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
-
-
 STATES = ("pass", "fail", "recorded", "not-applicable", "met-suspect")
 
 
@@ -48,8 +42,7 @@ STATES = ("pass", "fail", "recorded", "not-applicable", "met-suspect")
 def test_text_stands_out_from_its_ground(number, text, ground):
     """WCAG AA: 4.5 to 1."""
     palette = palettes()[number]
-    light, dark = sorted((luminance(palette[text]), luminance(palette[ground])), reverse=True)
-    assert (light + 0.05) / (dark + 0.05) >= 4.5
+    assert contrast(palette[text], palette[ground]) >= 4.5
 
 
 def test_a_screen_reader_gets_captions_headings_and_names(folder):

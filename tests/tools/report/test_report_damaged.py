@@ -5,13 +5,11 @@ from __future__ import annotations
 import json
 import os
 import resource
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present.documents import write_report
 from railyard.report import rebuild
+from support.programs import BIN, run
 from support.runs.fake_run import RUN
 from support.runs.run_builder import build_run
 
@@ -57,11 +55,10 @@ def test_a_report_is_made_of_garbled_documents_too(tmp_path, name, key, value):
 
 def _judged(folder):
     """Judge a folder as a user does, on a machine without memory to spare."""
-    return subprocess.run(
-        [Path(sys.executable).parent / "railyard", "judge", str(folder)],
+    return run(
+        [BIN / "railyard", "judge", folder],
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (1 << 30, 1 << 30)),
-        capture_output=True, text=True, timeout=600, check=False,
-    )  # fmt: skip
+    )
 
 
 @pytest.mark.minutes

@@ -2,36 +2,31 @@
 
 from __future__ import annotations
 
+import functools
 import json
-import sys
 from typing import Any
 
 import numpy as np
 import pytest
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.attribution import culprits
-from railyard import cli
 from railyard.base.errors import UserError
 from railyard.simulate import cluster as clusters
 from railyard.simulate import command
 from railyard.simulate.faults import Shares, parse_all
 
 
-def simulate(monkeypatch: Any, capsys: Any, *argv: str) -> tuple[int, str, str]:
-    words = ["railyard", "simulate", "--nodes", "16", "--rails", "4", "--seed", "3", *argv]
-    monkeypatch.setattr(sys, "argv", words)
-    with pytest.raises(SystemExit) as ended:
-        cli.main()
-    said = capsys.readouterr()
-    return int(ended.value.code or 0), said.out, said.err
+@pytest.fixture
+def simulated(call: Any) -> Any:
+    return functools.partial(call, "simulate", "--nodes", "16", "--rails", "4", "--seed", "3")
 
 
 def parts(found: list[dict[str, Any]]) -> set[tuple[Any, ...]]:
     return {tuple(one[key] for key in ("kind", "node", "rail", "peer")) for one in found}
 
 
-def test_json_names_what_was_injected(monkeypatch: Any, capsys: Any) -> None:
+def test_json_names_what_was_injected(simulated: Any) -> None:
     faults = ("--fault", "node:gpu003@0.6", "--fault", "pair:gpu009,gpu001/rail2@0.7")
-    status, out, _ = simulate(monkeypatch, capsys, *faults, "--json")
+    status, out, _ = simulated(*faults, "--json")
     result = json.loads(out)
     assert status == 0
     assert {"tests", "rounds", "suspects", "injected"} <= result.keys()
@@ -44,8 +39,8 @@ def test_json_names_what_was_injected(monkeypatch: Any, capsys: Any) -> None:
     assert result["rounds"] > 15
 
 
-def test_each_line_says_that_it_is_simulated_or_injected(monkeypatch: Any, capsys: Any) -> None:
-    _, out, _ = simulate(monkeypatch, capsys, "--fault", "leaf:rail1-leaf0", "--leaves", "2")
+def test_each_line_says_that_it_is_simulated_or_injected(simulated: Any) -> None:
+    _, out, _ = simulated("--fault", "leaf:rail1-leaf0", "--leaves", "2")
     assert "simulated: leaf rail1-leaf0 (rail1): no number came of it" in out
     assert all("simulated" in line or line.startswith("  injected: ") for line in out.splitlines())
 
@@ -66,8 +61,8 @@ def test_each_line_says_that_it_is_simulated_or_injected(monkeypatch: Any, capsy
         ("pair:gpu001,gpu001/rail0", "pair:gpu001,gpu009/rail2@0.5"),
     ],
 )
-def test_a_bad_fault_is_named_with_its_fix(monkeypatch: Any, capsys: Any, fault: str, said: str) -> None:
-    status, out, err = simulate(monkeypatch, capsys, "--fault", fault)
+def test_a_bad_fault_is_named_with_its_fix(simulated: Any, fault: str, said: str) -> None:
+    status, out, err = simulated("--fault", fault)
     assert (status, out) == (2, "")
     assert repr(fault) in err
     assert said in err

@@ -1,0 +1,52 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Run programs to their end as a user does: railyard, ansible-playbook and others."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from railyard.base import paths
+
+REPO = paths.repo_root()
+BIN = Path(sys.executable).parent
+Done = subprocess.CompletedProcess[str]
+
+
+def run(argv: list[Any], **options: Any) -> Done:
+    """Run a program without a terminal; return how it ended and what it printed."""
+    options = {"stdin": subprocess.DEVNULL, "timeout": 600, **options}
+    return subprocess.run([*map(str, argv)], capture_output=True, text=True, check=False, **options)
+
+
+def railyard(*argv: str | Path, cwd: Path = REPO, **environment: str) -> Done:
+    """Run the railyard command."""
+    return run([BIN / "railyard", *argv], cwd=cwd, env={**os.environ, **environment})
+
+
+def playbook(
+    play: str | Path, inventory: str | Path, *options: str, cwd: Path = REPO, **environment: str
+) -> Done:
+    """Run ansible-playbook with this repository's configuration."""
+    configuration = {"ANSIBLE_CONFIG": str(REPO / "ansible.cfg"), "ANSIBLE_NOCOLOR": "1"}
+    environment = {**os.environ, **configuration, **environment}
+    return run([BIN / "ansible-playbook", "-i", inventory, play, *options], cwd=cwd, env=environment)
+
+
+def play_on_hosts(folder: Path, play: str, hosts: Mapping[str, Mapping[str, Any]], *options: str) -> Done:
+    """Write a play, and hosts with their variables, into a folder, and run it."""
+    (folder / "hosts.json").write_text(json.dumps({"all": {"hosts": hosts}}))
+    (folder / "play.yml").write_text(play)
+    return playbook(folder / "play.yml", folder / "hosts.json", *options)
+
+
+def of_role(play: str, role: str) -> str:
+    """Return a play in which ROLE stands for the folder of a role."""
+    return play.replace("ROLE", str(REPO / "roles" / role))
