@@ -94,7 +94,11 @@ class _Step:
     kind = ""
 
     def __init__(
-        self, folder: run_folder.RunFolder, held: srun.Allocation, names: dict[Any, str], part_of_node: bool
+        self,
+        folder: run_folder.RunFolder,
+        held: srun.Allocation,
+        names: dict[Any, str],
+        part_of_node: bool = False,
     ) -> None:
         self.folder, self.held, self.part_of_node = folder, held, part_of_node
         # Slurm's name -> the inventory's, in the order in which Slurm numbers its tasks.

@@ -155,8 +155,8 @@ def test_of_a_node_that_was_collected_before_only_new_rows_are_kept(
 ) -> None:
     archive = good(tmp_path / "node.tar.gz", HONEST)
     looked: list[str] = []
-    opened = RunFolder._open
-    monkeypatch.setattr(RunFolder, "_open", lambda self, name: looked.append(name) or opened(self, name))
+    opened = RunFolder.open
+    monkeypatch.setattr(RunFolder, "open", lambda self, name: looked.append(name) or opened(self, name))
     # The first time nobody reads what a thousand others measured.
     assert collect(folder, HONEST, archive)["rows"] == len(rows_of(HONEST))
     assert run_folder.RESULTS not in looked

@@ -246,9 +246,7 @@ def test_an_account_of_another_drive_than_was_measured_is_unmeasured() -> None:
 
 
 @pytest.mark.parametrize(("model", "outcome"), [("MZQL2960", "unmeasured"), (None, "pass")])
-def test_an_account_of_another_model_than_was_measured_is_unmeasured(
-    model: str | None, outcome: str
-) -> None:
+def test_an_account_of_another_model_than_was_measured_is_unmeasured(model: str | None, outcome: str) -> None:
     """J8: the name is right, the drive is another. Of some drives the kernel knows no model."""
     run = told({"name": "sda", "model": "INTEL SSDPE2KE016T8"})
     for row in run.results:
