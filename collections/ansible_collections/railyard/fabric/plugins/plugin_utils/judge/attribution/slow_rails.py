@@ -3,27 +3,27 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Who is slow, and why? What all tests of a check show together, and the run's facts. Pure.
 
-A slow test names two nodes and a rail, and one of its parts is to blame. Whose tests on a rail are all slow,
-while others of that rail are good, has the slow port; where that holds on all of its rails it is the node.
+A slow test names two nodes and a rail, and one of its parts is the cause. Whose tests on a rail are all slow,
+while others of that rail are good, has the slow port; where that holds on all of its rails it is the node. A
+leaf behind which that holds for every node, while it does not behind another leaf, is named in their place.
 A pair alone, whose ends are good with others, has the slow path. A rail on which nothing is good, while its
 nodes are on another one, has the slow switch. Two nodes cannot tell port, path and switch apart: then those
 that remain are named. Where everything is slow there is nothing to compare with, and the cause stays.
+
+Isolation (`culprits`) compares whole levels, of one check of a run that has a matrix of tests. Here each
+check's tests give their own verdicts a cause, by outcomes alone: ends, leaves and pairs, from two nodes on.
 
 Only causes are replaced; an outcome never changes here.
 """
 
 from __future__ import annotations
 
-import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.module_utils.measure import outliers
-from ansible_collections.railyard.fabric.plugins.module_utils.rails.bind import Bound
 from ansible_collections.railyard.fabric.plugins.module_utils.records.asked import AskedLine
-from ansible_collections.railyard.fabric.plugins.module_utils.rules import rdma
 from ansible_collections.railyard.fabric.plugins.plugin_utils.bounds.facts import BoundFacts
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue import (
     BI,
@@ -32,22 +32,17 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue i
     PASS,
     RECORDED,
 )
-from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.policy import is_number
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.attribution.signs import SLOW, Signs
 from ansible_collections.railyard.fabric.plugins.plugin_utils.outcome import causes
 from ansible_collections.railyard.fabric.plugins.plugin_utils.outcome.answer import Answer
 from ansible_collections.railyard.fabric.plugins.plugin_utils.plain_text import named
-from ansible_collections.railyard.fabric.plugins.plugin_utils.run.documents import Row
 
-#: Failures that say no more than that a number is bad, and what they become.
-SLOW = ("below_floor", "too_slow", "stands_apart")
-NAMED = ("rail_slow", "node_slow", "path_slow", "switch_slow")
+#: What failures become that say no more than that a number is bad.
+NAMED = ("rail_slow", "node_slow", "path_slow", "leaf_slow", "switch_slow")
 #: So many tests of a rail make it slow; what one test shows may be that test's.
 _LEAST_TESTS = 2
 #: Fewer nodes do not show whether a whole rail is slow.
 _LEAST_NODES = 3
-#: What a node that could not meet its peer says where nothing came back: a runner that is not there refuses.
-_SILENCE = re.compile(r"was not met at .*(?:timed out|No route to host)")
-_BEST_GOVERNOR = "performance"
 _TO_TELL = "it takes a third node to tell which"
 
 End = tuple[str, str]
@@ -77,7 +72,7 @@ def name(asked: Sequence[AskedLine], answers: Sequence[Answer], fleet: BoundFact
         answers: their answers, in the same order; causes are replaced in place, outcomes never.
         fleet: the nodes' facts.
     """
-    seen = _Seen(asked, answers, fleet)
+    seen = Signs(asked, answers, fleet)
     tests: dict[str, dict[str, list[_Test]]] = {}
     for line, answer in zip(asked, answers, strict=True):
         if CHECKS[str(line["check"])].source != "test":
@@ -129,7 +124,7 @@ def _explain_sums(asked: Sequence[AskedLine], answers: Sequence[Answer]) -> None
 class _Check:
     """All tests of one check, by rail."""
 
-    def __init__(self, by_rail: Mapping[str, Sequence[_Test]], seen: _Seen) -> None:
+    def __init__(self, by_rail: Mapping[str, Sequence[_Test]], seen: Signs) -> None:
         self._by_rail, self._seen = by_rail, seen
         #: Rail -> pairs, and ends, that have a good test.
         self._good = {
@@ -148,6 +143,8 @@ class _Check:
             able.update({end for test in tests for end in test.ends})
         #: Ends that are slow on all rails on which they were measured.
         self._slow_nodes = {end for end, rails in guilty.items() if rails > 1 and rails == able[end]}
+        #: End and rail -> its leaf, where that is slow.
+        self._slow_leaf = dict(self._find_slow_leaves())
         self._ways = {rail: {way for test in tests for way in test.ways} for rail, tests in by_rail.items()}
         self._said: dict[tuple[str, str], str] = {}
         self._at: dict[tuple[End, str], list[_Test]] = {}
@@ -155,6 +152,22 @@ class _Check:
             for test in tests:
                 for end in set(test.ends) & self._guilty[rail]:
                     self._at.setdefault((end, rail), []).append(test)
+
+    def _find_slow_leaves(self) -> Iterator[tuple[tuple[End, str], str]]:
+        """Yield the ends of each leaf all of whose ends are guilty, while those of another leaf are not."""
+        for rail, tests in self._by_rail.items():
+            for way in ("sends", "receives"):
+                behind: dict[str, set[End]] = {}
+                for end in {end for test in tests for end in test.ends if end[1] == way}:
+                    if (leaf := self._seen.leaf_of(end[0], rail)) is not None:
+                        behind.setdefault(leaf, set()).add(end)
+                slow = {leaf for leaf, ends in behind.items() if ends <= self._guilty[rail]}
+                for leaf in slow if len(slow) < len(behind) else ():
+                    ends = behind[leaf]
+                    others = {self._seen.leaf_of(node, one) for node, _way in ends for one in self._by_rail}
+                    # A single node is likelier than its leaf, as are fewer slow nodes than leaves.
+                    if len(ends) > 1 and not (ends <= self._slow_nodes and len(ends) < len(others)):
+                        yield from (((end, rail), leaf) for end in ends)
 
     def name(self) -> None:
         for rail, tests in self._by_rail.items():
@@ -194,11 +207,27 @@ class _Check:
             test.answer.cause = cause
 
     def _blame_ends(self, rail: str, guilty: Sequence[End]) -> dict[str, str]:
-        """Name the ports, or the nodes, with which nothing is good on a rail where others are."""
-        nodes = list(dict.fromkeys(node for node, _way in guilty))
-        whole = all(end in self._slow_nodes for end in guilty)
-        said = "; ".join(self._of_node(node, rail, whole) for node in nodes)
-        return self._seen.cause("node_slow" if whole else "rail_slow", said, nodes, rail)
+        """Name the ports, nodes or leaves with which nothing is good on a rail where others are."""
+        leaves = list(dict.fromkeys(filter(None, (self._slow_leaf.get((end, rail)) for end in guilty))))
+        alone = [end for end in guilty if (end, rail) not in self._slow_leaf]
+        nodes = list(dict.fromkeys(node for node, _way in alone))
+        whole = all(end in self._slow_nodes for end in alone)
+        said = [self._of_leaf(leaf, rail) for leaf in leaves]
+        said += [self._of_node(node, rail, whole) for node in nodes]
+        kind = "leaf_slow" if not nodes else "node_slow" if whole and not leaves else "rail_slow"
+        return self._seen.cause(kind, "; ".join(said), nodes or [node for node, _way in guilty], rail)
+
+    def _of_leaf(self, leaf: str, rail: str) -> str:
+        """Return what the ends behind a slow leaf carry, the same for all of their tests."""
+        if (leaf, rail) not in self._said:
+            ends = sorted(end for (end, on), of in self._slow_leaf.items() if (of, on) == (leaf, rail))
+            slow = [test for end in ends for test in self._at.get((end, rail), ())]
+            ways = {way for _node, way in ends}
+            to = "to and from" if len(ways) > 1 else "from" if "sends" in ways else "to"
+            nodes = named(sorted({node for node, _way in ends}))
+            where = f"leaf {leaf} ({rail}), {to} all of {nodes} behind it"
+            self._said[leaf, rail] = f"{where}: {_told(slow)} while others of this rail pass"
+        return self._said[leaf, rail]
 
     def _of_node(self, node: str, rail: str, whole: bool) -> str:
         """Return what a slow port carries, the same for all of its tests; of a node that of all its rails."""
@@ -268,129 +297,3 @@ def _told(tests: Sequence[_Test]) -> str:
     values = [float(test.answer.observed[metric]) for test in tests if metric in test.answer.observed]
     limits = [bound[metric] for test in tests if metric in (bound := getattr(test.answer, limit))]
     return f"{best(values):.3g} {unit}," + (f" {limit} {best(limits):g}," if limits else "")
-
-
-#: What may differ between nodes, how it is read of a rail's end, and the command that shows it.
-_RAIL_FACTS: tuple[tuple[str, Callable[[Bound], object], str], ...] = (
-    ("PCIe lanes", lambda end: _inner(end.netdev, "pci_link").get("width"), "lspci -vv -s PCI"),
-    ("PCIe GT/s", lambda end: _inner(end.netdev, "pci_link").get("speed_gts"), "lspci -vv -s PCI"),
-    ("link Mbit/s", lambda end: (end.netdev or {}).get("speed_mbps"), "ethtool NETDEV"),
-    ("RDMA MTU", lambda end: (end.hca or {}).get("active_mtu_bytes"), "ibv_devinfo -d DEVICE"),
-    ("GID", lambda end: getattr(rdma.choice(end), "type", None), "ibv_devinfo -v -d DEVICE"),
-    ("the card's NUMA node", lambda end: _said(end.netdev, "numa_node"), "lspci -vv -s PCI"),
-)
-
-
-def _said(device: Row | None, key: str) -> str | None:
-    """Return a number that is a name: none is better than another."""
-    value = (device or {}).get(key)
-    return None if value is None else str(value)
-
-
-def _inner(device: Row | None, key: str) -> Mapping[str, Any]:
-    inner = (device or {}).get(key)
-    return inner if isinstance(inner, Mapping) else {}
-
-
-class _Seen:
-    """What a run knows of its nodes and rails beside the tests between them."""
-
-    def __init__(self, asked: Sequence[AskedLine], answers: Sequence[Answer], fleet: BoundFacts) -> None:
-        self._fleet = fleet
-        self._causes: dict[tuple[str, str], dict[str, str]] = {}
-        #: Node and rail -> check -> its answer, of what is asked of a rail alone.
-        self._local: dict[Pair, dict[str, Answer]] = {}
-        for line, answer in zip(asked, answers, strict=True):
-            if CHECKS[str(line["check"])].local and line["rail"] is not None:
-                place = str(line["node"]), str(line["rail"])
-                self._local.setdefault(place, {})[str(line["check"])] = answer
-
-    def cause(self, kind: str, said: str, nodes: Sequence[str], rail: str) -> dict[str, str]:
-        """Return a slow test's cause, with what is known of the nodes that it names."""
-        if (kind, said) not in self._causes:
-            likely = next(self._signs(kind, nodes, rail), None)
-            self._causes[kind, said] = causes.explain(kind, said, None, likely, self._known(nodes, rail))
-        return self._causes[kind, said]
-
-    def more(self, cause: dict[str, str], nodes: Pair, rail: str) -> dict[str, str]:
-        """Return a cause that no pattern replaced, with what is known of both ends."""
-        kind = str(cause["cause_class"])
-        both = sorted(nodes)
-        said = self.cause(kind, f"{' '.join(both)} {rail}", both, rail)
-        return {**cause, "next": said["next"]}
-
-    def explain(self, line: AskedLine, answer: Answer) -> None:
-        """Say more of a test that met nobody, or whose packets are too large, where other checks do."""
-        rail, kind = str(line["rail"]), answer.cause.get("cause_class")
-        both = [str(line["node"]), str(line["peer"])]
-        wanted = {"rendezvous_timeout": "reply_path", "path_mtu_small": "mtu"}.get(str(kind))
-        answered = [self._local.get((node, rail), {}).get(str(wanted)) for node in both]
-        if not all(one is not None and one.outcome == PASS for one in answered):
-            return
-        if wanted == "mtu":
-            likely = f"what lies between {' and '.join(both)}: both have the planned MTU"
-            command = causes.CAUSES["path_mtu_small"].command
-        elif not _SILENCE.search(answer.cause["cause"]):
-            return
-        else:
-            likely = f"a firewall that drops TCP on {' or '.join(both)}: pings pass on this rail"
-            command = "nft list ruleset"
-        # A row's own fix knows the ports that have to be open.
-        fix = None if answer.cause["next"].startswith("Likely ") else answer.cause["next"]
-        said = causes.explain(str(kind), "", fix, (likely, command), self._known(both[:1], rail))
-        answer.cause = {**answer.cause, "next": said["next"]}
-
-    def _signs(self, kind: str, nodes: Sequence[str], rail: str) -> Iterator[tuple[str, str]]:
-        """Yield what speaks for a cause, and the command that shows it, the surest first."""
-        rails = {one for node, one in self._local if node in nodes} if kind == "node_slow" else {rail}
-        places = [(node, one) for node in nodes for one in sorted(rails) if (node, one) in self._local]
-        for node, one in places:
-            for check, answer in self._local[node, one].items():
-                cause = causes.CAUSES.get(str(answer.cause.get("cause_class")))
-                # What one node has does not slow the whole rail.
-                if answer.outcome == FAIL and cause is not None and kind != "switch_slow":
-                    found = f"what the {CHECKS[check].title} check of {node} {one} says: {cause.sentence}"
-                    yield found, cause.command
-        if kind in ("node_slow", *SLOW):
-            yield from self._differs(nodes, self._fleet.governors, "CPU governor", "cpupower frequency-info")
-            yield from self._differs(nodes, self._fleet.iperf3, "iperf3", "iperf3 --version")
-        for node, one in places:
-            errors = self._local[node, one].get("link_errors", Answer()).observed
-            paused = next((name for name in errors if "pause" in name), None)
-            if paused is not None:
-                yield f"pauses: {paused} of {node} {one} grew by {errors[paused]}", "ethtool -S NETDEV"
-        if kind in ("rail_slow", "node_slow", *SLOW):
-            for what, read, command in _RAIL_FACTS:
-                ends = {node: mine[rail] for node, mine in self._fleet.bound.items() if rail in mine}
-                yield from self._differs(
-                    nodes, {node: read(end) for node, end in ends.items()}, what, command
-                )
-
-    def _differs(
-        self, nodes: Sequence[str], values: Mapping[str, object], what: str, command: str
-    ) -> Iterator[tuple[str, str]]:
-        """Yield what one of the nodes has otherwise than the others of the fleet, and not better."""
-        for node in nodes:
-            mine = values.get(node)
-            others = [value for other, value in values.items() if other != node and value is not None]
-            if mine is None or not others:
-                continue
-            by_text = {repr(value): value for value in others}
-            usual = by_text[max(by_text, key=list(map(repr, others)).count)]
-            better = mine > usual if is_number(mine) and is_number(usual) else mine == _BEST_GOVERNOR
-            if mine != usual and not better:
-                yield f"{what} {mine} on {node}, {usual} on the others", command
-
-    def _known(self, nodes: Sequence[str], rail: str) -> dict[str, str]:
-        """Return what the placeholders of commands stand for, where that is the same on all these nodes."""
-        told = []
-        for node in nodes:
-            end = self._fleet.bound.get(node, {}).get(rail)
-            device, port = (end.netdev or {}, end.hca or {}) if end else ({}, {})
-            hca = str(port.get("hca") or "").split(":", maxsplit=1)[0]
-            told.append({"NETDEV": device.get("netdev"), "PCI": device.get("pci"), "DEVICE": hca})
-        return {
-            word: str(value)
-            for word, value in told[0].items()
-            if value and all(one[word] == value for one in told)
-        }

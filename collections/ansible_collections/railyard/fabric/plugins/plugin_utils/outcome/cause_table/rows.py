@@ -119,6 +119,10 @@ TABLE = (
           "Follow the path from switch port to switch port (uplinks, a port that runs low, errors, a link of "
           "a bundle that ECMP or LAG puts these flows on); it is neither node's card.",
           "a switch port, an uplink or a cable between the two", "lldpctl NETDEV"),
+    Cause("leaf_slow", "a leaf switch is slow for all nodes behind it, and other leaves of its rail are not",
+          "Look at the leaf switch that is named: its uplinks (speed, errors, one that is missing), rate "
+          "limits, buffers, pauses, QoS, firmware; compare with a leaf of the same rail that is fast.",
+          "the leaf's uplinks, or rate limits, buffers and pauses of its ports", "lldpctl NETDEV"),
     Cause("switch_slow", "the rail is slow for all of its nodes, and other rails are not",
           "Look at the switch that the rail's cables end at: speed and rate limits of its ports, buffers, "
           "pauses, QoS, firmware; where the lower rate is meant, declare it as rate_gbps of this rail.",

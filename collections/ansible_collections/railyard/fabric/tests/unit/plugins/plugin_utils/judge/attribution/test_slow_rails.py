@@ -184,6 +184,86 @@ def test_a_latency_is_told_by_its_least_number() -> None:
     )
 
 
+def behind(leaves: dict[str, list[int]], rails: tuple[str, ...] = ("rail0", "rail1")) -> BoundFacts:
+    """Return facts of nodes behind leaves that are named LEAF-RAIL."""
+    return BoundFacts(
+        bound={
+            f"n{number}": {rail: Bound({"name": rail, "leaf": f"{leaf}-{rail}"}) for rail in rails}
+            for leaf, numbers in leaves.items()
+            for number in numbers
+        }
+    )
+
+
+TWO = behind({"left": [1, 2, 3], "right": [4, 5, 6]})
+LEFT = {"n1", "n2", "n3"}
+
+
+def test_a_leaf_is_named_and_none_of_the_nodes_behind_it() -> None:
+    """J10: eight times as many causes as faults, were each of its nodes named."""
+    answers = told(6, lambda node, peer, rail: rail == "rail1" and bool(LEFT & {node, peer}), fleet=TWO)
+    assert {answer.cause["cause"] for answer in answers.values() if answer.cause} == {
+        "a leaf switch is slow for all nodes behind it, and other leaves of its rail are not: leaf "
+        "left-rail1 (rail1), to and from all of n1, n2, n3 behind it: 0.0096 Gbit/s at most, floor 0.04, "
+        "while others of this rail pass"
+    }
+    assert {answer.cause["cause_class"] for answer in answers.values() if answer.cause} == {"leaf_slow"}
+
+
+@pytest.mark.parametrize("nodes", [1, 2])
+def test_several_slow_nodes_behind_a_good_leaf_are_each_named(nodes: int) -> None:
+    slow = {f"n{number}" for number in range(1, nodes + 1)}
+    answers = told(6, lambda node, peer, rail: rail == "rail1" and bool(slow & {node, peer}), fleet=TWO)
+    assert {answer.cause["cause_class"] for answer in answers.values() if answer.cause} == {"rail_slow"}
+    for node in slow:
+        assert f"{node} rail1: " in answers[node, "n6", "rail1"].cause["cause"]
+
+
+@pytest.mark.parametrize(("place", "way"), [(0, "from"), (1, "to")])
+def test_a_leaf_that_is_slow_one_way_is_named_with_the_way(place: int, way: str) -> None:
+    answers = told(6, lambda *test: test[2] == "rail0" and test[place] in LEFT, fleet=TWO)
+    said = {answer.cause["cause"] for answer in answers.values() if answer.cause}
+    assert len(said) == 1
+    assert f"leaf left-rail0 (rail0), {way} all of n1, n2, n3 behind it" in said.pop()
+
+
+@pytest.mark.parametrize(
+    ("leaves", "slow", "wanted"),
+    [
+        # Behind the one leaf of a rail there is no other one to compare with.
+        ({"left": [1, 2, 3, 4, 5, 6]}, {"n1", "n2"}, "rail_slow"),
+        # A leaf of one node is that node's rail.
+        ({"left": [1], "right": [2, 3, 4, 5, 6]}, {"n1"}, "rail_slow"),
+        ({"left": [1, 2], "right": [3, 4, 5, 6]}, {"n1", "n2"}, "leaf_slow"),
+        ({"left": [1, 2], "middle": [3, 4], "right": [5, 6]}, {"n1", "n2", "n3", "n4"}, "leaf_slow"),
+    ],
+)
+def test_a_leaf_is_compared_with_other_leaves(
+    leaves: dict[str, list[int]], slow: set[str], wanted: str
+) -> None:
+    answers = told(
+        6, lambda node, peer, rail: rail == "rail1" and bool(slow & {node, peer}), fleet=behind(leaves)
+    )
+    assert {answer.cause["cause_class"] for answer in answers.values() if answer.cause} == {wanted}
+
+
+def test_fewer_slow_nodes_than_leaves_are_the_nodes() -> None:
+    leaves = behind({"left": [1, 2], "right": [3, 4, 5, 6]}, ("rail0", "rail1", "rail2"))
+    slow = {"n1", "n2"}
+    answers = told(6, lambda node, peer, _rail: bool(slow & {node, peer}), fleet=leaves, rails=3)
+    assert {answer.cause["cause_class"] for answer in answers.values() if answer.cause} == {"node_slow"}
+
+
+def test_a_slow_node_behind_another_leaf_than_the_slow_one_is_named_beside_it() -> None:
+    slow = {*LEFT, "n6"}
+    answers = told(6, lambda node, peer, rail: rail == "rail1" and bool(slow & {node, peer}), fleet=TWO)
+    assert answers["n1", "n4", "rail1"].cause["cause_class"] == "leaf_slow"
+    assert answers["n4", "n6", "rail1"].cause["cause_class"] == "rail_slow"
+    both = answers["n1", "n6", "rail1"].cause["cause"]
+    assert "leaf left-rail1" in both
+    assert "n6 rail1" in both
+
+
 def rail_end(**facts: Any) -> Bound:
     device = {"netdev": "ens7", "pci": "0000:3b:00.0", **facts}
     return Bound({"name": "rail1"}, netdev=device)
