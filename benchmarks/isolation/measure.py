@@ -111,7 +111,7 @@ def run(name: str, seeds: range, path: Path) -> None:
         if (name, seed) in done:
             continue
         mix, start = faults(series, seed), time.process_time()
-        result = command.simulate(
+        result, _ = command.simulate(
             series.nodes, series.rails, seed, series.pattern, fault=mix, narrowest=series.narrowest
         )
         line = {
@@ -172,7 +172,7 @@ def show(name: str, seed: int) -> None:
     """Print one run in full."""
     series = SERIES[name]
     mix = faults(series, seed)
-    result = command.simulate(
+    result, _ = command.simulate(
         series.nodes, series.rails, seed, series.pattern, fault=mix, narrowest=series.narrowest
     )
     print(json.dumps(result, indent=1), json.dumps(score(result), indent=1))

@@ -101,7 +101,7 @@ def test_a_test_carries_the_product_of_all_on_its_way_and_each_leaf_once() -> No
     ],
 )
 def test_what_covers_another_is_said_and_found(faults: list[str], seen: list[str | None]) -> None:
-    result = command.simulate(12, 3 if len(faults) > 2 else 2, 1, leaves=2, fault=faults)
+    result, _ = command.simulate(12, 3 if len(faults) > 2 else 2, 1, leaves=2, fault=faults)
     assert [one["seen_as"] and one["seen_as"]["kind"] for one in result["injected"]] == seen
     assert parts(result["suspects"]) == parts(
         [one["seen_as"] for one in result["injected"] if one["seen_as"]]
@@ -128,7 +128,7 @@ def test_isolation_is_given_numbers_and_wiring_alone(monkeypatch: Any) -> None:
 
 def test_the_same_seed_draws_the_same_and_another_does_not() -> None:
     fault = ["node:gpu005@0.6"]
-    one, again, other = (command.simulate(64, 8, seed, "auto", fault=fault) for seed in (5, 5, 6))
+    one, again, other = (command.simulate(64, 8, seed, "auto", fault=fault)[0] for seed in (5, 5, 6))
     assert one == again
     assert one["pairs"] < one["of_pairs"]
     assert {**one, "seed": 6} != other

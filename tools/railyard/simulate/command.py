@@ -26,7 +26,7 @@ def run(
     Raises:
         UserError: there is no such cluster, or a fault is none of it.
     """
-    result, found = _simulated(nodes, rails, seed, pattern, leaves, fault, narrowest=False)
+    result, found = simulate(nodes, rails, seed, pattern, leaves, fault)
     if as_json:
         print(json.dumps(result, indent=2))
     else:
@@ -42,8 +42,8 @@ def simulate(
     leaves: int | None = None,
     fault: Sequence[str] = (),
     narrowest: bool = False,
-) -> dict[str, Any]:
-    """Return what `--json` prints.
+) -> tuple[dict[str, Any], Findings]:
+    """Return what `--json` prints, and whom isolation found.
 
     Args:
         nodes: see `cluster.make`.
@@ -57,19 +57,6 @@ def simulate(
     Raises:
         UserError: there is no such cluster, or a fault is none of it.
     """
-    return _simulated(nodes, rails, seed, pattern, leaves, fault, narrowest)[0]
-
-
-def _simulated(
-    nodes: int,
-    rails: int,
-    seed: int,
-    pattern: str,
-    leaves: int | None,
-    fault: Sequence[str],
-    narrowest: bool,
-) -> tuple[dict[str, Any], Findings]:
-    """Return what `simulate` does, and whom isolation found."""
     cluster = clusters.make(nodes, rails, leaves, pattern)
     shares = faults.Shares(cluster, faults.parse_all(fault, cluster), narrowest)
     outcome = trial.run(cluster, Cables(cluster, shares, seed))

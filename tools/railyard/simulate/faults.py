@@ -103,13 +103,13 @@ class Shares:
         self.ends = np.ones((len(cluster.nodes), len(cluster.rails)))
         self.rails = np.ones(len(cluster.rails))
         self.pairs: dict[tuple[int, int, int], float] = {}
-        leaf = np.ones_like(self.ends)
+        self.leaf = np.ones_like(self.ends)
         for fault in self.faults:
             if fault.kind == "rail":
                 self.rails[self._rail[str(fault.rail)]] = fault.share
             elif fault.kind == "leaf":
                 behind, rail = cluster.leaves[str(fault.leaf)]
-                leaf[behind, rail] = fault.share
+                self.leaf[behind, rail] = fault.share
             elif fault.kind == "pair":
                 both = self._place[str(fault.node)], self._place[str(fault.peer)]
                 self.pairs[(*both, self._rail[str(fault.rail)])] = fault.share
@@ -117,7 +117,6 @@ class Shares:
                 rails: Any = slice(None) if fault.rail is None else self._rail[fault.rail]
                 places = self._place[str(fault.node)], rails
                 self.ends[places] = self.both(self.ends[places], fault.share)
-        self.leaf = leaf
 
     def both(self, one: Any, other: Any) -> Any:
         """Return what two faults on one way leave."""

@@ -22,7 +22,6 @@ class Outcome:
     Attributes:
         tests: tests asked, each of one rail in one direction, those of confirming rounds too.
         rounds: rounds of all orders; `confirming` of them were for what was doubtful.
-        orders: work orders.
         modelled_s: what they would take, as `railyard plan` reckons.
         findings: who is slow.
         met: the places of the pairs that met, the lesser first.
@@ -31,7 +30,6 @@ class Outcome:
     tests: int
     rounds: int
     confirming: int
-    orders: int
     modelled_s: float
     findings: culprits.Findings
     met: frozenset[tuple[int, int]]
@@ -43,17 +41,17 @@ def run(cluster: Cluster, cables: Cables) -> Outcome:
     wiring = measured.wiring(order)
     tests = cables.measure(order)
     turns = len(pattern.rounds_of(order))
-    modelled_s, confirming, orders = cost.of_order(order).duration_s, 0, 1
+    modelled_s, confirming = cost.of_order(order).duration_s, 0
     findings = culprits.isolate(tests, wiring)
-    while orders <= _FURTHER_ORDERS:
+    for _ in range(_FURTHER_ORDERS):
         further = confirm.confirm(order, findings.doubtful, findings.suspects)
         if not further.rounds:
             break
         second = confirm.second_order(order, further)
         tests = measured.joined([tests, cables.measure(second)])
         findings = culprits.isolate(tests, wiring)
-        orders, confirming = orders + 1, confirming + len(further.rounds)
+        confirming += len(further.rounds)
         modelled_s += cost.of_order(second).duration_s
     place = {name: number for number, name in enumerate(cluster.nodes)}
     met = frozenset((place[one.node], place[one.peer]) for one in rounds.meetings(order))
-    return Outcome(len(tests.gbps), turns + confirming, confirming, orders, modelled_s, findings, met)
+    return Outcome(len(tests.gbps), turns + confirming, confirming, modelled_s, findings, met)
