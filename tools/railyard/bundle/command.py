@@ -6,11 +6,10 @@ import gzip
 import hashlib
 import io
 import json
-import os
 import re
 import tarfile
 import tempfile
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -25,6 +24,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder 
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run.folder import RunFolder
 
 from railyard.base.errors import UserError
+from railyard.base.whole_file import unwritable, whole_file
 from railyard.bundle import files, naming
 from railyard.bundle.table import Table
 
@@ -65,15 +65,17 @@ def run(source: Path, output: Path | None, table_file: Path | None) -> int:
             _no_original(folder, table)
             if table_file:
                 rows = "".join("\t".join(row) + "\n" for row in table.rows())
-                _place(table_file, lambda stream: stream.write(rows.encode("utf-8", "surrogateescape")))
+                with whole_file(table_file) as stream:
+                    stream.write(rows.encode("utf-8", "surrogateescape"))
             try:
-                _place(output, lambda stream: _pack(folder, stream))
+                with whole_file(output) as stream:
+                    _pack(folder, stream)
             except UserError:
                 if table_file:
                     table_file.unlink()
                 raise
     except OSError as error:
-        raise _unwritable(error.filename or tempfile.gettempdir(), error) from error
+        raise unwritable(error.filename or tempfile.gettempdir(), error) from error
     replaced = ", ".join(f"{number} {kind}" for kind, number in table.counts().items())
     print(f"Replaced: {replaced}.")
     if table.kept:
@@ -237,28 +239,3 @@ def _archive(stream: BinaryIO, contents: Iterable[tuple[str, bytes]]) -> None:
             member = tarfile.TarInfo(name)
             member.size, member.mode = len(content), 0o600
             tar.addfile(member, io.BytesIO(content))
-
-
-def _place(path: Path, write: Callable[[BinaryIO], object]) -> None:
-    """Write a file that only its owner can read, whole or not at all."""
-    temporary = None
-    try:
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        with os.fdopen(handle, "wb") as stream:
-            write(stream)
-            stream.flush()
-            os.fsync(stream.fileno())
-        os.replace(temporary, path)
-        temporary = None
-    except OSError as error:
-        raise _unwritable(path, error) from error
-    finally:
-        if temporary:
-            with suppress(OSError):
-                os.unlink(temporary)
-
-
-def _unwritable(path: object, error: OSError) -> UserError:
-    return UserError(
-        f"{path} cannot be written: {error.strerror or error}", "make room, or name another place"
-    )

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import sys
-import tempfile
 from collections.abc import Mapping, Sequence
 from html import escape
 from itertools import groupby
@@ -17,7 +16,7 @@ from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.plugin_utils.plain_text import clean
 
-from railyard.base.errors import UserError
+from railyard.base.whole_file import whole_file
 from railyard.plan import svg_model
 from railyard.plan.svg_words import above, describe, headline, named, rate, ways
 
@@ -85,19 +84,8 @@ def write(text: str, file: str) -> None:
     if file == "-":
         sys.stdout.write(text)
         return
-    path = Path(file).expanduser()
-    unfinished = None
-    try:
-        handle, unfinished = tempfile.mkstemp(dir=path.parent, prefix=".railyard-", suffix=".svg")
-        with open(handle, "w", encoding="utf-8") as stream:
-            stream.write(text)
-        os.chmod(unfinished, 0o666 & ~_umask())
-        os.replace(unfinished, path)
-    except OSError as error:
-        if unfinished is not None:
-            Path(unfinished).unlink(missing_ok=True)
-        message = f"the drawing {path} cannot be written: {error.strerror or error}"
-        raise UserError(message, "name a file in a folder that is there and writable") from error
+    with whole_file(Path(file).expanduser(), 0o666 & ~_umask()) as stream:
+        stream.write(text.encode())
 
 
 def _umask() -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
 import sys
@@ -19,6 +18,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.run.folder import 
 
 from railyard.base import output as standard
 from railyard.base.errors import UserError
+from railyard.base.whole_file import whole_file
 
 FORMATS = JSONL, CSV, PARQUET = "jsonl", "csv", "parquet"
 #: What holds any value, as DuckDB calls it; and from where on a whole number is no BIGINT.
@@ -61,7 +61,8 @@ def run(folder: Path, form: str, output: Path | None, *, verdicts: bool = False)
         sys.stdout.flush()
         _write(rows, form, standard.binary())
     else:
-        count = _to_file(rows, form, output)
+        with whole_file(output, 0o644) as stream:
+            count = _write(rows, form, stream)
         what = "verdicts" if verdicts else "rows"
         print(f"{output}: {count} {what}, {output.stat().st_size / 1e6:.1f} MB")
     if dropped.any:
@@ -81,27 +82,6 @@ def _rows(folder: Path, dropped: _Dropped) -> Iterator[Mapping[str, Any]]:
             dropped.any = True
         else:
             yield row
-
-
-def _to_file(rows: Iterator[Mapping[str, Any]], form: str, output: Path) -> int:
-    """Write a file that is whole, or not there."""
-    try:
-        handle, name = tempfile.mkstemp(dir=output.parent, prefix=f".{output.name}.")
-    except OSError as error:
-        raise UserError(f"{output} cannot be written: {error.strerror}", "name another place") from error
-    temporary = Path(name)
-    try:
-        with os.fdopen(handle, "wb") as stream:
-            count = _write(rows, form, stream)
-            os.fchmod(stream.fileno(), 0o644)
-        temporary.replace(output)
-    except OSError as error:
-        raise UserError(
-            f"{output} cannot be written: {error.strerror}", "make room, or name another place"
-        ) from error
-    finally:
-        temporary.unlink(missing_ok=True)
-    return count
 
 
 def _write(rows: Iterator[Mapping[str, Any]], form: str, target: BinaryIO) -> int:
