@@ -109,10 +109,8 @@ def _console() -> Console:
 
 def _cost_table(ways: Mapping[str, cost.Cost]) -> Table:
     """Make a table of what each way to measure takes."""
-    table = Table(box=box.SIMPLE_HEAD)
-    table.add_column("way to measure", no_wrap=True)
-    for title in ("rounds", "pairs", "time", "rows of results", "size"):
-        table.add_column(title, justify="right", no_wrap=True)
+    numbers = ("rounds", "pairs", "time", "rows of results", "size")
+    table = _table(("way to measure", *numbers), numbers)
     for name, one in ways.items():
         pairs = f"{one.pairs} of {one.of_pairs}"
         size = cost.size_text(one.result_bytes)
@@ -157,14 +155,14 @@ _COLUMNS = (
     "rate_gbps",
     "shares_wire_with",
 )
-_TITLES = {"mtu": "MTU (bytes)", "rate_gbps": "Gbit/s"}
-_NAMES = {"shares_wire_with": "one wire with"}
+_TITLES = {"mtu": "MTU (bytes)", "rate_gbps": "Gbit/s", "shares_wire_with": "one wire with"}
+_NUMBERS = ("MTU (bytes)", "Gbit/s")
 
 
 def _node_table(nodes: dict[str, Any]) -> Table:
     every_rail = [rail for node in nodes.values() for rail in node["rails"]]
     columns = _used(every_rail)
-    table = _table(["node", "index", "rail"], columns)
+    table = _table(["node", "index", "rail", *(_TITLES.get(column, column) for column in columns)])
     for name, node in nodes.items():
         for position, rail in enumerate(node["rails"]):
             first = position == 0
@@ -182,7 +180,7 @@ def _rail_table(nodes: dict[str, Any]) -> Table:
             pair = ends.setdefault(rail["name"], [(name, rail), (name, rail)])
             pair[1] = (name, rail)
     columns = _used(rail for pair in ends.values() for _name, rail in pair)
-    table = _table(["rail", "node"], columns)
+    table = _table(["rail", "node", *(_TITLES.get(column, column) for column in columns)])
     for rail_name, pair in ends.items():
         for position, (name, rail) in enumerate(pair):
             cells = (_text(rail.get(column)) for column in columns)
@@ -220,9 +218,7 @@ def _beside(node: dict[str, Any]) -> list[tuple[str, str, str, str, str]]:
 
 def _network_table(nodes: dict[str, Any], ends_only: bool) -> Table:
     """Make a table of the addresses that are on no rail: of all nodes, or of the first and the last."""
-    table = Table(box=box.SIMPLE_HEAD)
-    for title in ("node", "network", "netdev", "address", "MTU (bytes)", "written by"):
-        table.add_column(title, justify="right" if title in _TITLES.values() else "left", no_wrap=True)
+    table = _table(("node", "network", "netdev", "address", "MTU (bytes)", "written by"))
     named = list(nodes.items())
     for name, node in (named[0], named[-1]) if ends_only else named:
         for position, cells in enumerate(rows := _beside(node)):
@@ -236,13 +232,10 @@ def _used(rails: Iterable[dict[str, Any]]) -> list[str]:
     return [column for column in _COLUMNS if column in known]
 
 
-def _table(head: list[str], columns: list[str]) -> Table:
+def _table(titles: Iterable[str], numbers: Sequence[str] = _NUMBERS) -> Table:
     table = Table(box=box.SIMPLE_HEAD)
-    for title in head:
-        table.add_column(title, no_wrap=True)
-    for column in columns:
-        justify: Any = "right" if column in _TITLES else "left"
-        table.add_column(_TITLES.get(column, _NAMES.get(column, column)), justify=justify, no_wrap=True)
+    for title in titles:
+        table.add_column(title, justify="right" if title in numbers else "left", no_wrap=True)
     return table
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present.wording import count
@@ -10,21 +11,6 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.present.wording im
 from railyard.plan import svg, svg_words
 from railyard.plan.svg_model import Spines
 from railyard.size.fabric import Fabric, Wanted, size
-
-# All that a plan says of a rail and that nobody has decided yet.
-_UNDECIDED = (
-    "netdev",
-    "mac",
-    "pci",
-    "hca",
-    "address",
-    "address6",
-    "subnet",
-    "subnet6",
-    "gateway",
-    "gateway6",
-)
-_UNKNOWN = dict.fromkeys((*_UNDECIDED, "mtu", "vlan", "rate_gbps"))
 
 
 def run(wanted: Wanted, *, as_json: bool, file: str | None) -> int:
@@ -79,9 +65,10 @@ def draw(wanted: Wanted, fabric: Fabric) -> str:
     width = max(len(str(fabric.nodes)), 3)
     nodes: dict[str, Any] = {}
     for group, size_of_group in enumerate(fabric.group_sizes()):
-        # The nodes of a group share their rails: nothing of them is of one node alone.
+        # The nodes of a group share their rails: nothing of them is of one node alone. What else a plan says of
+        # a rail nobody has decided yet.
         rails = [
-            {**_UNKNOWN, "name": f"rail{rail}", "leaf": f"rail{rail}-leaf{group}"}
+            defaultdict(lambda: None, name=f"rail{rail}", leaf=f"rail{rail}-leaf{group}")
             for rail in range(fabric.rails)
         ]
         unit = f"su{group + 1}" if fabric.groups > 1 else None
