@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 from collections.abc import Callable, Mapping
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -171,7 +172,7 @@ def test_status_reads_well() -> None:
                 }
             },
             "faults": [{"kind": "slow_rail", "target": "gpuserver1/rail0", "since": "then"}],
-            "speed": speed.save(speed.Speed(1.5, 3.0, 2.5, 6.1, 2)),
+            "speed": asdict(speed.Speed(1.5, 3.0, 2.5, 6.1, 2)),
         }
     )
     for part in (

@@ -114,14 +114,6 @@ def _path_mtu_one_way(place: Place) -> None:
     run([*tc, "qdisc", "replace", "dev", place.cable.outer, "root", *_SMALL_BUCKET])
 
 
-def _path_mtu_one_way_back(place: Place) -> None:
-    if place.cable.outer not in place.lab.network.links():
-        return
-    place.lab.network.shape(place.cable.outer, None)
-    if place.runs:
-        restore_rate(place)
-
-
 def restore_rate(place: Place) -> None:
     """Shape a rail to the rate that the topology declares."""
     place.kind.shape(place.node, place.cable, place.lab.topology.rails[place.rail_position].rate_gbps)
@@ -235,11 +227,7 @@ def _pair(place: Place) -> list[tuple[Place, str]]:
         raise LabError("a node has no path to itself", "name two nodes", BAD_INPUT)
     found = []
     for end, peer in ((place, other), (other, place)):
-        shown = peer.read("ip", "-j", "-4", "address", "show", "dev", peer.netdev)
-        addresses = [one["local"] for link in shown if link for one in link.get("addr_info", [])]
-        if not addresses:
-            raise peer.not_ready(f"{peer.netdev} has no IPv4 address")
-        found.append((end, addresses[0]))
+        found.append((end, peer.address()["local"]))
     return found
 
 
@@ -268,7 +256,7 @@ KINDS: dict[str, Kind] = {
     "miswire": Kind(TO_OTHER, _miswire, _rewire, misleads=True),
     "join_rails": Kind(BETWEEN_RAILS, _join_rails, _part_rails, misleads=True),
     "path_mtu": Kind(ON_RAIL, _path_mtu, _path_mtu_back),
-    "path_mtu_one_way": Kind(ON_RAIL, _path_mtu_one_way, _path_mtu_one_way_back),
+    "path_mtu_one_way": Kind(ON_RAIL, _path_mtu_one_way, _as_fast_as_before),
     "arp_flux": Kind(ON_RAIL, _arp_flux, _no_arp_flux, lost_when_off=True, misleads=True),
     "reply_by_other_rail": Kind(ON_RAIL, _reply_by_other_rail, _reply_by_own_rail, lost_when_off=True),
     "bond": Kind(ON_RAIL, _bond, _no_bond, lost_when_off=True),

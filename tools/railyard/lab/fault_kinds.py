@@ -67,6 +67,14 @@ class Place:
         """Return what a command of the node, run as its root, prints as JSON."""
         return read_json(self.kind.as_root(self.node, *command))
 
+    def address(self) -> dict[str, Any]:
+        """Return the netdev's first IPv4 address as `ip -j` has it, or raise where it has none."""
+        shown = self.read("ip", "-j", "-4", "address", "show", "dev", self.netdev)
+        addresses: list[dict[str, Any]] = [one for link in shown if link for one in link.get("addr_info", [])]
+        if not addresses:
+            raise self.not_ready(f"{self.netdev} has no IPv4 address")
+        return addresses[0]
+
     def not_ready(self, what: str) -> LabError:
         """Return the error of a fault that needs a node with its roles."""
         fix = "provision the node first (railyard site -i inventories/lab)"

@@ -115,11 +115,8 @@ def _stranger_namespace(place: Place) -> str:
 
 def _duplicate_address(place: Place) -> dict[str, Any]:
     lab = place.lab
-    shown = place.read("ip", "-j", "-4", "address", "show", "dev", place.netdev)
-    addresses = [address for link in shown if link for address in link.get("addr_info", [])]
-    if not addresses:
-        raise place.not_ready(f"{place.netdev} has no IPv4 address that a stranger could take")
-    address = addresses[0]["local"]
+    shown = place.address()
+    address = shown["local"]
     name = _stranger_namespace(place)
     leg = naming.stranger_leg(place.node.position, place.rail_position)
     mac, mtu = naming.mac(lab.name, "stranger", leg), lab.topology.mtu_bytes
@@ -135,7 +132,7 @@ def _duplicate_address(place: Place) -> dict[str, Any]:
         for words in (
             ("link", "set", "lo", "up"),
             ("link", "set", "rail", "up"),
-            ("address", "add", f"{address}/{addresses[0]['prefixlen']}", "dev", "rail"),
+            ("address", "add", f"{address}/{shown['prefixlen']}", "dev", "rail"),
         ):
             run(["ip", "-n", name, *words])
         # Its first word comes when it has said for the first time whose the address is.

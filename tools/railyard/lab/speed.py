@@ -11,8 +11,7 @@ import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 from railyard.lab import machine, reference
 from railyard.lab.process import LabError, run
@@ -99,11 +98,6 @@ def load(data: object) -> Speed | None:
         return None
     found = Speed(**{name: float(one) for name, one in numbers.items()}, cores=cores, why=why)  # type: ignore[arg-type]
     return found if _LEAST <= found.time_factor <= MOST else None
-
-
-def save(speed: Speed) -> dict[str, Any]:
-    """Return a speed as the state file holds it."""
-    return asdict(speed)
 
 
 def _login_s(node: Node, ssh_argv: SshArgv, clock: Clock) -> float:

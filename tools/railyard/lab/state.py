@@ -75,13 +75,8 @@ def time_factor(lab: str) -> float:
 
 def save(state: State) -> None:
     """Write the state so that a crash leaves the old file or the new one."""
-    data = {
-        "schema": SCHEMA,
-        "name": state.name,
-        "topology": state.topology,
-        "faults": [asdict(fault) for fault in state.faults],
-        "speed": speed.save(state.speed) if state.speed else None,
-    }
+    data = {"schema": SCHEMA, **asdict(state)}
+    del data["torn"]
     write_file(str(file_of(state.name)), json.dumps(data, indent=2, sort_keys=True) + "\n", 0o644)
 
 

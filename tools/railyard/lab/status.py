@@ -50,7 +50,7 @@ def collect(lab: Lab) -> dict[str, Any]:
         "faults": [asdict(fault) for fault in record.faults] if record else [],
         "state_torn": bool(record and record.torn),
         "other_checkout": other or None,
-        "speed": speed.save(record.speed) if record and record.speed else None,
+        "speed": asdict(record.speed) if record and record.speed else None,
     }
 
 

@@ -8,24 +8,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import ipaddress
 import socket
-import struct
 import subprocess
 import sys
+
+from ansible_collections.railyard.fabric.plugins.module_utils.channel import arp
 
 _PORT = 9
 _ANNOUNCE_EVERY_S = 0.2
 _ETHERTYPE_ARP = 0x0806
-
-
-def announcement(address: str, mac: str) -> bytes:
-    """Return the Ethernet frame of a gratuitous ARP request: `address` is at `mac`, said to everybody."""
-    hardware = bytes.fromhex(mac.replace(":", ""))
-    protocol = ipaddress.IPv4Address(address).packed
-    header = struct.pack("!HHBBH", 1, 0x0800, 6, 4, 1)
-    body = header + hardware + protocol + b"\0" * 6 + protocol
-    return b"\xff" * 6 + hardware + struct.pack("!H", _ETHERTYPE_ARP) + body
 
 
 async def _swallow(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -36,7 +27,8 @@ async def _swallow(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -
 
 
 async def _main(netdev: str, address: str, mac: str) -> None:
-    frame = announcement(address, mac)
+    # A gratuitous ARP request.
+    frame = arp.request(bytes.fromhex(mac.replace(":", "")), address, address)
     with socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0) as raw:
         raw.bind((netdev, _ETHERTYPE_ARP))
         async with await asyncio.start_server(_swallow, "0.0.0.0", _PORT):  # noqa: S104 - a namespace of its own
