@@ -38,7 +38,8 @@ def confined(memory_bytes: int, cpu_s: float) -> Iterator[None]:
         raise TooExpensiveError(f"takes more than {cpu_s:.0f} s of processor time")
 
     soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
-    limit = _mapped_bytes() + max(0, memory_bytes - _resident_bytes())
+    # RLIMIT_DATA counts what is mapped.
+    limit = _status_bytes("VmData") + max(0, memory_bytes - _status_bytes("VmRSS"))
     for other in (soft, hard):
         limit = limit if other == resource.RLIM_INFINITY else min(limit, other)
     before = signal.signal(signal.SIGPROF, stop)
@@ -54,16 +55,7 @@ def confined(memory_bytes: int, cpu_s: float) -> Iterator[None]:
         signal.signal(signal.SIGPROF, before)
 
 
-def _mapped_bytes() -> int:
-    """Return how much data this process has mapped, as RLIMIT_DATA counts it."""
-    return _status("VmData")
-
-
-def _resident_bytes() -> int:
-    return _status("VmRSS")
-
-
-def _status(key: str) -> int:
+def _status_bytes(key: str) -> int:
     for line in Path("/proc/self/status").read_text(encoding="ascii", errors="replace").splitlines():
         if line.startswith(f"{key}:"):
             return int(line.split()[1]) << 10

@@ -11,7 +11,6 @@ from rich.text import Text
 
 if TYPE_CHECKING:
     from rich.live import Live
-    from rich.progress import Progress as Bar
 
 from railyard.base import output
 from railyard.base.progress import Line, Progress
@@ -50,7 +49,6 @@ class Display:
         self.progress = progress
         self.console = console or output.console()
         self._live: Live | None = None
-        self._bar: Bar | None = None
         self._began = time.monotonic()
 
     def __enter__(self) -> Display:
