@@ -259,7 +259,7 @@ UNITS = """\
           instances: "{{ __rdma_stack_subnet_manager_instances }}"
           files: "{{ __rdma_stack_subnet_manager.files | map(attribute='path') | map('basename') }}"
           first: "{{ lookup('ansible.builtin.template', template) }}"
-        template: "ROLE/templates/{{ __rdma_stack_subnet_manager.files[0].template }}"
+        template: "ROLE/templates/{{ __rdma_stack_subnet_manager.files[0].path }}.j2"
 """
 PORTS = ["0x0002c9030002fb06", "0x0002c9030002fb07"]
 HEAD = "# Managed by Railyard (role rdma_stack): change the inventory, not this file.\n"

@@ -23,13 +23,12 @@ class ActionModule(ActionBase):
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         """Return what the module returns."""
         result: dict[str, Any] = super().run(tmp, task_vars)
-        either = [["template", "content"]]
-        files = {**managed_files.ARGUMENTS["files"], "required_one_of": either, "mutually_exclusive": either}
+        files = {**managed_files.ARGUMENTS["files"], "mutually_exclusive": [["template", "content"]]}
         _spec, args = self.validate_argument_spec({**managed_files.ARGUMENTS, "files": files})
         rendered: dict[str, str] = {}
         for file in args["files"]:
-            name = file["template"]
-            if name is not None:
+            if file["content"] is None:
+                name = file["template"] or file["path"].lstrip("/") + ".j2"
                 if name not in rendered:
                     rendered[name] = self._render(name, file["path"], task_vars or {})
                 file.update(content=rendered[name], template=None)

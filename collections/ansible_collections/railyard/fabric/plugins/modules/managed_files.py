@@ -37,7 +37,8 @@ options:
       template:
         description:
           - The template, found where M(ansible.builtin.template) looks for its source.
-          - One of O(files[].template) and O(files[].content) is required.
+          - Without it and O(files[].content) it is the file's path and C(.j2), such as
+            C(etc/sysctl.d/60-railyard.conf.j2).
         type: str
       content:
         description: The text itself.
@@ -78,10 +79,10 @@ EXAMPLES = r"""
     role: node_tuning
     files:
       - path: /etc/sysctl.d/60-railyard.conf
-        template: etc/sysctl.d/60-railyard.conf.j2
       - path: /usr/local/bin/railyard-bind
-        template: usr/local/bin/railyard-bind.j2
         mode: "0755"
+      - path: /etc/railyard/nccl.env
+        template: etc/nccl.conf.j2
     unwanted: "{{ __node_tuning_all_paths }}"
     units: [railyard-cpu-governor.service]
     reload_systemd: true

@@ -63,6 +63,7 @@ def test_one_request_takes_rendered_templates_and_contents(act):
         {"path": "/etc/a", "template": "a.conf.j2"},
         {"path": "/etc/b", "template": "a.conf.j2", "mode": "0755"},
         {"path": "/etc/c", "content": "{{ text }}\n"},
+        {"path": "/a.conf"},  # its template is its path and .j2
         unwanted=["/etc/d"],
         role="some_role",
         units=["x.service"],
@@ -75,6 +76,7 @@ def test_one_request_takes_rendered_templates_and_contents(act):
         ("/etc/a", text, "0644"),
         ("/etc/b", text, "0755"),
         ("/etc/c", "{{ text }}\n", "0644"),
+        ("/a.conf", text, "0644"),
     ]
     assert all(one["template"] is None for one in sent["files"])
     assert (sent["unwanted"], sent["role"], sent["units"]) == (["/etc/d"], "some_role", ["x.service"])
