@@ -5,8 +5,17 @@ from __future__ import annotations
 import re
 
 import pytest
+from ansible_collections.railyard.fabric.plugins.module_utils.parsers import registry
 from ansible_collections.railyard.fabric.plugins.module_utils.parsers.perftest.run import GBPS_PER_UNIT
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import significance
+from ansible_collections.railyard.fabric.plugins.plugin_utils.compare import runs
+from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory import load
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.rules.hops import (
+    HOP_LEAST_US,
+    HOP_MOST_US,
+)
+from ansible_collections.railyard.fabric.plugins.plugin_utils.launch import outputs
+from ansible_collections.railyard.fabric.plugins.plugin_utils.present.comparison import three
 from railyard.base.paths import repo_root
 
 TEXT = (repo_root() / "docs/units.md").read_text(encoding="utf-8")
@@ -65,3 +74,25 @@ def test_the_margins_of_a_comparison_are_the_codes():
     for name, margin in significance.MARGINS.items():
         told = f"| {name} | {margin.ranked:.0%} | {margin.apart:.0%} | ".replace("%", " %")
         assert told + (f"{margin.least:g} µs |" if margin.least else "|") in TEXT
+
+
+def test_the_table_of_the_notes_says_what_their_outputs_say(tmp_path):
+    kept, inventory = repo_root() / "docs/examples/back_to_back", repo_root() / "inventories/v100-pair"
+    run = runs.read(outputs.make(kept, load.load([str(inventory)]), tmp_path).path)
+    seen = {place.check: number.value for place, number in run.numbers.items()}
+    write, tcp, latency, tcp_latency = (
+        seen[f"{way}_{what}"] for what in ("bandwidth", "latency") for way in ("rdma", "tcp")
+    )
+    (table,) = registry.parse("sockperf", next(kept.glob("**/sockperf.txt")).read_text())["outputs"]
+    behind_switch = [
+        f"{three(us + HOP_LEAST_US)} to {three(us + HOP_MOST_US)} µs" for us in (latency, table["average_us"])
+    ]
+    rows = dict(
+        row.strip("| ").split(" | ")[::2][:2] for row in TEXT.partition("| the notes |")[2].splitlines()[2:11]
+    )
+    assert rows["RDMA bandwidth"] == f"{three(write)} Gbit/s, {three(100 * write / 40)} % of 40"
+    assert rows["TCP bandwidth"] == f"{three(tcp)} Gbit/s, {three(100 * tcp / 40)} %"
+    assert rows["RDMA against TCP, bandwidth"] == f"{(write / tcp - 1) * 100:.1f} % more"
+    times = f"{three(tcp_latency / latency)} times lower ({three(tcp_latency)} by {latency:g})"
+    assert rows["RDMA against TCP, latency"] == times
+    assert [rows[f"{way} latency behind a switch"] for way in ("RDMA", "TCP")] == behind_switch

@@ -10,10 +10,8 @@ import json
 import os
 import re
 import sys
-import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from pathlib import Path
 
 from railyard.base import paths
 from railyard.report import machines
@@ -23,25 +21,18 @@ os.environ.setdefault("ANSIBLE_CONFIG", str(paths.repo_root() / "ansible.cfg"))
 
 from ansible_collections.railyard.fabric.plugins.module_utils.catalogue import nic_drivers, rdma_counters
 from ansible_collections.railyard.fabric.plugins.module_utils.catalogue.tests import Check
-from ansible_collections.railyard.fabric.plugins.module_utils.parsers import registry
 from ansible_collections.railyard.fabric.plugins.module_utils.schedule.policy_keys import KEYS
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import figures
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue import CHECKS, RDMA_LATENCY
-from ansible_collections.railyard.fabric.plugins.plugin_utils.compare import runs
-from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory import load, schema
+from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory import schema
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence import formulas
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.rules import hops
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.rules.of_end import of_end
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.rules.of_pair import NOTHING_LOST, of_pair
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.rules.rule import Lookup, Rule
-from ansible_collections.railyard.fabric.plugins.plugin_utils.launch import outputs
 from ansible_collections.railyard.fabric.plugins.plugin_utils.outcome.causes import CAUSES
-from ansible_collections.railyard.fabric.plugins.plugin_utils.present.comparison import three
 
 DOCS = paths.repo_root() / "docs"
-NAMES = (
-    "troubleshooting.md", "inventory.md", "units.md", "figures.md", "drivers.md", "machines.md", "rules.md"
-)  # fmt: skip
+NAMES = ("troubleshooting.md", "inventory.md", "figures.md", "drivers.md", "machines.md", "rules.md")
 ENDS = ("client", "server")
 
 
@@ -90,55 +81,6 @@ def rules(of: Callable[[Check], Sequence[Rule | Lookup]]) -> Iterator[tuple[str,
     for what, (names, checks) in found.items():
         group = next((name for name, members in groups.items() if members == set(checks)), None)
         yield what, ", ".join(names) or "-", group or ", ".join(f"`{name}`" for name in checks)
-
-
-def notes() -> Iterator[tuple[str, ...]]:
-    """Yield what the notes of the pair in `inventories/v100-pair` said of its outputs, and what these say."""
-    root = paths.repo_root()
-    kept = root / "docs/examples/back_to_back"
-    with tempfile.TemporaryDirectory() as reports:
-        inventory = load.load([str(root / "inventories/v100-pair")])
-        run = runs.read(outputs.make(kept, inventory, Path(reports)).path)
-    seen = {place.check: number.value for place, number in run.numbers.items()}
-    rate_gbps = run.plan["nodes"]["gpuserver1"]["rails"][1]["rate_gbps"]
-    write, tcp = seen["rdma_bandwidth"], seen["tcp_bandwidth"]
-    latency, tcp_latency = seen["rdma_latency"], seen["tcp_latency"]
-    yield "number", "the notes", "their outputs", "why"
-    share = f"{three(write)} Gbit/s, {three(100 * write / rate_gbps)} % of {rate_gbps}"
-    yield "RDMA bandwidth", "36.4 Gbit/s, 91 %", share, "perftest's MB/sec are 2^20 bytes/s"
-    yield (
-        "TCP bandwidth",
-        "27.4 Gbit/s, 68 %",
-        f"{three(tcp)} Gbit/s, {three(100 * tcp / rate_gbps)} %",
-        "one stream: what a core does, not what the link carries",
-    )
-    more = f"{(write / tcp - 1) * 100:.1f} % more"
-    yield "RDMA against TCP, bandwidth", "33 % more", more, "of the right numbers"
-    yield (
-        "RDMA against TCP, latency",
-        "26 times lower (21.9 µs by 0.85)",
-        f"{three(tcp_latency / latency)} times lower ({three(tcp_latency)} by {latency:g})",
-        "21.9 is an average, 0.85 a median; the messages are of 14 bytes (sockperf's default) and of 2",
-    )
-    yield (
-        "both ports together",
-        "80 Gbit/s (9.1 GB/s)",
-        "not measured",
-        f"two runs of {three(write)}, one after the other, are no sum: the ports share a slot of about 57",
-    )
-    yield "host CPU", "high; near zero", "not measured", "no output says it"
-    yield "TCP of the first port", "the same, expected", "not measured", "no output says it"
-    (table,) = registry.parse("sockperf", next(kept.glob("**/sockperf.txt")).read_text())["outputs"]
-    # Their figure is the average, and so is what they add to it.
-    for name, value, told in (("RDMA", latency, "1.2-2.5 µs"), ("TCP", table["average_us"], "25-35 µs")):
-        least, most = value + hops.HOP_LEAST_US, value + hops.HOP_MOST_US
-        why = f"by their own table a cut-through switch adds {hops.HOP_LEAST_US:g} to {hops.HOP_MOST_US:g} µs"
-        yield (
-            f"{name} latency behind a switch",
-            f"{told}, expected",
-            f"{three(least)} to {three(most)} µs",
-            why,
-        )
 
 
 def catalogue(group: str) -> Iterator[tuple[str, ...]]:
@@ -193,7 +135,6 @@ def _files(traffic: rdma_counters.Traffic, name: str) -> str:
 
 
 TABLES: dict[str, Callable[[], Iterator[tuple[str, ...]]]] = {
-    "notes": notes,
     "causes": causes,
     "rules_each": partial(rules, lambda check: [*of_end(check, "client"), *of_end(check, "server")]),
     "rules_both": partial(rules, lambda check: [NOTHING_LOST, *of_pair(check)]),
