@@ -43,48 +43,8 @@ _HARMLESS = {
     "ansible_become_user": ("root",),
 }
 _ARGUMENTS = ("ansible_ssh_common_args", "ansible_ssh_extra_args")
+# Their variables say what a node should be; the tests know the defaults.
 _ROLES = ("benchmark_tools", "nccl_profile", "node_tuning", "rdma_stack", "roce_qos")
-# Their variables that change what a node should be, and whether each is a switch; the tests know defaults.
-_OPTIONS = {
-    "benchmark_tools_health": True,
-    "benchmark_tools_memory": True,
-    "benchmark_tools_rdma": True,
-    "benchmark_tools_storage": True,
-    "nccl_profile_cross_nic": False,
-    "nccl_profile_forms": False,
-    "nccl_profile_net": False,
-    "nccl_profile_net_plugin": False,
-    "nccl_profile_net_plugin_library": False,
-    "nccl_profile_overlays": False,
-    "nccl_profile_pkey": False,
-    "nccl_profile_rails": False,
-    "nccl_profile_service_level": False,
-    "nccl_profile_settings": False,
-    "nccl_profile_socket_netdev": False,
-    "nccl_profile_traffic_class": False,
-    "nccl_profile_transport": False,
-    "nccl_profile_ucx": True,
-    "nccl_profile_version": False,
-    "node_tuning_energy_preference": False,
-    "node_tuning_governor": False,
-    "node_tuning_idle_limit_us": False,
-    "node_tuning_irq_affinity": True,
-    "node_tuning_memlock_unlimited": True,
-    "node_tuning_nofile": False,
-    "node_tuning_node_class": False,
-    "node_tuning_profile": False,
-    "node_tuning_ring_sizes": False,
-    "node_tuning_state": False,
-    "node_tuning_sysctl": False,
-    "node_tuning_transparent_hugepage": False,
-    "node_tuning_transparent_hugepage_defrag": False,
-    "rdma_stack_enabled": True,
-    "rdma_stack_load_modules": True,
-    "rdma_stack_provider": False,
-    "roce_qos_dscp": False,
-    "roce_qos_enabled": True,
-    "roce_qos_not_asked": False,
-}
 
 
 class _Counter:
@@ -256,6 +216,7 @@ def resolved(sources: Sequence[str]) -> tuple[dict[str, Any], dict[str, Any], bo
     defaults: dict[str, Any] = {}
     for role in _ROLES:
         defaults |= loader.load_from_file(str(paths.repo_root() / "roles" / role / "defaults" / "main.yml"))
+    kinds = variables_of_roles(loader)
     hosts: dict[str, Any] = {}
     options: dict[str, Any] = {}
     needs_ansible = False
@@ -265,21 +226,31 @@ def resolved(sources: Sequence[str]) -> tuple[dict[str, Any], dict[str, Any], bo
         needs_ansible |= any(variables[name] not in _HARMLESS.get(name, ()) for name in ways)
         templar = Templar(loader=loader, variables={**defaults, **variables})
         rendered = {}
-        for name in (*_CONNECTION, *_OPTIONS):
+        for name in (*_CONNECTION, *kinds):
             if name in variables:
                 try:
                     rendered[name] = templar.template(variables[name])
                 except AnsibleError as error:
-                    if name in _OPTIONS:
+                    if name in kinds:
                         raise UserError(f"{host.name}: {name} cannot be rendered: {error}") from error
                     needs_ansible = True  # which knows more, such as other hosts' variables
         hosts[host.name] = {name: _plain(name, rendered[name]) for name in _CONNECTION if name in rendered}
         options[host.name] = {
-            name: boolean(rendered[name], strict=False) if switch else rendered[name]
-            for name, switch in _OPTIONS.items()
+            name: boolean(rendered[name], strict=False) if kind == "bool" else rendered[name]
+            for name, kind in kinds.items()
             if name in rendered
         }
     return hosts, options, needs_ansible or loader.met_encrypted
+
+
+def variables_of_roles(loader: Loader) -> dict[str, str]:
+    """Return the type of each variable of the roles that the end-state tests look at."""
+    kinds = {}
+    for role in _ROLES:
+        specs = loader.load_from_file(str(paths.repo_root() / "roles" / role / "meta" / "argument_specs.yml"))
+        options = specs["argument_specs"]["main"]["options"]
+        kinds |= {name: option["type"] for name, option in options.items()}
+    return kinds
 
 
 def _plain(name: str, value: Any) -> Any:
