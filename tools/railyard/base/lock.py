@@ -43,7 +43,10 @@ def cluster_lock(reports_dir: Path, cluster: str, run: str) -> Iterator[Path]:
                 "wait for it to end, or stop it with Ctrl-C where it runs",
             ) from None
         except OSError as error:
-            raise _unwritable(folder, error) from error
+            raise UserError(
+                f"the reports folder {folder} cannot be written: {error.strerror or error}",
+                "make room or give write permission, or name another folder with --reports-dir",
+            ) from error
         yield folder
 
 
@@ -76,10 +79,3 @@ def _prove_writable(folder: Path) -> None:
     free_bytes = shutil.disk_usage(folder).free
     if free_bytes < _FREE_BYTES_NEEDED:
         raise OSError(errno.ENOSPC, f"only {free_bytes // 2**20} MiB are free, a run needs 64 MiB")
-
-
-def _unwritable(folder: Path, error: OSError) -> UserError:
-    return UserError(
-        f"the reports folder {folder} cannot be written: {error.strerror or error}",
-        "make room or give write permission, or name another folder with --reports-dir",
-    )

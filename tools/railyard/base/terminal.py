@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 
 from ansible_collections.railyard.fabric.plugins.plugin_utils.plain_text import clean, clean_line, fold_names
@@ -123,14 +123,14 @@ def _rails(report: model.Report, width: int) -> Table:
     A line of the terminal that is too narrow for all that is known of a rail is told less of each, and never
     a part of a name.
     """
-    for form in (_whole, _state, _symbol):
+    for parts in (3, 2, 1):  # symbol, state, share of the rate
         table = Table(box=None, pad_edge=False, header_style="dim")
         table.add_column("node", overflow="fold")
         for rail in report.rails:
             table.add_column(Text(clean_line(rail)), overflow="fold")
         for row in report.rows:
             label = row.label + (f" ({len(row.nodes)} nodes)" if len(row.nodes) > 1 else "")
-            table.add_row(Text(clean_line(label)), *_cells(row, form))
+            table.add_row(Text(clean_line(label)), *_cells(row, parts))
         if Measurement.get(_WIDE, _WIDE.options, table).maximum <= width:
             break
     return table
@@ -140,26 +140,15 @@ def _rails(report: model.Report, width: int) -> Table:
 _WIDE = output.console(width=10_000)
 
 
-def _cells(row: model.RailRow, form: Callable[[str, str, str], tuple[str, str]]) -> list[Text]:
+def _cells(row: model.RailRow, parts: int) -> list[Text]:
     shares = row.shares or ("",) * len(row.outcomes)
     cells = []
     for name, state, share in zip(row.outcomes, row.states, shares, strict=True):
         shown = wording.outcome(name)
-        told, tail = form(shown.symbol, state, share)
+        told = " ".join((shown.symbol, state)[:parts])
+        tail = f" ({share})" if share and parts > 2 else ""
         cells.append(Text.assemble((told, _STYLES[shown.name]), (tail, "dim")))
     return cells
-
-
-def _whole(symbol: str, state: str, share: str) -> tuple[str, str]:
-    return f"{symbol} {state}", f" ({share})" if share else ""
-
-
-def _state(symbol: str, state: str, _share: str) -> tuple[str, str]:
-    return f"{symbol} {state}", ""
-
-
-def _symbol(symbol: str, _state: str, _share: str) -> tuple[str, str]:
-    return symbol, ""
 
 
 def _indented(text: str) -> str:

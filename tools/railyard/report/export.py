@@ -55,7 +55,7 @@ def run(folder: Path, form: str, output: Path | None, *, verdicts: bool = False)
     if output is not None and (output.exists() or output.is_symlink()):
         raise UserError(f"{output} is there already", "remove it, or name another file")
     RunFolder(folder).manifest()
-    dropped = _Dropped()
+    dropped: list[None] = []
     rows = iter(rejudge.judge_folder(folder).verdicts) if verdicts else _rows(folder, dropped)
     if output is None:
         sys.stdout.flush()
@@ -65,21 +65,16 @@ def run(folder: Path, form: str, output: Path | None, *, verdicts: bool = False)
             count = _write(rows, form, stream)
         what = "verdicts" if verdicts else "rows"
         print(f"{output}: {count} {what}, {output.stat().st_size / 1e6:.1f} MB")
-    if dropped.any:
+    if dropped:
         print(f"railyard: {run_folder.RESULTS} holds what is no whole row, and is not in it", file=sys.stderr)
     return 0
 
 
-class _Dropped:
-    """Whether a line was no row."""
-
-    any = False
-
-
-def _rows(folder: Path, dropped: _Dropped) -> Iterator[Mapping[str, Any]]:
+def _rows(folder: Path, dropped: list[None]) -> Iterator[Mapping[str, Any]]:
+    """Yield the rows; what is none goes to `dropped`."""
     for row in RunFolder(folder).each_row(run_folder.RESULTS):
         if row is None:
-            dropped.any = True
+            dropped.append(row)
         else:
             yield row
 
