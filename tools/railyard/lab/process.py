@@ -37,8 +37,6 @@ class CommandError(LabError):
     def __init__(self, argv: Sequence[str], status: int, output: str):
         tail = "\n    ".join(output.strip().splitlines()[-12:]) or "(it said nothing)"
         super().__init__(f"{' '.join(argv)}: exit status {status}\n    {tail}")
-        self.status = status
-        self.output = output
 
 
 def run(

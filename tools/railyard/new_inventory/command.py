@@ -77,16 +77,16 @@ def compose(wanted: Wanted, name: str) -> new_inventory_files.Contents:
     units = list(dict.fromkeys(node.scalable_unit for node in nodes if node.scalable_unit is not None))
     largest = max(Counter(node.scalable_unit for node in nodes).values())
     made = rails.make(wanted, units, largest)
-    numbering = new_inventory_nodes.Numbering(nodes, wanted.host_offset or 0)
+    host_offset = wanted.host_offset or 0
     if any(rails.subnets_of(item) for item in made.items):
-        numbering = new_inventory_nodes.number(nodes, made.lowest, made.highest, wanted.host_offset)
-    reached, wrong_reach = new_inventory_nodes.reach(numbering.nodes, wanted.ansible_host)
+        nodes, host_offset = new_inventory_nodes.number(nodes, made.lowest, made.highest, wanted.host_offset)
+    reached, wrong_reach = new_inventory_nodes.reach(nodes, wanted.ansible_host)
     if made.wrong or wrong_reach:
         raise _refused([*made.wrong, *wrong_reach])
     mtu = wanted.mtu
     if mtu is None and wanted.transport not in WITHOUT_IP:
         mtu = rails.DEFAULT_MTU_BYTES
-    return new_inventory_files.Contents(name, wanted, reached, made, numbering.host_offset, mtu)
+    return new_inventory_files.Contents(name, wanted, reached, made, host_offset, mtu)
 
 
 def write(target: Path, files: dict[str, str]) -> None:

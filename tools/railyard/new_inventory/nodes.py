@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ipaddress
-import math
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -15,7 +14,7 @@ from railyard.base.options import Wrong
 
 NODES_MAX = 16384
 GROUP = "gpu_nodes"
-_RESERVED = {"all", "ungrouped", "localhost", GROUP}
+_RESERVED: set[str | None] = {"all", "ungrouped", "localhost", GROUP}
 _HOST = re.compile(r"(?=.{1,253}$)[A-Za-z0-9]([A-Za-z0-9_.-]{0,251}[A-Za-z0-9])?")
 _PART = re.compile(r"(?:\[[^\]]*\]|[^,!&^\[\]])+")
 _RANGE = re.compile(r"([0-9]+)-([0-9]+)(?:/([0-9]+))?")
@@ -38,14 +37,6 @@ class NewNode:
         return plan.node_number(self.name, self.node_index)
 
 
-@dataclass(frozen=True)
-class Numbering:
-    """Which number each node counts as, and what is added to it in every rail's subnet."""
-
-    nodes: list[NewNode]
-    host_offset: int
-
-
 def unfold(text: str, nodes_per_unit: int | None) -> tuple[list[NewNode], list[Wrong]]:
     """Return the nodes that a folded name stands for, sorted, each in its scalable unit.
 
@@ -63,23 +54,21 @@ def unfold(text: str, nodes_per_unit: int | None) -> tuple[list[NewNode], list[W
         return [], [("--nodes", f"{text!r} names no node", _NODES_FIX)]
     if len(names) > NODES_MAX:
         return [], [("--nodes", f"{text!r} stands for more than {NODES_MAX} names", _NODES_FIX)]
-    units = ["su1"]
+    units: list[str | None] = [None] * len(names)
     if nodes_per_unit is not None and nodes_per_unit > 0:
-        units = [f"su{count + 1}" for count in range(math.ceil(len(names) / nodes_per_unit))]
+        units = [f"su{place // nodes_per_unit + 1}" for place in range(len(names))]
     wrong = [
         ("--nodes", f"{name!r} is no name of a host", "write letters, digits, `-`, `_` and `.`")
         for name in names
         if not _HOST.fullmatch(name) or any(len(label) > 63 for label in name.split("."))
     ]
-    taken = _RESERVED | (set(units) if nodes_per_unit else set())
+    taken = _RESERVED.union(units)
     wrong += [
         ("--nodes", f"{name!r} means something else to Ansible here", "give the node another name")
         for name in names
         if name in taken
     ]
-    if nodes_per_unit is None or nodes_per_unit < 1:
-        return [NewNode(name) for name in names], wrong
-    return [NewNode(name, units[place // nodes_per_unit]) for place, name in enumerate(names)], wrong
+    return [NewNode(name, unit) for name, unit in zip(names, units, strict=True)], wrong
 
 
 def _width(part: str) -> int:
@@ -98,8 +87,10 @@ def _range_width(item: str) -> int:
     return max(1, (int(match.group(2)) - int(match.group(1))) // step + 1)
 
 
-def number(nodes: Sequence[NewNode], lowest: int, highest: int, host_offset: int | None) -> Numbering:
-    """Choose each node's number so that its addresses are free ones of its subnets.
+def number(
+    nodes: list[NewNode], lowest: int, highest: int, host_offset: int | None
+) -> tuple[list[NewNode], int]:
+    """Choose each node's number so that its addresses are free ones, and what is added to it in each subnet.
 
     The number that ends the name is taken where it can be: it says which node an address belongs to, and
     stays when nodes are added. Where names end in no number, share one, or need more room than there is, the
@@ -118,13 +109,13 @@ def number(nodes: Sequence[NewNode], lowest: int, highest: int, host_offset: int
         low, high = min(known), max(known)
         for offset in (0, lowest - low) if host_offset is None else (host_offset,):
             if lowest <= low + offset and high + offset <= highest:
-                return Numbering(list(nodes), offset)
+                return nodes, offset
     counts: dict[str | None, int] = {}
     counted = []
     for node in nodes:
         counts[node.scalable_unit] = counts.get(node.scalable_unit, 0) + 1
         counted.append(replace(node, node_index=counts[node.scalable_unit]))
-    return Numbering(counted, lowest - 1 if host_offset is None else host_offset)
+    return counted, lowest - 1 if host_offset is None else host_offset
 
 
 def reach(nodes: Sequence[NewNode], pattern: str | None) -> tuple[list[NewNode], list[Wrong]]:
