@@ -245,7 +245,7 @@ def resolved(sources: Sequence[str]) -> tuple[dict[str, Any], dict[str, Any], bo
 
 def variables_of_roles(loader: Loader) -> dict[str, str]:
     """Return the type of each variable of the roles that the end-state tests look at."""
-    kinds = {}
+    kinds: dict[str, str] = {}
     for role in _ROLES:
         specs = loader.load_from_file(str(paths.repo_root() / "roles" / role / "meta" / "argument_specs.yml"))
         options = specs["argument_specs"]["main"]["options"]

@@ -67,7 +67,7 @@ def draw(wanted: Wanted, fabric: Fabric) -> str:
     for group, size_of_group in enumerate(fabric.group_sizes()):
         # The nodes of a group share their rails: nothing of them is of one node alone.
         # What else a plan says of a rail nobody has decided yet.
-        rails = [
+        rails: list[dict[str, Any]] = [
             defaultdict(lambda: None, name=f"rail{rail}", leaf=f"rail{rail}-leaf{group}")
             for rail in range(fabric.rails)
         ]
