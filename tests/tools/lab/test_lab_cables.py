@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from collections.abc import Iterable, Mapping
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from ansible_collections.railyard.fabric.plugins.module_utils.cabling import lldp
-from railyard.lab import cable_faults, fault_kinds, naming, speaker, topology, wiring
+from railyard.lab import cable_faults, fault_kinds, naming, network, process, speaker, topology, wiring
 from railyard.lab.nodes import NodeState
 
 
@@ -32,6 +34,9 @@ class FakeNetwork:
                 self.bridge_of[words[2]] = words[words.index("master") + 1]
             elif words[1] == "add":
                 self.added.append(words[2])
+
+    def links(self) -> Mapping[str, Any]:
+        return {}
 
     def remove_link(self, link: str) -> None:
         self.added.append(f"-{link}")
@@ -115,3 +120,26 @@ def test_a_slow_pair_is_slow_to_each_other_alone(lab: wiring.Lab, monkeypatch: p
 def test_the_speaker_says_what_the_runner_reads() -> None:
     frame = speaker.frame(bytes.fromhex("020000000001"), "leaf9", "n1-rail0")
     assert lldp.read(frame) == ("leaf9", "02:00:00:00:00:01", "n1-rail0")
+
+
+@pytest.mark.parametrize(
+    ("kind", "target"), [("wrong_leaf", "gpuserver1/rail0/leaf9"), ("flapping_rail", "gpuserver1/rail0")]
+)
+def test_a_helper_ends_with_its_fault_and_no_other_labs_does(
+    lab: wiring.Lab, monkeypatch: pytest.MonkeyPatch, kind: str, target: str
+) -> None:
+    running: dict[int, bytes] = {}
+
+    def popen(argv: list[str], *_more: Any, **_options: Any) -> Any:
+        # `ip netns exec NAMESPACE` becomes the program that it starts.
+        running.update({7: "\0".join(argv[4:]).encode(), 8: "\0".join(argv[4:-1]).encode()})
+        reader, writer = os.pipe()
+        os.write(writer, b"ready\n")
+        return SimpleNamespace(stdout=open(reader, "rb"))
+
+    ended: list[int] = []
+    monkeypatch.setattr(process, "popen", popen)
+    monkeypatch.setattr(network, "end_process", ended.append)
+    monkeypatch.setattr(cable_faults, "command_lines", running.items)
+    made_and_undone(lab, kind, target)
+    assert ended == [7]

@@ -182,9 +182,8 @@ def _no_bond(place: Place) -> None:
 
 def _wrong_leaf(place: Place) -> dict[str, Any]:
     """Let a switch of another name speak LLDP to the node."""
-    leg, namespace = place.cable.outer, place.lab.network.name
-    start_helper(namespace, _SPEAKER, leg, place.other, namespace)
-    return {"leg": leg}
+    start_helper(place.lab.network.name, _SPEAKER, place.cable.outer, place.other)
+    return {"leg": place.cable.outer}
 
 
 def _end_helper(place: Place, module: str) -> None:

@@ -157,12 +157,12 @@ def start_helper(namespace: str, module: str, *words: str) -> None:
     Args:
         namespace: the network namespace that it works in.
         module: the program.
-        words: its arguments.
+        words: its arguments; the namespace follows them, by which whoever ends the program knows it.
 
     Raises:
         LabError: no word came; it has been killed.
     """
-    program = [sys.executable, "-m", module, *words]
+    program = [sys.executable, "-m", module, *words, namespace]
     path = {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
     argv = ["ip", "netns", "exec", namespace, *program]
     process = popen(argv, path, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
