@@ -167,7 +167,11 @@ def validate(
     if loopback and not quick:
         raise UserError("--loopback is a part of --quick", "add --quick")
     if quick:
-        _quick(inventory, args, launcher, loopback)
+        if launcher is not Launcher.ANSIBLE:
+            raise UserError("--quick reaches the nodes by ansible", "leave --launcher out")
+        from railyard.operate import quick as looking
+
+        end(looking.quick(inventory, args or [], loopback))
     _operate("validate", inventory, args, reports_dir, launcher=launcher)
 
 
@@ -367,11 +371,3 @@ def _operate(
 
     reports = reports_dir or paths.reports_dir()
     end(operate(verb, inventory, args or [], reports, policy, again, launcher=launcher.value))
-
-
-def _quick(inventory: list[str], args: list[str] | None, launcher: Launcher, loopback: bool) -> None:
-    if launcher is not Launcher.ANSIBLE:
-        raise UserError("--quick reaches the nodes by ansible", "leave --launcher out")
-    from railyard.operate.quick import quick
-
-    end(quick(inventory, args or [], loopback))

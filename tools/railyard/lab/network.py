@@ -88,25 +88,18 @@ class LabNetwork(Namespace):
 
     def node_links(self, node: Node) -> list[Link]:
         """Return the cables of a node: management first, then the rails in order."""
-        lab = self.topology.name
-        management = self.topology.management.netdev
-        wanted: list[tuple[str, int | None, str, int]] = [
-            (naming.MANAGEMENT_BRIDGE, None, management, _MANAGEMENT_MTU_BYTES),
-            *(
-                (naming.rail_bridge(i), i, rail.netdev, self.topology.mtu_bytes)
-                for i, rail in enumerate(self.topology.rails)
-            ),
-        ]
+
+        def link(bridge: str, rail: int | None, netdev: str, mtu_bytes: int) -> Link:
+            lab, leg = self.topology.name, naming.leg(node.position, rail)
+            outer_mac, mac = naming.mac(lab, node, f"{netdev}/lab"), naming.mac(lab, node, netdev)
+            return Link(bridge, leg, outer_mac, netdev, mac, mtu_bytes)
+
         return [
-            Link(
-                bridge,
-                naming.leg(node.position, rail),
-                naming.mac(lab, node, f"{netdev}/lab"),
-                netdev,
-                naming.mac(lab, node, netdev),
-                mtu_bytes,
-            )
-            for bridge, rail, netdev, mtu_bytes in wanted
+            link(naming.MANAGEMENT_BRIDGE, None, self.topology.management.netdev, _MANAGEMENT_MTU_BYTES),
+            *(
+                link(naming.rail_bridge(position), position, rail.netdev, self.topology.mtu_bytes)
+                for position, rail in enumerate(self.topology.rails)
+            ),
         ]
 
     def check_overlap(self) -> None:
