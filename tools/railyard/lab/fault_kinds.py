@@ -13,13 +13,8 @@ from railyard.lab.topology import Node
 from railyard.lab.wiring import Lab, rail_link
 
 #: The forms of a fault's target; the words of the command line are joined by slashes.
-ON_NODE, ON_RAIL, ON_TWO_RAILS, TO_OTHER, BETWEEN_RAILS = (
-    "NODE",
-    "NODE/RAIL",
-    "NODE/RAIL/RAIL",
-    "NODE/RAIL/OTHER",
-    "RAIL/RAIL",
-)
+ON_NODE, ON_RAIL, BETWEEN_RAILS = "NODE", "NODE/RAIL", "RAIL/RAIL"
+ON_TWO_RAILS, TO_OTHER = "NODE/RAIL/RAIL", "NODE/RAIL/OTHER"
 
 
 @dataclass(frozen=True)

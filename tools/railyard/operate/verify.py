@@ -180,16 +180,10 @@ def _conclude(status: int, counter: _Counter) -> int:
     print(f"End state: {', '.join(told)}.")
     if counter.failed:
         return FAILED
-    if (
-        counter.unreachable
-        or counter.unknown
-        or not counter.passed
-        or status not in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED)
-    ):
-        if not counter.passed:
-            print("Nothing was tested, so nothing is verified.")
-        return UNKNOWN
-    return OK
+    if not counter.passed:
+        print("Nothing was tested, so nothing is verified.")
+    is_known = counter.passed and not counter.unreachable and not counter.unknown
+    return OK if is_known and status in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED) else UNKNOWN
 
 
 def resolved(sources: Sequence[str]) -> tuple[dict[str, Any], dict[str, Any], bool]:
