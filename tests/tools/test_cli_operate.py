@@ -97,7 +97,7 @@ def judge_broke(**how):
     """Ansible's end when the task that judges broke down: it came to no exit status."""
     outcome = ended(2, failures={"gpu1": 1}, **how)
     outcome.progress.failures = [
-        Failure("gpu1", "Judge", "railyard.fabric.fabric_judge", "No space left on device", "failed", True)
+        Failure("gpu1", "Judge", "fabric_judge", "No space left on device", "failed", True)
     ]
     return outcome
 
@@ -166,7 +166,7 @@ def test_a_run_cut_off_before_it_knew_what_to_ask_is_no_pass_and_no_traceback(tm
 def test_input_that_only_the_preflight_sees_is_bad_input(tmp_path, out):
     outcome = ended(2, failures={"gpu1": 1})
     outcome.progress.failures.append(
-        Failure("gpu1", "Check the inventory", "railyard.fabric.preflight", "1 problem(s)", "failed")
+        Failure("gpu1", "Check the inventory", "preflight", "1 problem(s)", "failed")
     )
     arguments = ansible_args.parse([])
     assert commands.conclude("site", outcome, tmp_path / "none", arguments, out) == 2

@@ -11,13 +11,10 @@ from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.plugin_utils.plain_text import clean, clean_line, quoted
 
-# Their own failure is how a playbook ends unhappily; what they have to say is said from the run folder.
-_JUDGE_ACTIONS = ("railyard.fabric.fabric_judge", "fabric_judge")
-_PREFLIGHT_ACTIONS = ("railyard.fabric.preflight", "preflight")
-_OPEN_ACTIONS = ("railyard.fabric.fabric_open", "fabric_open")
-_CONFIRM_ACTIONS = ("railyard.fabric.fabric_confirm", "fabric_confirm")
-_RUNNER_ACTIONS = ("railyard.fabric.fabric_watch", "fabric_watch")
-_TELLING_ACTIONS = (*_RUNNER_ACTIONS, "railyard.fabric.fabric_srun", "fabric_srun")
+# Its own failure is how a playbook ends unhappily; what it has to say is said from the run folder.
+_JUDGE = "fabric_judge"
+_WATCH = "fabric_watch"
+_TELLING = (_WATCH, "fabric_srun")
 # What it tells, `launch/waiting.py`: of the first host, since each has a like share of the rounds.
 _MEASURING = re.compile(
     r"measuring: ([0-9]{1,10}) of ([0-9]{1,10}) tests done"
@@ -27,11 +24,7 @@ _MEASURING = re.compile(
 _WHY_SELDOM = "; reports are rare, because each one disturbs the test that is running"
 _SO_FAR = "suspect so far: "
 # Steps of Ansible itself, many times the same: not worth a line each.
-_QUIET_ACTIONS = tuple(
-    prefix + name
-    for prefix in ("", "ansible.builtin.")
-    for name in ("include_tasks", "meta", "set_fact", "validate_argument_spec")
-)
+_QUIET = ("include_tasks", "meta", "set_fact", "validate_argument_spec")
 _OUTPUT_LINES_SHOWN = 20
 # Less than this is not worth a number.
 _SOON_S = 5.0
@@ -57,12 +50,12 @@ class Failure:
     @property
     def of_preflight(self) -> bool:
         """Whether the input was refused before any node was touched."""
-        return self.action in _PREFLIGHT_ACTIONS
+        return self.action == "preflight"
 
     @property
     def of_judgement(self) -> bool:
         """Whether this is the judgement speaking rather than something that went wrong on the way."""
-        return self.judged and self.action in _JUDGE_ACTIONS
+        return self.judged and self.action == _JUDGE
 
 
 @dataclass
@@ -171,7 +164,7 @@ class Progress:
     def _on_playbook_on_task_start(self, _event: _Data, data: _Data) -> Iterator[Line]:
         yield from self._end_task()
         self.task = clean_line(str(data.get("name") or data.get("task") or "")).strip()
-        self.action = str(data.get("task_action") or "")
+        self.action = action_of(data)
         self._task_began_s = self.clock()
 
     _on_playbook_on_handler_task_start = _on_playbook_on_task_start
@@ -184,7 +177,7 @@ class Progress:
         self._settle(_host(data), "changed" if result.get("changed") else "ok")
         yield from self._warnings(_host(data), result)
         self._judged(data)
-        if data.get("task_action") in _OPEN_ACTIONS:
+        if action_of(data) == "fabric_open":
             self.measuring = True
 
     def _on_runner_on_skipped(self, _event: _Data, data: _Data) -> None:
@@ -211,17 +204,17 @@ class Progress:
     def _on_verbose(self, event: _Data, _data: _Data) -> Iterator[Line]:
         text = clean(str(event.get("stdout") or "")).rstrip()
         # The judge's lines come from the run folder, later.
-        if self.action in _TELLING_ACTIONS and (found := _MEASURING.match(text)):
+        if self.action in _TELLING and (found := _MEASURING.match(text)):
             self.tests_done, self.tests_total = int(found[1]), int(found[2])
             self._looked_s = self.clock()
             self._left_s = int(found[3]) * (60 if found[4] == "min" else 1) if found[3] else None
             self.current_test = found[5] or ""
             yield Line("note", text)
-        elif self.action in _TELLING_ACTIONS and text.startswith(_SO_FAR):
+        elif self.action in _TELLING and text.startswith(_SO_FAR):
             yield Line("warning", text)
-        elif text and self.action in _CONFIRM_ACTIONS:
+        elif text and self.action == "fabric_confirm":
             yield Line("note", _quoted_below(text))
-        elif text and text != self.said and self.action not in (*_QUIET_ACTIONS, *_JUDGE_ACTIONS):
+        elif text and text != self.said and self.action not in (*_QUIET, _JUDGE):
             self.messages.append(text)
             yield Line("warning", _quoted_below(text))
 
@@ -234,7 +227,7 @@ class Progress:
         self.stats = {kind: dict(of) if isinstance(of, Mapping) else {} for kind, of in counts.items()}
 
     def _judged(self, data: _Data) -> None:
-        if data.get("task_action") in _JUDGE_ACTIONS:
+        if action_of(data) == _JUDGE:
             self.judgement = str(_result(data).get("judgement") or "")
 
     def _settle(self, host: str, state: str) -> None:
@@ -243,7 +236,7 @@ class Progress:
 
     def _end_task(self) -> Iterator[Line]:
         """The task before this one is over: say in one line how it went."""
-        if self.task and self.hosts and self.action not in (*_QUIET_ACTIONS, *_RUNNER_ACTIONS):
+        if self.task and self.hosts and self.action not in (*_QUIET, _WATCH):
             counts = Counter(self.hosts.values())
             text = f"{self.task}: " + ", ".join(f"{state} {counts[state]}" for state in sorted(counts))
             # A step of a loop comes again and again, a skipped one says nothing.
@@ -268,7 +261,7 @@ class Progress:
         failure = Failure(
             host=_host(data),
             task=clean_line(str(data.get("task") or self.task)),
-            action=str(data.get("task_action") or ""),
+            action=action_of(data),
             message=message_of(result),
             kind=kind,
             measuring=self.measuring,
@@ -317,6 +310,13 @@ def _quoted_below(text: str) -> str:
     """Return a text whose first line stands in a line of ours, the others behind a bar."""
     first, newline, rest = text.partition("\n")
     return first + newline + (quoted(rest) if rest else "")
+
+
+def action_of(data: _Data) -> str:
+    """Return the name of a task's module, without that of Ansible's collection or ours."""
+    return (
+        str(data.get("task_action") or "").removeprefix("ansible.builtin.").removeprefix("railyard.fabric.")
+    )
 
 
 def _host(data: _Data) -> str:

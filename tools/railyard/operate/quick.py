@@ -13,14 +13,13 @@ from rich.console import Console
 
 from railyard.base import output, paths
 from railyard.base.errors import BAD_INPUT
-from railyard.base.progress import Line, Progress
+from railyard.base.progress import Line, Progress, action_of
 from railyard.base.signals import Interrupts
 from railyard.operate import ansible_args
 from railyard.operate.ansible import AnsibleRun, Outcome
 from railyard.operate.commands import FAILED, INCOMPLETE, OK, checked_inventory, list_only
 from railyard.operate.display import Display
 
-_ACTIONS = ("railyard.fabric.quick_check", "quick_check")
 _STYLES = {FAILED: "red", INCOMPLETE: "yellow"}
 
 
@@ -40,7 +39,7 @@ class Looks(Progress):
         data = event.get("event_data") or {}
         result = data.get("res") or {}
         ended = event.get("event") in ("runner_on_ok", "runner_on_failed")
-        if ended and data.get("task_action") in _ACTIONS and _is_look(result):
+        if ended and action_of(data) == "quick_check" and _is_look(result):
             # Whatever a node answers, it is good by a 0 alone.
             status = {OK: OK, FAILED: FAILED}.get(result["status"], INCOMPLETE)
             self.told[str(data.get("host"))] = status, result["line"]
