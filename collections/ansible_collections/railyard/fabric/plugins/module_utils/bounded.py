@@ -44,8 +44,8 @@ class Ended(NamedTuple):
     text: str
 
 
-def start(argv: Sequence[str]) -> subprocess.Popen[bytes]:
-    """Start a program, its output one pipe.
+def start(argv: Sequence[str], stderr: int = subprocess.STDOUT) -> subprocess.Popen[bytes]:
+    """Start a program, its output one pipe; what it says on `stderr` is in it unless that is DEVNULL.
 
     Raises:
         ToolError: there is no such program, or the kernel does not start it.
@@ -59,7 +59,7 @@ def start(argv: Sequence[str]) -> subprocess.Popen[bytes]:
             list(argv),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
+            stderr=stderr,
             env=environment,
         )
     except FileNotFoundError as error:
@@ -104,13 +104,13 @@ def end(process: subprocess.Popen[bytes]) -> None:
         process.stdout.close()
 
 
-def ask(argv: Sequence[str], limit_s: float) -> Ended:
-    """Run a program to its end.
+def ask(argv: Sequence[str], limit_s: float, stderr: int = subprocess.STDOUT) -> Ended:
+    """Run a program to its end; `stderr` as in `start`.
 
     Raises:
         ToolError: there is none, or it did not end in time.
     """
-    return finish(start(argv), argv[0], limit_s)
+    return finish(start(argv, stderr), argv[0], limit_s)
 
 
 def call(work: Callable[[At], Mapping[str, Any]], limit_s: float) -> tuple[dict[str, Any] | None, str]:

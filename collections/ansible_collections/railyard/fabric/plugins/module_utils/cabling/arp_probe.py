@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 import os
 import select
-import shutil
 import socket
 import struct
 import subprocess
@@ -19,6 +18,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ansible_collections.railyard.fabric.plugins.module_utils import bounded
 from ansible_collections.railyard.fabric.plugins.module_utils.cabling.beacon import PACKET_OUTGOING
 from ansible_collections.railyard.fabric.plugins.module_utils.channel.arp import hear, request
 from ansible_collections.railyard.fabric.plugins.module_utils.channel.rail_socket import (
@@ -124,17 +124,11 @@ def is_reply(packet: bytes, peer_address: str, identity: int, token: bytes) -> b
 
 def route_netdev(own_address: str, peer_address: str) -> str | None:
     """Return the netdev by which this node would reply to the peer; None where iproute2 does not tell."""
-    if shutil.which("ip") is None:
-        return None
     argv = ["ip", "-j", "route", "get", peer_address, "from", own_address]
     try:
-        # This runs in a program of its own, where there is no AnsibleModule whose run_command could do it.
-        done = subprocess.run(  # pylint: disable=ansible-bad-function
-            argv, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=_PATIENCE_S, check=False
-        )
-    except (OSError, subprocess.TimeoutExpired):
+        return read_route(bounded.ask(argv, _PATIENCE_S, subprocess.DEVNULL).text)
+    except bounded.ToolError:
         return None
-    return read_route(done.stdout.decode("utf-8", "replace"))
 
 
 def read_route(text: str) -> str | None:

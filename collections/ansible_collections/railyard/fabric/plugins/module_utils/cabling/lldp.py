@@ -11,13 +11,13 @@ own addresses, so that it comes from the cable's other end.
 from __future__ import annotations
 
 import json
-import shutil
 import socket
 import struct
 import subprocess
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from ansible_collections.railyard.fabric.plugins.module_utils import bounded
 from ansible_collections.railyard.fabric.plugins.module_utils.channel.rail_socket import packet_socket
 
 ETHERTYPE = 0x88CC
@@ -87,20 +87,10 @@ def open_socket(netdev: str) -> socket.socket:
 
 def daemon_says() -> dict[str, list[Neighbour]]:
     """Return netdev -> neighbours as lldpd knows them; nothing where there is no lldpd."""
-    if shutil.which("lldpctl") is None:
-        return {}
     try:
-        # This runs in a program of its own, where there is no AnsibleModule whose run_command could do it.
-        done = subprocess.run(  # pylint: disable=ansible-bad-function
-            ["lldpctl", "-f", "json"],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            timeout=_PATIENCE_S,
-            check=False,
-        )
-    except (OSError, subprocess.TimeoutExpired):
+        return read_lldpctl(bounded.ask(["lldpctl", "-f", "json"], _PATIENCE_S, subprocess.DEVNULL).text)
+    except bounded.ToolError:
         return {}
-    return read_lldpctl(done.stdout.decode("utf-8", "replace"))
 
 
 def read_lldpctl(text: str) -> dict[str, list[Neighbour]]:

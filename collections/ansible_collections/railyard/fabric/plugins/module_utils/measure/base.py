@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
+from ansible_collections.railyard.fabric.plugins.module_utils import bounded
 from ansible_collections.railyard.fabric.plugins.module_utils.catalogue.tests import TOOL_VERSIONS
 from ansible_collections.railyard.fabric.plugins.module_utils.channel.errors import MeasurementError
 from ansible_collections.railyard.fabric.plugins.module_utils.channel.rail_socket import Place
@@ -204,13 +204,9 @@ def version_of(name: str) -> str | None:
     if shutil.which(argv[0]) is None:
         return None
     try:
-        # This runs in a program of its own, where there is no AnsibleModule whose run_command could do it.
-        done = subprocess.run(  # pylint: disable=ansible-bad-function
-            argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=_VERSION_S, check=False
-        )
-    except (OSError, subprocess.TimeoutExpired):
+        found = pattern.search(bounded.ask(argv, _VERSION_S).text)
+    except bounded.ToolError:
         return "unknown"
-    found = pattern.search(done.stdout.decode("utf-8", "replace"))
     return found.group(1) if found else "unknown"
 
 

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import subprocess
 from collections.abc import Mapping
 
+from ansible_collections.railyard.fabric.plugins.module_utils import bounded
 from ansible_collections.railyard.fabric.plugins.module_utils.channel.errors import MeasurementError
 from ansible_collections.railyard.fabric.plugins.module_utils.channel.rail_socket import Place
 from ansible_collections.railyard.fabric.plugins.module_utils.measure import counters
@@ -69,19 +69,12 @@ def node_is_busy(host: str, policy: Mapping[str, object]) -> MeasurementError | 
 
 def gpu_processes() -> list[str]:
     """Return `pid name` of each GPU compute process; none where there is no nvidia-smi."""
-    if shutil.which("nvidia-smi") is None:
-        return []
     argv = ["nvidia-smi", "--query-compute-apps=pid,process_name", "--format=csv,noheader"]
     try:
-        # This runs in a program of its own, where there is no AnsibleModule whose run_command could do it.
-        done = subprocess.run(  # pylint: disable=ansible-bad-function
-            argv, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=10, check=False
-        )
-    except (OSError, subprocess.TimeoutExpired):
+        told = bounded.ask(argv, 10, subprocess.DEVNULL)
+    except bounded.ToolError:
         return []
-    if done.returncode != 0:
-        return []
-    lines = done.stdout.decode("utf-8", "replace").splitlines()
+    lines = told.text.splitlines() if told.status == 0 else []
     return [" ".join(line.replace(",", " ").split()) for line in lines if line.strip()]
 
 
