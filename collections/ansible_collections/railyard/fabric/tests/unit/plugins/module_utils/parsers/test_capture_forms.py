@@ -24,6 +24,8 @@ CAPTURES = {
     "ibv_devinfo": "verbose.txt",
     "rdma-link": "text.txt",
     "show_gids": "mixed.txt",
+    "nccl-tests": "all_reduce_checked.txt",
+    "nccl-log": "roce.txt",
 }
 
 
@@ -44,12 +46,27 @@ FORMS: dict[str, Callable[[str], str]] = {
     "indented": each("    "),
     "quoted": each("> "),
     "quoted twice": each("> > "),
+    "quoted again and again": each("> >>>> "),
     "kubectl logs --timestamps": each("2026-11-21T15:03:34.123456789Z "),
     "journal": each("Nov 21 15:03:34 gpu01 run[1234]: "),
     "mpirun --tag-output": each("[1,0]<stdout>:"),
 }
 # Four lines or more: fewer that begin alike are a tool's own messages.
-LABELS = {"srun -l": each("0: "), "pdsh": each("gpu01: "), "compose": each("gpu01  | ")}
+LABELS = {
+    "srun -l": each("0: "),
+    "pdsh": each("gpu01: "),
+    "compose": each("gpu01  | "),
+    "title": each("run7:  "),
+    "pod": each("[pod/iperf3-client-abc12/iperf3] "),
+    "job": each("[job/x/y/z] "),
+    "comment of a shell": each("# "),
+    "comment of C": each(" * "),
+    "comment of a line": each("// "),
+    "clock": each("[15:03:34] "),
+    "clock with milliseconds": each("15:03:34.123 "),
+    "clock with a comma": each("15:03:34,123: "),
+    "clock with microseconds": each("[15:03:34.123456] "),
+}
 
 
 def capture(tool: str) -> str:
@@ -74,6 +91,14 @@ def test_numbers_are_the_same(tool, form):
 def test_every_fixture_is_read_plain(path):
     found = registry.parse(path.parent.name, path.read_text())
     assert found["outputs"] or found["error"]
+
+
+@pytest.mark.parametrize("tool", [tool for tool in CAPTURES if tool != "nccl-log"])
+def test_two_runs_in_one_file_are_two_outputs(tool):
+    """A log of NCCL is one run's, however many lines say the same."""
+    text = capture(tool)
+    found = registry.parse(tool, text.rstrip("\n") + "\n\n" + text)
+    assert found["outputs"] == registry.parse(tool, text)["outputs"] * 2
 
 
 def test_two_ranks_are_sorted_apart():

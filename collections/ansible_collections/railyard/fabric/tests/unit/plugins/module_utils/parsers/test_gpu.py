@@ -214,16 +214,6 @@ def test_a_line_of_the_log_that_reports_trouble_is_a_warning():
     assert found["outputs"][0]["gpus"][0]["name"] == "NVIDIA GB10"
 
 
-def test_nccl_before_it_named_its_network():
-    text = (
-        "n1:7:7 [0] NCCL INFO NET/IB : Using [0]mlx5_0:1/IB ; OOB eth0:10.0.0.1<0>\n"
-        "NCCL version 2.4.8+cuda10.1\n"
-        "n1:7:9 [0] NCCL INFO Ring 00 : 0 -> 1 [send] via NET/IB/0/GDRDMA\n"
-    )
-    output = one("nccl-log", text)
-    assert (output["transport"], output["gdr"], output["hcas"]) == ("IB", True, ["mlx5_0:1"])
-
-
 def dcgm_table(*rows: tuple[str, str]) -> str:
     """Return a table as dcgmi draws it; a row without a result is a section's title."""
     rule = "+---------------------------+------------------------------------------------+\n"

@@ -209,23 +209,6 @@ def test_half_a_number_is_no_mtu():
     assert found["outputs"][0]["devices"][0]["ports"][0]["max_mtu_bytes"] is None
 
 
-@pytest.mark.parametrize(
-    ("tool", "name", "key"),
-    [
-        ("ibstat", "dual_port.txt", "devices"),
-        ("ibstatus", "two.txt", "devices"),
-        ("ibv_devinfo", "verbose.txt", "devices"),
-        ("rdma-link", "text.txt", "links"),
-        ("show_gids", "mixed.txt", "gids"),
-    ],
-)
-def test_two_nodes_in_one_file_are_two_outputs(tool, name, key):
-    text = captures.read(tool, name)
-    (alone,) = registry.parse(tool, text)["outputs"]
-    outputs = whole(tool, text.rstrip("\n") + "\n\n" + text)
-    assert [output[key] for output in outputs] == [alone[key]] * 2
-
-
 def test_gid_types_in_the_kernels_words():
     text = captures.read("show_gids", "mixed.txt")
     spoken = text.replace("\tv2\t", "\tRoCE v2\t").replace("\tv1\t", "\tIB/RoCE v1\t")
@@ -253,9 +236,3 @@ def test_second_form_in_a_file_is_told(tool, first, second, form):
     found = registry.parse(tool, read(tool, first) + second)
     assert (found["valid"], found["outputs"]) == (True, alone["outputs"])
     assert form in found["warnings"][-1]
-
-
-def test_links_indented_below_their_prompt():
-    text = read("rdma-link", "text.txt")
-    below = "$ rdma link\n" + "".join(f"    {line}\n" for line in text.splitlines())
-    assert whole("rdma-link", below) == whole("rdma-link", text)

@@ -25,7 +25,6 @@ HALF = "time   algbw   busbw  #wrong"
 ROW = "          64            16     float     sum      -1 "
 ONE, TWO = "   11.40    0.01    0.02       0", "   11.20    0.03    0.04       0"
 END = "# Out of bounds values : 0 OK\n# Avg bus bandwidth    : 0.03 \n#\n"
-OUT = {"time_us": 11.4, "algbw_GBps": 0.01, "busbw_GBps": 0.02, "wrong": 0}
 IN = {"time_us": 11.2, "algbw_GBps": 0.03, "busbw_GBps": 0.04, "wrong": 0}
 PLAIN = BANNER + CAPTION + COLUMNS + f"{HALF}   {HALF}\n" + ROW + ONE + TWO + "\n" + END
 
@@ -38,12 +37,6 @@ def row(text: str) -> dict[str, Any]:
     """Return the one row of a text that must be valid."""
     (only,) = one(text)["rows"]
     return dict(only)
-
-
-def test_plain():
-    read = row(PLAIN)
-    assert (read["bytes"], read["count"], read["redop"]) == (64, 16, "sum")
-    assert (read["out_of_place"], read["in_place"]) == (OUT, IN)
 
 
 EACH = "    i_min    i_max    i_p99    i_cv%     "

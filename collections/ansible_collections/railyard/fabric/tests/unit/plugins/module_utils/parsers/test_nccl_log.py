@@ -257,9 +257,3 @@ def test_no_failure():
 
 def test_network_that_no_line_names():
     assert failed("gpu01:1:2 [0] NCCL INFO Bootstrap : Using eno8:192.168.1.97<0>\n") == "truncated"
-
-
-def test_labels_of_launchers():
-    for label in ("3: ", "[1,3]<stdout>:"):
-        text = "".join(label + line + "\n" for line in ROCE.splitlines())
-        assert read(text)["outputs"] == read(ROCE)["outputs"]
