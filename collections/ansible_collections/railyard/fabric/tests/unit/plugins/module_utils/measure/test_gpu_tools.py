@@ -5,21 +5,16 @@
 
 from __future__ import annotations
 
-import json
-import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from ansible_collections.railyard.fabric.plugins.module_utils.measure import gpu_tool, nccl_tests
-from ansible_collections.railyard.fabric.plugins.module_utils.runner import main
 from ansible_collections.railyard.fabric.plugins.module_utils.runner import node_tests as runner_tests
-from ansible_collections.railyard.fabric.plugins.module_utils.runner.context import RunContext
-from ansible_collections.railyard.fabric.plugins.module_utils.runner.launcher import DirectLauncher
-from ansible_collections.railyard.fabric.plugins.module_utils.runner.record import Record
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import policy
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.rules import gpu_links
+from support.nodes import node_run
 from support.runs import gpu_words
 from support.runs.fake_run import NODES, FakeRun
 
@@ -68,11 +63,7 @@ class Site:
             "nccl_tests_most_bytes": MOST, **rules,
         }  # fmt: skip
         order = {**FakeRun(node_class="hardware", **rules).order, "node": NODES[0]}
-        record = Record(str(self.run), order, 0, main.pace_of(order))
-        context = RunContext(order, record, DirectLauncher("railyard-runner-x"), threading.Event())
-        runner_tests.NodeTests(context).run()
-        lines = (self.run / "results.jsonl").read_text().splitlines()
-        return {row["check"]: row for row in map(json.loads, lines)}
+        return {row["check"]: row for row in node_run.play(order, self.run)}
 
 
 @pytest.fixture

@@ -5,8 +5,6 @@
 
 from __future__ import annotations
 
-import json
-import threading
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar
@@ -23,10 +21,8 @@ from ansible_collections.railyard.fabric.plugins.module_utils.measure.node_tool 
 )
 from ansible_collections.railyard.fabric.plugins.module_utils.runner import main
 from ansible_collections.railyard.fabric.plugins.module_utils.runner import node_tests as runner_tests
-from ansible_collections.railyard.fabric.plugins.module_utils.runner.context import RunContext
-from ansible_collections.railyard.fabric.plugins.module_utils.runner.launcher import DirectLauncher
-from ansible_collections.railyard.fabric.plugins.module_utils.runner.record import Record
-from ansible_collections.railyard.fabric.plugins.module_utils.schedule import node_tests, policy_keys
+from ansible_collections.railyard.fabric.plugins.module_utils.schedule import node_tests
+from support.nodes import node_run
 
 LIGHT, HEAVY = (Check(name, name, source="node", tool="scale", asked="node", wanted="scales")
                 for name in ("light", "heavy"))  # fmt: skip
@@ -76,26 +72,11 @@ def scales(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def order(**policy: Any) -> dict[str, Any]:
     rails = [{"name": "rail0", "netdev": "eth0", "subnet": "10.0.0.0/16"}]
-    fabric = {"transport": "tcp", "mtu": 9000, "rails": rails, "node_class": "container"}
-    entry = {"scalable_unit": None, "rail_overrides": {}, "fabric": 0}
-    keys = {name: key.default for name, key in policy_keys.KEYS.items()}
-    return {
-        "run": "20261121T101500Z-3f2a", "node": "gpu2", "fabrics": [fabric], "pattern": "all_pairs",
-        "seed": 0,
-        "roster": [{**entry, "name": f"gpu{n}", "node_index": n} for n in (1, 2, 3)], "rails": None,
-        "absent": [], "policy": {**keys, **policy},
-    }  # fmt: skip
+    return node_run.order("gpu2", ("gpu1", "gpu2", "gpu3"), rails, **policy)
 
 
 def played(folder: Path, **policy: Any) -> list[dict[str, Any]]:
-    made = order(**policy)
-    record = Record(str(folder), made, 0, main.pace_of(made))
-    context = RunContext(made, record, DirectLauncher("railyard-runner-x"), threading.Event())
-    try:
-        runner_tests.NodeTests(context).run()
-    finally:
-        text = (folder / "results.jsonl").read_text()
-    return [json.loads(line) for line in text.splitlines()]
+    return node_run.play(order(**policy), folder)
 
 
 def test_each_node_finds_its_share_and_ids_agree() -> None:

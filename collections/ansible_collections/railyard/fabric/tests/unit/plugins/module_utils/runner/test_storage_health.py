@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import json
-import threading
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +13,10 @@ import pytest
 from ansible_collections.railyard.fabric.plugins.module_utils.facts import block_device
 from ansible_collections.railyard.fabric.plugins.module_utils.facts.block_device import Mount
 from ansible_collections.railyard.fabric.plugins.module_utils.measure import registry, smartctl
-from ansible_collections.railyard.fabric.plugins.module_utils.runner import main
 from ansible_collections.railyard.fabric.plugins.module_utils.runner import node_tests as runner_tests
-from ansible_collections.railyard.fabric.plugins.module_utils.runner.context import RunContext
-from ansible_collections.railyard.fabric.plugins.module_utils.runner.launcher import DirectLauncher
-from ansible_collections.railyard.fabric.plugins.module_utils.runner.record import Record
-from ansible_collections.railyard.fabric.plugins.module_utils.schedule import node_tests, policy_keys
+from ansible_collections.railyard.fabric.plugins.module_utils.schedule import node_tests
 from support.captures import read
+from support.nodes import node_run
 
 # Prints the file of its device's name and ends as that says; without one it is the kernel that says no.
 STUB = """#!/bin/sh
@@ -74,20 +70,10 @@ def says(folder: Path, name: str, capture: str, **changes: Any) -> None:
 
 
 def row(folder: Path, node_class: str = "hardware") -> dict[str, Any]:
-    fabric = {"transport": "tcp", "mtu": 9000, "node_class": node_class,
-              "rails": [{"name": "rail0", "netdev": "eth0", "subnet": "10.0.0.0/16"}]}  # fmt: skip
-    entry = {"scalable_unit": None, "rail_overrides": {}, "fabric": 0, "name": "gpu1", "node_index": 1}
-    policy = {name: key.default for name, key in policy_keys.KEYS.items()} | {"storage_mounts": ["/data"]}
-    order = {
-        "run": "20261121T101500Z-3f2a", "node": "gpu1", "fabrics": [fabric], "pattern": "all_pairs",
-        "seed": 0, "roster": [entry], "rails": None, "absent": [], "policy": policy,
-    }  # fmt: skip
-    record = Record(str(folder), order, 0, main.pace_of(order))
-    runner_tests.NodeTests(
-        RunContext(order, record, DirectLauncher("railyard-runner-x"), threading.Event())
-    ).run()
-    [line] = (folder / "results.jsonl").read_text().splitlines()
-    found: dict[str, Any] = json.loads(line)
+    rails = [{"name": "rail0", "netdev": "eth0", "subnet": "10.0.0.0/16"}]
+    order = node_run.order("gpu1", ("gpu1",), rails, storage_mounts=["/data"])
+    order["fabrics"][0]["node_class"] = node_class
+    [found] = node_run.play(order, folder)
     return found
 
 

@@ -5,19 +5,15 @@
 
 from __future__ import annotations
 
-import json
 import socket
 import subprocess
-import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.railyard.fabric.plugins.module_utils.runner import main, node_tests
-from ansible_collections.railyard.fabric.plugins.module_utils.runner.context import RunContext
-from ansible_collections.railyard.fabric.plugins.module_utils.runner.launcher import DirectLauncher
-from ansible_collections.railyard.fabric.plugins.module_utils.runner.record import Record
-from ansible_collections.railyard.fabric.plugins.module_utils.schedule import policy_keys
+from ansible_collections.railyard.fabric.plugins.module_utils.runner import node_tests
+from support.nodes import node_run
 
 PYTHON = "/usr/bin/python3"
 NODES = ("gpu1", "gpu2")
@@ -38,9 +34,6 @@ def base_port() -> int:
 def order(node: str, absent: list[str], **policy: Any) -> dict[str, Any]:
     # Both are this machine, whose loopback has all of these addresses.
     rails = [{"name": f"rail{k}", "netdev": "lo", "subnet": f"127.0.{k + 1}.0/24"} for k in (0, 1)]
-    fabric = {"transport": "tcp", "mtu": 9000, "rails": rails, "node_class": "container"}
-    entry = {"scalable_unit": None, "rail_overrides": {}, "fabric": 0}
-    keys = {name: key.default for name, key in policy_keys.KEYS.items()}
     mine = {
         "collectives": "torch",
         "collective_operations": ["allreduce", "alltoall"],
@@ -49,30 +42,17 @@ def order(node: str, absent: list[str], **policy: Any) -> dict[str, Any]:
         # On a busy machine a job lasts so long that an idle rail may carry more than its own.
         "idle_bytes_per_s": 0,
     }
-    return {
-        "run": "20261121T101500Z-3f2a", "node": node, "fabrics": [fabric], "pattern": "all_pairs", "seed": 0,
-        "roster": [{**entry, "name": name, "node_index": n} for n, name in enumerate(NODES, 1)],
-        "rails": None, "absent": absent, "policy": {**keys, **mine, **policy}, "secret": "s" * 32,
-    }  # fmt: skip
+    made = node_run.order(node, NODES, rails, **{**mine, **policy})
+    return {**made, "absent": absent, "secret": "s" * 32}
 
 
 def played(folder: Path, nodes: tuple[str, ...] = NODES, **changes: Any) -> dict[str, list[dict[str, Any]]]:
-    def play(node: str) -> None:
-        made = order(node, **{"absent": [], **changes})
+    def play(node: str) -> list[dict[str, Any]]:
         (folder / node).mkdir()
-        record = Record(str(folder / node), made, 0, main.pace_of(made))
-        context = RunContext(made, record, DirectLauncher("railyard-runner-x"), threading.Event())
-        node_tests.NodeTests(context).run()
+        return node_run.play(order(node, **{"absent": [], **changes}), folder / node)
 
-    threads = [threading.Thread(target=play, args=(node,)) for node in nodes]
-    for one in threads:
-        one.start()
-    for one in threads:
-        one.join()
-    return {
-        node: [json.loads(line) for line in (folder / node / "results.jsonl").read_text().splitlines()]
-        for node in nodes
-    }
+    with ThreadPoolExecutor(len(nodes)) as pool:
+        return dict(zip(nodes, pool.map(play, nodes), strict=True))
 
 
 def test_two_runners_meet_for_each_job_and_each_writes_its_rows(tmp_path: Path, base_port: int) -> None:
