@@ -53,17 +53,7 @@ def row(direction: str, sent: float | None, received: float | None, **more: Any)
             True,
             1,
             2.0,
-            [
-                row(
-                    "forward",
-                    0.00501,
-                    0.00484,
-                    lost_packets=0,
-                    packets=140,
-                    lost_percent=0.0,
-                    jitter_ms=0.969,
-                )
-            ],
+            [row("forward", 0.00501, 0.00484, **LOSS)],
         ),
         ("reverse_client", True, 1, 2.08, [row("reverse", 0.184, 0.181, retransmits=1)]),
     ],

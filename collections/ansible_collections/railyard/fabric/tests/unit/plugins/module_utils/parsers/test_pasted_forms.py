@@ -122,26 +122,23 @@ LINKS = read("dcgmi", "nvlink_status.txt")
 SWITCHES = LINKS.replace("    No NvSwitches found.", "    physicalId 8:\n        U X _ D")
 
 
-def test_dcgmi_links():
-    (output,) = whole("dcgmi", LINKS)
-    assert [(one["gpu"], one["switch"], one["link"], one["state"]) for one in output["links"]] == [
-        (0, None, 0, "Up"),
-        (0, None, 1, "Up"),
-        (0, None, 2, "Up"),
-        (0, None, 3, "Down"),
-    ]
-    assert registry.parse("dcgmi", LINKS)["warnings"] == ["GPU 0: link 3 is down"]
-
-
-def test_dcgmi_links_of_switches():
-    (output,) = whole("dcgmi", SWITCHES)
-    assert [(one["switch"], one["state"]) for one in output["links"][4:]] == [
-        (8, "Up"),
-        (8, "Disabled"),
-        (8, "Not Supported"),
-        (8, "Down"),
-    ]
-    assert registry.parse("dcgmi", SWITCHES)["warnings"][1] == "NVSwitch 8: link 3 is down"
+@pytest.mark.parametrize(
+    ("text", "states", "down"),
+    [
+        (LINKS, {}, []),
+        (
+            SWITCHES,
+            {(None, 8): ["Up", "Disabled", "Not Supported", "Down"]},
+            ["NVSwitch 8: link 3 is down"],
+        ),
+    ],
+)
+def test_dcgmi_links(text, states, down):
+    found = {}
+    for link in one("dcgmi", text)["links"]:
+        found.setdefault((link["gpu"], link["switch"]), []).append(link["state"])
+    assert found == {(0, None): ["Up", "Up", "Up", "Down"], **states}
+    assert registry.parse("dcgmi", text)["warnings"] == ["GPU 0: link 3 is down", *down]
 
 
 @pytest.mark.parametrize(
