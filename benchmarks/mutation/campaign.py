@@ -72,7 +72,7 @@ MODULES = {
         for name in ("rules/by_column", "evidence/columns/views", "evidence/columns/overlaps")
     },
     f"{MEASURE}/proof": ("proof", "port_proof", "false_pass_rows"),
-    f"{MEASURE}/outliers": ("outliers", "outlier_formulas", "fleet"),
+    f"{MEASURE}/outliers": ("outliers", "fleet"),
     f"{RUNNER}/confirm": ("confirm",),
 }
 TESTS = (UNIT / "plugin_utils",UNIT / MEASURE,

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import random
 
+import numpy as np
 import pytest
 from ansible_collections.railyard.fabric.plugins.module_utils.measure import outliers
 
@@ -71,3 +72,74 @@ def test_healthy_noise_has_next_to_no_outliers() -> None:
         values = [380 * chance.lognormvariate(0, 0.03) * chance.uniform(0.99, 1.01) for _test in range(64)]
         found += len(outliers.find_outliers(named(values), outliers.RATE, True))
     assert found <= 1
+
+
+@pytest.mark.parametrize(
+    ("values", "found"),
+    [
+        # 5 x 1.4826 x 0.02 to either side of 1.
+        ([0.98] * 4 + [1.0] * 4 + [1.02] * 4 + [1.1483], {12}),
+        ([0.98] * 4 + [1.0] * 4 + [1.02] * 4 + [1.1482], set()),
+        ([0.98] * 4 + [1.0] * 4 + [1.02] * 4 + [0.8517], {12}),
+        ([0.98] * 4 + [1.0] * 4 + [1.02] * 4 + [0.8518], set()),
+        # The distance decides: 0.5 less the margin is rounded to this very number.
+        ([0.488] * 4 + [0.5] * 4 + [0.512] * 4 + [0.4110439999999999], {12}),
+        ([1.0] * 7 + [9.0], {7}),
+        ([1.0] * 6 + [9.0], set()),
+    ],
+)
+def test_a_change_is_beyond_the_spread_to_either_side(values: list[float], found: set[int]) -> None:
+    assert outliers.find_beyond_spread(named(values), outliers.CHANGE) == found
+
+
+@pytest.mark.parametrize(
+    ("value", "others", "few", "found"),
+    [
+        # Exactly at a limit is not behind it.
+        (70.0, 100.0, outliers.DRIVE_RATE, False),
+        (69.9, 100.0, outliers.DRIVE_RATE, True),
+        (80.0, 100.0, outliers.GPU_RATE, None),
+        (79.9, 100.0, outliers.GPU_RATE, False),
+        (600.0, 200.0, outliers.DRIVE_US, False),
+        (600.1, 200.0, outliers.DRIVE_US, True),
+        # Three times 20 us are 60, and less than 100 above is no finding.
+        (120.0, 20.0, outliers.DRIVE_US, None),
+        (120.1, 20.0, outliers.DRIVE_US, True),
+        (400.0, 200.0, outliers.DRIVE_US, None),
+        (400.1, 200.0, outliers.DRIVE_US, False),
+    ],
+)
+def test_where_a_number_is_behind_a_few(
+    value: float, others: float, few: outliers.Few, found: bool | None
+) -> None:
+    assert outliers.find_behind(named([value, others, others]), few).get(0) is found
+    # Of two nobody can tell which one is wrong.
+    assert outliers.find_behind(named([value, others]), few).get(0) is (None if found is None else False)
+
+
+def test_of_gpus_an_outlier_fails_that_is_less_far_behind_than_the_limits() -> None:
+    values = named([100.0] * 8 + [85.0])
+    assert outliers.find_behind(values, outliers.GPU_RATE) == {8: True}
+    assert outliers.find_behind(values, outliers.DRIVE_RATE) == {}
+
+
+def test_the_median_of_all_others_is_that_of_each_without_itself() -> None:
+    assert outliers.medians_of_others({"a": 8.0, "b": 1.0, "c": 4.0, "d": 2.0}) == {
+        "b": 4.0,
+        "d": 4.0,
+        "c": 2.0,
+        "a": 2.0,
+    }
+    assert outliers.medians_of_others({"a": 8.0}) == {}
+
+
+def test_which_of_a_column_are_behind_a_reference() -> None:
+    column = np.array([59.9, 60.0, 80.0])
+    assert outliers.behind(column, 100.0, outliers.RAIL_OF_JOB).tolist() == [True, False, False]
+
+
+def test_each_metric_is_compared_in_its_order_and_to_its_side() -> None:
+    assert list(outliers.METRICS) == ["bandwidth_gbps", "latency_p50_us", "rtt_average_us"]
+    assert list(outliers.WAYS) == ["forward_gbps", "reverse_gbps"]
+    for metric, kind in outliers.KINDS.items():
+        assert kind.worse == (outliers.BELOW if metric.endswith("_gbps") else outliers.ABOVE)
