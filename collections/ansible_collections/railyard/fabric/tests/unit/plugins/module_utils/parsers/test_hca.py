@@ -190,6 +190,8 @@ LINK = "link rxe0/1 state ACTIVE physical_state LINK_UP"
     ("text", "kind"),
     [
         (f"{LINK} netdev\n", "truncated"),
+        (f"link rx\n\n{LINK}\n", "truncated"),
+        (f"link rxe0/1\n\n{LINK}\n", "truncated"),
         (LINK.removesuffix("_UP") + "\n", "truncated"),
         (LINK.replace("LINK_UP", "P") + "\n", "truncated"),
         (f"{LINK} netdev ens6\n".replace("ACTIVE ", ""), "garbled"),

@@ -35,22 +35,6 @@ def test_sockperf_in_other_words(old, new):
     assert (other != text, whole("sockperf", other)) == (True, whole("sockperf", text))
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        "No valid observations found. Try tune parameters: --time/--mps/--reply-every",
-        "Test end before test start. Ending statistics early",
-    ],
-)
-def test_sockperf_without_observations(line):
-    text = read("sockperf", "pp_tcp.txt").partition("sockperf: [Valid Duration]")[0]
-    assert failed("sockperf", f"{text}sockperf: {line}\n") == "no_data"
-
-
-def test_sockperf_ended_by_control_c():
-    assert failed("sockperf", read("sockperf", "pp_tcp.txt").replace("by timer", "by user")) == "interrupted"
-
-
 def test_sockperf_dropped_packets_of_old():
     text = read("sockperf", "pp_tcp.txt").replace("dropped messages = 0", "dropped messages = 3")
     old = text.replace(" messages = ", " packets = ")

@@ -23,6 +23,8 @@ SAID = "Conflicting CPU frequency values detected: 1200.000000 != 3100.000000. C
         ("rdma-link", "text.txt", " physical_"),
         # The first word of the one stands behind a letter of the other.
         ("ibstat", "dual_port.txt", "\tCA t"),
+        ("nvidia-smi-nvlink", "two.txt", "GPU 1: Tes"),
+        ("nvidia-smi-nvlink", "two.txt", "(UUID: GPU-0"),
     ],
 )
 def test_glued_in_the_middle_of_a_line(tool, name, upto):
@@ -64,13 +66,6 @@ def test_speed_of_another_netdev(upto):
     assert (found["valid"], found["error"]["class"]) == (False, "truncated")
 
 
-def test_link_of_which_the_beginning_is_left():
-    text = read("rdma-link", "text.txt")
-    for begun in ("link rx", "link mlx5_0/1"):
-        found = registry.parse("rdma-link", f"{begun}\n\n{text}")
-        assert (found["valid"], found["error"]["class"]) == (False, "truncated")
-
-
 def test_ranks_of_a_table_that_never_came():
     text = read("nccl-tests", "all_reduce_checked.txt")
     found = registry.parse("nccl-tests", text[: text.index("count")] + text)
@@ -84,13 +79,6 @@ def test_header_of_one_test_with_the_table_of_another():
     torn, whole = found["outputs"]
     assert torn["rows"] == []
     assert whole == registry.parse("perftest", second)["outputs"][0]
-
-
-def test_names_of_gpus_in_one_another():
-    text = read("nvidia-smi-nvlink", "two.txt")
-    for upto in ("GPU 1: Tes", "(UUID: GPU-0"):
-        found = registry.parse("nvidia-smi-nvlink", text[: text.rindex(upto) + len(upto)] + text)
-        assert (found["valid"], found["error"]["class"]) == (False, "truncated")
 
 
 def test_gpus_of_two_nodes():

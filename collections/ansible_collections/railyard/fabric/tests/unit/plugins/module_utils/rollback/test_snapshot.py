@@ -72,9 +72,9 @@ def test_what_is_kept(before):
     assert before["sysctls"] == {"net/ipv6/conf/ens6/accept_ra": "1"}
 
 
-def test_same_state_has_no_difference(before):
-    assert snapshot.differences(before, copy.deepcopy(before), RAILS) == []
-    assert snapshot.replay(before, copy.deepcopy(before), RAILS) == []
+@pytest.fixture
+def now(before):
+    return copy.deepcopy(before)
 
 
 CHANGED = {
@@ -107,52 +107,48 @@ CHANGED = {
         ("rule gone", "rule ", "ip -4 rule add priority 90 from all fwmark 0x2a lookup 100"),
     ],
 )
-def test_difference_and_its_way_back(before, kind, word, command):
-    now = copy.deepcopy(before)
+def test_difference_and_its_way_back(before, now, kind, word, command):
+    assert snapshot.differences(before, now, RAILS) == []
+    assert snapshot.replay(before, now, RAILS) == []
     CHANGED[kind](now)
     (said,) = snapshot.differences(before, now, RAILS)
     assert said.startswith(word)
     assert snapshot.replay(before, now, RAILS) == [command.split()]
 
 
-def test_sysctl_difference_is_said(before):
-    now = copy.deepcopy(before)
+def test_sysctl_difference_is_said(before, now):
     CHANGED["sysctl"](now)
     assert snapshot.differences(before, now, RAILS) == ["sysctl net/ipv6/conf/ens6/accept_ra 1 is 0"]
 
 
-@pytest.mark.parametrize("kind", ["address gone", "route gone", "rule gone"])
-def test_management_that_is_lost_is_named(before, kind):
-    now = copy.deepcopy(before)
+@pytest.mark.parametrize(
+    ("kind", "lost"),
+    [
+        *((kind, 1) for kind in ("address gone", "route gone", "rule gone")),
+        # What happens on a rail is no loss of management.
+        *((kind, 0) for kind in ("mtu", "up", "address new", "sysctl")),
+    ],
+)
+def test_management_that_is_lost_is_named(before, now, kind, lost):
     CHANGED[kind](now)
-    assert len(snapshot.lost_management(before, now, RAILS)) == 1
+    assert len(snapshot.lost_management(before, now, RAILS)) == lost
 
 
-def test_lost_rule_is_named_in_ips_words_with_a_fix(before):
-    now = copy.deepcopy(before)
+def test_lost_rule_is_named_in_ips_words_with_a_fix(before, now):
     CHANGED["rule gone"](now)
     said = snapshot.lost_management(before, now, RAILS)[0]
     assert "`priority 90 from all fwmark 0x2a lookup 100` is gone" in said
     assert "ManageForeignRoutingPolicyRules=no" in said
 
 
-@pytest.mark.parametrize("kind", ["mtu", "up", "address new", "sysctl"])
-def test_what_happens_on_a_rail_is_no_loss_of_management(before, kind):
-    now = copy.deepcopy(before)
-    CHANGED[kind](now)
-    assert snapshot.lost_management(before, now, RAILS) == []
-
-
-def test_default_route_by_a_rail_is_a_loss(before):
-    now = copy.deepcopy(before)
+def test_default_route_by_a_rail_is_a_loss(before, now):
     now["routes"].append(
         {"family": "inet", "table": "main", "dst": "default", "dev": "ens6", "gateway": "10.0.1.9"}
     )
     assert snapshot.lost_management(before, now, RAILS) == ["default route by rail ens6 is new"]
 
 
-def test_link_that_came_since_is_left_alone(before):
-    now = copy.deepcopy(before)
+def test_link_that_came_since_is_left_alone(before, now):
     now["links"]["veth1"] = {"mtu_bytes": 1500, "admin_up": True, "carrier": True, "master": None}
     now["addresses"]["veth1"] = [{"cidr": "172.17.0.1/16", "scope": "global"}]
     assert snapshot.replay(before, now, RAILS) == []

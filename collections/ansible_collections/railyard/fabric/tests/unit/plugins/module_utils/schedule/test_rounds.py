@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from ansible_collections.railyard.fabric.plugins.module_utils.catalogue.tests import Check
 from ansible_collections.railyard.fabric.plugins.module_utils.schedule import policy_keys, rounds
+from support.nodes import node_run
 
 CHECKS = ["path_mtu", "path_mtu_one_way", "ping_rtt", "tcp_bandwidth", "tcp_latency"]
 # Nothing that a switch has asked, but what a test switches on.
@@ -21,27 +22,11 @@ POLICY: dict[str, Any] = {
 
 
 def order(nodes: int, rails: int = 2, **changes: Any) -> dict[str, Any]:
-    fabric = {
-        "transport": "tcp",
-        "mtu": 9000,
-        "rails": [
-            {"name": f"rail{k}", "netdev": f"eth{k}", "subnet": f"10.{k}.0.0/16"} for k in range(rails)
-        ],
-    }
-    roster = [
-        {
-            "name": f"gpu{number:03d}",
-            "node_index": number,
-            "scalable_unit": None,
-            "rail_overrides": {},
-            "fabric": 0,
-        }
-        for number in range(1, nodes + 1)
-    ]
-    common = {"fabrics": [fabric], "roster": roster, "pattern": "all_pairs", "seed": 0, "rails": None}
-    common["policy"] = {**POLICY, **changes.pop("policy", {})}
-    common["fabrics"][0]["transport"] = changes.pop("transport", "tcp")
-    return {**common, **changes}
+    there = [{"name": f"rail{k}", "netdev": f"eth{k}", "subnet": f"10.{k}.0.0/16"} for k in range(rails)]
+    names = tuple(f"gpu{number:03d}" for number in range(1, nodes + 1))
+    made = node_run.order("", names, there, **{**POLICY, **changes.pop("policy", {})})
+    made["fabrics"][0]["transport"] = changes.pop("transport", "tcp")
+    return {**made, **changes}
 
 
 def test_a_planned_test_of_rdma_has_its_class() -> None:
