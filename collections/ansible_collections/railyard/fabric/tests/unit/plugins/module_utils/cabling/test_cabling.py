@@ -17,6 +17,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.cabling import arp
 from ansible_collections.railyard.fabric.plugins.module_utils.channel.rail_socket import Place
 from ansible_collections.railyard.fabric.plugins.module_utils.runner import cabling as runner_cabling
 from ansible_collections.railyard.fabric.plugins.module_utils.schedule import cable_checks
+from support.nodes import node_run
 
 MAC = bytes.fromhex("020000000001")
 SEAL = beacon.Seal("20261121T101500Z-3f2a", "s" * 64)
@@ -211,21 +212,11 @@ def order(nodes: int = 4, units: int = 1, **changes: Any) -> dict[str, Any]:
             del rail["subnets"]
     for rail in rails:
         rail |= changes.pop("rail", {})
-    return {
-        "fabrics": [{"transport": "roce", "mtu": 9000, "rails": rails, **changes.pop("fabric", {})}],
-        "roster": [
-            {
-                "name": f"gpu{node}",
-                "node_index": node,
-                "scalable_unit": (node - 1) % units if units > 1 else None,
-            }
-            for node in range(1, nodes + 1)
-        ],
-        "absent": [],
-        "policy": {"beacon": True},
-        "rails": None,
-        **changes,
-    }  # fmt: skip
+    made = node_run.order("", tuple(f"gpu{node}" for node in range(1, nodes + 1)), rails, beacon=True)
+    made["fabrics"][0] |= {"transport": "roce", **changes.pop("fabric", {})}
+    for place, entry in enumerate(made["roster"] if units > 1 else ()):
+        entry["scalable_unit"] = place % units
+    return {**made, **changes}
 
 
 def test_each_port_is_asked_its_questions_and_knows_its_ids_alone() -> None:

@@ -106,10 +106,6 @@ def test_nvbandwidth_text_that_is_no_whole_run(old, new, kind):
     assert (text != TEXT, failed("nvbandwidth", text)) == (True, kind)
 
 
-def test_nvbandwidth_text_that_was_killed():
-    assert failed("nvbandwidth", TEXT + "Killed\n") == "interrupted"
-
-
 @pytest.mark.parametrize("text", ["Running setup.\n", "SUM x_ce 1.00\n", "Device 0: NVIDIA H100\n"])
 def test_words_that_other_programs_print_too_are_not_nvbandwidths(text):
     with pytest.raises(registry.NotThisTool):

@@ -44,11 +44,6 @@ def test_header_and_binary_megabytes():
     assert row["bandwidth_average_gbps"] == pytest.approx(GBPS_OF_2000_MIB)
 
 
-def test_older_spelling_of_the_unit_is_the_same_number():
-    older = read("write_bw_mib_client.txt").replace("MiB/sec", "MB/sec")
-    assert registry.parse("perftest", older)["outputs"] == parse("write_bw_mib_client.txt")["outputs"]
-
-
 def test_decimal_gigabits_and_several_rows():
     rows = parse("write_bw_gbps_client.txt")["outputs"][0]["rows"]
     assert [(row["message_bytes"], row["bandwidth_average_gbps"]) for row in rows] == [

@@ -20,38 +20,17 @@ from ansible_collections.railyard.fabric.plugins.module_utils.runner import laun
 from ansible_collections.railyard.fabric.plugins.module_utils.runner import process as runner_process
 from ansible_collections.railyard.fabric.plugins.module_utils.runner.control import Control
 from ansible_collections.railyard.fabric.plugins.module_utils.schedule import work_order
+from support.nodes import node_run
 
 RUN, OTHER = "20261121T101500Z-3f2a", "20261121T111500Z-4444"
 SECRET = "0123456789abcdef" * 2
-POLICY = dict.fromkeys(work_order.POLICY_KEYS, 1)
 
 
 def order(**changes: Any) -> dict[str, Any]:
-    fabric = {
-        "transport": "tcp",
-        "mtu": 9000,
-        "rails": [{"name": "rail0", "netdev": "lo", "subnet": "10.0.1.0/24"}],
-    }
-    entry = {"scalable_unit": None, "rail_overrides": {}, "fabric": 0}
-    whole = {
-        "schema": 1,
-        "run": RUN,
-        "fabrics": [fabric],
-        "roster": [
-            {"name": "gpu001", "node_index": 1, **entry},
-            {"name": "gpu002", "node_index": 2, **entry},
-        ],
-        "absent": [],
-        "pattern": "all_pairs",
-        "seed": 0,
-        "policy": {**POLICY, "allow_busy": False, "rdma_tests": []},
-        "rails": None,
-        "node": "gpu001",
-        "secret": SECRET,
-        "netdevs": {"rail0": "lo"},
-        "hcas": {},
-    }
-    return {**whole, **changes}
+    rails = [{"name": "rail0", "netdev": "lo", "subnet": "10.0.1.0/24"}]
+    made = node_run.order("gpu001", ("gpu001", "gpu002"), rails)
+    own = {"schema": 1, "secret": SECRET, "netdevs": {"rail0": "lo"}, "hcas": {}}
+    return {**made, **own, **changes}
 
 
 class Systemd:

@@ -25,6 +25,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.measure import reg
 from ansible_collections.railyard.fabric.plugins.module_utils.measure.rdma_port import RdmaPort
 from ansible_collections.railyard.fabric.plugins.module_utils.runner import launcher as units
 from ansible_collections.railyard.fabric.plugins.module_utils.runner.tool_session import RailToolSession
+from support.nodes import tool_session
 
 RUN = "20261121T101500Z-3f2a"
 # Guards against hanging alone: the tests hold where any process sleeps for ten seconds at any moment.
@@ -158,17 +159,7 @@ class Listening(units.SystemdLauncher):
         return SimpleNamespace(poll=lambda: None, hear_only=lambda _peer: True)
 
 
-POLICY = {
-    "iperf3_duration_s": 4,
-    "iperf3_omit_s": 1,
-    "sockperf_duration_s": 2,
-    "sockperf_message_bytes": 64,
-    "rdma_duration_s": 3,
-    "rdma_margin_s": 1,
-    "rdma_message_bytes": 65536,
-    "rdma_qps": 1,
-    "numa_pinning": False,
-}
+POLICY = {**tool_session.POLICY, **tool_session.RDMA_POLICY, "numa_pinning": False}
 
 
 @pytest.mark.parametrize(

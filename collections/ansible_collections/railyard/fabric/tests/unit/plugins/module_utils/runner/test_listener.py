@@ -21,6 +21,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.channel.rendezvous
     UnknownPeer,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils.runner import listener
+from support.nodes import node_run
 from support.nodes.meeting import CALL, RUN, SECRET, TERMS, free_port
 
 # Guards against hanging alone: the tests hold where any process sleeps for ten seconds at any moment.
@@ -30,19 +31,12 @@ LONG_S, SOON_S = 600.0, 60.0
 def order(node: str, port: int, subnet: str | None = "127.0.0.0/24") -> dict[str, Any]:
     """Two nodes on two rails of one subnet; without it they meet over management, at one address."""
     rails = [{"name": rail, **({"subnet": subnet} if subnet else {})} for rail in ("rail0", "rail1")]
-    roster = [
-        {"name": f"gpu00{number}", "node_index": number, "management": {"address": "127.0.0.1"}}
-        for number in (1, 2)
-    ]
-    fabric = {"transport": "tcp" if subnet else "infiniband", "mtu": 9000, "rails": rails}
-    return {
-        "run": RUN,
-        "secret": SECRET,
-        "node": node,
-        "fabrics": [fabric],
-        "roster": roster,
-        "policy": {"base_port": port, "rendezvous_timeout_s": 1, "first_rendezvous_timeout_s": 0},
-    }
+    waits = {"base_port": port, "rendezvous_timeout_s": 1, "first_rendezvous_timeout_s": 0}
+    made = node_run.order(node, ("gpu001", "gpu002"), rails, **waits)
+    made["fabrics"][0]["transport"] = "tcp" if subnet else "infiniband"
+    for entry in made["roster"]:
+        entry["management"] = {"address": "127.0.0.1"}
+    return {**made, "run": RUN, "secret": SECRET}
 
 
 class House:
