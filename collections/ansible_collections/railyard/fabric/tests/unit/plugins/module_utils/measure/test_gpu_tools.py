@@ -15,6 +15,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.runner import node
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import policy
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.rules import gpu_links
 from support.nodes import node_run
+from support.nodes.files import write
 from support.runs import gpu_words
 from support.runs.fake_run import NODES, FakeRun
 
@@ -41,10 +42,8 @@ class Site:
         self.copies(*(gpu_words.nvbandwidth(COPIES[kind], 3) for kind in ("host", "device")))
 
     def program(self, name: str, text: str, status: int = 0) -> None:
-        (self.folder / f"{name}.txt").write_text(text)
-        made = self.folder / name
-        made.write_text(f'#!/bin/sh\ncat "$0.txt"\nexit {status}\n')
-        made.chmod(0o755)
+        write(self.folder, f"{name}.txt", text)
+        write(self.folder, name, f'#!/bin/sh\ncat "$0.txt"\nexit {status}\n', 0o755)
 
     def copies(self, host: str, device: str) -> None:
         """Print one text where copies with the host are asked, another where those between GPUs are."""

@@ -17,6 +17,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.measure import per
 from ansible_collections.railyard.fabric.plugins.module_utils.measure.perftest_bw import Bandwidth
 from ansible_collections.railyard.fabric.plugins.module_utils.measure.perftest_lat import Latency
 from ansible_collections.railyard.fabric.plugins.module_utils.measure.rdma_port import RdmaPort
+from support.nodes.files import write
 from support.nodes.tool_session import PerftestSession
 
 EFA = RdmaPort("rdmap79s0", 1, 0, None, None, "0200:00ff:fe01:0101", "SRD")
@@ -68,10 +69,9 @@ def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def install(folder: Path, text: str, status: int = 1, name: str = "ib_write_bw") -> None:
     """Write a program that prints a text when it is run with -c SRD --help, and fails otherwise."""
-    (folder / f"{name}.txt").write_text(text)
+    write(folder, f"{name}.txt", text)
     script = f'#!/bin/sh\n[ "$*" = "-c SRD --help" ] || exit 9\ncat "{folder}/{name}.txt"\nexit {status}\n'
-    (folder / name).write_text(script)
-    (folder / name).chmod(0o755)
+    write(folder, name, script, 0o755)
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.measure import per
 from ansible_collections.railyard.fabric.plugins.module_utils.quick import loopback
 from ansible_collections.railyard.fabric.plugins.module_utils.quick.found import Found
 from ansible_collections.railyard.fabric.plugins.module_utils.rails.bind import Bound
+from support.nodes.files import write
 
 EFA = {"hca": "rdmap79s0:1", "driver": "efa"}
 
@@ -27,9 +28,8 @@ def test_efa_is_run_with_srd_and_its_only_gid() -> None:
 def test_a_build_without_srd_is_unknown_and_not_wrong(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    program = tmp_path / "ib_write_bw"
-    program.write_text("#!/bin/sh\necho ' SRD connection only possible in SEND/READ verbs' >&2\nexit 1\n")
-    program.chmod(0o755)
+    words = "#!/bin/sh\necho ' SRD connection only possible in SEND/READ verbs' >&2\nexit 1\n"
+    write(tmp_path, "ib_write_bw", words, 0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     perftest_srd.why_not.cache_clear()
     found = Found()

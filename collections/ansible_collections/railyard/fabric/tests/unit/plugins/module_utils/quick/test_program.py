@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 from ansible_collections.railyard.fabric.plugins.module_utils import bounded, program
 from ansible_collections.railyard.fabric.plugins.module_utils.quick import device_names, loopback
+from support.nodes.files import write
 from support.nodes.gpu_node import PROPRIETARY_535, GpuNode
 from support.nodes.sysfs_tree import addresses
 
@@ -71,9 +72,7 @@ class Node(GpuNode):
         self.expects()
 
     def tool(self, name: str, text: str) -> None:
-        path = self.bin / name
-        path.write_text(text)
-        path.chmod(0o755)
+        write(self.bin, name, text, 0o755)
 
     def expects(self, **change: object) -> None:
         wanted = {"schema": 1, "node": "gpuserver1", "transport": "tcp", "node_class": "hardware"}

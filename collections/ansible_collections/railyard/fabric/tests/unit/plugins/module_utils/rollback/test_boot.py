@@ -42,17 +42,12 @@ def reset(monkeypatch, node):
     return press
 
 
-def test_next_boot_is_armed_from_staging_until_confirmation(change, tmp_path):
+@pytest.mark.parametrize("end", [transaction.confirm, transaction.expire])
+def test_next_boot_is_armed_from_staging_until_confirmation_or_undo(change, tmp_path, end):
     folder, token, _path = change()
     assert units(tmp_path / "system") == ARMED
     transaction.apply(folder, token)
-    transaction.confirm(folder, token)
-    assert units(tmp_path / "system") == []
-
-
-def test_next_boot_is_not_armed_after_an_undo(change, tmp_path):
-    folder, token, _path = change()
-    transaction.expire(folder, token)
+    end(folder, token)
     assert units(tmp_path / "system") == []
 
 

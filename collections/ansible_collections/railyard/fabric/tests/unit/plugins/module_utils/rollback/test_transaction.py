@@ -18,13 +18,9 @@ from ansible_collections.railyard.fabric.plugins.module_utils.rollback import re
 from support.nodes.network_change import NEW, OLD, STATE
 
 
-def test_staging_touches_no_file_of_netplan(change):
-    _folder, _token, path = change()
-    assert path.read_text() == OLD
-
-
 def test_apply_writes_the_candidate_for_root_alone(change):
     folder, token, path = change()
+    assert path.read_text() == OLD, "staging touches no file of netplan"
     assert transaction.apply(folder, token) == 0
     assert (path.read_text(), path.stat().st_mode & 0o777) == (NEW, 0o600)
     assert transaction.outcome(folder, token)["outcome"] == "pending"
@@ -38,6 +34,10 @@ def test_confirmed_change_stays_and_its_timer_goes(applied, node):
     transaction.expire(folder, token)  # the timer fires a moment later all the same
     assert path.read_text() == NEW
     assert transaction.in_flight(folder) is None
+    # Nothing is left beside its files.
+    assert [entry.name for entry in path.parent.iterdir()] == [path.name]
+    backups = [entry for entry in Path(folder, "backup").rglob("*") if entry.is_file()]
+    assert [entry.read_text() for entry in backups] == [OLD]
 
 
 def test_expired_change_is_undone_files_and_running_network(applied, node):
@@ -82,14 +82,6 @@ def test_several_files_are_written_in_order_and_all_come_back(change, tmp_path, 
     transaction.expire(folder, token)
     assert (foreign.read_text(), foreign.stat().st_mode & 0o777) == ("theirs", 0o644)
     assert sorted(path.name for path in foreign.parent.iterdir()) == listing
-
-
-def test_confirmed_change_leaves_nothing_beside_its_files(applied):
-    folder, token, path = applied()
-    transaction.confirm(folder, token)
-    assert [entry.name for entry in path.parent.iterdir()] == [path.name]
-    backups = [entry for entry in Path(folder, "backup").rglob("*") if entry.is_file()]
-    assert [entry.read_text() for entry in backups] == [OLD]
 
 
 def test_sysctls_are_set_after_netplan_and_come_back(change, node, monkeypatch):

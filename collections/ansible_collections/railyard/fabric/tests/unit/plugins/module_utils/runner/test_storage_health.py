@@ -17,6 +17,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.runner import node
 from ansible_collections.railyard.fabric.plugins.module_utils.schedule import node_tests
 from support.captures import read
 from support.nodes import node_run
+from support.nodes.files import write
 
 # Prints the file of its device's name and ends as that says; without one it is the kernel that says no.
 STUB = """#!/bin/sh
@@ -40,7 +41,6 @@ def disk(name: str, bus: str | None = "nvme", hardware: bool = True) -> dict[str
 @pytest.fixture(autouse=True)
 def node(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Let `/data` stand on a drive, and smartctl be there."""
-    (tmp_path / "bin").mkdir()
     monkeypatch.setenv("PATH", str(tmp_path / "bin"), prepend=":")
     monkeypatch.setattr(block_device, "mount_at", lambda _reader, path: Mount(path, "xfs", "259:0"))
     monkeypatch.setattr(block_device, "moved_bytes", lambda _reader, _device: (0, 0))
@@ -59,9 +59,7 @@ def below(monkeypatch: pytest.MonkeyPatch, *disks: dict[str, Any]) -> None:
 
 
 def program(folder: Path, version: str = "7.3") -> None:
-    path = folder / "bin/smartctl"
-    path.write_text(STUB.replace("FOLDER", str(folder)).replace("VERSION", version))
-    path.chmod(0o755)
+    write(folder, "bin/smartctl", STUB.replace("FOLDER", str(folder)).replace("VERSION", version), 0o755)
 
 
 def says(folder: Path, name: str, capture: str, **changes: Any) -> None:
