@@ -4,10 +4,6 @@ Rendered offline: the role's defaults and its template by Jinja, with the settin
 action; the rails by the one address rule.
 """
 
-import json
-import subprocess
-import sys
-
 import jinja2
 import jinja2.nativetypes
 import pytest
@@ -15,7 +11,7 @@ import yaml
 from ansible_collections.railyard.fabric.plugins.filter import nccl
 from ansible_collections.railyard.fabric.plugins.module_utils.rails import plan
 from railyard.base import paths
-from railyard.operate.ansible import ansible_environment
+from support import programs
 
 ROLE = paths.repo_root() / "roles" / "nccl_profile"
 INVENTORIES = paths.repo_root() / "inventories"
@@ -351,14 +347,8 @@ def test_slurms_task_prolog_hands_on_what_a_job_has_not_set(tmp_path):
     program = tmp_path / "prolog"
     program.write_text(script.replace("/etc/railyard/", f"{tmp_path}/"))
     # Slurm gives it no PATH; a variable that a job has emptied is its word too.
-    done = subprocess.run(
-        ["/bin/sh", str(program)],
-        env={"NCCL_DEBUG": "INFO", "NCCL_NET": ""},
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    done = programs.run(["/bin/sh", program], env={"NCCL_DEBUG": "INFO", "NCCL_NET": ""}, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines() == [
         "export NCCL_IB_HCA==mlx5_0:1,mlx5_1:1",
         "export UCX_NET_DEVICES=mlx5_0:1",
@@ -420,24 +410,13 @@ def test_the_gid_table_decides_the_roce_version(v100_fabric, tmp_path):
         # Of EFA the plugin takes every device, and no port is named though the facts show it.
         ("efa", {}, facts("RoCE v1"), {}),
     ]
-    (tmp_path / "play.yml").write_text(PLAYBOOK.format(role=ROLE, folder=tmp_path))
     keys = ("transport", "settings", "facts")
     told = {
         "cases": [dict(zip(keys, case, strict=False)) for case in cases],
         "rails": planned,
         "fabric": v100_fabric,
     }
-    (tmp_path / "vars.json").write_text(json.dumps(told))
-    argv = ["ansible-playbook", "-i", "localhost,", "-c", "local", "-e", f"@{tmp_path}/vars.json"]
-    # Not what discovery takes: a version manager's shim of a Python that is not on.
-    argv += ["-e", f"ansible_python_interpreter={sys.executable}"]
-    done = subprocess.run(
-        [*argv, str(tmp_path / "play.yml")],
-        env=ansible_environment() | {"HOME": str(tmp_path)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = programs.play_here(tmp_path, PLAYBOOK.format(role=ROLE, folder=tmp_path), told)
     assert done.returncode == 0, done.stdout + done.stderr
     for number, (transport, *_case, wanted) in enumerate(cases):
         found = settings((tmp_path / str(number)).read_text())

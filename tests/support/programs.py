@@ -47,6 +47,22 @@ def play_on_hosts(folder: Path, play: str, hosts: Mapping[str, Mapping[str, Any]
     return playbook(folder / "play.yml", folder / "hosts.json", *options)
 
 
+def play_here(folder: Path, play: str, variables: Mapping[str, Any], **environment: str) -> Done:
+    """Write a play and its variables into a folder, and run it on this machine."""
+    (folder / "play.yml").write_text(play)
+    (folder / "vars.json").write_text(json.dumps(variables))
+    # Not what discovery takes: a version manager's shim of a Python that is not on.
+    options = (
+        "-c",
+        "local",
+        "-e",
+        f"@{folder}/vars.json",
+        "-e",
+        f"ansible_python_interpreter={sys.executable}",
+    )
+    return playbook(folder / "play.yml", "localhost,", *options, HOME=str(folder), **environment)
+
+
 def of_role(play: str, role: str) -> str:
     """Return a play in which ROLE stands for the folder of a role."""
     return play.replace("ROLE", str(REPO / "roles" / role))

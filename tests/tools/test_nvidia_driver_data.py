@@ -2,8 +2,6 @@
 
 import json
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -12,7 +10,7 @@ from ansible.utils.vars import merge_hash
 from ansible_collections.railyard.fabric.plugins.module_utils.gpu import catalogue
 from ansible_collections.railyard.fabric.plugins.plugin_utils.gpu import preflight
 from ansible_collections.railyard.fabric.plugins.plugin_utils.gpu.choice import choose
-from railyard.operate.ansible import ansible_environment
+from support import programs
 
 VARS = Path(__file__).resolve().parents[2] / "roles/nvidia_driver/vars"
 DISTRIBUTIONS = ["debian_12", "debian_13", "ubuntu_22.04", "ubuntu_24.04"]
@@ -39,6 +37,11 @@ def layout(distribution, source):
     return merged
 
 
+def chosen(distribution, source="vendor", architecture="amd64", nvswitch=False, **asked):
+    """Return what is chosen from the data of a distribution."""
+    return choose(facts_of(distribution, architecture, nvswitch), asked, layout(distribution, source))
+
+
 @pytest.mark.parametrize("distribution", DISTRIBUTIONS)
 def test_switches_behind_a_bridge_need_nvlsm_and_the_tool_that_finds_their_ports(distribution):
     facts = facts_of(distribution, nvswitch=True)
@@ -61,8 +64,7 @@ def test_there_is_data_for_these_distributions_and_no_other():
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 @pytest.mark.parametrize("distribution", DISTRIBUTIONS)
 def test_nvidias_repository_has_a_driver_for_each_current_generation(distribution, architecture, generation):
-    facts = facts_of(distribution, architecture)
-    choice = choose(facts, {"generations": [generation]}, layout(distribution, "vendor"))
+    choice = chosen(distribution, architecture=architecture, generations=[generation])
     assert choice["refusals"] == []
     assert choice["uris"][0].endswith(
         f"/{distribution.translate({95: None, 46: None})}/{ARCHITECTURES[architecture]}/"
@@ -75,20 +77,14 @@ def test_nvidias_repository_has_a_driver_for_each_current_generation(distributio
 
 @pytest.mark.parametrize("distribution", ["debian_12", "debian_13"])
 def test_debians_own_driver_is_too_old_for_blackwell(distribution):
-    choice = choose(
-        facts_of(distribution), {"generations": ["Blackwell"]}, layout(distribution, "distribution")
-    )
+    choice = chosen(distribution, "distribution", generations=["Blackwell"])
     assert [one["code"] for one in choice["refusals"]] == ["branch_too_old"]
     assert "nvidia_driver_source: vendor" in choice["refusals"][0]["text"]
 
 
 @pytest.mark.parametrize("distribution", ["ubuntu_22.04", "ubuntu_24.04"])
 def test_ubuntus_fabric_manager_goes_with_the_server_packages(distribution):
-    choice = choose(
-        facts_of(distribution, nvswitch=True),
-        {"generations": ["Hopper"]},
-        layout(distribution, "distribution"),
-    )
+    choice = chosen(distribution, "distribution", nvswitch=True, generations=["Hopper"])
     assert choice["driver_packages"] == ["nvidia-headless-580-server-open", "nvidia-utils-580-server"]
     assert choice["same_version_packages"] == ["nvidia-fabricmanager-580"]
 
@@ -96,8 +92,7 @@ def test_ubuntus_fabric_manager_goes_with_the_server_packages(distribution):
 @pytest.mark.parametrize(("branch", "ending"), [(575, "-575"), (580, ""), (595, "")])
 @pytest.mark.parametrize("distribution", DISTRIBUTIONS)
 def test_nvidias_fabric_manager_and_imex_lost_the_branch_in_their_names(distribution, branch, ending):
-    asked = {"generations": ["Blackwell"], "branch": branch, "imex": True}
-    choice = choose(facts_of(distribution, nvswitch=True), asked, layout(distribution, "vendor"))
+    choice = chosen(distribution, nvswitch=True, generations=["Blackwell"], branch=branch, imex=True)
     assert choice["refusals"] == []
     assert choice["same_version_packages"] == [f"nvidia-fabricmanager{ending}", f"nvidia-imex{ending}"]
 
@@ -106,9 +101,7 @@ def test_nvidias_fabric_manager_and_imex_lost_the_branch_in_their_names(distribu
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 @pytest.mark.parametrize("distribution", DISTRIBUTIONS)
 def test_the_usual_headers_are_those_of_the_architectures_kernel(distribution, architecture, source):
-    choice = choose(
-        facts_of(distribution, architecture), {"generations": ["Hopper"]}, layout(distribution, source)
-    )
+    choice = chosen(distribution, source, architecture, generations=["Hopper"])
     flavour = "generic" if distribution.startswith("ubuntu") else architecture
     assert choice["headers"] == [f"linux-headers-{flavour}"]
 
@@ -230,19 +223,9 @@ def test_a_mirror_or_a_bundle_takes_the_place_of_nvidias_repository(tmp_path, sa
         "vars_files": [f"{role}/{one}.yml" for one in files],
         "tasks": [task],
     }
-    (tmp_path / "play.yml").write_text(yaml.safe_dump([play]))
     told = {**given, "facts": facts, "told_file": f"{tmp_path}/told", "fabric": {}}
-    (tmp_path / "vars.json").write_text(json.dumps(told))
-    argv = ["ansible-playbook", "-i", "localhost,", "-c", "local", "-e", f"@{tmp_path}/vars.json"]
-    # Not what discovery takes: a version manager's shim of a Python that is not on.
-    argv += ["-e", f"ansible_python_interpreter={sys.executable}"]
-    done = subprocess.run(
-        [*argv, str(tmp_path / "play.yml")],
-        env=ansible_environment() | {"HOME": str(tmp_path), "ANSIBLE_ROLES_PATH": str(tmp_path / "roles")},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    roles = str(tmp_path / "roles")
+    done = programs.play_here(tmp_path, yaml.safe_dump([play]), told, ANSIBLE_ROLES_PATH=roles)
     assert done.returncode == 0, done.stdout + done.stderr
     found = json.loads((tmp_path / "told").read_text())
     assert found == {

@@ -30,30 +30,15 @@ POLICY: Row = {
     **{name: key.default for name, key in policy_keys.KEYS.items() if key.to_node},
     "iperf3_duration_s": 1,
     "iperf3_streams": 2,
-    "iperf3_omit_s": 1,
     "sockperf_duration_s": 1,
-    "sockperf_message_bytes": 64,
-    "ping_count": 10,
-    "ping_interval_s": 0.02,
-    "path_mtu_probes": 5,
-    "rdma_tests": ["ib_write_bw", "ib_write_lat"],
     "bidirectional": False,
     "rdma_duration_s": 3,
-    "rdma_margin_s": 1,
     "rdma_latency_s": 1,
-    "rdma_message_bytes": 65536,
     "rdma_qps": 1,
-    "numa_pinning": True,
-    "numa_unpinned": False,
     # What is shown of a fault is shown by the first attempt.
     "confirm": 0,
     "rendezvous_timeout_s": 4,
     "first_rendezvous_timeout_s": 6,
-    "idle_bytes_per_s": 200000,
-    "allow_busy": False,
-    "busy_bytes_per_s": 5000000,
-    "lease_s": 90,
-    "base_port": 18600,
     "floors": {},
 }
 NODES = ("gpuserver1", "gpuserver2")
@@ -363,6 +348,15 @@ def ended(runners: list[Runner], timeout: float = 120) -> dict[str, list[Row]]:
 def measure(rails: Rails, folder: Path, common: Row, **particular: Row) -> dict[str, list[Row]]:
     """Run both nodes to the end and return their rows; see `both`."""
     return ended(both(rails, folder, common, **particular))
+
+
+def not_proven(rows: list[Row]) -> list[tuple[Any, ...]]:
+    """Return which rows were not measured and proven, and why."""
+    return [
+        (row["id"], row["check"], row["error"], row["proof_reason"])
+        for row in rows
+        if (row["status"], row["proof"]) != ("measured", "proven")
+    ]
 
 
 def classes(rows: list[Row]) -> set[str | None]:

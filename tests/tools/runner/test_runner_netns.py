@@ -30,6 +30,7 @@ from support.nodes.rail_namespaces import (
     ended,
     ip,
     measure,
+    not_proven,
     order,
     two_nodes,
     write_tool,
@@ -76,12 +77,7 @@ def test_two_rails_are_measured_and_proven_at_both_ends(whole_run: dict[str, lis
     # 2 rails x 2 directions x 5 checks, and 2 directions x 2 rails at once.
     assert {node: len(found) for node, found in rows.items()} == dict.fromkeys(NODES, 24)
     for node, found in rows.items():
-        wrong = [
-            (row["id"], row["check"], row["error"], row["proof_reason"])
-            for row in found
-            if row["status"] != "measured" or row["proof"] != "proven"
-        ]
-        assert wrong == [], node
+        assert not_proven(found) == [], node
     first, second = (sorted(rows[node], key=lambda row: str(row["id"])) for node in NODES)
     assert [row["id"] for row in first] == [f"m{number:05d}" for number in range(24)]
     for mine, theirs in zip(first, second, strict=True):

@@ -24,6 +24,7 @@ from support.nodes.rail_namespaces import (
     classes,
     ended,
     ip,
+    not_proven,
     order,
     two_nodes,
     write_tool,
@@ -117,6 +118,14 @@ def rdma(rows: list[Row]) -> list[Row]:
     return [row for row in rows if str(row["check"]).startswith("rdma_")]
 
 
+def refused(rows: list[Row], why: str) -> Row:
+    """Return what is said where no RDMA test of a node was made, for one reason alone."""
+    mine = rdma(rows)
+    assert {row["status"] for row in mine} == {"unmeasured"}
+    assert classes(mine) == {why}
+    return dict(mine[0]["error"])
+
+
 def test_from_the_meeting_over_management_to_rows_that_the_ports_counters_prove(
     nodes: Rails, tmp_path: Path
 ) -> None:
@@ -125,12 +134,7 @@ def test_from_the_meeting_over_management_to_rows_that_the_ports_counters_prove(
         mine = rdma(rows[node])
         # 2 rails x 2 directions x (bandwidth, latency), and bandwidth on both rails at once each way
         assert len(mine) == 12
-        wrong = [
-            (row["id"], row["check"], row["error"], row["proof_reason"])
-            for row in mine
-            if (row["status"], row["proof"]) != ("measured", "proven")
-        ]
-        assert wrong == []
+        assert not_proven(mine) == []
         for row in mine:
             rail = list(HCAS).index(row["rail"])
             assert row["exchange"] == {
@@ -166,12 +170,7 @@ def test_efa_is_measured_with_srd_and_proven_by_its_own_counters(nodes: Rails, t
     for node in NODES:
         mine = rdma(rows[node])
         assert len(mine) == 12
-        wrong = [
-            (row["id"], row["check"], row["error"], row["proof_reason"])
-            for row in mine
-            if (row["status"], row["proof"]) != ("measured", "proven")
-        ]
-        assert wrong == []
+        assert not_proven(mine) == []
         for row in mine:
             assert (row["gid_index"], row["gid_type"], row["netdev"]) == (0, None, None)
             assert set(row["counters"]) == {"hw_tx_bytes", "hw_rx_bytes", "hw_tx_pkts", "hw_rx_pkts"}
@@ -187,10 +186,7 @@ def test_a_build_without_srd_is_refused_at_both_ends(nodes: Rails, tmp_path: Pat
     path = tools(tmp_path / "old", f'[ "$1" != --version ] || exec {sys.executable} {FAKE} "$@"; {refuses}')
     rows = run(nodes, tmp_path, work_order(rails=["rail0"], transport="efa"), path=path)
     for node in NODES:
-        mine = rdma(rows[node])
-        assert {row["status"] for row in mine} == {"unmeasured"}
-        assert classes(mine) == {"rdma_unsupported"}
-        assert "SEND/READ" in mine[0]["error"]["message"]
+        assert "SEND/READ" in refused(rows[node], "rdma_unsupported")["message"]
 
 
 def test_a_port_of_another_guid_than_inspected_is_refused_at_both_ends(nodes: Rails, tmp_path: Path) -> None:
@@ -198,13 +194,11 @@ def test_a_port_of_another_guid_than_inspected_is_refused_at_both_ends(nodes: Ra
     common["roster"][1]["management"]["port_guids"]["rail0"] = "b83f:d203:00ff:0000"
     rows = run(nodes, tmp_path, common)
     for node in NODES:
-        mine = rdma(rows[node])
-        assert len(mine) == 4
-        assert {row["status"] for row in mine} == {"unmeasured"}
-        assert classes(mine) == {"guid_differs"}
-        assert mine[0]["error"]["host"] == "gpuserver2"
-        assert guid(2, 0) in mine[0]["error"]["message"]
-        assert "b83f:d203:00ff:0000" in mine[0]["error"]["message"]
+        assert len(rdma(rows[node])) == 4
+        error = refused(rows[node], "guid_differs")
+        assert error["host"] == "gpuserver2"
+        assert guid(2, 0) in error["message"]
+        assert "b83f:d203:00ff:0000" in error["message"]
 
 
 def test_counters_of_another_port_prove_nothing(nodes: Rails, tmp_path: Path) -> None:
@@ -229,26 +223,20 @@ def test_a_job_on_the_port_is_seen_though_no_netdev_shows_it(nodes: Rails, tmp_p
         time.sleep(0.05)
     for runner in runners:
         runner.wait(5)
-        mine = rdma(runner.rows())
-        assert classes(mine) == {"busy"}
-        assert mine[0]["error"]["host"] == "gpuserver2"
+        assert refused(runner.rows(), "busy")["host"] == "gpuserver2"
 
 
 def test_a_runner_of_another_secret_is_a_stranger(nodes: Rails, tmp_path: Path) -> None:
     rows = run(nodes, tmp_path, work_order(), secret="f" * 64)
     for node in NODES:
-        assert classes(rdma(rows[node])) == {"stranger"}
-        assert "management" in rdma(rows[node])[0]["error"]["message"]
+        assert "management" in refused(rows[node], "stranger")["message"]
 
 
 def test_a_partner_that_management_does_not_reach_is_named(nodes: Rails, tmp_path: Path) -> None:
     ip("-n", nodes.namespace("gpuserver2"), "link", "set", "eth0", "down")
     rows = run(nodes, tmp_path, work_order(rails=["rail0"]))
     for number, node in enumerate(NODES, 1):
-        mine = rdma(rows[node])
-        assert {row["status"] for row in mine} == {"unmeasured"}
-        assert classes(mine) == {"management_timeout"}
-        assert f"192.168.0.{3 - number}" in mine[0]["error"]["message"]
+        assert f"192.168.0.{3 - number}" in refused(rows[node], "management_timeout")["message"]
 
 
 def test_without_a_management_address_nothing_is_tried_and_the_reason_is_said(
@@ -258,16 +246,14 @@ def test_without_a_management_address_nothing_is_tried_and_the_reason_is_said(
     common["roster"][1]["management"].update(address=None, why_not="ansible_host is an expression")
     rows = run(nodes, tmp_path, common)
     for node in NODES:
-        mine = rdma(rows[node])
-        assert classes(mine) == {"no_management"}
-        assert mine[0]["error"]["host"] == "gpuserver2"
-        assert "ansible_host is an expression" in mine[0]["error"]["message"]
+        error = refused(rows[node], "no_management")
+        assert error["host"] == "gpuserver2"
+        assert "ansible_host is an expression" in error["message"]
 
 
 def test_an_address_that_the_node_no_longer_has_is_no_way_to_it(nodes: Rails, tmp_path: Path) -> None:
     common = work_order(rails=["rail0"])
     common["roster"][1]["management"]["address"] = "192.168.0.77"
     rows = run(nodes, tmp_path, common)
-    assert classes(rdma(rows["gpuserver2"])) == {"no_management"}
-    assert "192.168.0.77" in rdma(rows["gpuserver2"])[0]["error"]["message"]
-    assert classes(rdma(rows["gpuserver1"])) == {"management_timeout"}
+    assert "192.168.0.77" in refused(rows["gpuserver2"], "no_management")["message"]
+    refused(rows["gpuserver1"], "management_timeout")
