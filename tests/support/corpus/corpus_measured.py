@@ -221,6 +221,10 @@ def collective(
     }
 
 
+def disk(bytes_per_s: int, iops: float, **more: Any) -> dict[str, Any]:
+    return {"bandwidth_bytes_per_s": bytes_per_s, "iops": iops, **more}
+
+
 CASES += [
     whole(
         "nccl_tests/01-allreduce-8xa100-error-column-zero-sizes.txt",
@@ -244,30 +248,13 @@ CASES += [
     ),
     whole(
         "fio/01-randrw-libaio-3.26.json",
-        {
-            "name": "fio_randrw_1GB_4k_d1_th1_direct",
-            "rw": "read",
-            "bandwidth_bytes_per_s": 7876980,
-            "iops": 2160.56,
-        },
+        disk(7876980, 2160.56, name="fio_randrw_1GB_4k_d1_th1_direct", rw="read"),
     ),
-    whole(
-        "fio/02-readwrite-3.26-19.json",
-        {"name": "disk_fill", "bandwidth_bytes_per_s": 149343283, "iops": 569.70, "errors": 0},
-    ),
-    whole("fio/03-windowsaio-3.26.json", {"rw": "write", "bandwidth_bytes_per_s": 8876980, "iops": 2167.23}),
-    whole(
-        "fio/04-pkb-multi-job.json",
-        {"name": "sequential_write", "bandwidth_bytes_per_s": 68118 * 1024, "iops": 133},
-    ),
-    whole(
-        "fio/05-superbench-disk-log.txt",
-        {"name": "rand_read_write", "bandwidth_bytes_per_s": 348743777, "iops": 85138.89},
-    ),
-    whole(
-        "fio/06-seq-write-1M.json",
-        {"rw": "write", "bandwidth_bytes_per_s": 310689185, "iops": 296.296, "block_bytes": 2**20},
-    ),
+    whole("fio/02-readwrite-3.26-19.json", disk(149343283, 569.70, name="disk_fill", errors=0)),
+    whole("fio/03-windowsaio-3.26.json", disk(8876980, 2167.23, rw="write")),
+    whole("fio/04-pkb-multi-job.json", disk(68118 * 1024, 133, name="sequential_write")),
+    whole("fio/05-superbench-disk-log.txt", disk(348743777, 85138.89, name="rand_read_write")),
+    whole("fio/06-seq-write-1M.json", disk(310689185, 296.296, rw="write", block_bytes=2**20)),
     spoilt("fio/12-err-verify-interrupted.txt", "io_error"),
 ]
 OUTPUTS_AND_ROWS = {
