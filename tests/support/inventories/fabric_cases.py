@@ -170,6 +170,5 @@ FAULTS = {
     "override_unknown_key": overridden("rail0", "mtu", 1500, "unknown key"),
     "override_netdev_none": overridden("rail0", "netdev", "none", "reserved word"),
     "override_address_without_prefix": overridden("rail0", "address", "10.0.1.9", "prefix length"),
-    # how many nodes
 }
 # fmt: on

@@ -69,6 +69,9 @@ PLACES = {
     "overrides_misspelt": hosts(
         pair_of("", "rail_override: {rail0: {netdev: ens7}}"), "rail_override",
         "nothing reads a variable of this name", "did you mean rail_overrides?", "gpu2"),
+    "unit_misspelt": Wrong(
+        "units", {HOSTS: ("scalable_unit: su2", "scaleable_unit: su2")}, f"{HOSTS}|scaleable",
+        "nothing reads a variable", "did you mean scalable_unit?", "gpu3"),
     "index_in_base_8": hosts(
         pair_of("", "node_index: 010"), "node_index", "reads 010 in base 8, as 8", "write 10, without a 0"),
     "index_is_a_fraction": hosts(

@@ -52,6 +52,9 @@ VALUES = {
         "in bytes"),
     "mtu_is_empty": fabric("pair", "mtu: 9000", "mtu:", "mtu:", "it is not set", "mtu: 9000"),
     "mtu_0": fabric("pair", "mtu: 9000", "mtu: 0", "mtu:", "0 is not between 1", "mtu: 9000"),
+    "mtu_in_base_8": fabric(
+        "pair", "mtu: 9000", "mtu: 02470", "mtu:", "reads 02470 in base 8, as 1336",
+        "write 2470, without a 0"),
     "number_of_a_mile": fabric(
         "pair", "mtu: 9000", "mtu: 0x" + "f" * 5000, "mtu:", "beyond all measure", "mtu: 9000"),
     "networks_are_none": fabric(
