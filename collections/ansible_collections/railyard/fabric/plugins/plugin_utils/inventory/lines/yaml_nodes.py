@@ -13,7 +13,8 @@ from typing import Any
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory import files
 
 try:
-    import yaml as yaml
+    # The one import of it in this room; the alias says that others may take it from here.
+    import yaml as yaml  # pylint: disable=useless-import-alias
 except ImportError:  # sanity's environment has none; ansible-core itself always brings it
     yaml = None  # type: ignore[assignment]
 
