@@ -106,8 +106,8 @@ def impossible() -> Iterator[tuple[str, Case]]:
         yield f"{metric} is {new}", (kind, RATE, put(CLIENT, f"metrics.{metric}", new), nothing, word)
     # Windows; what crosses is as much as they need.
     for kind, begin_s, end_s, word in (
-        ("tcp", -0.4, 3.6, PLAIN), ("tcp", -0.5, 3.5, PLAIN), ("tcp", -0.6, 3.4, REFUSED), ("tcp", 1.0, 1.0, REFUSED),
-        ("tcp", 1.0, 2.99, REFUSED), ("tcp", 1.0, 3.01, PLAIN),
+        ("tcp", -0.4, 3.6, PLAIN), ("tcp", -0.5, 3.5, PLAIN), ("tcp", -0.6, 3.4, REFUSED),
+        ("tcp", 1.0, 1.0, REFUSED), ("tcp", 1.0, 2.99, REFUSED), ("tcp", 1.0, 3.01, PLAIN),
         ("tcp", 1.0, 124.9, PLAIN), ("tcp", 1.0, 125.1, REFUSED), ("tcp", 4154.0, 4158.1, REFUSED),
         ("tcp", 4000.0, 4004.0, PLAIN),
         ("roce", 1.0, 1.99, REFUSED), ("roce", 1.0, 2.01, PLAIN), ("roce", 1.0, 4.99, PLAIN),
