@@ -127,7 +127,7 @@ def read(kind: type[T], value: object, where: str) -> T:
         raise DataError(f"{where}: must be a mapping, not {value!r}")
     left, known, found = dict(value), [], {}
     hints = _hints(kind)
-    for field in dataclasses.fields(kind):  # type: ignore[arg-type]
+    for field in dataclasses.fields(kind):  # type: ignore[arg-type]  # a dataclass by its caller
         known.append(name := field.metadata.get("key", field.name))
         if name in left:
             found[field.name] = _converted(hints[field.name], left.pop(name), f"{where}.{name}")

@@ -112,7 +112,7 @@ class Case(NamedTuple):
     loaded: dict[str, tuple[int, list[str]]]
     marks: tuple[str, ...] = ()
     called: list[str] = RESTARTED
-    asked: list[str] = [DRAINED, RESUMED]  # noqa: RUF012
+    asked: list[str] = [DRAINED, RESUMED]  # noqa: RUF012 - nobody changes it
     fails: str = ""
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from ansible_collections.railyard.fabric.plugins.plugin_utils.bounds.bounds import Bounds
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence import light_rows
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence.columns import views
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence.columns import asked, views
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.rules import by_column
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.verdict import rejudge, verdict
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run.folder import RunFolder
@@ -61,7 +61,7 @@ def test_what_a_rule_holds_against_a_row_keeps_its_test_from_passing(
 
 def test_a_test_without_bounds_is_left_to_single_rows() -> None:
     for bounds in (Bounds(), Bounds({"a": 1.0}, {}), Bounds({"a": 1.0}, {"b": 2.0}), Bounds({}, {"a": 1.0})):
-        assert not by_column._within(bounds, None, [0, 0]).any()  # type: ignore[arg-type]
+        assert not by_column._within(bounds, None, [0, 0]).any()  # type: ignore[arg-type]  # no row is read
 
 
 @pytest.mark.parametrize(
@@ -70,14 +70,14 @@ def test_a_test_without_bounds_is_left_to_single_rows() -> None:
      ("gx", None), ("g\u0665\u0665\u0665\u0665\u0665", None), ("h00058", None)],
 )  # fmt: skip
 def test_a_group_that_no_runner_writes_has_no_number(group: str | None, number: int | None) -> None:
-    assert views.number_of(group) == (views.tables.BEYOND if number is None else number)
+    assert asked.number_of(group) == (asked.BEYOND if number is None else number)
 
 
 @pytest.mark.parametrize(
     ("value", "number"), [(5, 5), (-1, -1), (2**61 - 1, 2**61 - 1), (2**61, None), (None, None)]
 )
 def test_a_round_that_no_runner_writes_has_no_number(value: int | None, number: int | None) -> None:
-    assert views.counted(value) == (views.tables.BEYOND if number is None else number)
+    assert asked.counted(value) == (asked.BEYOND if number is None else number)
 
 
 @pytest.mark.parametrize(

@@ -66,10 +66,10 @@ def rules(of: Callable[[Check], Sequence[Rule | Lookup]]) -> Iterator[tuple[str,
     tests = [one for one in CHECKS.values() if one.source == "test"]
     groups = {
         "all": {one.name for one in tests},
-        "all of RDMA": {one.name for one in tests if one.rdma},
-        "RDMA bandwidth": {one.name for one in tests if formulas.is_rdma_bandwidth(one.name)},
-        "RDMA latency": set(RDMA_LATENCY),
-        "latency": {one.name for one in tests if "latency_p50_us" in one.client},
+        "all RDMA checks": {one.name for one in tests if one.rdma},
+        "RDMA bandwidth checks": {one.name for one in tests if formulas.is_rdma_bandwidth(one.name)},
+        "RDMA latency checks": set(RDMA_LATENCY),
+        "latency checks": {one.name for one in tests if "latency_p50_us" in one.client},
     }
     found: dict[str, tuple[dict[str, None], dict[str, None]]] = {}
     for check in tests:
@@ -77,7 +77,7 @@ def rules(of: Callable[[Check], Sequence[Rule | Lookup]]) -> Iterator[tuple[str,
             names, checks = found.setdefault(rule.what, ({}, {}))
             names |= dict.fromkeys([f"`{rule.of}`"] if rule.of and rule.of not in ENDS else [])
             checks[check.name] = None
-    yield "what holds", "of what", "of which checks"
+    yield "rule", "fields", "checks"
     for what, (names, checks) in found.items():
         group = next((name for name, members in groups.items() if members == set(checks)), None)
         yield what, ", ".join(names) or "-", group or ", ".join(f"`{name}`" for name in checks)

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.policy import Policy
 from ansible_collections.railyard.fabric.plugins.plugin_utils.plain_text import named
-from ansible_collections.railyard.fabric.plugins.plugin_utils.run.documents import Manifest, Plan
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run.documents import Manifest, Plan, Row
 
 #: plan.json: the fingerprint. manifest.json: what was seen to have changed since.
 FINGERPRINT, CHANGED = "inventory_sha256", "inventory_changed"
@@ -38,7 +38,7 @@ def fingerprint(plan: Plan, policy: object) -> str:
     return hashlib.sha256(said.encode("utf-8")).hexdigest()
 
 
-def changes(plan: Plan, policy: Policy, nodes_now: Plan, policy_now: Policy) -> list[str]:
+def changes(plan: Plan, policy: Policy, nodes_now: Mapping[str, Row], policy_now: Policy) -> list[str]:
     """Say what the inventory says otherwise now than for the run; none where it says the same.
 
     Args:

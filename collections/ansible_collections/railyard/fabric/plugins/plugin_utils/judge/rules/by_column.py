@@ -18,13 +18,15 @@ from ansible_collections.railyard.fabric.plugins.module_utils.records.asked impo
 from ansible_collections.railyard.fabric.plugins.plugin_utils.bounds.bounds import Bounds
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue import CHECKS, PASS
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence import formulas, readings
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence.columns.asked import (
+    Asked,
+    Column,
+)
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence.columns.tables import (
     ShortRow,
     Table,
 )
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence.columns.views import (
-    Asked,
-    Column,
     ColumnEnd,
     ColumnPair,
 )

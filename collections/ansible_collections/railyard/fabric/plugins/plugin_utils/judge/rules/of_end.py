@@ -69,11 +69,12 @@ def of_numbers(check: Check, end: str) -> list[Rule | Lookup]:
     # An end that states numbers has timed them, but for path MTU, which is counted; another only answers.
     timed = bool(stated) and check.name not in PATH_MTU
     rules: list[Rule | Lookup] = [
-        Rule("its window is an interval", lambda v: v.has_window(timed),
+        Rule("the measurement has a beginning and an end", lambda v: v.has_window(timed),
              lambda v: (_GARBLED, f"window_s is {v.row['window_s']!r}, no interval")),
         *(rule for name, kind in stated.items() for rule in _of_metric(name, kind)),
-        Lookup("it was run as asked", lambda v: _not_as_asked(v, end == "client")),
-        Lookup("minimum, average, percentiles and maximum are in this order",
+        Lookup("it ran with the configured streams, queue pairs, message size and traffic class",
+               lambda v: _not_as_asked(v, end == "client")),
+        Lookup("minimum, average or percentiles, and maximum are in ascending order",
                partial(_unordered, orders(tuple(stated)))),
     ]  # fmt: skip
     if formulas.is_rdma_bandwidth(check.name):
@@ -82,10 +83,10 @@ def of_numbers(check: Check, end: str) -> list[Rule | Lookup]:
         if check.name in names and end == "client":
             rules.append(problems)
     rules += [
-        Rule("its window is not longer than the test can take",
+        Rule("the measurement took no longer than the test can",
              lambda v: v.windowless or v.lasted_s <= formulas.most_s(v.check.name, v.policy),
              lambda v: (_GARBLED, _too_long(v))),
-        Rule("its window is at least half of the asked time",
+        Rule("the measurement lasted at least half of the configured time",
              lambda v: v.windowless or v.lasted_s >= formulas.least_s(v.check.name, v.policy),
              lambda v: ("window_short", f"it lasted {v.lasted_s:g} s, "
                         f"asked was {formulas.asked_s(v.check.name, v.policy):g} s")),
@@ -96,25 +97,25 @@ def of_numbers(check: Check, end: str) -> list[Rule | Lookup]:
 def of_end(check: Check, end: str) -> list[Rule | Lookup]:
     """Return the rules on a row of one end of a test between two nodes."""
     of_rdma: list[Rule | Lookup] = [
-        Lookup("of RDMA: port, GUID, GID and RDMA MTU are the rail's, its driver's counters are there",
+        Lookup("RDMA port, GUID, GID and RDMA MTU are the rail's; the driver's counters are present",
                _not_the_rails_port),
-        *(Rule("of RDMA: it grew if it is there, as whatever is sent is acknowledged",
+        *(Rule("the counter, if present, changed, where the driver counts acknowledgements",
                partial(_acknowledged, name), partial(_stood_still, name), name)
           for name in rdma_counters.BOTH_WAYS),
     ]  # fmt: skip
     return [
-        Rule("it is the asked test's: of this run, host, rail, address, peer, round and group",
+        Rule("it belongs to the planned test: same run, host, rail, address, peer, round and group",
              lambda v: v.is_asked, lambda v: (_GARBLED, v.unlike_asked())),
-        Rule("it was written while the run was made", lambda v: v.in_time,
+        Rule("it was written during the run", lambda v: v.in_time,
              lambda v: (_GARBLED, v.known.clock.outside(v.host, v.row))),
-        Lookup("its tool ended well, and is of the version that the node has", _not_its_tool),
-        Rule("its tool was told this rail, and no other one", lambda v: v.told_this_rail,
+        Lookup("the tool exited successfully and has the version found on the node", _not_its_tool),
+        Rule("the tool's command line names this rail and no other", lambda v: v.told_this_rail,
              lambda v: (_GARBLED, v.told_otherwise())),
-        *([Lookup("it was the memory of the GPU nearest to the rail's card", _not_its_gpu)]
+        *([Lookup("the memory is that of the GPU nearest to the rail's card", _not_its_gpu)]
           if check.name == GPU_MEMORY else []),
         Lookup("it was measured on the rail's netdev", _not_its_netdev),
         *of_numbers(check, end),
-        *([] if check.name in PATH_MTU else [Lookup("the netdev's MTU was the planned one", _not_its_mtu)]),
+        *([] if check.name in PATH_MTU else [Lookup("the netdev's MTU is the planned one", _not_its_mtu)]),
         *(of_rdma if check.rdma else []),
     ]  # fmt: skip
 
@@ -128,9 +129,9 @@ def _of_metric(name: str, kind: str) -> Iterator[Rule]:
     yield Rule(_KINDS[kind], lambda v: formulas.is_of_kind(v.metric(name), kind), why, name)
     if not name.endswith("_us"):
         return
-    yield Rule("a time is no longer than 1000 s", lambda v: v.metric(name) <= _MOST_US, why, name)
+    yield Rule("the time is at most 1000 s", lambda v: v.metric(name) <= _MOST_US, why, name)
     yield Rule(
-        "a time is not longer than its window",
+        "the time is not longer than the measurement",
         lambda v: v.windowless or v.metric(name) / 1e6 <= v.lasted_s + _TOLD_LATE_S,
         lambda v: (_GARBLED, f"{name} {v.metric(name):g} is longer than its window of {v.lasted_s:g} s"),
         name,
@@ -138,7 +139,7 @@ def _of_metric(name: str, kind: str) -> Iterator[Rule]:
     if kind == "positive":
         far = "less than any message takes to another node"
         yield Rule(
-            "a time is not less than light takes to another node",
+            "the time is at least 0.1 us; no message reaches another node faster",
             lambda v: v.metric(name) >= _LEAST_US,
             lambda v: (_GARBLED, f"{name} {v.metric(name):g} is {far}"),
             name,
@@ -146,11 +147,11 @@ def _of_metric(name: str, kind: str) -> Iterator[Rule]:
 
 
 _KINDS = {
-    "positive": "it is a number above 0",
-    "positive_count": "it is a whole number above 0",
-    "nonnegative": "it is a number from 0 on",
-    "count": "it is a whole number from 0 on",
-    "share": "it is a share in percent",
+    "positive": "the value is above 0",
+    "positive_count": "the value is a whole number above 0",
+    "nonnegative": "the value is 0 or more",
+    "count": "the value is a whole number, 0 or more",
+    "share": "the value is a percentage from 0 to 100",
 }
 
 
@@ -191,18 +192,18 @@ def of_iterations(check: str) -> Iterator[Rule]:
         )
 
     yield Rule(
-        "it counted messages",
+        "at least one message was counted",
         lambda v: not v.metrics or v.iterations > 0,
         lambda v: (_GARBLED, f"iterations is {v.row.get('iterations')!r}"),
     )
     # Of both directions its own iterations are one, its bandwidth the sum.
     if check not in BI:
         yield Rule(
-            "its bandwidth is that of the counted messages",
+            "the bandwidth matches the number of messages",
             follows,
             lambda v: (_GARBLED, not_of_iterations(v.metric("bandwidth_gbps"), v.iterations, v.policy)),
         )
-    yield Rule("its message rate is that of its bandwidth", is_its_rate, lambda v: (_GARBLED, _other_rate(v)))
+    yield Rule("the message rate matches the bandwidth", is_its_rate, lambda v: (_GARBLED, _other_rate(v)))
 
 
 def not_of_iterations(claimed_gbps: float, iterations: float, policy: Mapping[str, Any]) -> str:
@@ -268,11 +269,13 @@ def impossible_exchanges(v: RowNumbers) -> Iterator[Problem]:
 
 #: Rules of single checks, on what a client states.
 _OF_CHECK = (
-    (PATH_MTU, Lookup("as many probes were sent as asked, none was larger than the MTU", _impossible_probes)),
-    (("ping_rtt",), Lookup("the loss is that of the counted packets", _impossible_loss)),
-    (("tcp_latency",), Lookup("its round trips fill the asked time", _impossible_round_trips)),
+    (PATH_MTU,
+     Lookup("the configured number of probes was sent, none larger than the MTU", _impossible_probes)),
+    (("ping_rtt",), Lookup("the loss matches the packets sent and received", _impossible_loss)),
+    (("tcp_latency",), Lookup("the round trips add up to the configured time", _impossible_round_trips)),
     (RDMA_LATENCY,
-     Lookup("its exchanges fill the asked time and fit into its window", impossible_exchanges)),
+     Lookup("the exchanges add up to the configured time and fit into the measurement",
+            impossible_exchanges)),
 )  # fmt: skip
 
 

@@ -47,7 +47,7 @@ def of_pair(check: Check) -> list[Rule | Lookup]:
 def of_one_mind(check: Check) -> list[Rule | Lookup]:
     """Return the rules on whether both rows belong together and say the same."""
     told = Rule(
-        "each end heard from the other one, over the rail, what that one wrote; neither was rebooted",
+        "each end received over the rail what the other one recorded; neither node rebooted",
         lambda v: v.told_alike,
         lambda v: v.told_otherwise(),
     )
@@ -55,25 +55,30 @@ def of_one_mind(check: Check) -> list[Rule | Lookup]:
     if not check.rdma:
         return rules
     versions = Rule(
-        "both ends of RDMA have the same version of the tool",
+        "both ends run the same version of the tool",
         lambda v: v.alike("tool_version") & v.version_known,
         _other_version,
     )
     of_rdma = [
-        Rule("both ends of RDMA say the same", partial(_is_alike, key), partial(_not_alike, key), key)
+        Rule("both ends report the same", partial(_is_alike, key), partial(_not_alike, key), key)
         for key in ALIKE
     ]
-    return [*rules, versions, *of_rdma, Lookup("without IP each end met the other one's port", _met_another)]
+    return [
+        *rules,
+        versions,
+        *of_rdma,
+        Lookup("on a rail without IP each end connected to the other end's port", _met_another),
+    ]
 
 
 def numbers_agree() -> list[Rule | Lookup]:
     """Return the rules on numbers that both ends state, or that follow from each other."""
     return [
-        *(Rule("where both ends state it, they state the same", partial(_states_alike, name),
+        *(Rule("both ends report the same value, rates within a tolerance", partial(_states_alike, name),
                partial(_states_otherwise, name), name) for name in _STATED_TWICE),
-        Rule("no more arrived than was sent, and what did not arrive can lie in buffers",
+        Rule("no more arrived than was sent, and the difference fits into socket buffers",
              _arrived, _not_arrived),
-        *(Rule("both directions add up to the sum that an end states", partial(_adds_up, end),
+        *(Rule("both directions add up to the reported sum", partial(_adds_up, end),
                partial(_does_not_add_up, end), end) for end in ("client", "server")),
     ]  # fmt: skip
 
@@ -81,10 +86,11 @@ def numbers_agree() -> list[Rule | Lookup]:
 def of_proof(check: Check, end: str) -> list[Rule | Lookup]:
     """Return the rules on what proves one end's row."""
     return [
-        Lookup("the node found its own row proven", partial(_unproven, end), end),
+        Lookup("the node itself reports the row as proven", partial(_unproven, end), end),
         *counters_agree(check, end),
-        Lookup("measured alone, the node's other rails were idle meanwhile", partial(_not_idle, end), end),
-        Rule("its counters are no other test's too", lambda v: getattr(v, end).counted_once,
+        Lookup("if the rail was measured alone, counters show the node's other rails idle",
+               partial(_not_idle, end), end),
+        Rule("the counters do not overlap with those of another test", lambda v: getattr(v, end).counted_once,
              lambda v: ("counted_twice", _where(v, end, getattr(v, end).twice)), end),
     ]  # fmt: skip
 
@@ -92,19 +98,19 @@ def of_proof(check: Check, end: str) -> list[Rule | Lookup]:
 def counters_agree(check: Check, end: str) -> list[Rule | Lookup]:
     """Return the rules on the counters of one end's row: they show what the client's numbers say."""
     rules: list[Rule | Lookup] = [
-        Lookup("its counters are those of one driver", partial(_of_no_driver, end), end),
-        Rule("its counters went forward, and are not full", lambda v: _all_grew(getattr(v, end)),
+        Lookup("the counters are those of exactly one driver", partial(_of_no_driver, end), end),
+        Rule("no counter went backwards or is at its greatest value", lambda v: _all_grew(getattr(v, end)),
              lambda v: _problem(v, end, _not_grown(getattr(v, end))), end),
-        Rule("the bytes that its netdev counted are so many frames", lambda v: _are_frames(getattr(v, end)),
+        Rule("bytes and packets of the netdev are consistent", lambda v: _are_frames(getattr(v, end)),
              lambda v: _problem(v, end, _no_frames(getattr(v, end))), end),
-        Lookup("its idle rate can be, and it shows what the node's other rails carried",
+        Lookup("background traffic is plausible, and the other rails' counters are present",
                partial(_no_allowance, end), end),
-        Rule("its counters show what the client's numbers say, and not far more",
+        Rule("the counters account for the client's result, and show not far more traffic",
              lambda v: v.crossed(getattr(v, end)),
              lambda v: _problem(v, end, v.crossed_otherwise(getattr(v, end))), end),
     ]  # fmt: skip
     if check.name == "rdma_bandwidth_bi" and end == "server":
-        rules.insert(3, Lookup("the sum is that of the messages that both ends counted", _not_of_both, end))
+        rules.insert(3, Lookup("the sum matches the messages counted at both ends", _not_of_both, end))
     return rules
 
 

@@ -8,14 +8,13 @@ What a column does not show is NaN or False here: such a test is left to its row
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator
 from functools import cached_property
 from typing import Any, NamedTuple
 
 from ansible_collections.railyard.fabric.plugins.module_utils.catalogue import rdma_counters
 from ansible_collections.railyard.fabric.plugins.module_utils.catalogue.rdma_counters import NETDEV
 from ansible_collections.railyard.fabric.plugins.module_utils.measure import proof
-from ansible_collections.railyard.fabric.plugins.module_utils.records.asked import AskedLine
 from ansible_collections.railyard.fabric.plugins.module_utils.runner import short_rows
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue import CHECKS
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.policy import is_number
@@ -25,10 +24,14 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence imp
     row_numbers,
 )
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence.columns import tables
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence.columns.tables import (
-    BEYOND,
-    Table,
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence.columns.asked import (
+    MOST,
+    Asked,
+    Column,
+    array_of,
+    number_in,
 )
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence.columns.tables import Table
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence.views import Known
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run.documents import Row
 
@@ -37,41 +40,11 @@ try:
 except ImportError:  # sanity's environment has none
     np = None  # type: ignore[assignment]
 
-Column = Any
-"""An array of one value for each row."""
-
-#: What is counted here stays so far below what fills 64 bits that two of them add up.
-MOST = 1 << 61
 TICKS = short_rows.TICKS
 _MS = 1e3
 _ABSENT = float("nan")
 #: What rows of one frame must share for its rules to be looked up in one of them.
 _SHARED = ("loss_percent", "path_mtu_bytes", "sent", "received", "forward_gbps", "reverse_gbps")
-
-
-class Asked:
-    """What tests ask, by the column.
-
-    Attributes:
-        lines: their asked lines.
-        nodes: node -> its number here.
-        what: check, tool, rail and direction, which lines and rows say alike -> their number here.
-    """
-
-    def __init__(self, lines: Sequence[AskedLine], nodes: Mapping[str, int]) -> None:
-        self.lines, self.nodes = lines, nodes
-        self.what: dict[object, int] = {}
-        self.node = _array(nodes.get(str(line["node"]), -1) for line in lines)
-        self.peer = _array(nodes.get(str(line["peer"]), -1) for line in lines)
-        self.round = _array(counted(line.get("round")) for line in lines)
-        groups = {line.get("group"): number_of(line.get("group")) for line in lines}
-        self.group = _array(groups[line.get("group")] for line in lines)
-        self.number = _array(int(line["id"][1:]) for line in lines)
-        self.of_what = _array(self.numbered(line) for line in lines)
-
-    def numbered(self, said: Mapping[str, Any]) -> int:
-        """Return the number of what a line, or a frame, says of its test."""
-        return _number_in(self.what, (said["check"], said["tool"], said["rail"], said["direction"]))
 
 
 class ColumnEnd:
@@ -188,7 +161,7 @@ class ColumnEnd:
         mine, its = ends if self.kind.end == "client" else ends[::-1]
         hosts = self._by_frame(nodes.get(one, -1) for one in self.of_frames("host"))
         others = self.table.column(tables.OTHER)
-        other = _array(nodes.get(others[at], -1) for at in self.places)
+        other = array_of(nodes.get(others[at], -1) for at in self.places)
         good = (hosts == mine) & (other == its) & (mine >= 0) & (its >= 0) & (mine != its)
         what = self._by_frame(asked.numbered(frame.row) for frame in self.table.frames)
         good &= (what == asked.of_what) & (self._column(tables.ROUND) == asked.round)
@@ -271,7 +244,7 @@ class ColumnEnd:
 
     def numbered(self, key: str, book: dict[object, int]) -> Column:
         """Return a number for what the rows' frames say of a key, the same for the same."""
-        return self._by_frame(_number_in(book, (type(one), one)) for one in self.of_frames(key))
+        return self._by_frame(number_in(book, (type(one), one)) for one in self.of_frames(key))
 
     def seen(self, place: int) -> dict[str, Any]:
         """Return the metrics of one row."""
@@ -380,28 +353,6 @@ def _told(end: ColumnEnd) -> Iterator[str | None]:
     for frame, row in zip(end.frame_of.tolist(), zip(*values, strict=True), strict=True):
         said = words[frame]
         yield said and said[0] + short_rows.digest_of(said[1] % row)
-
-
-def _number_in(book: dict[object, int], key: object) -> int:
-    """Return a key's number in a book, in which it is written if it is new."""
-    return book.setdefault(key, len(book))
-
-
-def _array(values: Iterable[int]) -> Column:
-    return np.fromiter(values, dtype=np.int64)
-
-
-def counted(value: int | None) -> int:
-    """Return a whole number as a column holds it, BEYOND in place of anything else."""
-    return value if value is not None and abs(value) < MOST else BEYOND
-
-
-def number_of(group: str | None) -> int:
-    """Return a group's number, BEYOND where it is written otherwise."""
-    if group and group[1:].isascii() and group[1:].isdigit() and len(group) < 18:
-        number = int(group[1:])
-        return number if group == f"g{number:05d}" else BEYOND
-    return BEYOND
 
 
 def _number(value: object, otherwise: float = _ABSENT) -> float:

@@ -181,7 +181,7 @@ def test_a_tools_server_speaks_with_the_peer_alone_and_is_root_only_where_it_mus
         run_context=context, place=Place("gpu002", "rail0", "lo", "127.0.0.1"), peer_address="10.0.1.1"
     )
     test = {"id": "m1", "check": check, "tool": tool.name, "node": "gpu001", "rail": "rail0"}
-    play = RailToolSession(session, None, test, port, tool.capabilities)  # type: ignore[arg-type]
+    play = RailToolSession(session, None, test, port, tool.capabilities)  # type: ignore[arg-type]  # no meeting
     play.rdma_port = lambda: RdmaPort("rxe0", 1, 1, "RoCE v2", None, "g")  # type: ignore[method-assign]
     tool.open(play)
     launcher.server.close()
@@ -219,7 +219,7 @@ def test_a_connection_of_somebody_else_is_named_and_an_old_one_is_not(
         run_context=context, place=Place("gpu002", "rail0", "lo", "10.0.1.2"), peer_address="10.0.1.1"
     )
     test = {"id": "m1", "check": "tcp_bandwidth", "tool": "iperf3", "node": "gpu001", "rail": "rail0"}
-    play = RailToolSession(session, None, test, 18600, "")  # type: ignore[arg-type]
+    play = RailToolSession(session, None, test, 18600, "")  # type: ignore[arg-type]  # no meeting
     if moment == "before":
         known.add(("10.0.1.77", 40000))
     if moment == "while it starts":
