@@ -13,6 +13,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from ansible_collections.railyard.fabric.plugins.module_utils.collective.job import log_by_lines
+
 MARK = "railyard: "
 _GPU_BYTES, _CPU_BYTES = 256 << 20, 16 << 20
 _LEAST_S, _MOST_TIMES = 0.5, 200
@@ -22,6 +24,7 @@ _WARM_UP = 3
 def main(argv: Sequence[str]) -> int:
     """Do `bandwidth` or `allreduce` on `cuda` or `cpu`; 0 when it was done."""
     task, device = argv
+    log_by_lines()
     try:
         import torch
     except Exception as error:

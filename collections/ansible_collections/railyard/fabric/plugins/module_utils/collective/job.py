@@ -35,6 +35,8 @@ _LATER_S = 45.0
 # A process's status when it waited in vain for another node.
 _ABSENT = 2
 _LOOK_S = 0.05
+# `_IOLBF` of stdio.h, by glibc and musl.
+_LINE_BUFFERED = 1
 
 
 class JobError(Exception):
@@ -126,6 +128,7 @@ def _client(orders: Mapping[str, Any]) -> store.Client:
 
 def _child(orders: Mapping[str, Any], local: int) -> int:
     status = 1
+    log_by_lines()
     try:
         _take_part(orders, local)
         status = 0
@@ -142,6 +145,18 @@ def _child(orders: Mapping[str, Any], local: int) -> int:
         sys.stdout.flush()
         sys.stderr.flush()
     return status
+
+
+def log_by_lines() -> None:
+    """Have C's standard output written line by line, also into a file.
+
+    NCCL's log goes there. By default it is written in pieces of 4096 bytes, which end within a line and so
+    join with the results, and what is left of it is lost when a process ends by `os._exit`.
+    """
+    with contextlib.suppress(ImportError, OSError, ValueError, AttributeError):
+        ctypes = importlib.import_module("ctypes")
+        libc = ctypes.CDLL(None)
+        libc.setvbuf(ctypes.c_void_p.in_dll(libc, "stdout"), None, _LINE_BUFFERED, ctypes.c_size_t(0))
 
 
 def _take_part(orders: Mapping[str, Any], local: int) -> None:
@@ -184,18 +199,18 @@ def _joined(
     torch: Any, client: store.Client, orders: Mapping[str, Any], rank: int, world: int
 ) -> Iterator[None]:
     limit = datetime.timedelta(seconds=float(orders["limit_s"]))
+    # torch keeps the C++ half of a store alone. NCCL connects at the first operation, and asks it only then:
+    # without this name Python's half would be gone ("INTERNAL ASSERT FAILED ... Not implemented").
+    keys = _as_torch_has_it(torch, client, limit)
     torch.distributed.init_process_group(
-        orders["backend"],
-        store=_as_torch_has_it(torch, client, limit),
-        rank=rank,
-        world_size=world,
-        timeout=limit,
+        orders["backend"], store=keys, rank=rank, world_size=world, timeout=limit
     )
     try:
         yield
     finally:
         with contextlib.suppress(Exception):  # it is over, whatever it says of it
             torch.distributed.destroy_process_group()
+        del keys
 
 
 def _torch(backend: str) -> Any:

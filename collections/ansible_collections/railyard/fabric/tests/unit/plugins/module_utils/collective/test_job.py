@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import gc
 import socket
 import subprocess
+import weakref
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -230,6 +232,38 @@ def test_who_is_done_after_the_first_node_has_gone_does_not_name_it(monkeypatch,
     assert [line["t"] for line in packed.lines(capsys.readouterr().out)] == ["began", "swept"]
 
 
+# NCCL connects at the first operation; gloo does so at once, unless it is given a group of its own then.
+CONNECTS_LATE = """
+all_reduce = torch.distributed.all_reduce
+def late(tensor, **more):
+    if not hasattr(late, "group"):
+        late.group = torch.distributed.new_group()
+    return all_reduce(tensor, group=late.group, **more)
+torch.distributed.all_reduce = late
+"""
+
+
+@with_torch
+def test_the_store_answers_as_long_as_the_job_runs(tmp_path):
+    own = changed(tmp_path, CONNECTS_LATE.splitlines())
+    for lines, status in play("allreduce", python={"a": own, "b": own}, sizes=[1 << 16]):
+        assert (status, [line["t"] for line in lines]) == (0, ["began", "size", "swept"]), lines
+
+
+def test_the_store_is_held_while_the_job_runs():
+    """What torch holds is the C++ half alone: seen on an H100, with torch 2.11 and NCCL 2.28.9."""
+    held = []
+    distributed = SimpleNamespace(
+        Store=object,
+        init_process_group=lambda _backend, store, **_more: held.append(weakref.ref(store)),
+        destroy_process_group=lambda: None,
+    )
+    orders = {"backend": "nccl", "limit_s": 1}
+    with job._joined(SimpleNamespace(distributed=distributed), None, orders, 0, 1):
+        gc.collect()
+        assert held[0]() is not None
+
+
 @with_torch
 def test_without_the_first_node_it_is_the_one_that_is_named():
     ((lines, status),) = play("allreduce", present="b", wait_s=1)
@@ -242,6 +276,30 @@ def test_an_interpreter_without_torch_says_so(tmp_path):
     ((lines, status),) = play("allreduce", "a", python=str(bare / "bin" / "python3"))
     assert [(line["kind"], status) for line in lines] == [("no_torch", 1)]
     assert str(bare) in lines[0]["message"]
+
+
+# As NCCL does, by C's standard output, in a process that ends as a job's do.
+LOGS = """
+import ctypes, os
+from ansible_collections.railyard.fabric.plugins.module_utils.collective import job
+job.log_by_lines()
+libc = ctypes.CDLL(None)
+for number in range(300):
+    libc.puts(b"node1:1:1 [0] NCCL INFO Channel %d/64 : 0" % number)
+    job._tell({"t": number})
+os._exit(0)
+"""
+
+
+def test_a_log_neither_cuts_a_result_nor_loses_its_end(tmp_path):
+    """On an H100 the only result of a training job stood within a line of NCCL's log, and was lost."""
+    path = str(Path(packed.__file__).parents[6])
+    with open(tmp_path / "output", "w") as output:
+        subprocess.run([PYTHON, "-c", LOGS], stdout=output, check=True, env={"PYTHONPATH": path})
+    text = (tmp_path / "output").read_text()
+    assert [line["t"] for line in packed.lines(text)] == list(range(300))
+    logged = [line for line in text.splitlines() if "NCCL" in line]
+    assert logged == [f"node1:1:1 [0] NCCL INFO Channel {number}/64 : 0" for number in range(300)]
 
 
 def test_lines_of_ours_are_found_among_others():
