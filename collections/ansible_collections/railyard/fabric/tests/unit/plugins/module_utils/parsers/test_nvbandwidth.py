@@ -60,3 +60,20 @@ def test_a_waived_test_has_no_matrix_and_is_no_fault() -> None:
 )
 def test_what_is_no_whole_run(text: str, kind: str) -> None:
     assert failed(text) == kind
+
+
+# Of an H100 with driver 580.159.04 and nvbandwidth 0.8, by ourselves: the numbers were read in the files.
+@pytest.mark.parametrize(
+    ("name", "ways"), [("h100_host.json", [54.9485, 55.1744]), ("h100_host.txt", [55.06, 55.14])]
+)
+def test_copies_of_a_real_gpu(name: str, ways: list[float]) -> None:
+    output = one(read(name))
+    assert [test["matrix"] for test in output["tests"]] == [[[way]] for way in ways]
+    assert output["gpus"] == [{"index": 0, "name": "NVIDIA H100 80GB HBM3", "pci": "0000:00:06.0"}]
+
+
+def test_a_real_gpu_alone_has_no_peer_and_a_hidden_one_is_an_error() -> None:
+    assert [test["status"] for test in one(read("h100_alone.json"))["tests"]] == ["Waived"]
+    assert failed(read("h100_hidden.json")) == "tool_error"
+    # nvbandwidth ended with 0 all the same.
+    assert failed(read("h100_no_such_test.json")) == "tool_error"

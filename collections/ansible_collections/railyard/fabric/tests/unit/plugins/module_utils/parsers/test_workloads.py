@@ -120,6 +120,21 @@ def test_nccl_not_checked_is_no_zero():
     assert "not checked" in found["warnings"][0]
 
 
+@pytest.mark.parametrize(("name", "checked"), [("h100_alltoall.txt", 0), ("h100_not_checked.txt", None)])
+def test_nccl_tests_of_one_real_gpu_measure_no_bus(name, checked):
+    """An alltoall is checked, though not in place; with one GPU there is no bus, however large algbw is."""
+    found = nccl(read("nccl-tests", name))
+    assert found["error"]["class"] == "not_measured"
+    assert found["warnings"] == ([] if checked == 0 else ["the values were not checked (-c 0)"])
+    (output,) = found["outputs"]
+    assert (output["gpus"], output["average_busbw_GBps"], output["out_of_bounds"]) == (1, 0.0, checked)
+
+
+def test_nccl_tests_that_found_too_few_real_gpus_failed():
+    found = nccl(read("nccl-tests", "h100_two_of_one.txt"))
+    assert found["error"] == {"class": "tool_error", "message": "Test failure common.cu:1454"}
+
+
 def test_nccl_wrong_values_in_scientific_notation():
     found = nccl(NCCL.replace("4.18      0\n", "4.18 1.57286e+06\n"))
     assert found["outputs"][0]["rows"][0]["in_place"]["wrong"] == 1572860
