@@ -1,0 +1,104 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a node says of itself before there is an inventory: the answer of module `bare_node_info`.
+
+It is the facts of a node (`records.facts`), and what beside them tells which ports are rails and which ports
+share a network. Speeds are Mbit/s, times seconds since the epoch.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, Optional, TypedDict
+
+from ansible_collections.railyard.fabric.plugins.module_utils.records import facts, reader
+from ansible_collections.railyard.fabric.plugins.module_utils.records.facts import Count, Mac, PciAddress
+from ansible_collections.railyard.fabric.plugins.module_utils.records.reader import NotTwice, RefusedError
+
+
+class Neighbour(TypedDict):
+    """The switch port at the other end, by LLDP."""
+
+    switch: Optional[str]
+    chassis: str
+    port: str
+
+
+class Port(TypedDict):
+    """What a port says beside its line in `netdevs` of the facts, or an RDMA function without netdev.
+
+    `pci_id` is vendor and device (`15b3:1021`); `model` and `serial` are of the card's VPD; `physical_port`
+    is the same for two functions on one wire (`phys_switch_id` and `phys_port_name`, or `phys_port_id`).
+    """
+
+    netdev: Optional[str]
+    hca: Optional[str]
+    pci: Optional[PciAddress]
+    dev_port: Optional[Count]
+    pci_id: Optional[Annotated[str, reader.Matches("[0-9a-f]{4}:[0-9a-f]{4}")]]
+    model: Optional[str]
+    serial: Optional[str]
+    firmware: Optional[str]
+    physical_port: Optional[str]
+    is_virtual_function: bool
+    neighbours: list[Neighbour]
+
+
+class Sender(TypedDict):
+    """A port whose beacon was heard: its node's key (`BareNode.key`), its netdev and its MAC address."""
+
+    key: str
+    netdev: str
+    mac: Mac
+
+
+class Heard(TypedDict):
+    """What a port heard of the beacons of this discovery.
+
+    `error` is why it neither sent nor heard (None where it did); `strangers` counts frames of others;
+    `raised` tells that the port was down and was raised for this.
+    """
+
+    netdev: str
+    senders: list[Sender]
+    strangers: Count
+    raised: bool
+    error: Optional[str]
+
+
+class BareNode(TypedDict):
+    """A node as it was found.
+
+    `key` is what the controller called the node (never taken for a name of its files); `hostname` what it
+    calls itself; `default_route` the netdevs of its default routes; `login_address` the node's own address of
+    this SSH connection; `nvlink_domain` what nvidia-smi tells of the fabric (cluster UUID and clique).
+    """
+
+    schema: Literal[1]
+    key: Annotated[str, reader.Matches(r"[^\x00-\x1f]{1,253}")]
+    hostname: Optional[str]
+    product: Optional[str]
+    default_route: Annotated[list[str], NotTwice()]
+    login_address: Optional[str]
+    bmc_address: Optional[str]
+    nvlink_domain: Optional[str]
+    facts: facts.NodeFacts
+    ports: list[Port]
+    beacons: Optional[list[Heard]]
+
+
+def read(row: object) -> BareNode:
+    """Return what a node said.
+
+    Raises:
+        RefusedError: it is not what the module writes, or names a port twice.
+    """
+    found = reader.read(BareNode, row)
+    found["facts"] = facts.read(found["facts"])
+    for what, names in (
+        ("ports", [(one["netdev"], one["hca"]) for one in found["ports"]]),
+        ("beacons", [one["netdev"] for one in found["beacons"] or []]),
+    ):
+        if len(set(names)) < len(names):
+            raise RefusedError("names a port twice", what)
+    return found
