@@ -32,7 +32,10 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.policy impo
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence import formulas
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence.columns import overlaps
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence.columns.overlaps import Source
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence.columns.tables import ShortRow
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence.columns.tables import (
+    ShortRow,
+    shared,
+)
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence.formulas import Numbers
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence.row_numbers import (
     attempt_of,
@@ -180,14 +183,14 @@ class Claims:
         self._rails: dict[object, set[str]] = {}
         for test in tests:
             for row in rows.get(str(test["id"]), ()):
-                end = row.get("end")
-                host = test["node"] if end == "client" else test["peer"]
-                if row.get("run") == run and row.get("host") == host and row.get("proof") == "proven":
+                said = shared(row)
+                host = test["node"] if said.get("end") == "client" else test["peer"]
+                if said.get("run") == run and said.get("host") == host and said.get("proof") == "proven":
                     if isinstance(row, ShortRow):
                         short.append(row)
                     else:
                         _add(spans, row)
-                    self._rails.setdefault(row["host"], set()).add(str(test["rail"]))
+                    self._rails.setdefault(host, set()).add(str(test["rail"]))
         for row in list(overlaps.suspected(short, _source, spans)):
             _add(spans, row)
         #: Whose counters are in part another test's, and in what.

@@ -40,6 +40,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.policy impo
     is_whole,
 )
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence import row_numbers
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence.columns.tables import shared
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.rules import lossless, optics
 from ansible_collections.railyard.fabric.plugins.plugin_utils.outcome.answer import Answer
 from ansible_collections.railyard.fabric.plugins.plugin_utils.plain_text import named
@@ -135,10 +136,11 @@ def judge(
     node, rail = str(asked["node"]), str(asked["rail"])
     found = []
     for test in mine:
+        end, peer = ("client", test["peer"]) if test["node"] == node else ("server", test["node"])
         for row in rows.get(str(test["id"]), ()):
-            end = "client" if test["node"] == node else "server"
-            if row.get("run") == run and row.get("host") == node and row.get("end") == end:
-                found.append((str(test["peer"] if end == "client" else test["node"]), row))
+            said = shared(row)
+            if said.get("host") == node and said.get("end") == end and said.get("run") == run:
+                found.append((str(peer), row))
     seen = _read(found, bound, adaptive_routing)
     optical = optics.find(bound, seen.corrected)
     where = f"{node} {rail} ({(bound.netdev or {}).get('netdev')})"
@@ -206,28 +208,27 @@ def _read(found: Sequence[tuple[str, Row]], bound: Bound, adaptive_routing: bool
     seen = _Seen(lossless.promise(bound.netdev), adaptive_routing)
     last: dict[str, int] = {}
     still: object = None
-    numbered = all(is_whole(row.get("sequence")) for _peer, row in found)
-    # A clock may be set back; a row of an earlier version has no number.
-    for peer, row in sorted(
-        found, key=lambda one: (int(one[1]["sequence"]) if numbered else 0, str(one[1].get("started")))
-    ):
-        seen.attempts.setdefault(str(row.get("id")), set()).add(row_numbers.attempt_of(row))
-        spans = row.get("link_errors")
-        if spans is None and (row.get("status") != "measured" or row.get("counters") is None):
+    netdev = (bound.netdev or {}).get("netdev")
+    for peer, row in _in_turn(found):
+        said, identity = shared(row), str(row["id"])
+        seen.attempts.setdefault(identity, set()).add(row_numbers.attempt_of(said))
+        spans = said.get("link_errors")
+        if spans is None and (said.get("status") != "measured" or row.get("counters") is None):
             continue  # a test that did not come to its counters has its own verdict
         if not isinstance(spans, Mapping) or not spans:
-            seen.doubt = f"{row.get('id')}: link_errors is {spans!r}"
+            seen.doubt = f"{identity}: link_errors is {spans!r}"
             continue
-        if row.get("netdev") != (bound.netdev or {}).get("netdev"):
-            seen.doubt = f"{row.get('id')}: read on netdev {row.get('netdev')!r}"
+        if said.get("netdev") != netdev:
+            seen.doubt = f"{identity}: read on netdev {said.get('netdev')!r}"
             continue
-        seen.used.append(str(row.get("id")))
+        seen.used.append(identity)
         seen.corrected.add(row, spans)
-        if spans == still and are_pairs(spans.values()):
+        # Rows of one frame have one object.
+        if spans is still or (spans == still and are_pairs(spans.values())):
             continue
         gone = [name for name in last if name not in spans]
         if gone:
-            seen.doubt = f"{row.get('id')}: {gone[0]} is not there any more"
+            seen.doubt = f"{identity}: {gone[0]} is not there any more"
         for name, span in spans.items():
             _read_one(seen, last, str(name), span, row, peer)
         # What stands still, without a doubt, and then says the same again, says nothing new.
@@ -237,6 +238,20 @@ def _read(found: Sequence[tuple[str, Row]], bound: Bound, adaptive_routing: bool
             else spans
         )
     return seen
+
+
+def _in_turn(found: Sequence[tuple[str, Row]]) -> Sequence[tuple[str, Row]]:
+    """Return rows in the order in which they were written, as their node numbered them.
+
+    A clock may be set back; a row of an earlier version has no number, and of equal ones the clock decides.
+    """
+    numbers = [row.get("sequence") for _peer, row in found]
+    numbered = all(map(is_whole, numbers))
+    if numbered and len(set(numbers)) == len(numbers):
+        return [found[at] for at in sorted(range(len(found)), key=numbers.__getitem__)]
+    return sorted(
+        found, key=lambda one: (int(one[1]["sequence"]) if numbered else 0, str(one[1].get("started")))
+    )
 
 
 def _read_one(seen: _Seen, last: dict[str, int], name: str, span: object, row: Row, peer: str) -> None:

@@ -57,7 +57,7 @@ class CorrectedBits:
     def add(self, row: Row, spans: Mapping[str, Any]) -> None:
         """Take what a row read before its test."""
         value = next((span[0] for name in self.names if is_pair(span := spans.get(name))), None)
-        at = _moment(row.get("started"))
+        at = None if value is None else _moment(row.get("started"))
         if at is None or value is None:
             return
         self._first = self._first or (at, value)

@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from ansible_collections.railyard.fabric.plugins.module_utils.records import failures
-from ansible_collections.railyard.fabric.plugins.module_utils.records.asked import AskedLine
+from ansible_collections.railyard.fabric.plugins.module_utils.records.asked import AskedLine, nodes_of
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue import CHECKS, PASS
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence import clock
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence.columns import tables
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.rules import (
     bmc,
     cabling,
@@ -114,12 +115,13 @@ class OneNode:
     def _row_gone(self, node: str, rail: str) -> str | None:
         """Tell of a test on a rail whose end wrote no row: whom it heard claim the address is not known."""
         for test in self._tests_of.get((node, rail), []):
-            wrote = {row.get("host") for row in self._rows.get(str(test["id"]), [])}
-            for host in (str(test["node"]), str(test["peer"])):
+            wrote = [tables.shared(row).get("host") for row in self._rows.get(str(test["id"]), [])]
+            for host in nodes_of(test):
+                if host in wrote:
+                    continue
                 fleet = self._fleet
                 answered = host in fleet.bound or host in fleet.broken or host in fleet.lost
-                known = answered and host not in fleet.obstacles
-                if known and host not in wrote:
+                if answered and host not in fleet.obstacles:
                     return (
                         f"{host} wrote no row of test {test['id']}, in which it may have heard another owner"
                     )

@@ -35,6 +35,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence imp
     row_counters,
     row_numbers,
 )
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence.columns import tables
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence.views import Known
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.rules import (
     bmc,
@@ -243,7 +244,7 @@ def _by_id(results: Iterable[Row], tests: Mapping[str, AskedLine]) -> Rows:
     writers = {identity: run_status.writers(line) for identity, line in tests.items()}
     for row in results:
         identity = str(row.get("id"))
-        if row.get("host") in writers.get(identity, ()):
+        if tables.shared(row).get("host") in writers.get(identity, ()):
             rows.setdefault(identity, []).append(row)
     return rows
 
@@ -251,7 +252,7 @@ def _by_id(results: Iterable[Row], tests: Mapping[str, AskedLine]) -> Rows:
 def _rows_lost(manifest: Manifest, rows: Rows) -> dict[str, str]:
     """Return node -> which of the rows that it handed over are not there any more."""
     taken = manifest.get("archives")
-    here = Counter(str(row.get("host")) for mine in rows.values() for row in mine)
+    here = Counter(str(tables.shared(row).get("host")) for mine in rows.values() for row in mine)
     if taken is None:
         return {}  # a run of an earlier version
     told = [taken, manifest[CONFIRM_ARCHIVES]] if CONFIRM_ARCHIVES in manifest else [taken]

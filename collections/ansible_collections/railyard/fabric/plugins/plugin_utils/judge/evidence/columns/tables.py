@@ -222,15 +222,15 @@ class Table:
 class ShortRow(Mapping[str, Any]):
     """A row of a table, which looks like the whole row; what is not at hand is read from the folder."""
 
-    __slots__ = ("_frame", "_id", "index", "table")
+    __slots__ = ("_id", "frame", "index", "table")
 
     def __init__(self, table: Table, index: int, frame: Row, identity: str) -> None:
-        self.table, self.index, self._frame, self._id = table, index, frame, identity
+        self.table, self.index, self.frame, self._id = table, index, frame, identity
 
     def get(self, key: str, default: Any = None) -> Any:
         """Return what the row says of a key."""
         if key not in _OWN:
-            return self._frame.get(key, default)
+            return self.frame.get(key, default)
         if key == "id":
             return self._id
         if key == "sequence":
@@ -247,7 +247,7 @@ class ShortRow(Mapping[str, Any]):
         table, index = self.table, self.index
         kind = table.kind
         if key == "metrics":
-            said = dict(self._frame["metrics"][0])
+            said = dict(self.frame["metrics"][0])
             for place, name in enumerate(kind.metrics, FIRST):
                 value = table.column(place)[index]
                 if not math.isfinite(value) or value == BEYOND:
@@ -289,6 +289,11 @@ class ShortRow(Mapping[str, Any]):
         return len(self.whole())
 
 
+def shared(row: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return where the values of a row stand that all rows of its frame have alike: a dict, if possible."""
+    return row.frame if isinstance(row, ShortRow) else row
+
+
 class Tables:
     """Takes the lines of short rows, as far as they are what such a line ought to be.
 
@@ -298,7 +303,7 @@ class Tables:
     """
 
     def __init__(self, frames: short_rows.Frames, read: Read) -> None:
-        self._frames, self._read = frames, read
+        self.frames, self._read = frames, read
         self._tables: dict[Kind, Table] = {}
         #: Frame's name -> how its rows are laid out; that and the types of a row's values -> its table.
         self._layouts: dict[str, tuple[short_rows.Frame, int]] = {}
@@ -332,7 +337,7 @@ class Tables:
         return table.add(name, frame, identity, values, (at, len(line)))
 
     def _layout(self, name: str) -> tuple[short_rows.Frame, int] | None:
-        frame = self._frames.frame(name)
+        frame = self.frames.frame(name)
         if frame is None or not 0 <= frame.begun < _LAST_MS:
             return None
         row = frame.row
@@ -344,7 +349,7 @@ class Tables:
             parts = bool(row["window_s"]), words, bool(row["iterations"]), bool(row["samples"])
             kind = Kind(row["check"], row["end"], metrics, counters, *parts, ())
             # Whatever else may be wrong with the frame is wrong with each of its rows.
-            sound = self._frames.whole({"as": name, "id": "m00000", "v": kind.example()}) is not None
+            sound = self.frames.whole({"as": name, "id": "m00000", "v": kind.example()}) is not None
         except (TypeError, LookupError, ValueError):
             return None
         if not sound:
