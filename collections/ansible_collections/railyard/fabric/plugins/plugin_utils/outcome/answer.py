@@ -15,7 +15,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.policy impo
 from ansible_collections.railyard.fabric.plugins.plugin_utils.outcome import causes
 
 
-@dataclass
+@dataclass(slots=True)
 class Answer:
     """A verdict's own part: everything but the asked line it answers.
 

@@ -116,5 +116,5 @@ def _hold(answer: Answer, figure: Figure, run: str, rules: Policy) -> None:
         answer.basis += f"; it is {'worse' if bad else 'better'} in {len(values) - len(good)} attempts"
         return
     answer.reproduced = again or answer.reproduced
-    answer.floor[metric] = least
-    answer.ceiling[metric] = min(most, answer.ceiling.get(metric, most))
+    answer.floor = {**answer.floor, metric: least}
+    answer.ceiling = {**answer.ceiling, metric: min(most, answer.ceiling.get(metric, most))}

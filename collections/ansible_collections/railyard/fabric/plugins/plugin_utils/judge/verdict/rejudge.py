@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import gc
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -140,6 +141,9 @@ def _read(path: str | Path, manifest: Manifest | None = None) -> Iterator[_Folde
     for name in (run_folder.ASKED, run_folder.FACTS, run_folder.OBSTACLES):
         read[name], damaged = folder.rows(name)
         torn += [name] if damaged else []
+    for line in read[run_folder.ASKED]:
+        # Words that millions of lines have in common are kept once.
+        line.update((key, sys.intern(word)) for key, word in line.items() if type(word) is str)
     results = light_rows.Rows(folder, read[run_folder.ASKED])
     torn += [run_folder.RESULTS] if results.torn else []
     order = _work_order(folder, run_folder.WORK_ORDER)
