@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.module_utils.facts.link_errors import (
     KINDS,
@@ -245,10 +246,10 @@ def _in_turn(found: Sequence[tuple[str, Row]]) -> Sequence[tuple[str, Row]]:
 
     A clock may be set back; a row of an earlier version has no number, and of equal ones the clock decides.
     """
-    numbers = [row.get("sequence") for _peer, row in found]
+    numbers: list[Any] = [row.get("sequence") for _peer, row in found]
     numbered = all(map(is_whole, numbers))
     if numbered and len(set(numbers)) == len(numbers):
-        return [found[at] for at in sorted(range(len(found)), key=numbers.__getitem__)]
+        return [found[at] for at in sorted(range(len(found)), key=lambda at: int(numbers[at]))]
     return sorted(
         found, key=lambda one: (int(one[1]["sequence"]) if numbered else 0, str(one[1].get("started")))
     )

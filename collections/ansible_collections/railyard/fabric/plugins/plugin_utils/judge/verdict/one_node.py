@@ -24,7 +24,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.rules import
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.rules import facts as fact_rows
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.verdict.between import Between
 from ansible_collections.railyard.fabric.plugins.plugin_utils.outcome.answer import Answer
-from ansible_collections.railyard.fabric.plugins.plugin_utils.run.documents import Plan, Row
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run.documents import Plan
 
 
 class OneNode:
@@ -60,7 +60,7 @@ class OneNode:
         self._usual_gpus = gpus.usual(plan, self._fleet)
         self._no_bmc_answers = bmc.nobody(self._tests.values(), self._rows)
         self._contested = self._claimed_by_others()
-        self._tests_of: dict[tuple[str, str], list[Row]] = {}
+        self._tests_of: dict[tuple[str, str], list[AskedLine]] = {}
         for line in between.lines:
             if not between.without_ip(line):
                 for end in (line["node"], line["peer"]):
@@ -86,11 +86,11 @@ class OneNode:
         if check.source == "counters":
             if nothing := self._fleet.unknown(node):
                 return nothing
-            mine, bound = self._tests_of.get((node, rail), []), self._fleet.bound[node][rail]
+            tests, bound = self._tests_of.get((node, rail), []), self._fleet.bound[node][rail]
             return link_errors.judge(
                 asked,
                 self._run,
-                mine,
+                tests,
                 self._rows,
                 bound,
                 self._between.confirm,
