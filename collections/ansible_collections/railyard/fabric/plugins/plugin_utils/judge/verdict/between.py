@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 
 from ansible_collections.railyard.fabric.plugins.module_utils.catalogue.tests import GPU_MEMORY, WITHOUT_IP
 from ansible_collections.railyard.fabric.plugins.module_utils.rails.bind import Bound
@@ -72,7 +73,11 @@ class Between:
             name: {rail["name"]: rail for rail in node["rails"]} for name, node in plan["nodes"].items()
         }
         self._gpus = {name: node.get("gpus") or {} for name, node in plan["nodes"].items()}
-        self._by_place = {(line["check"], *nodes_of(line), str(line["rail"])): line for line in lines}
+
+    @cached_property
+    def _by_place(self) -> dict[tuple[str, str, str, str], AskedLine]:
+        """Check, node, peer and rail -> the asked line; of a sweep nobody may need it."""
+        return {(line["check"], *nodes_of(line), str(line["rail"])): line for line in self.lines}
 
     def answer(self, asked: AskedLine) -> Answer:
         """Answer a test by what its attempts mean together."""

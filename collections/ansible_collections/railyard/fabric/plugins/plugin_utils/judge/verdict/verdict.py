@@ -122,8 +122,9 @@ def answers(
     rules = policy.merge(manifest.get("policy"))
     lost = _rows_lost(manifest, rows)
     court = _Judge(run, plan, rules, fleet, tests, rows, times, light_rows.whole_of(results), lost)
-    said = {place: court.answer(asked[place]) for place in light_rows.in_turn(asked)}
-    found = [said[place] for place in range(len(asked))]
+    found = [Answer()] * len(asked)
+    for place in light_rows.in_turn(asked):
+        found[place] = court.answer(asked[place])
     for line, answer in zip(asked, found, strict=True):
         answer.like = court.like(line) if answer.tries else {}
     # A sum's parts stand for it.
