@@ -15,6 +15,7 @@ from typer.core import TyperGroup
 
 from railyard import reckoning
 from railyard.base import ending, paths
+from railyard.base.ansible_options import takes_ansible_options
 from railyard.base.errors import UserError
 from railyard.base.verbs import ReportsDir, end, refuse_both, takes_inventory, with_fields_of
 from railyard.new_inventory.wanted import Wanted
@@ -75,7 +76,9 @@ Inventories = Annotated[
 AnsibleArgs = Annotated[
     list[str] | None,
     typer.Argument(
-        metavar="-- ANSIBLE ARGS", help="What stands after -- goes to ansible-playbook.", show_default=False
+        metavar="-- ANSIBLE ARGS",
+        help="More for ansible-playbook; its options may stand before -- as well.",
+        show_default=False,
     ),
 ]
 RunArgument = Annotated[
@@ -129,6 +132,7 @@ app.command(name="new-inventory")(_new_inventory)
 
 @app.command(epilog=_EXIT_STATUSES)
 @takes_inventory
+@takes_ansible_options()
 def site(inventory: Inventories, args: AnsibleArgs = None, reports_dir: ReportsDir = None) -> None:
     """Provision the nodes, then measure, judge and report."""
     _operate("site", inventory, args, reports_dir)
@@ -136,6 +140,7 @@ def site(inventory: Inventories, args: AnsibleArgs = None, reports_dir: ReportsD
 
 @app.command(epilog=_EXIT_STATUSES)
 @takes_inventory
+@takes_ansible_options()
 def provision(inventory: Inventories, args: AnsibleArgs = None, reports_dir: ReportsDir = None) -> None:
     """Provision the nodes; measure nothing."""
     _operate("provision", inventory, args, reports_dir)
@@ -143,6 +148,7 @@ def provision(inventory: Inventories, args: AnsibleArgs = None, reports_dir: Rep
 
 @app.command(epilog=_EXIT_STATUSES)
 @takes_inventory
+@takes_ansible_options()
 def validate(
     inventory: Inventories,
     args: AnsibleArgs = None,
@@ -177,6 +183,7 @@ def validate(
 
 @app.command(epilog=_EXIT_STATUSES)
 @takes_inventory
+@takes_ansible_options()
 def sweep(
     inventory: Inventories,
     args: AnsibleArgs = None,
@@ -199,6 +206,7 @@ def sweep(
 
 @app.command(epilog=_EXIT_STATUSES)
 @takes_inventory
+@takes_ansible_options()
 def resume(
     run: RunArgument, inventory: Inventories, args: AnsibleArgs = None, reports_dir: ReportsDir = None
 ) -> None:
@@ -208,14 +216,15 @@ def resume(
 
 @app.command(epilog=_EXIT_STATUSES)
 @takes_inventory
+@takes_ansible_options(reach_only=True)
 def verify(
     inventory: Inventories,
     args: Annotated[
         list[str] | None,
         typer.Argument(
             metavar="-- ARGS",
-            help="What stands after -- says how to reach the nodes, as for site (-K, -u, --limit, ...); "
-            "the rest goes to pytest.",
+            help="What stands after -- goes to pytest, but for what says how to reach the nodes (-K, -u, "
+            "--limit, ...).",
             show_default=False,
         ),
     ] = None,

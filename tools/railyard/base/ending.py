@@ -66,7 +66,7 @@ def _status_of(error: Exception) -> int:
         print(f"railyard: {clean(str(error))}", file=sys.stderr)
         return error.exit_status
     if isinstance(error, _click_errors.ClickException):
-        error.message = clean(error.message)
+        error.message = clean(error.message) + _where_others_stand(error)
         error.show()
         return BAD_INPUT
     if isinstance(error, BrokenPipeError):
@@ -85,6 +85,16 @@ def _status_of(error: Exception) -> int:
         print("railyard: there is not enough memory; nothing is known before it is there", file=sys.stderr)
         return INTERRUPTED
     raise error
+
+
+def _where_others_stand(error: Any) -> str:
+    """Return where options of other programs stand, for an unknown option of a verb that hands some on."""
+    command = getattr(getattr(error, "ctx", None), "command", None)
+    hands_on = any(one.name == "args" for one in getattr(command, "params", ()))
+    if not hands_on or not isinstance(error, _click_errors.NoSuchOption):
+        return ""
+    reader = "pytest" if command.name == "verify" else "ansible-playbook"
+    return f". Options for {reader} that railyard does not have stand after `--`"
 
 
 def _interrupted() -> int:

@@ -1,4 +1,4 @@
-"""What stands after `--`, read with Ansible's own option definitions so that both mean the same by it."""
+"""Options of Ansible, read with Ansible's own definitions so that both mean the same by them."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class AnsibleArguments:
 
 
 def parse(argv: Sequence[str]) -> AnsibleArguments:
-    """Read what the user wrote after `--`.
+    """Read Ansible's options: those before `--`, then what the user wrote after it.
 
     Raises:
         UserError: an option that `ansible-playbook` does not have, or that contradicts `railyard`'s own.
@@ -126,7 +126,7 @@ def _parser() -> argparse.ArgumentParser:
     # Ansible's own parser class: its options carry words that only this class understands.
     class Parser(helpers.ArgumentParser):  # type: ignore[misc] # ansible-core ships no types
         def error(self, message: str) -> NoReturn:
-            raise UserError(f"after `--`: {message}", "see `ansible-playbook --help`")
+            raise UserError(f"options of Ansible: {message}", "see `ansible-playbook --help`")
 
     parser: argparse.ArgumentParser = Parser(
         prog="railyard ... --", add_help=False, conflict_handler="resolve"
