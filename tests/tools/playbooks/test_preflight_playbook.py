@@ -92,6 +92,22 @@ def test_an_extra_variable_that_is_nearly_one_of_ours_is_named(inventory, tmp_pa
     assert "did you mean scalable_unit?" in told
 
 
+def test_a_misspelt_variable_of_a_role_is_named_wherever_it_stands(inventory):
+    hosts = {
+        "gpu1": {"ansible_host": "192.0.2.1", "node_tunning_profile": "none"},
+        "gpu2": {"ansible_host": "192.0.2.2", "node_tuning_profile": "none"},
+    }
+    extra = ["-e", "rail_network_takeover=true", "-e", "apt_packages_extra=1"]
+    done = run(inventory(hosts=hosts), *extra, "-e", '{"railyard_own_variables": ["apt_packages_extra"]}')
+    told = " ".join((done.stdout + done.stderr).split())
+    assert done.returncode == 2, told
+    assert "2 problem(s)" in told
+    assert (
+        "-e: rail_network_takeover: role rail_network has no variable of this name. Fix: did you mean" in told
+    )
+    assert "host gpu1: node_tunning_profile: nothing reads a variable of this name" in told
+
+
 def test_a_fabric_that_the_play_changes_is_refused(inventory, tmp_path):
     playbook = tmp_path / "play.yml"
     task = {"name": "Preflight", "railyard.fabric.preflight": None, "run_once": True}

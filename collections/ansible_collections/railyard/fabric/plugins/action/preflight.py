@@ -18,7 +18,11 @@ from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 from ansible_collections.railyard.fabric.plugins.plugin_utils.ask import cost
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import policy
-from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory import load, role_variables
+from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory import (
+    load,
+    role_names,
+    role_variables,
+)
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory import nodes as node_checks
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.load import Inventory, Problem
 
@@ -41,7 +45,10 @@ def check_extra_variables(extra: Mapping[str, Any]) -> list[Problem]:
     fix = "write it into the inventory (group_vars/all/fabric.yml, or the host's variables)"
     seen = "given as an extra variable, which `railyard plan` cannot see"
     found = [(name, seen, fix) for name in _INVENTORY_ONLY if name in extra]
-    misspelt = node_checks.check_misspelt("-e", extra, load.VARIABLES)
+    misspelt = [
+        *node_checks.check_misspelt("-e", extra, load.VARIABLES),
+        *role_names.check("-e", extra, extra.get(role_names.OWN)),
+    ]
     found += [(one.variable, one.message, one.fix) for one in misspelt]
     return [Problem("-e", None, None, f"{name}: {message}", fix) for name, message, fix in found]
 

@@ -26,6 +26,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory import (
     nodes,
     plaintext_secrets,
     qos_notes,
+    role_names,
     twice,
 )
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory import reader as inventory_source
@@ -157,7 +158,7 @@ def _read(inventory: Inventory, reader: inventory_source.Reader) -> None:
     machines, file_names = nodes.Machines(), nodes.FileNames()
     for host in hosts:
         name = str(host.name)
-        known = reader.variables(host, (*VARIABLES, *nodes.WAYS, *qos_notes.VARIABLES))
+        known = reader.variables(host, (*VARIABLES, *nodes.WAYS, *qos_notes.VARIABLES, role_names.OWN))
         groups, variables = known.groups, known.values
         findings = [*nodes.check_name(name), *file_names.check(name)]
         inventory.findings += [(finding, Origin(groups, name)) for finding in findings]
@@ -169,6 +170,7 @@ def _read(inventory: Inventory, reader: inventory_source.Reader) -> None:
         address = None if findings else _literal_host(name if address is None else address)
         findings += machines.check(name, address, ways)
         findings += nodes.check_misspelt(name, known.names, VARIABLES)
+        findings += role_names.check(name, known.names, variables.get(role_names.OWN))
         findings += nodes.check_groups(name, known.rivals, known.shadowed, set(VARIABLES) - known.own)
         inventory.findings += [(finding, Origin(groups, name)) for finding in findings]
         policy_here = shared.plain(variables.get("fabric_policy"))
