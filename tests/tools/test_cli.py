@@ -11,6 +11,9 @@ import sys
 import time
 
 import pytest
+import typer
+from railyard import cli
+from rich.text import Text
 from support.programs import BIN, REPO, Done, railyard, run
 from support.runs.fake_run import RUN
 from support.runs.run_builder import build_run
@@ -98,6 +101,18 @@ def test_strict_parse_in_the_help_and_at_the_shell(tmp_path):
     assert railyard("parse", "--strict", "ping", tmp_path / "ping.txt").returncode == 3
     refused = railyard("parse", "--strict", "run", tmp_path)
     assert (refused.returncode, "leave it out" in refused.stderr) == (2, True)
+
+
+def test_help_prints_brackets_as_they_are_written():
+    # A word in brackets is markup to rich, which leaves it out.
+    def options(command):
+        yield from (one for one in command.params if getattr(one, "help", None))
+        for inner in getattr(command, "commands", {}).values():
+            yield from options(inner)
+
+    texts = [one.help for one in options(typer.main.get_command(cli.app))]
+    assert len(texts) > 100
+    assert [text for text in texts if Text.from_markup(text).plain != text] == []
 
 
 def test_version():

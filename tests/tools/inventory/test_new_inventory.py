@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 import sys
 from ipaddress import ip_interface
 from pathlib import Path
@@ -198,6 +200,85 @@ def test_where_ansible_reaches_the_nodes(tmp_path, pattern, second, last):
     plan, _folder = make(tmp_path, ansible_host=pattern)
     reached = [node["ansible_host"] for node in plan["nodes"].values()]
     assert (reached[1], reached[-1]) == (second, last)
+
+
+@pytest.mark.parametrize(
+    ("nodes", "pattern", "expected"),
+    [
+        ("gpuserver[1-2]", "192.168.1.73,192.168.1.71", {"gpuserver1": ".73", "gpuserver2": ".71"}),
+        # The list is in the order in which the nodes are written, whatever the order of hosts.yml.
+        ("gpuserver2,gpuserver1", "192.168.1.71, 192.168.1.73", {"gpuserver1": ".73", "gpuserver2": ".71"}),
+        ("gpuserver[2,1]", "192.168.1.[71,73]", {"gpuserver1": ".73", "gpuserver2": ".71"}),
+    ],
+)
+def test_a_list_gives_each_node_its_own_address(tmp_path, capsys, nodes, pattern, expected):
+    more = {"netdev": "ens6,ens6d1", "rails": 2, "cabling": "back_to_back"}
+    plan, folder = make(tmp_path, nodes=nodes, ansible_host=pattern, bmc_address="192.168.1.[80-81]", **more)
+    reached = {name: node["ansible_host"] for name, node in plan["nodes"].items()}
+    assert reached == {name: f"192.168.1{last}" for name, last in expected.items()}
+    first = nodes.split(",")[0] if "[" not in nodes else f"gpuserver{nodes[10]}"
+    assert plan["nodes"][first]["bmc_address"] == "192.168.1.80"
+    assert "counted up" not in capsys.readouterr().out + (folder / "README.md").read_text()
+
+
+def test_an_address_that_nobody_gave_is_told(tmp_path, capsys):
+    _plan, folder = make(tmp_path, nodes="node[1-2]", ansible_host="192.168.1.71")
+    said = capsys.readouterr().out
+    words = "node2 is reached at 192.168.1.72: counted up from 192.168.1.71; where a BMC or another machine"
+    assert f"assumed: {words}" in said
+    assert words in (folder / "README.md").read_text()
+    make(tmp_path / "b", nodes="node1", ansible_host="192.168.1.71")
+    assert "counted up" not in capsys.readouterr().out
+
+
+def test_the_command_of_the_first_day_describes_the_pair_of_the_layout(tmp_path):
+    text = (paths.repo_root() / "docs" / "first-day.md").read_text()
+    command_line = re.search(r"^ +(railyard new-inventory (?:.*\\\n)*.*)$", text, re.MULTILINE)
+    assert command_line is not None
+    *words, folder = shlex.split(command_line.group(1).replace("\\\n", " "))[1:]
+    done = railyard(*words, folder, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    written = plan_of(tmp_path / folder)["nodes"]
+    # By hand, from the notes of these two servers.
+    expected = plan_of(paths.repo_root() / "inventories" / "v100-pair")["nodes"]
+    for node in (*written.values(), *expected.values()):
+        del node["networks"]
+    assert written == expected
+
+
+def test_nodes_from_a_file(tmp_path):
+    hosts = tmp_path / "hosts.txt"
+    # With a byte order mark and carriage returns, as an editor of another system writes it.
+    hosts.write_bytes(
+        b"\xef\xbb\xbf# the pair\r\ngpuserver2\t192.168.1.71  # left\r\n\r\ngpuserver1 192.168.1.73 admin\r\n"
+    )
+    plan, folder = make(tmp_path, nodes=None, hosts_from=hosts, rails=2)
+    assert {name: node["ansible_host"] for name, node in plan["nodes"].items()} == {
+        "gpuserver2": "192.168.1.71",
+        "gpuserver1": "192.168.1.73",
+    }
+    assert list(plan["nodes"]) == ["gpuserver2", "gpuserver1"]
+    written = yaml.safe_load((folder / "hosts.yml").read_text())["gpu_nodes"]["hosts"]
+    assert [one.get("ansible_user") for one in written.values()] == [None, "admin"]
+    assert not (folder / "group_vars/all/connection.yml").exists()
+
+
+@pytest.mark.parametrize(
+    ("lines", "option", "common", "own"),
+    [
+        ("gpu1 10.9.0.1 ops\ngpu2 10.9.0.2 ops\n", None, "ops", [None, None]),
+        ("gpu1 10.9.0.1\ngpu2 10.9.0.2 ops\n", "admin", "admin", [None, "ops"]),
+        ("gpu1 10.9.0.1 admin\ngpu2 gpu2.example.org\n", "admin", "admin", [None, None]),
+        ("gpu1\ngpu2\n", None, None, [None, None]),
+    ],
+)
+def test_who_logs_in_is_said_once_where_it_is_the_same(tmp_path, lines, option, common, own):
+    (tmp_path / "hosts").write_text(lines)
+    _plan, folder = make(tmp_path, nodes=None, hosts_from=tmp_path / "hosts", user=option, rails=1)
+    connection = folder / "group_vars/all/connection.yml"
+    said = yaml.safe_load(connection.read_text())["ansible_user"] if connection.exists() else None
+    hosts = yaml.safe_load((folder / "hosts.yml").read_text())["gpu_nodes"]["hosts"]
+    assert (said, [(one or {}).get("ansible_user") for one in hosts.values()]) == (common, own)
 
 
 def test_names_that_yaml_takes_for_something_else_stay_names(tmp_path):

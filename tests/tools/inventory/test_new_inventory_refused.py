@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 import pytest
 from railyard.base.errors import UserError
@@ -68,6 +69,27 @@ ROCE = {"nodes": "gpu[001-032]", "rails": 8, "transport": "roce", "netdev": "ens
         ({"ansible_host": "mgmt.example.org"}, ["--ansible-host", "the same address"]),
         ({"ansible_host": "10.1.0.{index}", "nodes": "gpu[290-300]"}, ["--ansible-host", "gpu290"]),
         ({"ansible_host": "255.255.255.250"}, ["--ansible-host"]),
+        ({"ansible_host": "10.9.0.1,10.9.0.2"}, ["--ansible-host", "is 2 for 32 nodes"]),
+        ({"nodes": "a,b", "ansible_host": "10.9.0.1,10.9.0.1"}, ["--ansible-host", "the same address"]),
+        ({"nodes": "a,b", "ansible_host": "10.9.0.1,10.9.0.300"}, ["--ansible-host", "gives b no address"]),
+        ({"nodes": "a,b", "ansible_host": "10.9.0.1,"}, ["--ansible-host", "'' is no name"]),
+        # The notes' own pair: the address that is counted up is the other server's BMC.
+        (
+            {"nodes": "a,b", "ansible_host": "192.168.1.71", "bmc_address": "192.168.1.70,192.168.1.72"},
+            ["--ansible-host", "192.168.1.72 of b is the address of the BMC of b", "in the order of --nodes"],
+        ),
+        (
+            {"nodes": "a,b", "ansible_host": "10.9.0.1,10.9.0.3", "bmc_address": "10.9.0.3,10.9.0.4"},
+            ["--ansible-host", "10.9.0.3 of b is the address of the BMC of a"],
+        ),
+        ({"bmc_address": "bmc-{name}"}, ["bmc_address", "bmc-gpu001"]),
+        ({"bmc_address": "10.224.3.100"}, ["bmc_address", "10.224.3.0/24", "rail3"]),
+        ({"nodes": None}, ["--nodes", "nothing says which nodes", "--hosts-from FILE"]),
+        ({"hosts_from": Path("hosts.txt")}, ["--nodes: the lines of hosts.txt say it"]),
+        (
+            {"nodes": None, "hosts_from": Path("hosts.txt"), "ansible_host": "10.9.0.1"},
+            ["--ansible-host: the lines of hosts.txt say it"],
+        ),
         ({"ansible_host": "10.224.3.100"}, ["10.224.3.0/24", "rail3"]),
         ({"frontend": "ens3", "netdev": "ens{rail}"}, ["the frontend"]),
         ({"cabling": "back_to_back"}, ["back_to_back", "at most 2"]),
@@ -96,7 +118,8 @@ def test_names_that_do_not_unfold_are_refused(tmp_path, text):
 
 
 def test_all_that_is_wrong_is_told_at_once(tmp_path):
-    wanted = Wanted("gpu[1-4]", 2, "roce", netdev="a,b,c", hca="d", leaf="x-{unit}", ansible_host="{who}")
+    more = {"netdev": "a,b,c", "hca": "d", "leaf": "x-{unit}", "ansible_host": "{who}"}
+    wanted = Wanted("gpu[1-4]", 2, "roce", **more)
     with pytest.raises(UserError) as refused:
         command.run(wanted, tmp_path / "mine")
     for option in ("4 problems", "--netdev", "--hca", "--leaf", "--ansible-host"):

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 import os
-import re
 import shlex
 import shutil
 import tempfile
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from ansible_collections.railyard.fabric.plugins.module_utils.catalogue.tests import WITHOUT_IP
@@ -22,14 +22,12 @@ from railyard.base import options
 from railyard.base.errors import UserError, numbered
 from railyard.base.options import Wrong
 from railyard.new_inventory import files as new_inventory_files
+from railyard.new_inventory import hosts_file, rails
 from railyard.new_inventory import nodes as new_inventory_nodes
-from railyard.new_inventory import rails
 from railyard.new_inventory.wanted import Wanted
 from railyard.plan import view
 
 _TEMPORARY = ".railyard-new-"
-# Directory services have names as ops@example.org and EXAMPLE\\ops; braces would be an expression to Ansible.
-_USER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@\\-]*\$?")
 # Option → least, most, and what to write.
 _BOUNDS = {
     "rails": (1, rails.RAILS_MAX, f"write 1 to {rails.RAILS_MAX}"),
@@ -53,8 +51,9 @@ def run(wanted: Wanted, folder: Path | None) -> int:
         UserError: the folder exists or cannot be written, or what was asked for makes no inventory that
             preflight would take. Then nothing was written.
     """
-    target = _target(wanted, folder)
-    contents = compose(wanted, target.name)
+    listed = _listed(wanted)
+    target = _target(listed[0].name or "" if listed else wanted.nodes or "", folder)
+    contents = compose(wanted, target.name, listed)
     write(target, new_inventory_files.files(contents))
     print(f"Written: {target}")
     for text in contents.rails.assumed:
@@ -63,14 +62,25 @@ def run(wanted: Wanted, folder: Path | None) -> int:
     return 0
 
 
-def compose(wanted: Wanted, name: str) -> new_inventory_files.Contents:
+def compose(
+    wanted: Wanted, name: str, listed: Sequence[hosts_file.ListedHost] = ()
+) -> new_inventory_files.Contents:
     """Decide all that the inventory will say.
+
+    Args:
+        wanted: what was asked for.
+        name: of the folder.
+        listed: the nodes of `--hosts-from`, in place of `--nodes`.
 
     Raises:
         UserError: options that are wrong or do not fit together, all of them.
     """
     wrong = _out_of_range(wanted)
-    nodes, wrong_names = new_inventory_nodes.unfold(wanted.nodes, wanted.nodes_per_unit)
+    if listed:
+        nodes, wrong_names = _of_list(wanted, listed)
+        wanted = _with_common_user(wanted, listed)
+    else:
+        nodes, wrong_names = new_inventory_nodes.unfold(wanted.nodes or "", wanted.nodes_per_unit)
     wrong += wrong_names
     if wrong or not nodes:
         raise _refused(wrong)
@@ -80,13 +90,82 @@ def compose(wanted: Wanted, name: str) -> new_inventory_files.Contents:
     host_offset = wanted.host_offset or 0
     if any(rails.subnets_of(item) for item in made.items):
         nodes, host_offset = new_inventory_nodes.number(nodes, made.lowest, made.highest, wanted.host_offset)
-    reached, wrong_reach = new_inventory_nodes.reach(nodes, wanted.ansible_host)
+    typed = wanted.nodes or ",".join(node.name for node in nodes)
+    reached, wrong_reach = list(nodes), list[Wrong]()
+    if not listed:
+        reached, wrong_reach = new_inventory_nodes.reach(nodes, wanted.ansible_host, typed)
+        made.assumed += _counted_up(reached, wanted.ansible_host)
+    if not wrong_reach:
+        reached, wrong_reach = new_inventory_nodes.add_bmcs(reached, wanted.bmc_address, typed)
     if made.wrong or wrong_reach:
         raise _refused([*made.wrong, *wrong_reach])
     mtu = wanted.mtu
     if mtu is None and wanted.transport not in WITHOUT_IP:
         mtu = rails.DEFAULT_MTU_BYTES
     return new_inventory_files.Contents(name, wanted, reached, made, host_offset, mtu)
+
+
+def _listed(wanted: Wanted) -> list[hosts_file.ListedHost]:
+    """Return the nodes of `--hosts-from`, none where `--nodes` names them.
+
+    Raises:
+        UserError: neither says the nodes, both do, or the file is wrong.
+    """
+    if wanted.hosts_from is None:
+        if wanted.nodes is None:
+            fix = "give --nodes 'gpu[001-032]', or --hosts-from FILE with a line `name address [user]` a node"
+            raise _refused([("--nodes", "nothing says which nodes there are", fix)])
+        return []
+    both = [("--nodes", wanted.nodes), ("--ansible-host", wanted.ansible_host)]
+    wrong = [
+        (
+            option,
+            f"the lines of {wanted.hosts_from} say it for each node",
+            "leave it out, or leave --hosts-from out",
+        )
+        for option, value in both
+        if value is not None
+    ]
+    if wrong:
+        raise _refused(wrong)
+    return hosts_file.read(wanted.hosts_from)
+
+
+def _of_list(
+    wanted: Wanted, listed: Sequence[hosts_file.ListedHost]
+) -> tuple[list[new_inventory_nodes.NewNode], list[Wrong]]:
+    """Return the nodes of a list, in its order."""
+    wrong = [
+        (host.place, f"{host.address} has no name", "write it before the address, as `gpu1 192.168.1.73`")
+        for host in listed
+        if host.name is None
+    ]
+    names = [host.name for host in listed if host.name is not None]
+    nodes, wrong_names = new_inventory_nodes.in_units(names, wanted.nodes_per_unit, f"{wanted.hosts_from}")
+    common = _with_common_user(wanted, listed).user
+    by_name = {host.name: host for host in listed}
+    users = {name: host.user for name, host in by_name.items() if host.user != common}
+    return [
+        replace(node, ansible_host=by_name[node.name].address, ansible_user=users.get(node.name))
+        for node in nodes
+    ], [*wrong, *wrong_names]
+
+
+def _with_common_user(wanted: Wanted, listed: Sequence[hosts_file.ListedHost]) -> Wanted:
+    """Say once who logs in, where all lines of a list say the same."""
+    users = {host.user for host in listed}
+    return replace(wanted, user=users.pop()) if wanted.user is None and len(users) == 1 else wanted
+
+
+def _counted_up(nodes: Sequence[new_inventory_nodes.NewNode], pattern: str | None) -> list[str]:
+    """Say which addresses nobody gave."""
+    if len(nodes) < 2 or not new_inventory_nodes.is_counted_up(pattern):
+        return []
+    second, last = nodes[1], nodes[-1]
+    which = f"{second.name} is reached at {second.ansible_host}"
+    which += f", and so on to {last.name} at {last.ansible_host}" if last is not second else ""
+    why = f"counted up from {pattern}; where a BMC or another machine has that address, list each node's"
+    return [f"{which}: {why}"]
 
 
 def write(target: Path, files: dict[str, str]) -> None:
@@ -129,9 +208,9 @@ def write(target: Path, files: dict[str, str]) -> None:
             shutil.rmtree(workplace, ignore_errors=True)
 
 
-def _target(wanted: Wanted, folder: Path | None) -> Path:
+def _target(nodes: str, folder: Path | None) -> Path:
     if folder is None:
-        letters = "".join(character for character in wanted.nodes.split("[", 1)[0] if character.isalnum())
+        letters = "".join(character for character in nodes.split("[", 1)[0] if character.isalnum())
         folder = Path("inventories") / (letters.lower()[:32] or "new")
     target = Path(os.path.abspath(folder.expanduser()))
     if not target.name.strip() or not target.name.isprintable():
@@ -164,7 +243,7 @@ def _out_of_range(wanted: Wanted) -> list[Wrong]:
     wrong = options.out_of_range(wanted, _BOUNDS)
     if wanted.leaf_uplink_gbps is not None and wanted.leaf is None:
         wrong.append(("--leaf-uplink-gbps", "no leaf is named", "give --leaf as well"))
-    if wanted.user is not None and not _USER.fullmatch(wanted.user):
+    if wanted.user is not None and not new_inventory_nodes.is_login_name(wanted.user):
         what = f"{wanted.user!r} is no name to log in with"
         wrong.append(("--user", what, "write one without blanks, as ubuntu"))
     return wrong

@@ -136,7 +136,9 @@ def _hosts(contents: Contents) -> str:
 def _host_lines(nodes: Sequence[NewNode], indent: int) -> Iterator[str]:
     for node in nodes:
         variables = {
-            key: value for key in ("ansible_host", "node_index") if (value := getattr(node, key)) is not None
+            key: value
+            for key in ("ansible_host", "ansible_user", "bmc_address", "node_index")
+            if (value := getattr(node, key)) is not None
         }
         line = f"{' ' * indent}{_inline(node.name)}:"
         yield f"{line} {_inline(variables)}" if variables else line
@@ -169,11 +171,11 @@ def _readme(contents: Contents) -> str:
         lines.append(f"| {item['name']} | {port} | {subnets} | {leaves} |")
     lines += ["", _numbering(contents), "", "## Before the first run", ""]
     steps = [f"Check what was assumed: {text}." for text in contents.rails.assumed]
-    if wanted.ansible_host is None:
+    if any(node.ansible_host is None for node in contents.nodes):
         steps.append(
             "The nodes are reached by their names; where no resolver knows them, set `ansible_host`."
         )
-    if wanted.user is None:
+    if wanted.user is None and any(node.ansible_user is None for node in contents.nodes):
         steps.append("Set `ansible_user` in a file of `group_vars/all/` where it is not your own name.")
     if wanted.frontend is None:
         steps.append(

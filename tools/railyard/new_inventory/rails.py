@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import ipaddress
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.module_utils.catalogue.tests import WITHOUT_IP
 from ansible_collections.railyard.fabric.plugins.module_utils.rails import plan as rails
-from ClusterShell.RangeSet import RangeSet, RangeSetException
+from ClusterShell.RangeSet import RangeSetException
 
 from railyard.base.options import Wrong
+from railyard.new_inventory.nodes import in_typed_order
 from railyard.new_inventory.wanted import Wanted
 
 # Private, and none that Docker, Kubernetes or OpenShift take unasked.
@@ -110,7 +110,7 @@ def _each(made: Rails, option: str, text: str, count: int) -> list[str]:
     fix = f"write a pattern with {{rail}} (counting from 0), or {count} names"
     try:
         # Two rails may well have one leaf.
-        names = [name for part in re.split(r",(?![^\[]*\])", text) for name in _unfolded(part)]
+        names = in_typed_order(text)
     except (ValueError, RangeSetException) as error:
         made.refuse(option, str(error), fix)
         return []
@@ -119,20 +119,6 @@ def _each(made: Rails, option: str, text: str, count: int) -> list[str]:
         made.refuse(option, f"{text!r} is {said} for --rails {count}", fix)
         return []
     return names
-
-
-def _unfolded(part: str) -> list[str]:
-    """Return the names of `ens[7,5]` in its order; a NodeSet would sort them onto other ports."""
-    head, bracket, rest = part.strip().partition("[")
-    if not bracket:
-        if not head or re.search(r"[\s\]]", head):
-            raise ValueError(f"{part!r} is no name")
-        return [head]
-    inside, closing, tail = rest.partition("]")
-    if not closing or re.search("[0-9]{6}", inside):
-        raise ValueError(f"{part!r} has a bracket that is not closed, or too large a number")
-    numbers = [number for item in inside.split(",") for number in RangeSet(item).striter()]
-    return [head + number + ending for number in numbers for ending in (_unfolded(tail) if tail else [""])]
 
 
 def _subnets(made: Rails, wanted: Wanted, units: Sequence[str], nodes_in_unit: int) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated
 
 from typer import Option
@@ -12,9 +13,25 @@ from typer import Option
 class Wanted:
     """What `new-inventory` was asked for, as typed; None where it was not said. Each field is an option."""
 
-    nodes: Annotated[str, Option(metavar="NODES", help="Folded names, as 'gpu[001-032]'.")]
+    # Not given where `hosts_from` is; a default here would need one for rails and transport.
+    nodes: Annotated[
+        str | None,
+        Option(
+            default_factory=lambda: None,
+            show_default=False,
+            metavar="NODES",
+            help="Folded names, as 'gpu[001-032]'.",
+        ),
+    ]
     rails: Annotated[int, Option(help="Rails of each node.")]
     transport: Annotated[str, Option(help="roce, infiniband, efa or tcp.")]
+    hosts_from: Annotated[
+        Path | None,
+        Option(
+            metavar="FILE",
+            help="In place of --nodes: a file with a line a node: name, address, and user where it differs.",
+        ),
+    ] = None
     supernet: Annotated[
         str | None, Option(help="Network that rails' subnets are cut from. Default: 10.224.0.0/12.")
     ] = None
@@ -47,7 +64,15 @@ class Wanted:
         None
     )
     ansible_host: Annotated[
-        str | None, Option(help="'{name}.example.org', '10.1.0.{index}', or the first node's address.")
+        str | None,
+        Option(
+            help="Where Ansible reaches the nodes: '{name}.example.org', '10.1.0.{index}', a list "
+            "192.168.1.73,192.168.1.71 in the order of --nodes, or the first node's address, from which the "
+            "others' are counted up."
+        ),
+    ] = None
+    bmc_address: Annotated[
+        str | None, Option(help="The BMCs' addresses, in the same forms; none may be one of --ansible-host.")
     ] = None
     user: Annotated[str | None, Option(help="Who Ansible logs in as.")] = None
     frontend: Annotated[str | None, Option(help="Interface that the nodes are reached over.")] = None
