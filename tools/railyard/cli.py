@@ -106,12 +106,16 @@ def plan(
     svg: Annotated[
         str | None, typer.Option(metavar="FILE", help="Draw nodes, rails and leaves; - is standard output.")
     ] = None,
+    every_row: Annotated[
+        bool,
+        typer.Option("--all", help="Print a row for each rail of each node, also where nodes are alike."),
+    ] = False,
 ) -> None:
     """Show every rail and address that an inventory means. Touches no node."""
     from railyard.plan import view as plan_view
 
     refuse_both(as_json, svg)
-    end(plan_view.run(inventory, as_json, svg=svg))
+    end(plan_view.run(inventory, as_json, svg=svg, every_row=every_row))
 
 
 def _new_inventory(

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import json
 import os
+import re
+import struct
+import subprocess
 import sys
+import termios
 
 import pytest
 import yaml
-from railyard.base import paths
-from railyard.plan import view
-from support.programs import run
+from railyard.base import output, paths
+from railyard.plan import table, view
+from support.programs import BIN, railyard, run
 
+# An en dash, as in the drawing.
+TO = "\u2013"
 FABRIC = {
     "transport": "tcp",
     "mtu": 9000,
@@ -72,10 +80,162 @@ def test_many_nodes_show_the_ends_of_each_rail(inventory, capsys):
     assert view.run(inventory(nodes=600), False) == 0
     said = capsys.readouterr().out
     assert "600 nodes" in said
-    assert "10.0.0.1/16" in said
-    assert "10.0.2.88/16" in said  # node 600 = 2 * 256 + 88
-    assert "10.0.1.44/16" not in said
+    [row] = [line.split() for line in said.splitlines() if "rail0" in line]
+    # Node 600 is 2 * 256 + 88.
+    folded = ["gpu[1-600]", f"1{TO}600", "rail0", "ens6", "10.0.0.1", TO, "10.0.2.88/16", "9000"]
+    assert row == folded
+    assert "10.0.1.44" not in said
     assert len(said.splitlines()) < 20
+
+
+def rails_of(text):
+    return [line.split() for line in text.splitlines() if re.search(r"\brail\d+ ", line)]
+
+
+EIGHT = [
+    {
+        "name": f"rail{k}",
+        "netdev": f"ens{k}np0",
+        "hca": f"mlx5_{k}:1",
+        "subnet": f"10.{k}.0.0/24",
+        "rate_gbps": 400,
+    }
+    for k in range(8)
+]
+
+
+def test_thirty_two_nodes_of_eight_rails_are_a_row_for_each_rail(inventory, capsys, monkeypatch):
+    monkeypatch.setattr(table, "console", lambda: output.console(width=80))
+    assert view.run(inventory({**FABRIC, "transport": "roce", "rails": EIGHT}, nodes=32), False) == 0
+    said = capsys.readouterr().out
+    rows = rails_of(said)
+    assert rows[0] == ["gpu[1-32]", f"1{TO}32", "rail0", "ens0np0", "mlx5_0:1", "10.0.0.1", TO, ".32/24"]
+    assert rows[1:] == [
+        [f"rail{k}", f"ens{k}np0", f"mlx5_{k}:1", f"10.{k}.0.1", TO, ".32/24"] for k in range(1, 8)
+    ]
+    assert "In all rows: MTU 9000 bytes, 400 Gbit/s" in said
+    assert "--all prints a row for each rail of each node" in said
+    assert len(said.splitlines()) < 30
+    # Sentences are broken by the terminal; tables fit.
+    assert not [line for line in said.splitlines() if "rail" in line and "  " in line and len(line) > 80]
+
+
+def test_all_prints_every_row(inventory):
+    [source] = inventory({**FABRIC, "rails": EIGHT}, nodes=32)
+    done = railyard("plan", "-i", source, "--all")
+    assert done.returncode == 0, done.stderr
+    expected = {f"10.{rail}.0.{node}/24" for rail in range(8) for node in range(1, 33)}
+    assert expected <= set(done.stdout.split())
+    assert len(rails_of(done.stdout)) == 256
+    assert "folded" not in done.stdout
+
+
+def test_nodes_that_differ_are_not_folded_with_the_others(inventory, capsys):
+    odd = {"rail_overrides": {"rail3": {"netdev": "enp9s0"}}}
+    other = {"rail_overrides": {"rail3": {"address": "10.3.0.200/24"}}}
+    assert view.run(inventory({**FABRIC, "rails": EIGHT}, nodes=9, gpu5=odd, gpu7=other), False) == 0
+    rows = rails_of(capsys.readouterr().out)
+    assert [row[0] for row in rows if not row[0].startswith("rail")] == ["gpu[1-4,6-9]", "gpu5"]
+    assert len(rows) == 16
+    assert rows[3] == ["rail3", "ens3np0", "mlx5_3:1", "10.3.0.1", "…", ".200/24", "9000", "400"]
+    assert rows[11] == ["rail3", "enp9s0", "mlx5_3:1", "10.3.0.5/24", "9000", "400"]
+
+
+def test_what_differs_between_folded_nodes_beside_addresses_is_not_shown_as_one(inventory, capsys):
+    rails = [{"name": "rail0", "mac": "02:00:00:00:00:00", "subnet": "10.0.0.0/16"}]
+    macs = {
+        f"gpu{k}": {"rail_overrides": {"rail0": {"mac": f"02:00:00:00:00:{k:02x}"}}} for k in range(1, 41)
+    }
+    assert view.run(inventory({**FABRIC, "rails": rails}, nodes=40, **macs), False) == 0
+    said = capsys.readouterr().out
+    assert rails_of(said)[0][:4] == ["gpu[1-40]", f"1{TO}40", "rail0", "differs"]
+    assert "02:00" not in said
+
+
+def test_nodes_that_all_differ_are_cut_and_it_says_so(inventory, capsys):
+    odd = {f"gpu{k}": {"rail_overrides": {"rail0": {"netdev": f"ens{k}x"}}} for k in range(1, 201)}
+    source = inventory(nodes=200, **odd)
+    assert view.run(source, False) == 0
+    said = capsys.readouterr().out
+    assert "The first 128 of 200 rows; --all prints all of them." in said
+    assert len(rails_of(said)) == 128
+    assert view.run(source, False, every_row=True) == 0
+    assert len(rails_of(capsys.readouterr().out)) == 200
+
+
+def test_rails_that_two_nodes_list_in_another_order_keep_their_addresses(inventory, capsys):
+    assert view.run(inventory({**FABRIC, "rails": EIGHT}, nodes=4), True) == 0
+    plan = json.loads(capsys.readouterr().out)
+    plan["nodes"]["gpu2"]["rails"].reverse()
+    table.print_plan(plan, every_row=False)
+    assert rails_of(capsys.readouterr().out)[2][1:5] == ["ens2np0", "mlx5_2:1", "10.2.0.1", TO]
+
+
+@pytest.mark.parametrize("columns", [20, 40, 60, 80, 100])
+@pytest.mark.parametrize("every_row", [True, False])
+@pytest.mark.parametrize("nodes", [2, 30])
+def test_no_name_and_no_address_is_ever_cut(inventory, capsys, monkeypatch, columns, every_row, nodes):
+    monkeypatch.setattr(table, "console", lambda: output.console(width=columns))
+    rails = [
+        {
+            "name": f"rail{k}", "netdev": f"enp{k}s0f0np0", "pci": f"0000:1{k}:00.0",
+            "hca": f"rocep2{k}s0f0:1", "subnet": f"10.{k}.0.0/16", "subnet6": f"fd00:aaaa:bbbb:{k}::/64",
+            "rate_gbps": 400,
+        }
+        for k in range(2)
+    ]  # fmt: skip
+    networks = [
+        {
+            "name": "a-long-name",
+            "netdev": "enp9s0np0",
+            "vlan": 4001,
+            "subnet": "10.9.0.0/16",
+            "manage": True,
+        }
+    ]
+    # No two nodes fold: each has a netdev of its own.
+    hosts = {
+        f"gpu{k}": {"rail_overrides": {"rail0": {"netdev": f"enp7s{k}np0"}}} for k in range(1, nodes + 1)
+    }
+    source = inventory(
+        {**FABRIC, "transport": "roce", "rails": rails, "networks": networks}, nodes=nodes, **hosts
+    )
+    assert view.run(source, True) == 0
+    plan = json.loads(capsys.readouterr().out)
+    assert view.run(source, False, every_row=every_row) == 0
+    said = capsys.readouterr().out
+    for name, node in plan["nodes"].items():
+        assert re.search(rf"\b{name}\b", said)
+        for rail in node["rails"]:
+            words = [rail[key] for key in ("netdev", "pci", "hca", "address", "address6")]
+            assert any(set(words) <= set(line.split()) for line in said.splitlines()), (columns, words, said)
+        assert any(
+            {"enp9s0np0.4001", node["networks"][0]["address"]} <= set(line.split())
+            for line in said.splitlines()
+        )
+
+
+def test_a_real_terminal_of_eighty_columns(inventory):
+    [source] = inventory(
+        {**FABRIC, "rails": [{**one, "hca": "rocep148s0f0:1"} for one in EIGHT[:1]]}, nodes=2
+    )
+    main, terminal = os.openpty()
+    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+    env = {key: value for key, value in os.environ.items() if key not in ("COLUMNS", "LINES")}
+    with subprocess.Popen([BIN / "railyard", "plan", "-i", source], stdout=terminal, env=env) as process:
+        os.close(terminal)
+        said = b""
+        with contextlib.suppress(OSError):  # how the end of a terminal is told
+            while piece := os.read(main, 1 << 16):
+                said += piece
+    os.close(main)
+    text = re.sub(r"\x1b\[[0-9;]*m", "", said.decode())
+    assert process.returncode == 0
+    for words in (
+        ["gpu1", "1", "rail0", "ens0np0", "rocep148s0f0:1", "10.0.0.1/24"],
+        ["In", "all", "rows:", "MTU"],
+    ):
+        assert any(line.split()[: len(words)] == words for line in text.splitlines()), text
 
 
 def test_the_table_shows_the_addresses_beside_the_rails(inventory, capsys):
@@ -103,9 +263,8 @@ def test_many_nodes_show_the_ends_of_the_other_networks_too(inventory, capsys):
     storage = {"name": "storage", "netdev": "ens9", "subnet": "10.9.0.0/16", "manage": True}
     assert view.run(inventory({**FABRIC, "networks": [storage]}, nodes=600), False) == 0
     said = capsys.readouterr().out
-    assert "10.9.0.1/16" in said
-    assert "10.9.2.88/16" in said
-    assert "10.9.1.44/16" not in said
+    [row] = [line.split() for line in said.splitlines() if "storage" in line]
+    assert row == ["gpu[1-600]", "storage", "ens9", "10.9.0.1", TO, "10.9.2.88/16", "-", "Railyard"]
 
 
 def test_all_problems_go_to_standard_error_and_the_status_is_2(inventory, capsys):

@@ -124,17 +124,8 @@ def arrange(plan: Mapping[str, Any], uplinks: Mapping[str, float], spines: Spine
     nodes: Mapping[str, Any] = plan["nodes"]
     rails = list(dict.fromkeys(rail["name"] for node in nodes.values() for rail in node["rails"]))
     leaves = _leaves(nodes.values(), uplinks, spines)
-    kinds: dict[tuple[Any, ...], list[str]] = {}
-    for name, node in nodes.items():
-        by_name = {rail["name"]: rail for rail in node["rails"]}
-        links = tuple(_values(by_name.get(rail), _BAND_KEYS) for rail in rails)
-        # Two nodes on one cable are not folded: the cable would go from a box to itself.
-        apart = name if plan["cabling"] == "back_to_back" else None
-        kinds.setdefault(
-            (links, tuple(_values(by_name.get(rail), _BOX_KEYS) for rail in rails), apart), []
-        ).append(name)
     bands: dict[tuple[Any, ...], Band] = {}
-    for (links, _ports, _apart), names in kinds.items():
+    for (links, _ports, _apart), names in kinds(plan, rails).items():
         key = next((known for known in bands if _agree(known, links)), None)
         box = _box(nodes, rails, names)
         units = [
@@ -158,6 +149,19 @@ def arrange(plan: Mapping[str, Any], uplinks: Mapping[str, float], spines: Spine
         _fold_boxes(band)
     left_out = [name for band in drawn[_BANDS_MAX:] for box in band.boxes for name in box.names]
     return Drawing(plan, rails, drawn[:_BANDS_MAX], leaves, left_out, spines)
+
+
+def kinds(plan: Mapping[str, Any], rails: Sequence[str]) -> dict[tuple[Any, ...], list[str]]:
+    """Return links, ports, apart → the nodes that agree in them: only names and addresses differ."""
+    found: dict[tuple[Any, ...], list[str]] = {}
+    for name, node in plan["nodes"].items():
+        by_name = {rail["name"]: rail for rail in node["rails"]}
+        links = tuple(_values(by_name.get(rail), _BAND_KEYS) for rail in rails)
+        ports = tuple(_values(by_name.get(rail), _BOX_KEYS) for rail in rails)
+        # Two nodes on one cable are not folded: the cable would go from a box to itself.
+        apart = name if plan["cabling"] == "back_to_back" else None
+        found.setdefault((links, ports, apart), []).append(name)
+    return found
 
 
 def _leaves(
