@@ -90,8 +90,9 @@ def _status_of(error: Exception) -> int:
 def _where_others_stand(error: Any) -> str:
     """Return where options of other programs stand, for an unknown option of a verb that hands some on."""
     command = getattr(getattr(error, "ctx", None), "command", None)
-    hands_on = any(one.name == "args" for one in getattr(command, "params", ()))
-    if not hands_on or not isinstance(error, _click_errors.NoSuchOption):
+    if command is None or not isinstance(error, _click_errors.NoSuchOption):
+        return ""
+    if not any(one.name == "args" for one in command.params):
         return ""
     reader = "pytest" if command.name == "verify" else "ansible-playbook"
     return f". Options for {reader} that railyard does not have stand after `--`"
