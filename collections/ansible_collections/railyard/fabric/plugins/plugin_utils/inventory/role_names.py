@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Find names of variables that look like a role's and are none: Ansible takes any name and ignores it.
+"""Find names of variables that look like a role's or a playbook's and are none: Ansible takes any name.
 
 What a role takes stands in its argument_specs. Values are checked in `role_variables`, when the roles run.
 """
@@ -20,6 +20,16 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.schema i
 
 #: A list of names that only roles of the site's own read.
 OWN = "railyard_own_variables"
+# What the playbooks take, which have no argument_specs.
+PLAYBOOKS = (
+    "railyard_allow_long", "railyard_allow_reboot", "railyard_allow_rollback", "railyard_allow_uninstall",
+    "railyard_apt_lock_timeout_s", "railyard_confirm", "railyard_driver_batch", "railyard_inventory_checked",
+    "railyard_keep_judgement", "railyard_lease_s", "railyard_measures", "railyard_network_batch",
+    "railyard_own_tags", OWN, "railyard_pattern", "railyard_questions", "railyard_reboot_batch",
+    "railyard_reboot_kernels", "railyard_reboot_modules_may_go", "railyard_reboot_only_waiting",
+    "railyard_reboot_rails_timeout_s", "railyard_reboot_timeout_s", "railyard_reports_dir", "railyard_roles",
+    "railyard_run", "railyard_slurm_part_of_node", "railyard_time_factor", "railyard_uninstall_batch",
+)  # fmt: skip
 # Those of an installed collection, and those of a checkout.
 _FOLDERS = (Path(__file__).parents[3] / "roles", Path(__file__).parents[7] / "roles")
 # So alike that nobody means two different things by them; behind a role's prefix less will do.
@@ -29,11 +39,11 @@ _ALIKE, _ALIKE_AFTER_PREFIX = 0.88, 0.6
 class _Wrong(NamedTuple):
     message: str
     meant: str | None
-    readme: str
+    described_in: str
 
 
 def check(host: str, names: Collection[str], own: Any = None) -> Iterator[Finding]:
-    """Yield the names that begin as a role's variables do, or nearly so, and that no role reads.
+    """Yield the names that are nearly a role's or a playbook's, or begin as a role's do, and that none reads.
 
     Args:
         host: who has these variables.
@@ -45,14 +55,16 @@ def check(host: str, names: Collection[str], own: Any = None) -> Iterator[Findin
         wrong = _wrong(name)
         if wrong is not None:
             hint = f"did you mean {wrong.meant}? If not, see" if wrong.meant else "see"
-            fix = f"{hint} {wrong.readme}; names that only roles of your own read go into the list {OWN}"
+            fix = (
+                f"{hint} {wrong.described_in}; names that only roles of your own read go into the list {OWN}"
+            )
             yield Finding(name, wrong.message, fix, host, None, wrong.meant)
 
 
 @cache
 def _wrong(name: str) -> _Wrong | None:
     known = _known()
-    if any(name in variables for variables in known.values()):
+    if name in PLAYBOOKS or any(name in variables for variables in known.values()):
         return None
     text = name.lower().replace("-", "_")
     role = next((one for one in known if text.startswith(f"{one}_")), None)
@@ -62,11 +74,12 @@ def _wrong(name: str) -> _Wrong | None:
         near = difflib.get_close_matches(text[start:], rests, n=1, cutoff=_ALIKE_AFTER_PREFIX)
         meant = f"{role}_{near[0]}" if near else None
         return _Wrong(f"role {role} has no variable of this name", meant, f"roles/{role}/README.md")
-    of_role = {variable: one for one, variables in known.items() for variable in variables}
-    near = difflib.get_close_matches(text, of_role, n=1, cutoff=_ALIKE)
-    if not near:
-        return None
-    return _Wrong("nothing reads a variable of this name", near[0], f"roles/{of_role[near[0]]}/README.md")
+    described_in = {
+        **dict.fromkeys(PLAYBOOKS, "the first lines of each playbook"),
+        **{variable: f"roles/{one}/README.md" for one, variables in known.items() for variable in variables},
+    }
+    near = difflib.get_close_matches(text, described_in, n=1, cutoff=_ALIKE)
+    return _Wrong("nothing reads a variable of this name", near[0], described_in[near[0]]) if near else None
 
 
 @cache

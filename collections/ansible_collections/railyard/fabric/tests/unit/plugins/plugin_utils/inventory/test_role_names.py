@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -27,6 +28,9 @@ ROLES = Path(__file__).parents[9] / "roles"
         ("node_tunning_profile", "node_tuning_profile"),
         ("nvidia_drivers_branch", "nvidia_driver_branch"),
         ("rdmastack_provider", "rdma_stack_provider"),
+        # Of a playbook.
+        ("railyard_network_bacth", "railyard_network_batch"),
+        ("railyard_alow_reboot", "railyard_allow_reboot"),
         # Nothing is near: no word of what was meant.
         ("roce_qos_x", None),
         # Of NVIDIA's own role nvidia.nvidia_driver, which has variables with the same prefix.
@@ -37,7 +41,7 @@ def test_a_name_that_no_role_reads_is_named_with_what_was_meant(name, meant):
     [finding] = role_names.check("gpu1", {name, "site_contact"})
     assert (finding.variable, finding.host, finding.meant) == (name, "gpu1", meant)
     assert (f"did you mean {meant}?" in finding.fix) == (meant is not None)
-    assert "README.md" in finding.fix
+    assert ("playbook" if name.startswith("railyard") else "README.md") in finding.fix
 
 
 def test_every_variable_of_every_role_is_known():
@@ -46,6 +50,14 @@ def test_every_variable_of_every_role_is_known():
     names = {name for entry in entries for name in entry["options"]}
     assert {"rail_network_take_over", "quick_check_state"} <= names
     assert not list(role_names.check("gpu1", names))
+
+
+def test_every_variable_that_a_playbook_has_a_default_for_is_known():
+    texts = [path.read_text() for path in (ROLES.parent / "playbooks").rglob("*.yml")]
+    names = set(re.findall(r"\b(railyard_[a-z_]+) *\| *default", "\n".join(texts)))
+    assert "railyard_network_batch" in names
+    assert names <= set(role_names.PLAYBOOKS)
+    assert not list(role_names.check("gpu1", role_names.PLAYBOOKS))
 
 
 @pytest.mark.parametrize(
