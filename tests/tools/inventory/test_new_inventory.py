@@ -263,6 +263,14 @@ def test_nodes_from_a_file(tmp_path):
     assert not (folder / "group_vars/all/connection.yml").exists()
 
 
+def test_the_folder_is_called_as_the_nodes_of_the_file_are(tmp_path):
+    (tmp_path / "hosts.txt").write_text("gpuserver1 192.168.1.73\ngpuserver2 192.168.1.71\n")
+    words = ("--hosts-from", "hosts.txt", "--rails", "2", "--transport", "roce", "--netdev", "ens6,ens6d1")
+    done = railyard("new-inventory", *words, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert list(plan_of(tmp_path / "inventories" / "gpuserver")["nodes"]) == ["gpuserver1", "gpuserver2"]
+
+
 @pytest.mark.parametrize(
     ("lines", "option", "common", "own"),
     [

@@ -9,7 +9,6 @@ import shutil
 import tempfile
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from ansible_collections.railyard.fabric.plugins.module_utils.catalogue.tests import WITHOUT_IP
@@ -22,7 +21,7 @@ from railyard.base import options
 from railyard.base.errors import UserError, numbered
 from railyard.base.options import Wrong
 from railyard.new_inventory import files as new_inventory_files
-from railyard.new_inventory import hosts_file, rails
+from railyard.new_inventory import hosts_file, rails, who
 from railyard.new_inventory import nodes as new_inventory_nodes
 from railyard.new_inventory.wanted import Wanted
 from railyard.plan import view
@@ -51,8 +50,9 @@ def run(wanted: Wanted, folder: Path | None) -> int:
         UserError: the folder exists or cannot be written, or what was asked for makes no inventory that
             preflight would take. Then nothing was written.
     """
-    listed = _listed(wanted)
-    target = _target(listed[0].name or "" if listed else wanted.nodes or "", folder)
+    listed = who.listed(wanted)
+    first = (listed[0].name or "").rstrip("0123456789") if listed else wanted.nodes or ""
+    target = _target(first, folder)
     contents = compose(wanted, target.name, listed)
     write(target, new_inventory_files.files(contents))
     print(f"Written: {target}")
@@ -77,8 +77,8 @@ def compose(
     """
     wrong = _out_of_range(wanted)
     if listed:
-        nodes, wrong_names = _of_list(wanted, listed)
-        wanted = _with_common_user(wanted, listed)
+        nodes, wrong_names = who.of_list(wanted, listed)
+        wanted = who.with_common_user(wanted, listed)
     else:
         nodes, wrong_names = new_inventory_nodes.unfold(wanted.nodes or "", wanted.nodes_per_unit)
     wrong += wrong_names
@@ -94,7 +94,7 @@ def compose(
     reached, wrong_reach = list(nodes), list[Wrong]()
     if not listed:
         reached, wrong_reach = new_inventory_nodes.reach(nodes, wanted.ansible_host, typed)
-        made.assumed += _counted_up(reached, wanted.ansible_host)
+        made.assumed += who.counted_up(reached, wanted.ansible_host)
     if not wrong_reach:
         reached, wrong_reach = new_inventory_nodes.add_bmcs(reached, wanted.bmc_address, typed)
     if made.wrong or wrong_reach:
@@ -103,69 +103,6 @@ def compose(
     if mtu is None and wanted.transport not in WITHOUT_IP:
         mtu = rails.DEFAULT_MTU_BYTES
     return new_inventory_files.Contents(name, wanted, reached, made, host_offset, mtu)
-
-
-def _listed(wanted: Wanted) -> list[hosts_file.ListedHost]:
-    """Return the nodes of `--hosts-from`, none where `--nodes` names them.
-
-    Raises:
-        UserError: neither says the nodes, both do, or the file is wrong.
-    """
-    if wanted.hosts_from is None:
-        if wanted.nodes is None:
-            fix = "give --nodes 'gpu[001-032]', or --hosts-from FILE with a line `name address [user]` a node"
-            raise _refused([("--nodes", "nothing says which nodes there are", fix)])
-        return []
-    both = [("--nodes", wanted.nodes), ("--ansible-host", wanted.ansible_host)]
-    wrong = [
-        (
-            option,
-            f"the lines of {wanted.hosts_from} say it for each node",
-            "leave it out, or leave --hosts-from out",
-        )
-        for option, value in both
-        if value is not None
-    ]
-    if wrong:
-        raise _refused(wrong)
-    return hosts_file.read(wanted.hosts_from)
-
-
-def _of_list(
-    wanted: Wanted, listed: Sequence[hosts_file.ListedHost]
-) -> tuple[list[new_inventory_nodes.NewNode], list[Wrong]]:
-    """Return the nodes of a list, in its order."""
-    wrong = [
-        (host.place, f"{host.address} has no name", "write it before the address, as `gpu1 192.168.1.73`")
-        for host in listed
-        if host.name is None
-    ]
-    names = [host.name for host in listed if host.name is not None]
-    nodes, wrong_names = new_inventory_nodes.in_units(names, wanted.nodes_per_unit, f"{wanted.hosts_from}")
-    common = _with_common_user(wanted, listed).user
-    by_name = {host.name: host for host in listed}
-    users = {name: host.user for name, host in by_name.items() if host.user != common}
-    return [
-        replace(node, ansible_host=by_name[node.name].address, ansible_user=users.get(node.name))
-        for node in nodes
-    ], [*wrong, *wrong_names]
-
-
-def _with_common_user(wanted: Wanted, listed: Sequence[hosts_file.ListedHost]) -> Wanted:
-    """Say once who logs in, where all lines of a list say the same."""
-    users = {host.user for host in listed}
-    return replace(wanted, user=users.pop()) if wanted.user is None and len(users) == 1 else wanted
-
-
-def _counted_up(nodes: Sequence[new_inventory_nodes.NewNode], pattern: str | None) -> list[str]:
-    """Say which addresses nobody gave."""
-    if len(nodes) < 2 or not new_inventory_nodes.is_counted_up(pattern):
-        return []
-    second, last = nodes[1], nodes[-1]
-    which = f"{second.name} is reached at {second.ansible_host}"
-    which += f", and so on to {last.name} at {last.ansible_host}" if last is not second else ""
-    why = f"counted up from {pattern}; where a BMC or another machine has that address, list each node's"
-    return [f"{which}: {why}"]
 
 
 def write(target: Path, files: dict[str, str]) -> None:
@@ -250,4 +187,4 @@ def _out_of_range(wanted: Wanted) -> list[Wrong]:
 
 
 def _refused(wrong: Sequence[Wrong]) -> UserError:
-    return options.refused(wrong, "with what was asked for; nothing was written")
+    return options.refused(wrong, who.REFUSED)
