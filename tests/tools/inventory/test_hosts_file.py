@@ -32,6 +32,7 @@ def listed(tmp_path, monkeypatch):
         ("gpu[01-02]", [("gpu01", None, None), ("gpu02", None, None)]),
         ("192.168.1.73", [(None, "192.168.1.73", None)]),
         ("[fd00::1]", [(None, "fd00::1", None)]),
+        ("192.168.1.[71,73]", [(None, "192.168.1.71", None), (None, "192.168.1.73", None)]),
         ("12", [("12", None, None)]),
     ],
 )
@@ -46,6 +47,8 @@ def test_a_line(listed, line, expected):
         ("# gpu1 10.0.0.1\n", ["it names no node"]),
         ("gpu1 10.0.0.1 a b", ["hosts:1: ", "4 words"]),
         ("\n10.0.0.1 gpu1", ["hosts:2: ", "'10.0.0.1' is an address where the name belongs"]),
+        ("10.0.0.[1-2] gpu1", ["'10.0.0.[1-2]' is an address where the name belongs"]),
+        ("10.0.0.[255-256]", ["'10.0.0.256' is not a valid address"]),
         ("gpu1 10.0.0.300", ["'10.0.0.300' is neither an address nor the name of a host"]),
         ("10.0.0.300", ["'10.0.0.300' is not a valid address"]),
         ("gpu1 10.0.0.1/24", ["'10.0.0.1/24' is neither"]),

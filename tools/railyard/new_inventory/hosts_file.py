@@ -102,12 +102,13 @@ def _of_line(words: list[str], place: str) -> list[ListedHost]:
     address, user = (words[1] if len(words) > 1 else None), (words[2] if len(words) > 2 else None)
     if user is not None and not nodes.is_login_name(user):
         raise ValueError(f"{user!r} is not a user name. Fix: write one without blanks, as ubuntu")
+    # ClusterShell takes the colons and brackets of an IPv6 address for something else.
     alone = address_of(first)
+    named = [ListedHost(None, alone, None, place)] if alone else _names(first, place)
     if address is None:
-        return [ListedHost(None, alone, None, place)] if alone else _names(first, place)
-    if alone is not None:
+        return named
+    if named[0].name is None:
         raise ValueError(f"{first!r} is an address where the name belongs. Fix: {LINE_FIX}")
-    named = _names(first, place)
     if len(named) > 1:
         raise ValueError(f"{first!r} is {len(named)} nodes with one address. Fix: write a line for each")
     where = address_of(address)
@@ -121,12 +122,16 @@ def _names(text: str, place: str) -> list[ListedHost]:
     if wrong:
         _option, what, fix = wrong[0]
         raise ValueError(f"{what}. Fix: {fix}")
+    return [_of_name(one.name, place) for one in named]
+
+
+def _of_name(name: str, place: str) -> ListedHost:
+    """Take what is an address for one: `192.168.1.[71-73]` unfolds to addresses."""
+    address = address_of(name)
     # Not 10.1.0.300, which would pass for a name.
-    if (
-        bad := next((one.name for one in named if re.fullmatch(r"[0-9]+(\.[0-9]+)+", one.name)), None)
-    ) is not None:
-        raise ValueError(f"{bad!r} is not a valid address. Fix: {LINE_FIX}")
-    return [ListedHost(one.name, None, None, place) for one in named]
+    if address is None and re.fullmatch(r"[0-9]+(\.[0-9]+)+", name):
+        raise ValueError(f"{name!r} is not a valid address. Fix: {LINE_FIX}")
+    return ListedHost(None if address else name, address, None, place)
 
 
 def _named_twice(found: Iterable[ListedHost]) -> Iterator[str]:
