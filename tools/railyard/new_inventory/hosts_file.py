@@ -96,7 +96,7 @@ def _of_line(words: list[str], place: str) -> list[ListedHost]:
     """
     if len(words) > _WORDS_MAX:
         raise ValueError(
-            f"a line has a name, an address and a user, and this one {len(words)} words. Fix: {LINE_FIX}"
+            f"a line has a name, an address and a user, and here are {len(words)} words. Fix: {LINE_FIX}"
         )
     first = words[0]
     address, user = (words[1] if len(words) > 1 else None), (words[2] if len(words) > 2 else None)
@@ -108,12 +108,12 @@ def _of_line(words: list[str], place: str) -> list[ListedHost]:
     if address is None:
         return named
     if named[0].name is None:
-        raise ValueError(f"{first!r} is an address where the name belongs. Fix: {LINE_FIX}")
+        raise ValueError(f"{first!r} is an address where the node's name belongs. Fix: {LINE_FIX}")
     if len(named) > 1:
-        raise ValueError(f"{first!r} is {len(named)} nodes with one address. Fix: write a line for each")
+        raise ValueError(f"{first!r} is several nodes with one address. Fix: write a line for each")
     where = address_of(address)
     if where is None and (re.fullmatch(r"[0-9.]+", address) or not nodes.is_host_name(address)):
-        raise ValueError(f"{address!r} is neither an address nor the name of a host. Fix: {LINE_FIX}")
+        raise ValueError(f"{address!r} is not a valid address. Fix: {LINE_FIX}")
     return [ListedHost(named[0].name, where or address, user, place)]
 
 
@@ -135,10 +135,17 @@ def _of_name(name: str, place: str) -> ListedHost:
 
 
 def _named_twice(found: Iterable[ListedHost]) -> Iterator[str]:
-    """Yield the names and addresses that two nodes have, host names being the same in capitals."""
+    """Yield the names and addresses that two lines have, host names being the same in capitals."""
     taken: dict[tuple[str, str], ListedHost] = {}
     for host in found:
-        for what, text in (("name", host.name), ("address", host.address)):
+        for what, text in (("node", host.name), ("address", host.address)):
             other = taken.setdefault((what, text.lower()), host) if text is not None else host
             if other is not host:
-                yield f"{host.place}: {what} {text} is in {other.place} as well. Fix: correct one of the two"
+                both = (
+                    f", of {other.name} and {host.name}"
+                    if what == "address" and other.name and host.name
+                    else ""
+                )
+                first = f" (first at {other.place})" if other.place != host.place else ""
+                yield f"{host.place}: {what} {text} is named twice{both}{first}. Fix: name it once"
+                break
