@@ -15,6 +15,7 @@ import socket
 import struct
 
 _SIOCETHTOOL = 0x8946
+_GDRVINFO = 0x03
 _GSTRINGS = 0x1B
 _GSTATS = 0x1D
 _GSSET_INFO = 0x37
@@ -31,6 +32,8 @@ _MOST_STATS = 65536
 
 _LINK_HEADER = struct.Struct("=II7Bb4B28x")
 _NWORDS_AT = 15
+# struct ethtool_drvinfo: command, then driver, version, firmware and bus of 32 bytes each, and more.
+_DRVINFO_BYTES, _FIRMWARE_AT = 196, 4 + 32 + 32
 # Link modes by bit, as (first bit, last bit, Mbit/s): enum ethtool_link_mode_bit_indices. Bits that are no
 # speed (autonegotiation, ports, pause, FEC) are left out, as are modes that are half duplex only.
 LINK_MODES_MBPS: tuple[tuple[int, int, int], ...] = (
@@ -146,6 +149,13 @@ def stats(netdev: str) -> dict[str, int]:
         if found is not None:
             return found
     return {}
+
+
+def firmware(netdev: str) -> str | None:
+    """Return the firmware version that the driver reports, as `ethtool -i` shows it."""
+    answer = _ask(netdev, struct.pack("=I", _GDRVINFO).ljust(_DRVINFO_BYTES, b"\0"))
+    text = answer[_FIRMWARE_AT : _FIRMWARE_AT + 32].split(b"\0", 1)[0] if answer else b""
+    return text.decode("ascii", errors="replace").strip() or None
 
 
 def link_words(answer: bytes) -> int:

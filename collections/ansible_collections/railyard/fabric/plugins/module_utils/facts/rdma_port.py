@@ -17,7 +17,8 @@ from ansible_collections.railyard.fabric.plugins.module_utils.facts.sysfs import
 
 # `100 Gb/sec (4X EDR)`
 _RATE = re.compile(r"(?P<gbps>[0-9]+(?:\.[0-9]+)?) Gb/sec(?: \((?P<width>[0-9]+X))?")
-_PHYSICAL_PORT = re.compile(r"p[0-9]+\Z")
+# Also a port that was split: p0s1 (devlink, torvalds/linux net/devlink/port.c).
+_PHYSICAL_PORT = re.compile(r"p[0-9]+(?:s[0-9]+)?\Z")
 _ROCE_V1 = "IB/RoCE v1"
 #: What sysfs calls the link layer of EFA, IB_LINK_LAYER_UNSPECIFIED (torvalds/linux core/sysfs.c).
 UNSPECIFIED_LAYER = "Unknown"
@@ -63,7 +64,13 @@ def _gids(reader: Reader, port_folder: str, ethernet: bool) -> list[dict[str, An
     return rows
 
 
-def _port_of_netdev(reader: Reader, folder: str) -> int:
+def is_representor(reader: Reader, folder: str) -> bool:
+    """Tell whether a netdev is a switch representor, which stands for another function's port."""
+    label = reader.text(os.path.join(folder, "phys_port_name"))
+    return label is not None and not _PHYSICAL_PORT.match(label)
+
+
+def port_of_netdev(reader: Reader, folder: str) -> int:
     """Return the port number of a netdev; mlx4 has both ports on one PCI function.
 
     `dev_port` counts from 0; mlx4 of older kernels left it 0 and told the port in `dev_id`.
@@ -81,10 +88,9 @@ def _netdev_by_bus(reader: Reader, hca_folder: str, port: int, ports: int) -> st
         folder = reader.sys("class", "net", name)
         if real_device(reader, folder) != device:
             continue
-        label = reader.text(os.path.join(folder, "phys_port_name"))
-        if label and not _PHYSICAL_PORT.match(label):
+        if is_representor(reader, folder):
             continue
-        if ports == 1 or _port_of_netdev(reader, folder) == port:
+        if ports == 1 or port_of_netdev(reader, folder) == port:
             return name
     return None
 

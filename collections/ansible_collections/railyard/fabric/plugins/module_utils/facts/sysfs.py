@@ -22,6 +22,7 @@ _ORDINARY = frozenset(
 _GUEST = re.compile(r"^flags\s*:.*\bhypervisor\b", re.M)
 #: A file of sysfs is a page at most, which arm64 may make 64 KiB; what is larger is no value.
 LARGEST_BYTES = 65536
+_PAGE_BYTES = 4096
 # What no value holds. A name may have other letters (the model of a drive), so these alone are refused.
 _NO_TEXT = re.compile(rb"[\x00-\x08\x0e-\x1f\x7f]")
 _INTEGER = re.compile(r"[-+]?(?:0x[0-9a-f]{1,32}|[0-9]{1,39})\Z", re.I)
@@ -75,19 +76,8 @@ class Reader:
             path: The file.
             whole: Whether a file of more than `LARGEST_BYTES` is no value; else its beginning is returned.
         """
-        try:
-            # Without Python's file object: a node has thousands of such files (an rxe port's GID table has
-            # 1024 entries), each of them one read.
-            handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-            try:
-                data = os.read(handle, LARGEST_BYTES + 1)
-            finally:
-                os.close(handle)
-        except OSError as problem:
-            self._failed(path, problem)
-            return None
-        if whole and len(data) > LARGEST_BYTES:
-            self.warnings.append(f"{path}: it is larger than {LARGEST_BYTES} bytes")
+        data = self.data(path, LARGEST_BYTES if whole else None)
+        if data is None:
             return None
         # Some drivers fill a name with NULs.
         data = data.strip(b"\x00 \t\r\n")
@@ -95,6 +85,36 @@ class Reader:
             self.warnings.append(f"{path}: {data[:40]!r} is no text")
             return None
         return data.decode("utf-8", errors="replace").strip() or None
+
+    def data(self, path: str, most_bytes: int | None = None) -> bytes | None:
+        """Return a file's bytes; None when it cannot be read.
+
+        Args:
+            path: The file.
+            most_bytes: A file of more bytes is no value; None for the beginning of any file.
+        """
+        most = LARGEST_BYTES if most_bytes is None else most_bytes
+        try:
+            # Without Python's file object: a node has thousands of such files (an rxe port's GID table has
+            # 1024 entries), each of them one read.
+            handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                data = os.read(handle, most + 1)
+                # Of a binary attribute the kernel gives a page at a time.
+                while data and len(data) <= most and len(data) % _PAGE_BYTES == 0:
+                    more = os.read(handle, most + 1 - len(data))
+                    if not more:
+                        break
+                    data += more
+            finally:
+                os.close(handle)
+        except OSError as problem:
+            self._failed(path, problem)
+            return None
+        if most_bytes is not None and len(data) > most_bytes:
+            self.warnings.append(f"{path}: it is larger than {most_bytes} bytes")
+            return None
+        return data
 
     def number(self, path: str) -> int | None:
         """Return a decimal or 0x number; None when there is none (`warnings` says so for other text)."""

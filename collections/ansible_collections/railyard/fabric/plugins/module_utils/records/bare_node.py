@@ -28,7 +28,8 @@ class Port(TypedDict):
     """What a port says beside its line in `netdevs` of the facts, or an RDMA function without netdev.
 
     `pci_id` is vendor and device (`15b3:1021`); `model` and `serial` are of the card's VPD; `physical_port`
-    is the same for two functions on one wire (`phys_switch_id` and `phys_port_name`, or `phys_port_id`).
+    is the same for two functions on one wire (`phys_port_id`, or `phys_port_name` together with
+    `phys_switch_id` or the RDMA device's system image GUID).
     """
 
     netdev: Optional[str]
@@ -52,7 +53,19 @@ class Sender(TypedDict):
     mac: Mac
 
 
-class Heard(TypedDict):
+class IdleFunction(TypedDict):
+    """A network function of the PCI bus without netdev and RDMA device, and the driver that has it."""
+
+    pci: PciAddress
+    pci_id: Optional[Annotated[str, reader.Matches("[0-9a-f]{4}:[0-9a-f]{4}")]]
+    driver: Optional[str]
+
+
+class _HeardOfSome(TypedDict, total=False):
+    neighbours: list[Neighbour]  # switches that were heard meanwhile, also without lldpd
+
+
+class Heard(_HeardOfSome):
     """What a port heard of the beacons of this discovery.
 
     `error` is why it neither sent nor heard (None where it did); `strangers` counts frames of others;
@@ -66,12 +79,17 @@ class Heard(TypedDict):
     error: Optional[str]
 
 
-class BareNode(TypedDict):
+class _BareNodeOfSome(TypedDict, total=False):
+    idle_functions: list[IdleFunction]
+
+
+class BareNode(_BareNodeOfSome):
     """A node as it was found.
 
     `key` is what the controller called the node (never taken for a name of its files); `hostname` what it
     calls itself; `default_route` the netdevs of its default routes; `login_address` the node's own address of
-    this SSH connection; `nvlink_domain` what nvidia-smi tells of the fabric (cluster UUID and clique).
+    this SSH connection; `nvlink_domain` what nvidia-smi tells of the fabric, `UUID.clique` as Kubernetes
+    labels it.
     """
 
     schema: Literal[1]
