@@ -25,6 +25,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.records.bare_node 
 
 Row = Mapping[str, Any]
 _NETWORK_CLASS = 0x02
+_DEVICE_KINDS = ("physical", "ipoib")
 _NO_GUID = "0000:0000:0000:0000"
 
 
@@ -69,13 +70,18 @@ def port_rows(reader: Reader, netdevs: Iterable[Row]) -> list[Row]:
     for row in netdevs:
         folder = reader.sys("class", "net", row["netdev"])
         is_child = row["kind"] == "ipoib" and os.path.exists(os.path.join(folder, "parent"))
-        if row["kind"] in ("physical", "ipoib") and not is_child and not is_representor(reader, folder):
+        if row["kind"] in _DEVICE_KINDS and not is_child and not is_representor(reader, folder):
             found.append(row)
     return found or [row for row in netdevs if row["kind"] == "veth"]
 
 
 def idle_functions(reader: Reader, facts: Row) -> list[IdleFunction]:
-    """Return the network functions without netdev and RDMA device, as under vfio; virtual ones left out."""
+    """Return the network functions without netdev and RDMA device, as under vfio; virtual ones left out.
+
+    A container sees the host's functions and none of their netdevs: what is idle there nobody can tell.
+    """
+    if not any(row["kind"] in _DEVICE_KINDS for row in facts["netdevs"]):
+        return []
     used = {row["pci"] for row in (*facts["netdevs"], *facts["hcas"])}
     found: list[IdleFunction] = []
     for pci in reader.names(reader.sys("bus", "pci", "devices")):

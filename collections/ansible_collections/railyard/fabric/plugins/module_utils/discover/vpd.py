@@ -42,6 +42,8 @@ def read(data: bytes) -> Card:
     """
     if data[:1] in _BLANK:
         return Card()
+    if data[0] not in (_NAME, _FIELDS):
+        raise VpdError(f"it begins with {data[:4]!r}, not with a name")
     name, part, serial = None, None, None
     for tag, begin, end in _resources(data):
         if tag == _NAME:
