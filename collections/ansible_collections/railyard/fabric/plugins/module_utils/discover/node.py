@@ -78,7 +78,7 @@ def collect(
         "login_address": login_address(reader),
         "bmc_address": bmc_address(run(["ipmitool", "lan", "print"])),
         "nvlink_domain": _nvlink_domain(facts, ask, reader),
-        "facts": cast("NodeFacts", facts),
+        "facts": cast(NodeFacts, facts),
         "ports": found,
         "beacons": None,
         "idle_functions": idle,

@@ -14,9 +14,10 @@ from ansible_collections.railyard.fabric.plugins.module_utils.discover import vp
 from ansible_collections.railyard.fabric.plugins.module_utils.facts import ethtool
 from ansible_collections.railyard.fabric.plugins.module_utils.facts.rdma_port import (
     is_representor,
+    netdev_by_bus,
     port_of_netdev,
 )
-from ansible_collections.railyard.fabric.plugins.module_utils.facts.sysfs import Reader, real_device
+from ansible_collections.railyard.fabric.plugins.module_utils.facts.sysfs import Reader
 from ansible_collections.railyard.fabric.plugins.module_utils.records.bare_node import (
     IdleFunction,
     Neighbour,
@@ -45,7 +46,7 @@ def read(reader: Reader, facts: Row, neighbours: Mapping[str, Sequence[lldp.Neig
     for row in rows:
         netdev, hca = row["netdev"], by_name.get(hcas.get(row["netdev"], ""))
         folder = reader.sys("class", "net", netdev)
-        place = (row["pci"], port_of_netdev(reader, folder) - 1)
+        place = (row["pci"], max(port_of_netdev(reader, folder) - 1, 0))
         one = _port(cards, netdev, hca, place, lldp_rows(neighbours.get(netdev, ())))
         one["physical_port"] = _physical_port(reader, folder, hca)
         if one["firmware"] is None and reader.live and row["driver_class"] == "hardware":
@@ -101,31 +102,20 @@ def lldp_rows(found: Iterable[lldp.Neighbour]) -> list[Neighbour]:
 
 
 def _hcas(reader: Reader, rows: Sequence[Row], hcas: Sequence[Row]) -> dict[str, str]:
-    """Return netdev -> RDMA port: that of the same device and port number, else what the kernel names.
+    """Return netdev -> RDMA port: what the facts say, else by PCI function and port number.
 
-    mlx4 has both ports on one PCI function; the kernel names no netdev beside a port of InfiniBand.
+    The kernel may name a bond or a VLAN beside the GIDs of a port, so that the facts join those to it.
     """
-    by_device: dict[str, dict[int, str]] = {}
-    for row in rows:
-        folder = reader.sys("class", "net", row["netdev"])
-        device = real_device(reader, folder)
-        if device is not None:
-            by_device.setdefault(device, {}).setdefault(port_of_netdev(reader, folder), row["netdev"])
-    ports: dict[str, int] = {}
+    found = {row["netdev"]: row["hca"] for row in rows if row["hca"] is not None}
+    taken, names = set(found.values()), {row["netdev"] for row in rows}
+    devices = [hca["device"] for hca in hcas]
     for hca in hcas:
-        ports[hca["device"]] = ports.get(hca["device"], 0) + 1
-    found: dict[str, str] = {}
-    for hca in hcas:
-        device = real_device(reader, reader.sys("class", "infiniband", hca["device"]))
-        netdevs = by_device.get(device or "", {})
-        only = next(iter(netdevs.values()), None) if ports[hca["device"]] == 1 else None
-        netdev = netdevs.get(hca["port"], only)
-        if netdev is not None and hca["driver_class"] == "hardware":
+        if hca["hca"] in taken or hca["driver_class"] != "hardware":
+            continue
+        folder = reader.sys("class", "infiniband", hca["device"])
+        netdev = netdev_by_bus(reader, folder, hca["port"], devices.count(hca["device"]))
+        if netdev in names and netdev is not None:
             found.setdefault(netdev, hca["hca"])
-    taken = set(found.values())
-    for row in rows:
-        if row["hca"] is not None and row["hca"] not in taken:
-            found.setdefault(row["netdev"], row["hca"])
     return found
 
 

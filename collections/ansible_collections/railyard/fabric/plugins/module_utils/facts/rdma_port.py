@@ -79,7 +79,7 @@ def port_of_netdev(reader: Reader, folder: str) -> int:
     return (port or reader.number(os.path.join(folder, "dev_id")) or 0) + 1
 
 
-def _netdev_by_bus(reader: Reader, hca_folder: str, port: int, ports: int) -> str | None:
+def netdev_by_bus(reader: Reader, hca_folder: str, port: int, ports: int) -> str | None:
     """Find the netdev with the same bus device and port; a switch representor is not the port itself."""
     device = real_device(reader, hca_folder)
     if device is None:
@@ -104,7 +104,7 @@ def _netdev(reader: Reader, hca_folder: str, port: int, ports: int, gids: list[d
     parent = reader.text(os.path.join(hca_folder, "parent"))
     if parent:
         return parent
-    found = _netdev_by_bus(reader, hca_folder, port, ports)
+    found = netdev_by_bus(reader, hca_folder, port, ports)
     named = [gid["netdev"] for gid in gids if gid["netdev"]]
     if named:
         # A VLAN's GIDs stand in the same table and name the VLAN.

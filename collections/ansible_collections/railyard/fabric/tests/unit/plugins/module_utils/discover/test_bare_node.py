@@ -6,6 +6,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -216,6 +219,18 @@ def test_the_login_address_is_found_in_the_shell_that_sudo_was_started_from(
     assert node.login_address(tree.reader()) == wanted
 
 
+def test_the_login_address_is_found_in_this_kernels_procfs() -> None:
+    code = f"from {node.__name__} import Reader, login_address; print(login_address(Reader()))"
+    # `env -i` does to the environment what sudo does; the shell stays above it, since more follows.
+    script = 'env -i PYTHONPATH="$1" "$2" -c "$3"; true'
+    done = subprocess.run(
+        ["sh", "-c", script, "sh", os.pathsep.join(sys.path), sys.executable, code],
+        env={**os.environ, "SSH_CONNECTION": "198.51.100.1 50000 198.51.100.11 22"},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert (done.stdout, done.stderr) == ("198.51.100.11\n", "")
+
+
 def test_ancestors_in_a_ring_have_no_login_address(tmp_path: Path) -> None:
     tree = Tree(tmp_path)
     process(tree, "self", "5", None)
@@ -320,7 +335,7 @@ def test_files_of_rubbish_give_nulls_and_warnings(tmp_path: Path) -> None:
     card = function(tree, "0000:41:00.0", vendor="\x1b[31m", device="0xfffffffff")
     card.joinpath("class").write_bytes(b"\0\xff" * 10)
     card.joinpath("vpd").write_bytes(bytes(reversed(range(256))) * 40_000)
-    tree.netdev("ens\x1b[31m", card, phys_port_id="\x01\x02", phys_port_name="p0", dev_port="-7e3")
+    tree.netdev("ens\x1b[31m", card, phys_port_id="\x01\x02", phys_port_name="p0", dev_port="-7")
     (tree.root / "sys/class/net/ens\x1b[31m/phys_switch_id").mkdir()
     tree.write("sys/class/dmi/id/product_name", "x" * 100_000)
     tree.write("proc/sys/kernel/hostname", "a\x07b")
