@@ -113,6 +113,16 @@ def test_the_ports_of_a_dgx_h100_have_the_devices_of_nvidias_table(read: Read) -
     }
 
 
+def test_a_switch_id_that_is_not_supported_is_no_warning_and_the_card_is_known_by_its_guid(
+    read: Read,
+) -> None:
+    row = read("bluefield3-a100", "dpu_mode")
+    port = next(port for port in row["ports"] if port["netdev"] == "ens7f1np1")
+    assert port["physical_port"].endswith(" p1")
+    assert "4a3b0003a1420c" not in port["physical_port"]
+    assert row["facts"]["warnings"] == []
+
+
 def test_efa_devices_are_ports_without_netdev(read: Read) -> None:
     row = read("aws-p5")
     efa = [port for port in row["ports"] if port["netdev"] is None]

@@ -89,7 +89,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 bare_node:
-  description: The node. A value that the node does not tell is null.
+  description: The node. A value that the node does not report is null.
   returned: without O(collect_beacons=true)
   type: dict
   contains:
@@ -236,7 +236,7 @@ _MOST_KEY_BYTES = 253
 
 
 class ReadError(Exception):
-    """The node could not be read; the text says why."""
+    """The node could not be read; the text has the reason."""
 
 
 def hold(params: t.Mapping[str, t.Any], check_mode: bool) -> dict[str, t.Any]:

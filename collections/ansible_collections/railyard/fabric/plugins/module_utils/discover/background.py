@@ -48,13 +48,13 @@ class Discovery(NamedTuple):
     @property
     def address(self) -> bytes:
         """Return the abstract address at which the process is met."""
-        told = "\0".join((self.run, self.key)).encode()
-        mark = hmac.new(self.secret.encode(), b"railyard discover " + told, hashlib.sha256).hexdigest()
+        names = "\0".join((self.run, self.key)).encode()
+        mark = hmac.new(self.secret.encode(), b"railyard discover " + names, hashlib.sha256).hexdigest()
         return b"\0railyard-discover-" + mark[:32].encode()
 
 
 class CollectError(Exception):
-    """What was heard cannot be had; the text says why and what to do."""
+    """What was heard cannot be fetched; the text has the reason and what to do."""
 
 
 def start(discovery: Discovery, ports: Sequence[Wanted], longest_s: float) -> bool:
@@ -90,7 +90,7 @@ def _detach(listener: socket.socket, discovery: Discovery, ports: Sequence[Wante
             os.chdir("/")
             _let_go(listener.fileno())
             _serve(listener, Ports(ports, discovery.key, discovery.run, discovery.secret), longest_s)
-    except BaseException:  # noqa: S110 - nobody is left to be told
+    except BaseException:  # noqa: S110 - nobody is left to report to
         pass
     finally:
         os._exit(0)
@@ -151,7 +151,7 @@ def _until_collected(
 
 
 def _is_trusted(sock: socket.socket) -> bool:
-    """Tell whether the other end is root's or ours: an abstract address has no permissions."""
+    """Return whether the other end is root or this user: an abstract address has no permissions."""
     _pid, uid, _gid = _PEER.unpack(sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size))
     return uid in (0, os.geteuid())
 
@@ -167,19 +167,26 @@ def collect(discovery: Discovery) -> list[Heard]:
             sock.settimeout(_COLLECT_S)
             sock.connect(discovery.address)
             if not _is_trusted(sock):
-                raise CollectError("another user's process has taken the place of the one that sent beacons")
+                raise CollectError(
+                    "another user's process answers in place of the one for beacons. Find it by ss -xp"
+                )
             data = _read(sock)
     except ConnectionRefusedError as error:
         raise CollectError(
-            "the process that sent beacons is gone: its longest time was over, or it was killed"
+            "the process that sent beacons is gone: its longest time was over, or it was killed. Fix: run the"
+            " command again"
         ) from error
     except OSError as error:
-        raise CollectError(f"the process that sends beacons does not answer: {error}") from error
+        raise CollectError(
+            f"the process that sends beacons does not answer: {error}. Fix: run the command again"
+        ) from error
     try:
         rows = json.loads(data)
         return [reader.read(Heard, row, f"beacons[{at}]") for at, row in enumerate(rows)]
     except (ValueError, TypeError) as error:
-        raise CollectError(f"the process that sent beacons broke off: {error}") from error
+        raise CollectError(
+            f"the answer of the process that sent beacons is damaged: {error}. Fix: run the command again"
+        ) from error
 
 
 def _read(sock: socket.socket) -> bytes:

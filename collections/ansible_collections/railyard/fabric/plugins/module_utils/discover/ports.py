@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Say of each port which card, RDMA device, wire and switch port it has, beside what the facts say of it."""
+"""Find the card, RDMA device, wire and switch port of each port, beside what the facts have."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def port_rows(reader: Reader, netdevs: Iterable[Row]) -> list[Row]:
 def idle_functions(reader: Reader, facts: Row) -> list[IdleFunction]:
     """Return the network functions without netdev and RDMA device, as under vfio; virtual ones left out.
 
-    A container sees the host's functions and none of their netdevs: what is idle there nobody can tell.
+    A container sees the functions of the host and none of their netdevs: which are idle is unknown there.
     """
     if not any(row["kind"] in _DEVICE_KINDS for row in facts["netdevs"]):
         return []
@@ -96,13 +96,13 @@ def idle_functions(reader: Reader, facts: Row) -> list[IdleFunction]:
 
 
 def lldp_rows(found: Iterable[lldp.Neighbour]) -> list[Neighbour]:
-    """Return LLDP neighbours as the record has them, not more than tell something."""
+    """Return LLDP neighbours as the record has them, `lldp.MOST` at most."""
     most = list(found)[: lldp.MOST]
     return [{"switch": one.switch, "chassis": one.chassis, "port": one.port} for one in most]
 
 
 def _hcas(reader: Reader, rows: Sequence[Row], hcas: Sequence[Row]) -> dict[str, str]:
-    """Return netdev -> RDMA port: what the facts say, else by PCI function and port number.
+    """Return netdev -> RDMA port: by the facts, else by PCI function and port number.
 
     The kernel may name a bond or a VLAN beside the GIDs of a port, so that the facts join those to it.
     """
@@ -182,7 +182,7 @@ def _pci_id(reader: Reader, folder: str) -> str | None:
 
 
 def _physical_port(reader: Reader, folder: str, hca: Row | None) -> str | None:
-    """Return what two functions on one wire share, None where the kernel does not tell.
+    """Return what two functions on one wire share, None where the kernel does not report it.
 
     Many drivers answer EOPNOTSUPP to each of these. mlx5's switch id is the card's system image GUID
     (torvalds/linux mlx5/core/esw/devlink_port.c), which the RDMA device has where the switch id is missing.

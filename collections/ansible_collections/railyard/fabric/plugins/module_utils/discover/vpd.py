@@ -28,14 +28,14 @@ class VpdError(ValueError):
 
 
 class Card(NamedTuple):
-    """What a card says of itself; None for what it does not."""
+    """Model and serial number of a card; None for what its VPD lacks."""
 
     model: Optional[str] = None  # noqa: UP045 - Python 3.9, which nodes may have, evaluates it
     serial: Optional[str] = None  # noqa: UP045 - see above
 
 
 def read(data: bytes) -> Card:
-    """Return what VPD says of its card.
+    """Return the card that VPD describes.
 
     Raises:
         VpdError: it is cut short, its checksum is wrong, or a value is not text.
@@ -73,7 +73,7 @@ def _resources(data: bytes) -> Iterator[tuple[int, int, int]]:
 
 
 def _fields(data: bytes, begin: int, end: int) -> Iterator[tuple[str, bytes]]:
-    """Yield keyword and value of each read-only field, and hold the bytes against their checksum."""
+    """Yield keyword and value of each read-only field, and check the checksum."""
     at = begin
     while at + 3 <= end:
         keyword, length = data[at : at + 2].decode("latin-1"), data[at + 2]
