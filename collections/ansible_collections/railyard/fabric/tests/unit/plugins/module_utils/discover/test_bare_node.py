@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -355,9 +356,11 @@ def test_ten_thousand_netdevs_are_read_and_few_of_them_listen(tmp_path: Path) ->
         (folder / "device").symlink_to(card)
         (folder / "mtu").mkdir()  # read as a file: an error that is not ordinary
     tree.port("mlx5_0", 1, card)
-    begun = time.monotonic()
+    # Of the processor: a busy machine says nothing of the code.
+    begun_s = time.process_time()
     row = collect(tree)
-    assert time.monotonic() - begun < node.LIMIT_S
+    assert time.process_time() - begun_s < node.LIMIT_S / 2
+    shutil.rmtree(tree.root / "sys/class/net")  # pytest keeps the folders of three runs
     assert len(row["ports"]) == count
     assert len(row["facts"]["warnings"]) == 201
     assert row["facts"]["warnings"][-1].endswith(" more files could not be read")
