@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -59,20 +59,28 @@ class Contents:
 
 def files(contents: Contents) -> dict[str, str]:
     """Return the inventory's files: path below its folder → text."""
-    made = {
-        "hosts.yml": _hosts(contents),
-        "group_vars/all/fabric.yml": _FABRIC_HEAD + _yaml({"fabric": _fabric(contents)}),
+    return {
+        **variable_files(_fabric(contents), contents.wanted.user),
+        "hosts.yml": hosts_file(contents.nodes),
         "README.md": _readme(contents),
     }
-    wanted = contents.wanted
-    if wanted.transport != "tcp":
-        has_qos = wanted.transport == "roce" and wanted.node_class in (None, "hardware")
-        has_qos = has_qos and wanted.cabling != "back_to_back"
+
+
+def variable_files(fabric: Mapping[str, Any], user: str | None) -> dict[str, str]:
+    """Return the files of `group_vars/all`: what the fabric is, the RDMA driver, and who Ansible logs in as.
+
+    Args:
+        fabric: the variable `fabric`.
+        user: None where each person is to log in as they are used to.
+    """
+    made = {"group_vars/all/fabric.yml": _FABRIC_HEAD + to_yaml({"fabric": fabric})}
+    if fabric["transport"] != "tcp":
+        has_qos = fabric["transport"] == "roce" and fabric.get("node_class", "hardware") == "hardware"
+        has_qos = has_qos and fabric.get("cabling") != "back_to_back"
         qos = _RDMA_QOS if has_qos else ""
         made["group_vars/all/rdma.yml"] = f"{_RDMA}{qos}rdma_stack_provider: inbox\n"
-    if contents.wanted.user is not None:
-        user = _inline(contents.wanted.user)
-        made["group_vars/all/connection.yml"] = _CONNECTION.format(user=user)
+    if user is not None:
+        made["group_vars/all/connection.yml"] = _CONNECTION.format(user=_inline(user))
     return made
 
 
@@ -84,7 +92,8 @@ class _Indented(yaml.SafeDumper):
         super().increase_indent(flow, False)
 
 
-def _yaml(value: Any) -> str:
+def to_yaml(value: Any) -> str:
+    """Write a value as the inventories of this repository do."""
     return yaml.dump(value, Dumper=_Indented, sort_keys=False, width=100, allow_unicode=True)
 
 
@@ -114,40 +123,58 @@ def _fabric(contents: Contents) -> dict[str, Any]:
     return fabric
 
 
-def _hosts(contents: Contents) -> str:
-    lines = ["---", f"# {_nodes_in_words(contents)}."]
-    if any(node.node_index is not None for node in contents.nodes):
+def hosts_file(
+    nodes: Sequence[NewNode],
+    variables: Mapping[str, Mapping[str, Any]] | None = None,
+    groups: Mapping[str, Sequence[str]] | None = None,
+) -> str:
+    """Return hosts.yml.
+
+    Args:
+        nodes: all nodes, in the order of the file.
+        variables: node → what it has beside its own keys.
+        groups: name of a further group → its nodes; its variables belong in `group_vars`.
+    """
+    lines = ["---", f"# {nodes_in_words(nodes)}."]
+    if any(node.node_index is not None for node in nodes):
         lines.append("# node_index numbers a node's addresses: keep it when nodes are added or leave.")
     else:
         lines.append("# The number that ends a name numbers the node's addresses.")
     lines.append(f"{GROUP}:")
     units: dict[str | None, list[NewNode]] = {}
-    for node in contents.nodes:
+    for node in nodes:
         units.setdefault(node.scalable_unit, []).append(node)
     if None in units:
-        return "\n".join([*lines, "  hosts:", *_host_lines(contents.nodes, 4)]) + "\n"
-    lines.append("  children:")
-    for unit, members in units.items():
-        lines += [f"    {unit}:", "      vars:", f"        scalable_unit: {unit}", "      hosts:"]
-        lines += _host_lines(members, 8)
+        lines += ["  hosts:", *_host_lines(nodes, 4, variables or {})]
+    else:
+        lines.append("  children:")
+        for unit, members in units.items():
+            lines += [f"    {unit}:", "      vars:", f"        scalable_unit: {unit}", "      hosts:"]
+            lines += _host_lines(members, 8, variables or {})
+    for group, names in (groups or {}).items():
+        lines += [f"{_inline(group)}:", "  hosts:", *(f"    {_inline(name)}:" for name in names)]
     return "\n".join(lines) + "\n"
 
 
-def _host_lines(nodes: Sequence[NewNode], indent: int) -> Iterator[str]:
+def _host_lines(
+    nodes: Sequence[NewNode], indent: int, more: Mapping[str, Mapping[str, Any]]
+) -> Iterator[str]:
     for node in nodes:
         variables = {
             key: value
             for key in ("ansible_host", "ansible_user", "bmc_address", "node_index")
             if (value := getattr(node, key)) is not None
         }
+        variables |= more.get(node.name, {})
         line = f"{' ' * indent}{_inline(node.name)}:"
         yield f"{line} {_inline(variables)}" if variables else line
 
 
-def _nodes_in_words(contents: Contents) -> str:
-    names = fold_names([node.name for node in contents.nodes])
-    names = names if len(names) <= _FOLDED_MAX else f"{contents.nodes[0].name} to {contents.nodes[-1].name}"
-    count = len(contents.nodes)
+def nodes_in_words(nodes: Sequence[NewNode]) -> str:
+    """Return how many nodes there are, and their folded names."""
+    names = fold_names([node.name for node in nodes])
+    names = names if len(names) <= _FOLDED_MAX else f"{nodes[0].name} to {nodes[-1].name}"
+    count = len(nodes)
     return f"{'1 node' if count == 1 else f'{count} nodes'}, {names}"
 
 
@@ -157,7 +184,7 @@ def _readme(contents: Contents) -> str:
     lines = [
         f"# {contents.name}",
         "",
-        f"{_nodes_in_words(contents)}, with {count} each; transport `{wanted.transport}`"
+        f"{nodes_in_words(contents.nodes)}, with {count} each; transport `{wanted.transport}`"
         + (f", MTU {contents.mtu}." if contents.mtu is not None else "."),
         "Written by `railyard new-inventory`; from here on it is yours to edit.",
         "",

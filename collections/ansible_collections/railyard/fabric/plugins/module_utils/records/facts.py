@@ -9,6 +9,7 @@ bandwidths Gbit/s, PCI Express speeds GT/s and widths lanes, times seconds.
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Annotated, Any, Literal, Optional, TypedDict, Union
 
 from ansible_collections.railyard.fabric.plugins.module_utils.records import reader
@@ -295,7 +296,7 @@ def read(row: object) -> NodeFacts:
         ("netdev", [one["netdev"] for one in facts["netdevs"]]),
         ("hca", [one["hca"] for one in facts["hcas"]]),
     ):
-        if twice := next((name for at, name in enumerate(names) if name in names[:at]), None):
+        if twice := next((name for name, count in Counter(names).items() if count > 1), None):
             raise reader.RefusedError(f"names {what} {twice} twice", f"{what}s")
     return facts
 

@@ -1,0 +1,1 @@
+"""Bare nodes for tests of `railyard discover`."""

@@ -1,0 +1,250 @@
+"""Sentences about what a person should look at: which node, what is odd, and what to do."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from ansible_collections.railyard.fabric.plugins.module_utils.records.bare_node import BareNode
+
+from railyard.discover.model import Rail, Survey
+from railyard.discover.order import Aligned
+from railyard.discover.ports import Port, short
+from railyard.discover.text import by_text, folded, most_common
+
+#: More sentences of one sort are counted, not printed.
+_MOST = 50
+
+
+def of_names(bare: Mapping[str, BareNode]) -> list[str]:
+    """Return nodes that call themselves by one name."""
+    owners: dict[str, list[str]] = defaultdict(list)
+    for name, one in bare.items():
+        if (hostname := short(one["hostname"])) is not None:
+            owners[hostname].append(name)
+    return [
+        f"{folded(names)}: they have the same host name, {hostname}. Set another with "
+        "`hostnamectl hostname` on all but one"
+        for hostname, names in sorted(owners.items())
+        if len(names) > 1
+    ]
+
+
+def of_rails(
+    survey: Survey, aligned: Aligned, ports: Mapping[str, Sequence[Port]], bare: Mapping[str, BareNode]
+) -> None:
+    """Add what is odd about the rails, and what of them is not known."""
+    found = [
+        *_crossed(survey.rails, aligned),
+        *_crossed_pair(survey.rails),
+        *_limited(_missing(survey, ports)),
+        *_limited(_differences(survey.rails)),
+        *_limited(_rates(survey.rails)),
+        *_limited(_down(survey.rails)),
+        *_limited(_virtual(ports)),
+        *_limited(_idle(bare)),
+        *_limited(_members(ports)),
+        *_limited(_fabrics(survey.rails)),
+    ]
+    survey.oddities += found
+    if aligned.alone:
+        survey.oddities.append(
+            f"{folded(aligned.alone)}: no other node was heard on any rail. Check the "
+            "cables and the VLANs of the switch ports"
+        )
+    survey.not_known += _limited(_unread(survey, ports, bare))
+
+
+def _limited(sentences: Iterable[str]) -> list[str]:
+    texts = list(sentences)
+    more = [f"and {len(texts) - _MOST} more of this sort"] if len(texts) > _MOST else []
+    return [*texts[:_MOST], *more]
+
+
+def _crossed(rails: Sequence[Rail], aligned: Aligned) -> list[str]:
+    """Name both ends of crossed cables: two ports that are on each other's networks, or one alone."""
+    rail_of = {port: rail for rail in rails for port in rail.ports.values()}
+    left = {port: rails[index] for port, index in aligned.crossed.items()}
+    texts = []
+    for port in sorted(left, key=lambda one: (one.node, one.sort_key)):
+        if port not in left:
+            continue
+        own, on = rail_of[port], left.pop(port)
+        swapped = [other for other, where in left.items() if where is own and rail_of[other] is on]
+        swapped.sort(key=lambda one: (one.node != port.node, one.node, one.sort_key))
+        peers = [
+            other for other in on.ports.values() if other.node != port.node and other not in aligned.crossed
+        ]
+        heard = (
+            f"is on the network of {on.name}, with {peers[0].node} {peers[0].label}"
+            if peers
+            else f"is on {on.name}"
+        )
+        here = f"{port.node} {port.label} of {own.name}"
+        if swapped:
+            left.pop(swapped[0])
+            there = f"{swapped[0].node} {swapped[0].label} of {on.name}"
+            texts.append(
+                f"crossed cables: {here} {heard}, and {there} is on that of {own.name}. Swap the two cables"
+            )
+        else:
+            texts.append(f"crossed cable: {here} {heard}. Move its cable to the network of {own.name}")
+    return texts
+
+
+def _crossed_pair(rails: Sequence[Rail]) -> list[str]:
+    """Name the cables between two equal nodes that join different ports: the rails follow the cables."""
+    joined = [
+        sorted(rail.ports.values(), key=lambda port: port.node) for rail in rails if len(rail.ports) == 2
+    ]
+    nodes = {port.node for pair in joined for port in pair}
+    slots = [{pair[side].slot for pair in joined} for side in (0, 1)]
+    if len(nodes) != 2 or any(rail.joined_by != "beacons" for rail in rails) or slots[0] != slots[1]:
+        return []
+    return [
+        f"crossed cable: {one.node} {one.label} is cabled to {other.node} {other.label}, "
+        f"and {rail.name} follows it. "
+        "Where equal ports are to be joined, swap the cables at one node and discover again"
+        for rail, (one, other) in zip(rails, joined, strict=False)
+        if one.slot != other.slot
+    ]
+
+
+def _missing(survey: Survey, ports: Mapping[str, Sequence[Port]]) -> Iterator[str]:
+    lacking: dict[str, list[str]] = defaultdict(list)
+    for rail in survey.rails:
+        for name in survey.nodes.keys() - rail.ports.keys():
+            lacking[name].append(rail.name)
+    texts: dict[str, list[str]] = defaultdict(list)
+    for name, rails in lacking.items():
+        has = len(survey.rails) - len(rails)
+        text = (
+            f"{has} of {len(survey.rails)} rails have a port here; {', '.join(rails)} has "
+            "none. Check that the card is "
+            "there and its driver loaded (`lspci -D -k`), then discover again"
+        )
+        texts[text].append(name)
+    yield from by_text(texts)
+
+
+def _differences(rails: Sequence[Rail]) -> Iterator[str]:
+    """Yield rails whose port on a few nodes sits elsewhere or is another card."""
+    for rail in rails:
+        slot = most_common(port.slot for port in rail.ports.values())
+        card = most_common(port.card for port in rail.ports.values())
+        usual = next((port for port in rail.ports.values() if port.slot == slot), None)
+        places: dict[str, list[str]] = defaultdict(list)
+        cards: dict[str, list[str]] = defaultdict(list)
+        agreeing = sum(port.slot == slot for port in rail.ports.values())
+        for name, port in rail.ports.items():
+            if usual is not None and port.slot != slot and 2 * agreeing > len(rail.ports):
+                places[f"{rail.name} is {port.label}, on most nodes {usual.label}"].append(name)
+            if port.card is not None and card is not None and port.card != card:
+                cards[f"{rail.name} has card {port.card}, most nodes have {card}"].append(name)
+        yield from by_text(places)
+        yield from by_text(cards)
+
+
+def _rates(rails: Sequence[Rail]) -> Iterator[str]:
+    for rail in rails:
+        slow: dict[str, list[str]] = defaultdict(list)
+        for name, port in rail.ports.items():
+            if port.active_gbps is not None and rail.rate_gbps and port.active_gbps < rail.rate_gbps:
+                text = (
+                    f"{rail.name} ({port.label}) runs at {port.active_gbps:g} Gbit/s, most "
+                    f"nodes at {rail.rate_gbps:g}"
+                )
+                slow[f"{text}. Check cable, module and switch port"].append(name)
+        yield from by_text(slow)
+
+
+def _down(rails: Sequence[Rail]) -> Iterator[str]:
+    texts: dict[str, list[str]] = defaultdict(list)
+    for rail in rails:
+        for name, port in rail.ports.items():
+            if port.is_up or port.is_admin_down:
+                if port.layer == "infiniband" and port.state in ("INIT", "ARMED"):
+                    text = f"{rail.name} ({port.label}) is {port.state}. Start the subnet manager"
+                    texts[text].append(name)
+                continue
+            texts[f"{rail.name} ({port.label}) has no carrier. Plug in its cable, or replace it"].append(name)
+    yield from by_text(texts)
+
+
+def _virtual(ports: Mapping[str, Sequence[Port]]) -> Iterator[str]:
+    counts: dict[str, list[str]] = defaultdict(list)
+    for name, found in ports.items():
+        functions = [port for port in found if port.is_virtual_function]
+        if functions:
+            text = (
+                f"{len(functions)} ports are virtual functions (SR-IOV), the first is "
+                f"{functions[0].label}. Rails are "
+                "physical functions: remove them with `echo 0 > "
+                "/sys/class/net/DEVICE/device/sriov_numvfs`, or name "
+                "the ports by hand"
+            )
+            counts[text].append(name)
+    yield from by_text(counts)
+
+
+def _idle(bare: Mapping[str, BareNode]) -> Iterator[str]:
+    """Yield network cards that a driver has which gives them to a virtual machine, or none."""
+    texts: dict[str, list[str]] = defaultdict(list)
+    for name, one in bare.items():
+        for function in one.get("idle_functions") or []:
+            card = f"{function['pci']} ({short(function['pci_id']) or 'a network card'})"
+            driver = short(function["driver"])
+            fix = f"Bind it to its network driver: `driverctl unset-override {function['pci']}`"
+            what = f"has driver {driver} loaded" if driver else "has no driver loaded"
+            texts[f"{card} {what}, so it is no port. {fix}"].append(name)
+    yield from by_text(texts)
+
+
+def _members(ports: Mapping[str, Sequence[Port]]) -> Iterator[str]:
+    texts: dict[str, list[str]] = defaultdict(list)
+    for name, found in ports.items():
+        for port in found:
+            if port.master is not None and port.rdma:
+                texts[f"{port.label} is a member of {port.master}, so it is not taken for a rail"].append(
+                    name
+                )
+    yield from by_text(texts)
+
+
+def _fabrics(rails: Sequence[Rail]) -> Iterator[str]:
+    """Yield InfiniBand ports that are in another subnet than their rail's on most nodes."""
+    for rail in rails:
+        usual = most_common(port.prefix for port in rail.ports.values() if port.is_up)
+        texts: dict[str, list[str]] = defaultdict(list)
+        for name, port in rail.ports.items():
+            if port.is_up and port.prefix is not None and port.prefix != usual:
+                text = (
+                    f"{rail.name} ({port.label}) is in InfiniBand subnet {port.prefix}, on most "
+                    f"nodes in {usual}"
+                )
+                texts[f"{text}. Check its cable"].append(name)
+        yield from by_text(texts)
+
+
+def _unread(
+    survey: Survey, ports: Mapping[str, Sequence[Port]], bare: Mapping[str, BareNode]
+) -> Iterator[str]:
+    """Yield ports whose cabling could not be read, and why: those that are administratively down first."""
+    texts: dict[str, list[str]] = defaultdict(list)
+    of_rails = {(port.node, port.netdev) for rail in survey.rails for port in rail.ports.values()}
+    for name, found in ports.items():
+        for port in found:
+            if port.is_admin_down and port.rdma and port.layer == "ethernet":
+                texts[
+                    f"{port.label} is administratively down: `--link-up` raises it for the "
+                    "time of the reading"
+                ].append(name)
+        for heard in bare[name]["beacons"] or []:
+            if (
+                heard["error"] is not None
+                and (name, heard["netdev"]) in of_rails
+                and survey.transport in ("roce", "tcp")
+            ):
+                texts[f"{short(heard['netdev'])} heard nobody: {short(heard['error'])}"].append(name)
+    for text in by_text(texts):
+        yield f"cabling of {text}"
