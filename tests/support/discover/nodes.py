@@ -14,6 +14,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.facts.netdev impor
 from ansible_collections.railyard.fabric.plugins.module_utils.records import bare_node
 from railyard.discover.model import Named, Options, Survey
 from railyard.discover.survey import survey
+
 from support.machines.pair import NodeOn
 
 Bare = dict[str, Any]
@@ -59,9 +60,8 @@ def made_up(key: str, rails: Iterable[dict[str, Any]], **changes: Any) -> Bare:
     onboard |= {"addresses": own, **changes.pop("frontend", {})}
     rows = [onboard, *map(dict, rails)]
     for place, row in enumerate(rows):
-        row.setdefault(
-            "mac", f"02:{number >> 8:02x}:{number & 255:02x}:00:{place >> 8:02x}:{place & 255:02x}"
-        )
+        octets = (2, number >> 8, number & 255, *place.to_bytes(3, "big"))
+        row.setdefault("mac", ":".join(f"{octet:02x}" for octet in octets))
     gpus = changes.pop("gpus", None)
     boot_id = changes.pop("boot_id", f"boot-{key}")
     facts = {
@@ -119,8 +119,8 @@ def _netdev(row: Mapping[str, Any]) -> dict[str, Any]:
 def _hca(row: Mapping[str, Any]) -> dict[str, Any]:
     carrier = row.get("carrier", True)
     return {
-        "hca": _device(row), "device": str(_device(row))[:-2], "port": row.get("dev_port", "
-        "0) + 1, "link_layer": "Ethernet",
+        "hca": _device(row), "device": str(_device(row))[:-2], "port": row.get("dev_port", 0) + 1,
+        "link_layer": "Ethernet",
         "state": "ACTIVE" if carrier else "DOWN", "physical_state": "LinkUp" if carrier else "Disabled",
         "rate_gbps": row.get("gbps", 400), "width": "4X", "active_mtu_bytes": None, "max_mtu_bytes": None,
         "lid": 0, "sm_lid": 0, "port_guid": None, "pkeys": [], "pkey_indices": {}, "netdev": row["netdev"],

@@ -101,6 +101,12 @@ def short(text: object) -> str | None:
     return found or None
 
 
+def literal(text: object) -> str | None:
+    """Return what a node says as a line that an inventory can hold: Ansible evaluates no part of it."""
+    found = short(text)
+    return None if found is None or any(values.literal(found)) else found
+
+
 def ports_of(name: str, bare: BareNode) -> list[Port]:
     """Return the ports of a node in the order of their PCI addresses.
 
@@ -215,7 +221,7 @@ def _prefix(hca: Mapping[str, Any]) -> str | None:
 
 def _leaf(neighbours: list[Any]) -> tuple[str | None, str | None]:
     """Return switch and port at the other end; None where nobody, or several, announce themselves."""
-    found = {(short(one["switch"]) or short(one["chassis"]), short(one["port"])) for one in neighbours}
+    found = {(literal(one["switch"]) or literal(one["chassis"]), literal(one["port"])) for one in neighbours}
     return next(iter(found)) if len(found) == 1 else (None, None)
 
 

@@ -15,7 +15,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory import v
 
 from railyard.discover import addresses, binding, oddities, order, rails
 from railyard.discover.model import Named, Node, Options, Question, Rail, Survey
-from railyard.discover.ports import PORTS_MAX, Port, ports_of, short
+from railyard.discover.ports import PORTS_MAX, Port, literal, ports_of, short
 from railyard.discover.text import folded, most_common
 from railyard.new_inventory import nodes as new_nodes
 
@@ -196,7 +196,7 @@ def _find_rails(
                 for name, port in rail.ports.items()
                 if found.nodes[name].unit == unit and not _is_own(port, found)
             )
-            if leaf is not None and values.text(leaf) is None:
+            if leaf is not None:
                 rail.leaves[unit] = leaf
     found.cabling = _cabling(found, heard)
     return aligned
@@ -282,8 +282,7 @@ def _find_wires(found: Survey) -> None:
 def _find_gpus(found: Survey, bare: Mapping[str, BareNode]) -> None:
     for name, one in bare.items():
         node = found.nodes[name]
-        domain = short(one["nvlink_domain"])
-        node.nvlink_domain = domain if domain is not None and values.unit(domain) is None else None
+        node.nvlink_domain = literal(one["nvlink_domain"])
         try:
             gpus = facts_record.read_gpus(one["facts"])
         except reader.RefusedError as refused:
@@ -291,7 +290,7 @@ def _find_gpus(found: Survey, bare: Mapping[str, BareNode]) -> None:
             continue
         if not gpus["pci"]:
             continue
-        models = {short(row.get("name")) for row in gpus["rows"]} - {None}
+        models = {literal(row.get("name")) for row in gpus["rows"]} - {None}
         expected: dict[str, Any] = {"count": min(len(gpus["pci"]), 64)}
         if len(models) == 1 and values.word(80)(model := models.pop()) is None:
             expected["model"] = model

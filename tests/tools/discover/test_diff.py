@@ -1,0 +1,217 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Each change of a node since its inventory was written is named, and nothing else is."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+from ansible_collections.railyard.fabric.plugins.module_utils.records import bare_node
+from railyard.discover import found as found_file
+from railyard.discover.diff import differences
+from railyard.discover.files import render
+from railyard.new_inventory import command
+from railyard.plan import view
+from support.discover import nodes
+
+SLOTS = ["0000:18:00.0", "0000:40:00.0", "0000:4f:00.0"]
+NETDEVS = ["ens1", "ens2", "ens3"]
+
+
+def cluster(count=4):
+    found = []
+    for number in range(1, count + 1):
+        ports = [
+            {
+                "netdev": netdev,
+                "pci": slot,
+                "card": "MCX75310AAS",
+                "serial": f"S{number}{place}",
+                "leaf": f"leaf{place}",
+            }
+            for place, (netdev, slot) in enumerate(zip(NETDEVS, SLOTS, strict=True))
+        ]
+        gpus = nodes.gpus_of("NVIDIA H100", ["0000:19:00.0", "0000:41:00.0"])
+        found.append(nodes.made_up(f"gpu{number}", ports, gpus=gpus))
+    wire(found)
+    return found
+
+
+def wire(found, crossed=None):
+    """Cable all nodes alike; on the node `crossed` the first two cables are exchanged."""
+    networks = [[(one["key"], netdev) for one in found if one["key"] != crossed] for netdev in NETDEVS]
+    if crossed is not None:
+        for network, netdev in zip(networks, ("ens2", "ens1", "ens3"), strict=True):
+            network.append((crossed, netdev))
+    nodes.wire(found, networks)
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory):
+    """Return the plan of the discovered inventory, and the text of its discovered.txt."""
+    files = render(nodes.discovered(cluster()))
+    folder = tmp_path_factory.mktemp("diff") / "inventory"
+    command.write(folder, files)
+    plan, problems = view.plan_or_problems([str(folder)])
+    assert problems == []
+    return plan, files[found_file.FILE]
+
+
+def changes(written, found, with_file=True):
+    plan, text = written
+    read = {one["key"]: bare_node.read(copy.deepcopy(one)) for one in found}
+    return [
+        (one.node, one.rail, one.what, one.was, one.now)
+        for one in differences(plan, read, text if with_file else None)
+    ]
+
+
+def row(node, netdev):
+    return next(one for one in node["facts"]["netdevs"] if one["netdev"] == netdev)
+
+
+def hca(node, netdev):
+    return next(one for one in node["facts"]["hcas"] if one["netdev"] == netdev)
+
+
+def port(node, netdev):
+    return next(one for one in node["ports"] if one["netdev"] == netdev)
+
+
+def remove(node, netdev):
+    for part in ("netdevs", "hcas"):
+        node["facts"][part] = [one for one in node["facts"][part] if one["netdev"] != netdev]
+    node["ports"] = [one for one in node["ports"] if one["netdev"] != netdev]
+
+
+@pytest.mark.parametrize("with_file", [True, False])
+def test_nothing_changed_is_no_difference(written, with_file):
+    assert changes(written, cluster(), with_file) == []
+
+
+def test_a_swapped_card(written):
+    found = cluster()
+    row(found[1], "ens2").update(mac="0c:42:a1:00:00:07", permanent_mac="0c:42:a1:00:00:07")
+    port(found[1], "ens2")["serial"] = "S99"
+    ((node, rail, what, was, now),) = changes(written, found)
+    assert (node, rail, what) == ("gpu2", "rail1", "card")
+    assert "serial S21" in was
+    assert "serial S99, MAC 0c:42:a1:00:00:07" in now
+
+
+def test_a_moved_cable(written):
+    found = cluster()
+    wire(found, crossed="gpu3")
+    for netdev, leaf in (("ens1", "leaf1"), ("ens2", "leaf0")):
+        port(found[2], netdev)["neighbours"][0]["switch"] = leaf
+    assert changes(written, found) == [
+        ("gpu3", "rail0", "cable", "on the network of rail0", "on the network of rail1"),
+        ("gpu3", "rail1", "cable", "on the network of rail1", "on the network of rail0"),
+    ]
+
+
+def test_a_cable_that_only_lldp_shows(written):
+    found = cluster()
+    for one in found:
+        one["beacons"] = None
+    port(found[0], "ens3")["neighbours"][0]["switch"] = "leaf7"
+    assert changes(written, found) == [("gpu1", "rail2", "cable", "at switch leaf2", "at switch leaf7")]
+
+
+def test_a_renamed_rdma_device(written):
+    found = cluster()
+    row(found[3], "ens1")["hca"] = port(found[3], "ens1")["hca"] = "mlx5_0:1"
+    hca(found[3], "ens1").update(hca="mlx5_0:1", device="mlx5_0")
+    assert changes(written, found) == [("gpu4", "rail0", "RDMA device", "roce_ens1:1", "mlx5_0:1")]
+
+
+def test_a_missing_gpu(written):
+    found = cluster()
+    found[0]["facts"]["gpus"] = nodes.gpus_of("NVIDIA H100", ["0000:19:00.0"])
+    assert changes(written, found) == [("gpu1", None, "GPUs", "2", "1")]
+
+
+def test_a_gpu_that_nvidia_smi_does_not_list_is_missing_too(written):
+    found = cluster()
+    found[0]["facts"]["gpus"]["rows"].pop()
+    assert changes(written, found) == [("gpu1", None, "GPUs", "2", "1")]
+
+
+def test_another_gpu(written):
+    found = cluster()
+    found[0]["facts"]["gpus"] = nodes.gpus_of("NVIDIA H200", ["0000:19:00.0", "0000:41:00.0"])
+    assert changes(written, found) == [("gpu1", None, "GPU model", "NVIDIA H100", "NVIDIA H200")]
+
+
+def test_another_rate(written):
+    found = cluster()
+    row(found[2], "ens3")["speed_mbps"] = 100_000
+    hca(found[2], "ens3")["rate_gbps"] = 100
+    assert changes(written, found) == [("gpu3", "rail2", "rate", "400 Gbit/s", "100 Gbit/s")]
+
+
+def test_a_link_that_is_down(written):
+    found = cluster()
+    row(found[2], "ens3").update(speed_mbps=None, carrier=False)
+    assert changes(written, found) == [("gpu3", "rail2", "link", "400 Gbit/s", "down")]
+
+
+def test_a_missing_port(written):
+    found = cluster()
+    remove(found[1], "ens2")
+    assert changes(written, found) == [("gpu2", "rail1", "port", "netdev ens2", "missing")]
+
+
+@pytest.mark.parametrize("with_file", [True, False])
+def test_a_new_port(written, with_file):
+    found = cluster()
+    extra = nodes.made_up("gpu1", [{"netdev": "ens9", "pci": "0000:9a:00.0", "mac": "0c:42:a1:00:00:09"}])
+    for part in ("netdevs", "hcas"):
+        found[0]["facts"][part] += [one for one in extra["facts"][part] if one["netdev"] == "ens9"]
+    found[0]["ports"].append(port(extra, "ens9"))
+    assert changes(written, found, with_file) == [("gpu1", None, "port", "not there", "ens9 (0000:9a:00.0)")]
+
+
+def test_a_node_that_did_not_answer_and_one_that_the_inventory_does_not_have_are_left_out(written):
+    found = cluster(5)
+    assert changes(written, [one for one in found if one["key"] != "gpu2"]) == []
+
+
+def test_two_nodes_whose_cables_were_exchanged(tmp_path):
+    pair = cluster(2)
+    for one in pair:
+        for netdev in NETDEVS:
+            port(one, netdev)["neighbours"] = []
+    files = render(nodes.discovered(pair))
+    command.write(tmp_path / "inventory", files)
+    plan, _problems = view.plan_or_problems([str(tmp_path / "inventory")])
+    assert changes((plan, files[found_file.FILE]), pair) == []
+    wire(pair, crossed="gpu2")
+    found = changes((plan, files[found_file.FILE]), pair)
+    assert {(node, rail) for node, rail, *_rest in found} == {
+        (node, rail) for node in ("gpu1", "gpu2") for rail in ("rail0", "rail1")
+    }
+    assert {what for _node, _rail, what, *_rest in found} == {"cable"}
+
+
+def test_the_file_of_what_was_found_is_read_as_it_was_written():
+    survey = nodes.discovered(cluster())
+    ports = found_file.read(found_file.write(survey))
+    assert [(one.node, one.rail, one.netdev) for one in ports[:4]] == [
+        ("gpu1", "rail0", "ens1"),
+        ("gpu1", "rail1", "ens2"),
+        ("gpu1", "rail2", "ens3"),
+        ("gpu1", None, "eno1"),
+    ]
+    assert ports[0] == found_file.of_port(survey.rails[0].ports["gpu1"], "rail0")
+
+
+def test_a_file_that_was_damaged_is_read_as_far_as_it_goes(written):
+    plan, text = written
+    for damaged in (text[: len(text) // 2], text.replace("\t", " "), "\x00\tb\n" * 5, ""):
+        found_file.read(damaged)
+        assert changes((plan, damaged), cluster()) == [] or "port" in {
+            one[2] for one in changes((plan, damaged), cluster())
+        }
