@@ -198,6 +198,8 @@ def test_a_port_that_was_down_is_raised_and_is_down_again(rails: Rails, way: str
         heard = collect(rails, one)
         assert senders(heard) == {"ens6": {(other, "ens6")}, "ens6d1": {(other, "ens6d1")}}
         assert {name: port["raised"] for name, port in heard.items()} == {"ens6": False, "ens6d1": True}
+        # A veth's speed, as the kernel's driver says; of a port that was up the facts have it.
+        assert {name: port["speed_mbps"] for name, port in heard.items()} == {"ens6": None, "ens6d1": 10_000}
     elif way != "longest":
         for process in pids(rails, one):
             os.kill(process, getattr(signal, way))

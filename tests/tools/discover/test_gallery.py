@@ -18,20 +18,20 @@ from support.discover import nodes
 from support.machines import pair
 
 
-@pytest.fixture(scope="module", params=pair.names())
-def machine(request):
-    """Return the machine's pair, its bare nodes, and the plan and survey that are discovered from them."""
+@pytest.mark.parametrize("name", pair.names())
+def test_a_machine_is_discovered_as_its_inventory_describes_it(name):
     memory = Path("/dev/shm")
     with tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else None) as folder:
-        made = pair.Pair(pair.read(request.param), Path(folder))
+        made = pair.Pair(pair.read(name), Path(folder))
         bare = _bare(made)
         survey = nodes.discovered(bare)
-        assert survey.questions == []
+        assert (survey.questions, survey.oddities) == ([], [])
         target = Path(folder) / "discovered"
         command.write(target, render(survey))
         plan, problems = view.plan_or_problems([str(target)])
         assert problems == []
-        yield made, {one["key"]: one for one in bare}, plan, survey
+        _check_ports(made, {one["key"]: one for one in bare}, plan)
+        _check_declared(made, plan)
 
 
 def _bare(made):
@@ -58,8 +58,8 @@ def _bare(made):
     return found
 
 
-def test_rails_are_those_of_its_inventory_in_the_same_order(machine):
-    made, bare, plan, _survey = machine
+def _check_ports(made, bare, plan):
+    """Check that the rails are bound to the same ports, in the same order."""
     for name, own in made.plan["nodes"].items():
         wanted, is_bound = (
             {
@@ -75,8 +75,8 @@ def test_rails_are_those_of_its_inventory_in_the_same_order(machine):
         }
 
 
-def test_what_is_declared_of_rails_and_nodes_is_what_its_inventory_declares(machine):
-    made, _bare, plan, _survey = machine
+def _check_declared(made, plan):
+    """Check that what is declared of rails and nodes is the same."""
     for key in ("transport", "node_class", "cabling"):
         assert plan[key] == made.plan[key]
     for name, own in made.plan["nodes"].items():
@@ -94,8 +94,3 @@ def test_what_is_declared_of_rails_and_nodes_is_what_its_inventory_declares(mach
         else:
             assert gpus["count"] == wanted_gpus["count"]
             assert (wanted_gpus.get("model") or "") in gpus["model"]
-
-
-def test_a_healthy_machine_has_no_oddity(machine):
-    _made, _bare, _plan, survey = machine
-    assert survey.oddities == []

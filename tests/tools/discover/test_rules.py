@@ -399,6 +399,87 @@ def test_two_nodes_that_hear_each_others_lldp_are_back_to_back():
     assert all(rail.leaves == {} for rail in survey_of_two.rails)
 
 
+def test_two_nodes_on_one_flat_network_are_not_back_to_back():
+    found = cluster(2, wired=False)
+    nodes.wire(found, [[(one["key"], netdev) for one in found for netdev in ("ens1", "ens2")]])
+    survey_of_two = nodes.discovered(found)
+    assert survey_of_two.cabling is None
+    # One network for all rails tells nothing about them.
+    assert {rail.joined_by for rail in survey_of_two.rails} == {"slot"}
+    assert survey_of_two.oddities == []
+
+
+def test_a_rail_whose_network_is_the_frontends_too_is_not_back_to_back():
+    found = cluster(2, wired=False)
+    nodes.wire(
+        found,
+        [
+            [(one["key"], netdev) for one in found for netdev in ("ens1", "eno1")],
+            [(one["key"], "ens2") for one in found],
+        ],
+    )
+    assert nodes.discovered(found).cabling is None
+
+
+@pytest.mark.parametrize("where", [[], [("gpu2", "ens1"), ("gpu2", "eno1"), ("gpu1", "eno1")]])
+def test_a_port_that_is_on_no_rails_network_is_named(where):
+    found = cluster(4, wired=False)
+    networks = [
+        [(one["key"], netdev) for one in found if (one["key"], netdev) != ("gpu2", "ens1")]
+        for netdev in ("ens1", "ens2")
+    ]
+    nodes.wire(found, [*networks, where])
+    (text,) = nodes.discovered(found).oddities
+    for words in ("gpu2: rail0 (ens1 (0000:18:00.0))", "not on one network", "VLAN"):
+        assert words in text
+
+
+def down(node, netdev):
+    """Let a port be administratively down."""
+    row(node, netdev).update(carrier=None, admin_up=False, speed_mbps=None)
+    hca(node, netdev).update(state="DOWN", rate_gbps=40)
+
+
+def test_ports_that_are_all_down_are_a_question_that_names_link_up():
+    found = cluster(2, wired=False)
+    for node in found:
+        down(node, "ens1")
+        down(node, "ens2")
+    (question,) = nodes.discovered(found).questions
+    assert "gpu[1-2] are administratively down. Discover with --link-up" in question.text
+
+
+def test_ports_that_were_raised_are_rails_with_the_rate_that_they_had_then(tmp_path):
+    found = cluster(2)
+    for node in found:
+        for netdev in ("ens1", "ens2"):
+            down(node, netdev)
+            heard = next(one for one in node["beacons"] if one["netdev"] == netdev)
+            heard.update(raised=True, speed_mbps=200_000)
+    survey_of_two = nodes.discovered(found)
+    assert (survey_of_two.not_known, survey_of_two.oddities) == ([], [])
+    assert [rail["rate_gbps"] for rail in written(tmp_path, survey_of_two)["rails"]] == [200, 200]
+
+
+def test_a_port_that_was_raised_and_has_no_carrier_is_no_rail():
+    found = cluster(2)
+    for node in found:
+        down(node, "ens2")
+        heard = next(one for one in node["beacons"] if one["netdev"] == "ens2")
+        heard.update(raised=True, speed_mbps=None, senders=[], error="it has no carrier")
+        for one in node["beacons"]:
+            one["senders"] = [sender for sender in one["senders"] if sender["netdev"] != "ens2"]
+    survey_of_two = nodes.discovered(found)
+    assert (names(survey_of_two), survey_of_two.not_known) == (["ens1"], [])
+
+
+def test_without_rdma_ports_that_are_down_are_not_known_either():
+    found = cluster(2, [*TWO, "0000:9a:00.0"], rdma=None)
+    for node in found:
+        row(node, "ens3").update(carrier=None, admin_up=False, speed_mbps=None)
+    assert said(nodes.discovered(found), "gpu[1-2]", "ens3 (0000:9a:00.0) is administratively down")
+
+
 def test_a_node_that_nobody_hears_is_named():
     found = cluster(4)
     nodes.wire(found, [[(one["key"], netdev) for one in found[:3]] for netdev in ("ens1", "ens2")])

@@ -54,7 +54,7 @@ def _possible(rail: Rail, transport: str, at_address: Mapping[tuple[str, str], i
 
 
 def _preferred(survey: Survey) -> list[str]:
-    """Return the selectors, first the one that needs the fewest overrides over all rails; `hca` is the last."""
+    """Return the selectors, first the one that needs the fewest overrides over all rails, `hca` last."""
     differing: Counter[str] = Counter()
     for rail in survey.rails:
         for selector in ("netdev", "pci"):
@@ -79,5 +79,5 @@ def _refuse_taken(survey: Survey) -> None:
         for rail in survey.rails:
             other = own.get((rail.selector, rail.value))
             if name not in rail.ports and other is not None:
-                text = f"{name}: no port is {rail.name}, and {rail.value}, which is it elsewhere, is {other} here"
+                text = f"{name}: no port is {rail.name}, and its {rail.value} elsewhere is {other} here"
                 survey.questions.append(Question(None, f"{text}: give the ports one name on all nodes"))

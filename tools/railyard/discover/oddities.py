@@ -37,6 +37,7 @@ def of_rails(
     found = [
         *_crossed(survey.rails, aligned),
         *_crossed_pair(survey.rails),
+        *_limited(_strayed(survey.rails, aligned)),
         *_limited(_missing(survey, ports)),
         *_limited(_differences(survey.rails)),
         *_limited(_rates(survey.rails)),
@@ -90,6 +91,16 @@ def _crossed(rails: Sequence[Rail], aligned: Aligned) -> list[str]:
         else:
             texts.append(f"crossed cable: {here} {heard}. Move its cable to the network of {own.name}")
     return texts
+
+
+def _strayed(rails: Sequence[Rail], aligned: Aligned) -> Iterator[str]:
+    """Yield ports with a link that are on no rail's network, where their rail's other ports are on one."""
+    texts: dict[str, list[str]] = defaultdict(list)
+    rail_of = {port: rail for rail in rails for port in rail.ports.values()}
+    for port in aligned.strayed:
+        what = f"{rail_of[port].name} ({port.label}) is not on one network with this rail's other ports"
+        texts[f"{what}. Check where its cable ends, and the VLAN of its switch port"].append(port.node)
+    yield from by_text(texts)
 
 
 def _crossed_pair(rails: Sequence[Rail]) -> list[str]:
@@ -234,17 +245,15 @@ def _unread(
     of_rails = {(port.node, port.netdev) for rail in survey.rails for port in rail.ports.values()}
     for name, found in ports.items():
         for port in found:
-            if port.is_admin_down and port.rdma and port.layer == "ethernet":
+            if port.is_admin_down and (port.rdma or survey.transport == "tcp"):
                 texts[
                     f"{port.label} is administratively down: `--link-up` raises it for the "
                     "time of the reading"
                 ].append(name)
+        up = {port.netdev for port in found if port.is_up}
         for heard in bare[name]["beacons"] or []:
-            if (
-                heard["error"] is not None
-                and (name, heard["netdev"]) in of_rails
-                and survey.transport in ("roce", "tcp")
-            ):
+            is_read = heard["error"] is None or heard["netdev"] not in up
+            if not is_read and (name, heard["netdev"]) in of_rails and survey.transport in ("roce", "tcp"):
                 texts[f"{short(heard['netdev'])} heard nobody: {short(heard['error'])}"].append(name)
     for text in by_text(texts):
         yield f"cabling of {text}"

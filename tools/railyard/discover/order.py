@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ansible_collections.railyard.fabric.plugins.module_utils.facts.sysfs import natural
@@ -26,6 +26,7 @@ class Aligned:
         joined_by: how it was found that a rail's ports are one.
         ordered_by: how the order was found.
         crossed: port whose cable is on another rail's network → index of that rail.
+        strayed: ports that listened and are on no rail's network, where their rail's others are on one.
         units: node → number of the group of nodes that share networks; all 0 where it is one.
         alone: nodes that heard nobody although they listened.
     """
@@ -34,6 +35,7 @@ class Aligned:
     joined_by: Method
     ordered_by: Method = "pci"
     crossed: dict[Port, int] = field(default_factory=dict)
+    strayed: list[Port] = field(default_factory=list)
     units: dict[str, int] = field(default_factory=dict)
     alone: list[str] = field(default_factory=list)
 
@@ -96,6 +98,7 @@ def align(
     in_slot: Callable[[str, str], Port | None],
     heard: Places,
     switches: Places,
+    listened: Collection[tuple[str, str]] = (),
 ) -> Aligned:
     """Find the rails.
 
@@ -108,6 +111,7 @@ def align(
         in_slot: returns a node's port in a slot, also one that is not up, or None.
         heard: networks by beacons.
         switches: networks by LLDP.
+        listened: ports that would have heard beacons.
     """
     names = sorted(chosen, key=natural)
     everyone = [port for name in names for port in chosen[name]]
@@ -120,7 +124,7 @@ def align(
     homes = _homes(everyone, slots, places, units)
     if len(slots) == wanted and homes is not None:
         aligned = Aligned(_by_slot(names, chosen, slots, homes, in_slot, places, units), "slot")
-        if any(home is not None for home in homes.values()):
+        if homes and len(set(map(repr, homes.values()))) == len(homes) == len(set(units.values())) * wanted:
             aligned.joined_by = joined
     elif (networks := _separate(chosen, places, wanted)) is not None:
         aligned = Aligned(_by_network(names, chosen, networks, places), joined)
@@ -132,13 +136,23 @@ def align(
         aligned = Aligned(rails, "position")
     aligned.units = units
     _sort(aligned, switches)
-    aligned.crossed = _crossed(aligned, heard, units) | _crossed(aligned, switches, units)
+    homes_now = _rail_homes(aligned, heard)
+    aligned.crossed = _crossed(aligned, heard, homes_now)
+    aligned.crossed |= _crossed(aligned, switches, _rail_homes(aligned, switches))
     aligned.alone = [
         name
         for name in names
-        if _known(everyone, heard)
-        and chosen[name]
-        and not any((name, _name(port)) in heard for port in chosen[name])
+        if homes_now and chosen[name] and not any((name, _name(port)) in heard for port in chosen[name])
+    ]
+    aligned.strayed = [
+        port
+        for index, rail in enumerate(aligned.rails)
+        for name, port in rail.items()
+        if port.is_up
+        and port not in aligned.crossed
+        and name not in aligned.alone
+        and (name, _name(port)) in listened
+        and _place(port, heard) != homes_now.get((units[name], index), _place(port, heard))
     ]
     return aligned
 
@@ -296,19 +310,25 @@ def _first_unit(rail: Mapping[str, Port], aligned: Aligned) -> list[Port]:
     return [port for name, port in rail.items() if aligned.units.get(name, 0) == 0]
 
 
-def _crossed(aligned: Aligned, places: Places, units: Mapping[str, int]) -> dict[Port, int]:
-    """Return the ports that are on the network of another rail than their own → that rail."""
+def _rail_homes(aligned: Aligned, places: Places) -> dict[tuple[int, int], object]:
+    """Return (unit, index of a rail) → the network that most of the rail's ports are on, two or more."""
     homes: dict[tuple[int, int], object] = {}
     for index, rail in enumerate(aligned.rails):
         seen: dict[int, Counter[object]] = defaultdict(Counter)
         for name, port in rail.items():
             place = _place(port, places)
             if place is not None:
-                seen[units[name]][place] += 1
+                seen[aligned.units[name]][place] += 1
         for unit, counted in seen.items():
             place, count = max(counted.items(), key=lambda item: (item[1], repr(item[0])))
             if 2 * count > sum(counted.values()):
                 homes[unit, index] = place
+    return homes
+
+
+def _crossed(aligned: Aligned, places: Places, homes: Mapping[tuple[int, int], object]) -> dict[Port, int]:
+    """Return the ports that are on the network of another rail than their own → that rail."""
+    units = aligned.units
     owners: dict[tuple[int, object], int] = {}
     for (unit, index), place in homes.items():
         # Rails that share a network cannot be told apart by it.

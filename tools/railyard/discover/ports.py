@@ -129,28 +129,35 @@ def beside_gpus(bare: BareNode) -> tuple[int, frozenset[str]]:
 def _ports(name: str, bare: BareNode) -> Iterator[Port]:
     hcas = {one["hca"]: one for one in bare["facts"]["hcas"]}
     rows = {one["netdev"]: one for one in bare["facts"]["netdevs"]}
-    heard = {one["netdev"]: one.get("neighbours") or [] for one in bare["beacons"] or []}
+    heard = {one["netdev"]: one for one in bare["beacons"] or []}
     _gpus, beside = beside_gpus(bare)
     for said in bare["ports"][:PORTS_MAX]:
         row, hca = rows.get(said["netdev"] or ""), hcas.get(said["hca"] or "")
         if row is None and hca is None:
             continue
-        # What lldpd knows, else what was heard while beacons were.
-        neighbours = said["neighbours"] or heard.get(said["netdev"] or "") or []
-        yield _port(name, row, hca, {**said, "neighbours": neighbours}, beside)
+        listened = heard.get(said["netdev"] or "")
+        of_netdev: dict[str, Any] = {**(row or {})}
+        of_card: dict[str, Any] = {**said}
+        if listened is not None:
+            # What lldpd knows, else what was heard while beacons were.
+            of_card["neighbours"] = said["neighbours"] or listened.get("neighbours") or []
+            if listened["raised"]:
+                # The facts are of before the port was raised.
+                has_link = listened["error"] is None
+                of_netdev |= {"admin_up": True, "carrier": has_link, "speed_mbps": listened.get("speed_mbps")}
+        yield _port(name, of_netdev, hca or {}, of_card, beside)
 
 
 def _port(
     name: str,
-    row: Mapping[str, Any] | None,
-    hca: Mapping[str, Any] | None,
+    of_netdev: Mapping[str, Any],
+    of_hca: Mapping[str, Any],
     of_card: Mapping[str, Any],
     beside: frozenset[str],
 ) -> Port:
-    of_netdev, of_hca = row or {}, hca or {}
     layer = _layer(of_netdev, of_hca)
     state = of_hca.get("state")
-    if layer == "ethernet" and row is not None:
+    if layer == "ethernet" and of_netdev:
         is_up = of_netdev.get("carrier") is True
     else:
         is_up = state in _UP_STATES and of_hca.get("physical_state") in ("LinkUp", None)
@@ -206,7 +213,9 @@ def _layer(row: Mapping[str, Any], hca: Mapping[str, Any]) -> str:
 
 
 def _active_gbps(row: Mapping[str, Any], hca: Mapping[str, Any], layer: str) -> float | None:
-    of_link, of_rdma = _gbps(row.get("speed_mbps")), hca.get("rate_gbps")
+    of_link = _gbps(row.get("speed_mbps"))
+    # A port that is down has a rate as well, of no link.
+    of_rdma = hca.get("rate_gbps") if hca.get("state") in _UP_STATES else None
     return (of_link or of_rdma) if layer == "ethernet" else (of_rdma or of_link)
 
 

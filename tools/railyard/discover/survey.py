@@ -56,17 +56,14 @@ def survey(
     if choice.question is not None:
         found.questions.append(choice.question)
     found.assumed += choice.assumed
-    aligned = _find_rails(found, bare, choice, usable)
+    heard = order.domains(bare)
+    aligned = _find_rails(found, bare, choice, usable, heard)
     if not found.rails:
-        found.questions.append(
-            Question(
-                None,
-                "no port with a link is left for the rails beside the frontend: check cables and drivers",
-            )
-        )
+        found.questions.append(_no_rails(usable))
         return found
     binding.bind(found, ports)
-    _describe(found, aligned)
+    _describe(found)
+    found.cabling = _cabling(found, heard)
     oddities.of_rails(found, aligned, usable, bare)
     found.oddities += oddities.of_names(bare)
     addresses.plan(found, bare, wanted.keep_addresses)
@@ -165,7 +162,11 @@ def _without_ways_in(
 
 
 def _find_rails(
-    found: Survey, bare: Mapping[str, BareNode], choice: rails.Choice, usable: Mapping[str, Sequence[Port]]
+    found: Survey,
+    bare: Mapping[str, BareNode],
+    choice: rails.Choice,
+    usable: Mapping[str, Sequence[Port]],
+    heard: order.Places,
 ) -> order.Aligned:
     layer = choice.kind.layer if choice.kind is not None else "ethernet"
     found.transport = _TRANSPORTS[layer] if choice.kind is not None and choice.kind.rdma else "tcp"
@@ -176,9 +177,14 @@ def _find_rails(
         for port in ports
         if port.layer == layer and port.master is None and not port.is_virtual_function
     }
-    heard = order.domains(bare)
     switches = order.leaves(port for ports in usable.values() for port in ports if not _is_own(port, found))
-    aligned = order.align(chosen, lambda name, slot: in_slots.get((name, slot)), heard, switches)
+    listened = {
+        (name, one["netdev"])
+        for name, node in bare.items()
+        for one in node["beacons"] or []
+        if not one["error"]
+    }
+    aligned = order.align(chosen, lambda name, slot: in_slots.get((name, slot)), heard, switches, listened)
     found.ordered_by = aligned.ordered_by
     for index, ports in enumerate(aligned.rails):
         found.rails.append(Rail(f"rail{index}", ports, aligned.joined_by))
@@ -198,8 +204,16 @@ def _find_rails(
             )
             if leaf is not None:
                 rail.leaves[unit] = leaf
-    found.cabling = _cabling(found, heard)
     return aligned
+
+
+def _no_rails(usable: Mapping[str, Sequence[Port]]) -> Question:
+    down = {name for name, ports in usable.items() if any(port.is_admin_down for port in ports)}
+    text = "no port with a link is left for the rails beside the frontend"
+    if down:
+        what = f"{text}: those of {folded(down)} are administratively down. Discover with --link-up"
+        return Question(None, f"{what}, or raise them")
+    return Question(None, f"{text}: check cables and drivers (`ip -br link`, `lspci -D -k`)")
 
 
 def _is_own(port: Port, found: Survey) -> bool:
@@ -211,12 +225,17 @@ def _cabling(found: Survey, heard: order.Places) -> str | None:
     """Tell how two nodes are cabled: without a switch where none is heard and each rail joins the two."""
     if len(found.nodes) != _BACK_TO_BACK_NODES or found.transport not in ("roce", "tcp"):
         return None
-    ports = [port for rail in found.rails for port in rail.ports.values()]
-    if (
-        not ports
-        or any(rail.leaves for rail in found.rails)
-        or not all((port.node, port.netdev) in heard for port in ports)
-    ):
+    wires: dict[object, set[str]] = defaultdict(set)
+    partners = {rail.shares_wire_with: rail.name for rail in found.rails if rail.shares_wire_with}
+    for rail in found.rails:
+        wire = partners.get(rail.name, rail.name)
+        for port in rail.ports.values():
+            wires[heard.get((port.node, port.netdev or ""))].add(wire)
+    of_rails = {(port.node, port.netdev) for rail in found.rails for port in rail.ports.values()}
+    others = any(heard[one] in wires for one in heard.keys() - of_rails)
+    if None in wires or others or any(len(rails_on_it) > 1 for rails_on_it in wires.values()):
+        return None
+    if not wires or any(rail.leaves for rail in found.rails):
         return None
     found.assumed.append(
         "the two nodes are cabled back to back: each rail joins them, and no switch announced itself (LLDP)"
@@ -224,7 +243,7 @@ def _cabling(found: Survey, heard: order.Places) -> str | None:
     return "back_to_back"
 
 
-def _describe(found: Survey, aligned: order.Aligned) -> None:
+def _describe(found: Survey) -> None:
     """Find rates, shared wires and the node class."""
     ports = [port for rail in found.rails for port in rail.ports.values()]
     for rail in found.rails:

@@ -217,6 +217,10 @@ beacons:
       description: Why it neither sent nor heard; null where it did.
       type: str
       sample: it has no carrier
+    speed_mbps:
+      description: What the link of a port that was raised runs at, in Mbit/s.
+      type: int
+      sample: 400000
     neighbours:
       description: Switch ports that it heard by LLDP meanwhile; a switch speaks every 30 seconds as a rule.
       type: list

@@ -118,6 +118,7 @@ class _Port:
         self._senders: dict[tuple[str, str, str], None] = {}
         self._neighbours: dict[lldp.Neighbour, None] = {}
         self._strangers = 0
+        self._speed_mbps: int | None = None
 
     @property
     def sources(self) -> Iterator[tuple[socket.socket, Callable[[], None]]]:
@@ -184,6 +185,8 @@ class _Port:
         carrier = node_files.read_word(os.path.join("/sys/class/net", self._netdev, "carrier"), 8)
         if self._error is None and carrier != "1" and not self._senders:
             self._error = "it has no carrier"
+        if self._was_raised:
+            self._speed_mbps = _speed_mbps(self._netdev)
         self._end_sockets()
         if self._was_raised:
             try:
@@ -208,7 +211,15 @@ class _Port:
             "raised": self._was_raised,
             "error": self._error,
             "neighbours": lldp_rows(self._neighbours),
+            "speed_mbps": self._speed_mbps,
         }
+
+
+def _speed_mbps(netdev: str) -> int | None:
+    """Return what a port's link runs at, None where it is down or no speed is known."""
+    text = node_files.read_word(os.path.join("/sys/class/net", netdev, "speed"), 16)
+    # The kernel prints -1, or the same as an unsigned number, where it knows none.
+    return int(text) if text.isdecimal() and 0 < int(text) < 1 << 31 else None
 
 
 def set_up(netdev: str, up: bool) -> bool:

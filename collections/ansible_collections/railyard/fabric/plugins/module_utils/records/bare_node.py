@@ -13,7 +13,11 @@ from typing import Annotated, Literal, Optional, TypedDict
 
 from ansible_collections.railyard.fabric.plugins.module_utils.records import facts, reader
 from ansible_collections.railyard.fabric.plugins.module_utils.records.facts import Count, Mac, PciAddress
-from ansible_collections.railyard.fabric.plugins.module_utils.records.reader import NotTwice, RefusedError
+from ansible_collections.railyard.fabric.plugins.module_utils.records.reader import (
+    AtLeast,
+    NotTwice,
+    RefusedError,
+)
 
 
 class Neighbour(TypedDict):
@@ -62,6 +66,7 @@ class IdleFunction(TypedDict):
 
 
 class _HeardOfSome(TypedDict, total=False):
+    speed_mbps: Optional[Annotated[int, AtLeast(1)]]  # of a port that was raised: the facts are of before
     neighbours: list[Neighbour]  # switches that were heard meanwhile, also without lldpd
 
 
