@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.module_utils.discover import ports
+from ansible_collections.railyard.fabric.plugins.module_utils.facts import gpus
 from ansible_collections.railyard.fabric.plugins.module_utils.facts.netdev import COUNTERS
 from ansible_collections.railyard.fabric.plugins.module_utils.records import bare_node
 from railyard.discover.model import Named, Options, Survey
@@ -26,6 +27,9 @@ def of_machine(node: NodeOn, key: str, number: int) -> Bare:
     facts["boot_id"] = f"8a1f3f0e-5a39-4b0c-9e0c-5d5d1b2f8b{number:02x}"
     with node.kernel.running():
         found = ports.read(node.reader(), facts, {})
+        # Without the time limits of real nodes: this machine may be busy.
+        cards = [one["pci"] for one in (*facts["hcas"], *facts["netdevs"]) if one["pci"]]
+        facts["gpus"] = gpus.read(node.reader(), node.ask, cards)
     frontend = node.plan["frontend"]["netdev"]
     login = next(one["addresses"][0] for one in facts["netdevs"] if one["netdev"] == frontend)
     return {
@@ -62,7 +66,7 @@ def made_up(key: str, rails: Iterable[dict[str, Any]], **changes: Any) -> Bare:
     for place, row in enumerate(rows):
         octets = (2, number >> 8, number & 255, *place.to_bytes(3, "big"))
         row.setdefault("mac", ":".join(f"{octet:02x}" for octet in octets))
-    gpus = changes.pop("gpus", None)
+    of_gpus = changes.pop("gpus", None)
     boot_id = changes.pop("boot_id", f"boot-{key}")
     facts = {
         "schema": 1, "node": key, "boot_id": boot_id, "collected": "2026-11-27T10:00:00.000Z",
@@ -70,7 +74,7 @@ def made_up(key: str, rails: Iterable[dict[str, Any]], **changes: Any) -> Bare:
         "netdevs": [_netdev(row) for row in rows], "hcas": [_hca(row) for row in rows if _device(row)],
         "cpu": {"governors": {}, "governor_available": False}, "memlock_bytes": None, "tools": {},
         "warnings": [],
-        "gpus": gpus or {
+        "gpus": of_gpus or {
             "pci": [], "pci_paths": {}, "driver": None, "rows": [], "nvlink": [], "topology": None,
             "near": [], "xids": None, "errors": {},
         },

@@ -301,6 +301,20 @@ def test_gpus_and_nvlink_domains_that_differ_are_folded_into_groups(tmp_path):
     command.write(tmp_path / "inventory", files)
 
 
+def test_gpus_that_nvidia_smi_did_not_name_are_counted_and_their_model_is_not_known():
+    found = cluster(3, switched=True)
+    for number, node in enumerate(found, 1):
+        node["facts"]["gpus"] = nodes.gpus_of("NVIDIA H100", ["0000:19:00.0"])
+        if number > 1:
+            why = {"class": "silent", "message": "nvidia-smi gave no answer in 10 s"}
+            node["facts"]["gpus"] |= {"rows": [], "errors": {"rows": why, "topology": why}}
+    survey_of_three = nodes.discovered(found)
+    assert survey_of_three.not_known == ["gpu[2-3]: the GPUs' model: nvidia-smi gave no answer in 10 s"]
+    assert of_groups(render(survey_of_three)) == set()
+    found[0]["facts"]["gpus"]["near"] = "nonsense"
+    assert said(nodes.discovered(found), "gpu1", "the GPUs", "gpus.near")
+
+
 def test_equal_overrides_of_several_nodes_are_one_group(tmp_path):
     found = cluster(5, switched=True)
     for node in (found[1], found[3]):

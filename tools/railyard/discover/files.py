@@ -99,9 +99,14 @@ def _variables(survey: Survey, has_one_user: bool) -> tuple[dict[str, Any], dict
         own[node.name] = _of_node(node, has_one_user)
         if "nvlink_domain" not in shared and node.nvlink_domain is not None:
             own[node.name]["nvlink_domain"] = node.nvlink_domain
-        if usual is not None and gpus.get(node.name) != usual:
+        if usual is not None and not _fits(node.gpus, shared["expected_gpus"]):
             own[node.name]["expected_gpus"] = node.gpus or {"count": 0}
     return shared, own
+
+
+def _fits(gpus: Mapping[str, Any] | None, usual: Mapping[str, Any]) -> bool:
+    """Tell whether a node's GPUs are the usual ones, as far as they are known."""
+    return gpus is not None and all(usual.get(key) == value for key, value in gpus.items())
 
 
 def _of_node(node: Node, has_one_user: bool) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory import v
 from railyard.discover import addresses, binding, oddities, order, rails
 from railyard.discover.model import Named, Node, Options, Question, Rail, Survey
 from railyard.discover.ports import PORTS_MAX, Port, literal, ports_of, short
-from railyard.discover.text import folded, most_common
+from railyard.discover.text import by_text, folded, most_common
 from railyard.new_inventory import nodes as new_nodes
 
 __all__ = ["Named", "Options", "Question", "Survey", "survey"]
@@ -299,16 +299,20 @@ def _find_wires(found: Survey) -> None:
 
 
 def _find_gpus(found: Survey, bare: Mapping[str, BareNode]) -> None:
+    unread: dict[str, list[str]] = defaultdict(list)
     for name, one in bare.items():
         node = found.nodes[name]
         node.nvlink_domain = literal(one["nvlink_domain"])
         try:
             gpus = facts_record.read_gpus(one["facts"])
         except reader.RefusedError as refused:
-            found.not_known.append(f"{name}: its GPUs: {short(str(refused))}")
+            unread[f"the GPUs: {short(str(refused))}"].append(name)
             continue
         if not gpus["pci"]:
             continue
+        why = gpus["errors"].get("rows")
+        if why is not None and why["class"] != "absent":
+            unread[f"the GPUs' model: {short(why['message'])}"].append(name)
         models = {literal(row.get("name")) for row in gpus["rows"]} - {None}
         expected: dict[str, Any] = {"count": min(len(gpus["pci"]), 64)}
         if len(models) == 1 and values.word(80)(model := models.pop()) is None:
@@ -319,3 +323,4 @@ def _find_gpus(found: Survey, bare: Mapping[str, BareNode]) -> None:
                 f"{name}: nvidia-smi lists {len(gpus['rows'])} of {len(gpus['pci'])} GPUs. "
                 "See `dmesg` for the others"
             )
+    found.not_known += by_text(unread)
