@@ -90,6 +90,25 @@ def test_the_kind_that_carries_most_together_is_rails():
     assert names(nodes.discovered(found)) == ["ens1", "ens2"]
 
 
+@pytest.mark.parametrize(("others", "gbps", "is_rails"), [(4, 200, True), (6, 25, False)])
+def test_neither_the_fastest_nor_the_most_ports_alone_are_rails(others, gbps, is_rails):
+    slots = [f"0000:9{place}:00.0" for place in range(others)]
+    found = cluster(2, [TWO[0], *slots], wired=False)
+    for node in found:
+        for place in range(2, others + 2):
+            port(node, f"ens{place}")["pci_id"] = "15b3:101b"
+            row(node, f"ens{place}")["speed_mbps"] = gbps * 1000
+    answer = nodes.discovered(found)
+    if is_rails:
+        # Faster ports beside as many slow ones: a person must choose.
+        assert [one.split(" (")[0] for one in answer.questions[0].candidates] == [
+            "4 x 200 Gbit/s ens2 to ens5",
+            "1 x 400 Gbit/s ens1",
+        ]
+    else:
+        assert (answer.questions, names(answer)) == ([], ["ens1"])
+
+
 def test_as_fast_ports_of_another_kind_are_a_question_with_candidates():
     found = cluster(2)
     for node in found:
@@ -128,6 +147,24 @@ def test_the_frontend_and_what_carries_it_are_no_rails():
         node["default_route"] = ["bond0"]
     survey = nodes.discovered(found)
     assert (names(survey), survey.frontend) == (["ens1", "ens2"], "bond0")
+    assert survey.oddities == []
+
+
+def test_a_port_with_a_default_route_is_no_rail_though_the_node_is_reached_by_another():
+    found = cluster(2)
+    for node in found:
+        node["default_route"] = ["ens2"]
+    survey = nodes.discovered(found)
+    assert (names(survey), survey.frontend) == (["ens1"], "eno1")
+
+
+def test_a_member_of_another_bond_is_no_rail_and_named():
+    found = cluster(2, [*TWO, "0000:9a:00.0"])
+    for node in found:
+        row(node, "ens3")["master"] = "bond1"
+    survey = nodes.discovered(found)
+    assert names(survey) == ["ens1", "ens2"]
+    assert said(survey, "gpu[1-2]", "ens3 (0000:9a:00.0) is a member of bond1")
 
 
 def test_the_port_of_a_vlan_by_which_the_node_is_reached_is_no_rail():
@@ -411,6 +448,60 @@ def test_two_nodes_that_hear_each_others_lldp_are_back_to_back():
     survey_of_two = nodes.discovered(found)
     assert survey_of_two.cabling == "back_to_back"
     assert all(rail.leaves == {} for rail in survey_of_two.rails)
+
+
+def test_without_slots_and_networks_in_common_the_order_on_the_bus_counts(tmp_path):
+    found = cluster(2, wired=False)
+    for place, netdev in enumerate(("ens1", "ens2")):
+        for part in (found[1]["facts"]["netdevs"], found[1]["ports"], found[1]["facts"]["hcas"]):
+            one = next(one for one in part if one["netdev"] == netdev)
+            one.update(netdev=f"enp{place}", pci=f"0000:8{place}:00.0")
+    survey_of_two = nodes.discovered(found)
+    assert [
+        (rail.joined_by, rail.ports["gpu1"].netdev, rail.ports["gpu2"].netdev) for rail in survey_of_two.rails
+    ] == [
+        ("position", "ens1", "enp0"),
+        ("position", "ens2", "enp1"),
+    ]
+    rails = written(tmp_path, survey_of_two)["rails"]
+    assert all("hca" not in rail for rail in rails)
+
+
+def test_ports_that_nothing_else_names_are_named_by_their_rdma_device(tmp_path):
+    found = cluster(2, wired=False)
+    for node in found:
+        # Both ports of a ConnectX-3 in InfiniBand mode, without IPoIB.
+        node["facts"]["netdevs"] = [row(node, "eno1")]
+        for number, netdev in enumerate(("ens1", "ens2")):
+            name = f"mlx4_0:{number + 1}"
+            hca(node, netdev).update(
+                hca=name, device="mlx4_0", port=number + 1, link_layer="InfiniBand", pci=TWO[0], netdev=None
+            )
+            port(node, netdev).update(hca=name, dev_port=number, pci=TWO[0], netdev=None)
+    survey_of_two = nodes.discovered(found)
+    assert survey_of_two.questions == []
+    rails = written(tmp_path, survey_of_two)["rails"]
+    assert [{key: rail[key] for key in ("name", "hca")} for rail in rails] == [
+        {"name": "rail0", "hca": "mlx4_0:1"},
+        {"name": "rail1", "hca": "mlx4_0:2"},
+    ]
+
+
+def test_two_ports_at_one_address_are_never_named_by_it(tmp_path):
+    found = cluster(2, [TWO[0], TWO[0]])
+    for node in found:
+        for place, netdev in enumerate(("ens1", "ens2")):
+            name = f"mlx4_0:{place + 1}"
+            hca(node, netdev).update(hca=name, device="mlx4_0", port=place + 1)
+            port(node, netdev).update(hca=name, dev_port=place)
+            row(node, netdev)["hca"] = name
+    for part in (found[1]["facts"]["netdevs"], found[1]["ports"], found[1]["facts"]["hcas"]):
+        for place, netdev in enumerate(("ens1", "ens2")):
+            next(one for one in part if one["netdev"] == netdev)["netdev"] = f"enp{place}"
+    nodes.wire(found, [[("gpu1", "ens1"), ("gpu2", "enp0")], [("gpu1", "ens2"), ("gpu2", "enp1")]])
+    survey_of_two = nodes.discovered(found)
+    assert [rail.selector for rail in survey_of_two.rails] == ["netdev", "netdev"]
+    assert all("pci" not in rail for rail in written(tmp_path, survey_of_two)["rails"])
 
 
 def test_two_nodes_on_one_flat_network_are_not_back_to_back():

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 
 from railyard.discover.model import Method, Rail, Survey
-from railyard.discover.text import folded
 from railyard.new_inventory.files import nodes_in_words
 from railyard.new_inventory.nodes import NewNode
 
@@ -66,12 +65,8 @@ def _row(rail: Rail) -> str:
     subnets = rail.keys.get("subnet") or ", ".join(rail.keys.get("subnets", {}).values()) or "none"
     rate = f"{rail.rate_gbps:g}" if rail.rate_gbps is not None else "not known"
     leaves = ", ".join(dict.fromkeys(rail.leaves.values())) or "not known"
-    devices: dict[str, list[str]] = {}
-    for name, port in rail.ports.items():
-        devices.setdefault(port.hca or "none", []).append(name)
-    largest = max(devices, key=lambda device: (len(devices[device]), device), default="none")
-    others = [name for device, names in devices.items() if device != largest for name in names]
-    hca = largest + (f" ({folded(others)}: others)" if others else "")
+    devices = {port.hca or "none" for port in rail.ports.values()}
+    hca = devices.pop() if len(devices) == 1 else "differs between nodes"
     cells = (rail.name, f"{rail.selector} {rail.value}", subnets, rate, leaves, hca)
     return f"| {' | '.join(_escaped(cell) for cell in cells)} |"
 

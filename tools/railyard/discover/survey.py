@@ -177,7 +177,9 @@ def _find_rails(
         for port in ports
         if port.layer == layer and port.master is None and not port.is_virtual_function
     }
-    switches = order.leaves(port for ports in usable.values() for port in ports if not _is_own(port, found))
+    # Where LLDP shows one of the nodes, the cable goes straight to it.
+    own = {*found.nodes, *(node.hostname for node in found.nodes.values())}
+    switches = order.leaves(port for ports in usable.values() for port in ports if port.leaf not in own)
     listened = {
         (name, one["netdev"])
         for name, node in bare.items()
@@ -200,7 +202,7 @@ def _find_rails(
             leaf = most_common(
                 port.leaf
                 for name, port in rail.ports.items()
-                if found.nodes[name].unit == unit and not _is_own(port, found)
+                if found.nodes[name].unit == unit and port.leaf not in own
             )
             if leaf is not None:
                 rail.leaves[unit] = leaf
@@ -214,11 +216,6 @@ def _no_rails(usable: Mapping[str, Sequence[Port]]) -> Question:
         what = f"{text}: those of {folded(down)} are administratively down. Discover with --link-up"
         return Question(None, f"{what}, or raise them")
     return Question(None, f"{text}: check cables and drivers (`ip -br link`, `lspci -D -k`)")
-
-
-def _is_own(port: Port, found: Survey) -> bool:
-    """Tell whether what a port hears by LLDP is one of the nodes, and no switch."""
-    return port.leaf in found.nodes or any(port.leaf == node.hostname for node in found.nodes.values())
 
 
 def _cabling(found: Survey, heard: order.Places) -> str | None:
