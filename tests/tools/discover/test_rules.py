@@ -242,7 +242,7 @@ def test_virtual_functions_are_named_and_not_taken():
             node["facts"][part] += [one for one in extra["facts"][part] if one["netdev"] == "ens1v0"]
         node["ports"].append(port(extra, "ens1v0"))
     survey = nodes.discovered(found)
-    assert names(survey) == ["ens1", "ens2"]
+    assert (names(survey), survey.questions) == (["ens1", "ens2"], [])
     assert said(survey, "gpu[1-2]", "virtual functions (SR-IOV)", "ens1v0", "sriov_numvfs")
 
 
@@ -388,6 +388,17 @@ def test_rails_are_in_the_order_of_their_switches_where_these_announce_themselve
         ("ens1", {None: "leaf10"}),
     ]
     assert [rail["leaf"] for rail in written(tmp_path, survey_of_three)["rails"]] == ["leaf9", "leaf10"]
+
+
+def test_cards_that_all_sit_elsewhere_are_found_by_their_networks():
+    found = cluster(4, wired=False)
+    for part in (found[3]["facts"]["netdevs"], found[3]["ports"], found[3]["facts"]["hcas"]):
+        for netdev, slot in (("ens1", "0000:9b:00.0"), ("ens2", "0000:9a:00.0")):
+            next(one for one in part if one["netdev"] == netdev)["pci"] = slot
+    nodes.wire(found, [[(one["key"], netdev) for one in found] for netdev in ("ens1", "ens2")])
+    survey_of_four = nodes.discovered(found)
+    assert [rail.ports["gpu4"].pci for rail in survey_of_four.rails] == ["0000:9b:00.0", "0000:9a:00.0"]
+    assert said(survey_of_four, "gpu4", "rail0 is ens1 (0000:9b:00.0)")
 
 
 def test_lldp_alone_shows_a_crossed_cable():
