@@ -452,10 +452,13 @@ def test_two_nodes_on_switches_that_announce_themselves_are_not_back_to_back():
     assert nodes.discovered(cluster(2, switched=True)).cabling is None
 
 
-def test_two_nodes_that_hear_each_others_lldp_are_back_to_back():
+@pytest.mark.parametrize("names_itself", ["gpu{}", "ip-10-0-0-{}.example.org"])
+def test_two_nodes_that_hear_each_others_lldp_are_back_to_back(names_itself):
     found = cluster(2)
-    for node, other in zip(found, reversed(found), strict=True):
-        port(node, "ens1")["neighbours"] = [{"switch": other["key"], "chassis": "x", "port": "ens1"}]
+    for number, (node, other) in enumerate(zip(found, reversed(found), strict=True), 1):
+        node["hostname"] = f"ip-10-0-0-{number}.example.org"
+        sender = names_itself.format(other["key"][-1])
+        port(node, "ens1")["neighbours"] = [{"switch": sender, "chassis": "x", "port": "ens1"}]
     survey_of_two = nodes.discovered(found)
     assert survey_of_two.cabling == "back_to_back"
     assert all(rail.leaves == {} for rail in survey_of_two.rails)
@@ -548,6 +551,30 @@ def test_a_port_that_is_on_no_rails_network_is_named(where):
     (text,) = nodes.discovered(found).oddities
     for words in ("gpu2: rail0 (ens1 (0000:18:00.0))", "not on one network", "VLAN"):
         assert words in text
+
+
+def test_a_port_on_a_network_that_two_other_rails_share_is_named_without_a_guess():
+    found = cluster(4, [*TWO, "0000:9a:00.0"], wired=False)
+    shared = [(one["key"], netdev) for one in found for netdev in ("ens2", "ens3")]
+    own = [(one["key"], "ens1") for one in found[:3]]
+    nodes.wire(found, [own, [*shared, ("gpu4", "ens1")]])
+    (text,) = nodes.discovered(found).oddities
+    assert "gpu4: rail0 (ens1 (0000:18:00.0)) is not on one network" in text
+
+
+def test_a_port_that_did_not_listen_is_not_known_and_nothing_odd():
+    found = cluster(4, wired=False)
+    nodes.wire(
+        found,
+        [
+            [(one["key"], netdev) for one in found if (one["key"], netdev) != ("gpu2", "ens1")]
+            for netdev in ("ens1", "ens2")
+        ],
+    )
+    next(one for one in found[1]["beacons"] if one["netdev"] == "ens1")["error"] = "no packet sockets"
+    survey_of_four = nodes.discovered(found)
+    assert survey_of_four.not_known == ["cabling of gpu2: ens1 heard nobody: no packet sockets"]
+    assert survey_of_four.oddities == []
 
 
 def down(node, netdev):
