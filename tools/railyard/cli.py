@@ -18,6 +18,7 @@ from railyard.base import ending, paths
 from railyard.base.ansible_options import takes_ansible_options
 from railyard.base.errors import UserError
 from railyard.base.verbs import ReportsDir, end, refuse_both, takes_inventory, with_fields_of
+from railyard.discover.wanted import Wanted as Discovery
 from railyard.new_inventory.wanted import Wanted
 
 _EXIT_STATUSES = (
@@ -132,6 +133,21 @@ def _new_inventory(
 
 _new_inventory.__signature__ = with_fields_of(_new_inventory, Wanted)  # type: ignore[attr-defined] # read by typer
 app.command(name="new-inventory")(_new_inventory)
+
+
+def _discover(**wanted: Any) -> None:
+    """Read nodes that have no inventory over SSH and write one; change nothing on them."""
+    from railyard.discover import command as discovering
+
+    end(discovering.discover(Discovery(**wanted)))
+
+
+_discover.__signature__ = with_fields_of(_discover, Discovery)  # type: ignore[attr-defined] # read by typer
+app.command(
+    name="discover",
+    epilog="Exit status: 0 written, or no difference; 1 --diff found differences; 2 bad input or open "
+    "questions, nothing is written; 3 a node did not answer or something is not known, the rest is written.",
+)(takes_inventory(_discover))
 
 
 @app.command(epilog=_EXIT_STATUSES)

@@ -20,6 +20,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.schema i
 from railyard.base import options
 from railyard.base.errors import UserError, numbered
 from railyard.base.options import Wrong
+from railyard.base.whole_file import whole_file
 from railyard.new_inventory import files as new_inventory_files
 from railyard.new_inventory import hosts_file, rails, who
 from railyard.new_inventory import nodes as new_inventory_nodes
@@ -27,6 +28,7 @@ from railyard.new_inventory.wanted import Wanted
 from railyard.plan import view
 
 _TEMPORARY = ".railyard-new-"
+_MODE = 0o644
 # Option → least, most, and what to write.
 _BOUNDS = {
     "rails": (1, rails.RAILS_MAX, f"write 1 to {rails.RAILS_MAX}"),
@@ -105,23 +107,28 @@ def compose(
     return new_inventory_files.Contents(name, wanted, reached, made, host_offset, mtu)
 
 
-def write(target: Path, files: dict[str, str]) -> None:
+def write(target: Path, files: dict[str, str], *, into_existing: bool = False) -> None:
     """Put a folder of files in place as a whole, after preflight's own checks have passed it.
 
     Args:
         target: the folder; nothing may be there.
         files: path below it → text.
+        into_existing: whether the folder may be there. Then each file is put in place as a whole, also over
+            one that is there, and preflight checks them together with the folder's other files.
 
     Raises:
         UserError: something is there, it cannot be written, or preflight refuses it.
     """
-    _refuse_existing(target)
+    if not into_existing:
+        _refuse_existing(target)
     beside = next(parent for parent in target.parents if parent.is_dir())
     workplace = None
     try:
         # On the same filesystem, so that the last step is one rename: all of it is there, or nothing.
         workplace = Path(tempfile.mkdtemp(prefix=_TEMPORARY, dir=beside))
         draft = workplace / target.name
+        if target.is_dir():
+            shutil.copytree(target, draft, ignore_dangling_symlinks=True)
         for name, text in files.items():
             file = draft / name
             file.parent.mkdir(parents=True, exist_ok=True)
@@ -131,6 +138,9 @@ def write(target: Path, files: dict[str, str]) -> None:
                 os.fsync(stream.fileno())
         _refuse_unsound(draft, target)
         target.parent.mkdir(parents=True, exist_ok=True)
+        if into_existing and target.is_dir():
+            _replace_files(target, files)
+            return
         _refuse_existing(target)
         try:
             draft.rename(target)
@@ -145,14 +155,32 @@ def write(target: Path, files: dict[str, str]) -> None:
             shutil.rmtree(workplace, ignore_errors=True)
 
 
+def _replace_files(target: Path, files: dict[str, str]) -> None:
+    for name, text in files.items():
+        file = target / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with whole_file(file, _MODE) as stream:
+            stream.write(text.encode())
+
+
 def _target(nodes: str, folder: Path | None) -> Path:
     if folder is None:
         letters = "".join(character for character in nodes.split("[", 1)[0] if character.isalnum())
         folder = Path("inventories") / (letters.lower()[:32] or "new")
+    target = absolute(folder)
+    _refuse_existing(target)
+    return target
+
+
+def absolute(folder: Path) -> Path:
+    """Return where an inventory is to be written.
+
+    Raises:
+        UserError: its name can be no cluster's.
+    """
     target = Path(os.path.abspath(folder.expanduser()))
     if not target.name.strip() or not target.name.isprintable():
         raise UserError(f"{str(folder)!r} is no name for an inventory", "name a folder, as inventories/mine")
-    _refuse_existing(target)
     return target
 
 

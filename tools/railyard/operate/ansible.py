@@ -58,6 +58,7 @@ class AnsibleRun:
         stops_asked: how often the user has asked to stop: once means gently, twice means now.
         show: takes the lines that each event is worth.
         measuring: this run has few steps and mostly waits, so that Ansible may wake up more seldom yet.
+        ends_late: whether what a task's time limit left behind (an ssh that hangs) is ended with the run.
     """
 
     playbook: Path
@@ -69,6 +70,7 @@ class AnsibleRun:
     progress: Progress = field(default_factory=Progress)
     show: Callable[[list[Line]], None] = lambda lines: None
     measuring: bool = False
+    ends_late: bool = False
 
     def __post_init__(self) -> None:
         self._shown_at = time.monotonic()
@@ -82,7 +84,7 @@ class AnsibleRun:
             return self._run()
         finally:
             # When Ansible had to be killed, its workers know nothing of it yet.
-            if self.stops_asked() > 0:
+            if self.stops_asked() > 0 or self.ends_late:
                 orphans.end(self._mark)
 
     def _run(self) -> Outcome:

@@ -1,0 +1,150 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Nodes without an inventory, reached by Ansible's real SSH plugin: `ssh` and `sudo` are stand-ins on PATH.
+
+`ssh` counts what it is called for and either fails as OpenSSH does, or runs the command here. The module on
+the node is a stand-in too, which answers what a test gives each node.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from support.programs import REPO, Done, railyard
+
+COLLECTION = Path("ansible_collections/railyard/fabric")
+
+# What OpenSSH 9.2 prints; the host key's warning is shortened in its middle (sshconnect.c, warn_changed_key).
+CHANGED_KEY = """\
+@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@
+@    WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED!     @
+@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@
+IT IS POSSIBLE THAT SOMEONE IS DOING SOMETHING NASTY!
+Offending ED25519 key in /home/me/.ssh/known_hosts:7
+Host key for gpu has changed and you have requested strict checking.
+Host key verification failed.
+"""
+TIMED_OUT = "ssh: connect to host gpu port 22: Connection timed out\n"
+ASKS_PASSWORD = "me@gpu: Permission denied (publickey,password).\n"
+
+# Ansible gives the host and one command last. The options before them are its own.
+_SSH = """\
+#!/bin/sh
+for word in "$@"; do host=$command command=$word; done
+case " $* " in *" -O "*|*" -G "*) exit 1;; esac
+echo "$host" >> "{folder}/requests"
+[ -f "{folder}/ssh/$host" ] && {{ cat "{folder}/ssh/$host" >&2; exit 255; }}
+[ -f "{folder}/path/$host" ] && PATH=$(cat "{folder}/path/$host")
+[ -f "{folder}/hangs/$host" ] && cd "{folder}/hangs" && exec sleep 600
+[ -f "{folder}/no_python/$host" ] && command=$(printf %s "$command" | sed s,/usr/bin/python3,/no/python3,)
+BARE_HOST=$host exec sh -c "$command"
+"""
+_SUDO = """\
+#!/bin/sh
+[ -f "{folder}/sudo/$BARE_HOST" ] && {{ cat "{folder}/sudo/$BARE_HOST" >&2; exit 1; }}
+while [ "$1" != /bin/sh ]; do shift; done
+exec "$@"
+"""
+_MODULE = """\
+import json, os
+from ansible.module_utils.basic import AnsibleModule
+
+kinds = {{"start_beacons": "bool", "collect_beacons": "bool", "link_up": "bool", "longest_s": "int"}}
+spec = {{name: {{"type": kind}} for name, kind in kinds.items()}}
+spec.update(key={{"required": True}}, run={{}}, secret={{"no_log": True}})
+module = AnsibleModule(spec, supports_check_mode=True)
+with open("{folder}/answers/" + module.params["key"].replace("/", "_") + ".json") as stream:
+    answer = json.load(stream)
+with open("{folder}/arguments", "a") as stream:
+    stream.write(json.dumps(module.params) + "\\n")
+if module.params["collect_beacons"]:
+    module.exit_json(beacons=answer["beacons"])
+module.exit_json(bare_node={{**answer, "beacons": None}})
+"""
+
+
+class BareCluster:
+    """Stand-ins for nodes, in a folder of their own."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        for name in ("answers", "ssh", "hangs", "path", "sudo", "no_python", "bin", "home"):
+            (folder / name).mkdir()
+        for name, text in (("ssh", _SSH), ("sudo", _SUDO)):
+            self._program(folder / "bin" / name, text)
+        self._collection()
+
+    def add(self, answer: dict[str, Any], key: str | None = None) -> None:
+        """Add a node that answers so."""
+        path = self.folder / "answers" / f"{key or answer['key']}.json"
+        path.write_text(json.dumps(answer))
+
+    def fail_ssh(self, host: str, text: str) -> None:
+        """Have SSH to a host end with 255 after it printed this."""
+        (self.folder / "ssh" / host).write_text(text)
+
+    def hang(self, host: str) -> None:
+        """Have every command on a host hang."""
+        (self.folder / "hangs" / host).touch()
+
+    def refuse_sudo(self, host: str, text: str) -> None:
+        """Have sudo on a host fail after it printed this."""
+        (self.folder / "sudo" / host).write_text(text)
+
+    def take_sudo(self, host: str) -> None:
+        """Take sudo off a host."""
+        (self.folder / "path" / host).write_text("/bin:/usr/bin")
+
+    def take_python(self, host: str) -> None:
+        """Take Python off a host."""
+        (self.folder / "no_python" / host).touch()
+
+    def requests(self) -> list[str]:
+        """Return the host of each SSH request."""
+        path = self.folder / "requests"
+        return path.read_text().split() if path.exists() else []
+
+    def running(self) -> list[str]:
+        """Return the command lines of processes that hang on these hosts still."""
+        found = []
+        for entry in Path("/proc").iterdir():
+            with suppress(OSError):
+                if entry.name.isdecimal() and os.readlink(entry / "cwd") == str(self.folder / "hangs"):
+                    found.append((entry / "cmdline").read_bytes().replace(b"\0", b" ").decode())
+        return found
+
+    def arguments(self) -> list[dict[str, Any]]:
+        """Return the arguments of each call of the module."""
+        path = self.folder / "arguments"
+        return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+    def discover(self, *argv: str | Path, **environment: str) -> Done:
+        """Run `railyard discover` among these nodes."""
+        search = f"{self.folder / 'bin'}:{os.environ['PATH']}"
+        collections = str(self.folder / "collections")
+        ours = {"PATH": search, "ANSIBLE_COLLECTIONS_PATH": collections, "HOME": str(self.folder / "home")}
+        return railyard("discover", *argv, **{**ours, **environment})
+
+    def _program(self, path: Path, text: str) -> None:
+        path.write_text(text.format(folder=self.folder))
+        path.chmod(0o755)
+
+    def _collection(self) -> None:
+        target, source = self.folder / "collections" / COLLECTION, REPO / "collections" / COLLECTION
+        _link_but(source, target, "plugins")
+        _link_but(source / "plugins", target / "plugins", "modules")
+        (target / "plugins" / "modules").mkdir()
+        module = target / "plugins" / "modules" / "bare_node_info.py"
+        module.write_text(_MODULE.format(folder=self.folder))
+
+
+def _link_but(source: Path, target: Path, name: str) -> None:
+    target.mkdir(parents=True)
+    for path in source.iterdir():
+        if path.name != name:
+            (target / path.name).symlink_to(path)

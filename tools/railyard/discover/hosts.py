@@ -1,0 +1,334 @@
+"""Which nodes `railyard discover` is to read: names, folded names and addresses, typed or from a file.
+
+Everything that is wrong with them is found here, all of it, before any node is contacted.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import re
+import socket
+import subprocess
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory import files as inventory_files
+from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory import reader
+from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.values import literal
+from ansible_collections.railyard.fabric.plugins.plugin_utils.plain_text import clean_line
+
+from railyard.base.errors import UserError, numbered
+from railyard.new_inventory import nodes as new_nodes
+
+_NODES_FIX = "write names as 'gpu[001-032]' or gpu1, or addresses as 192.168.1.73"
+_LINE_FIX = "write `name address [user]`, as `gpu1 192.168.1.73 ubuntu`"
+_INI_LINE = re.compile(r"\s*(\[[^\]]+\]|.*\bansible_[a-z_]+\s*=)")
+_INVENTORY_ENDINGS = (".yml", ".yaml", ".json", ".toml", ".ini")
+_SSH_SECONDS_MAX = 10
+
+
+@dataclass(frozen=True)
+class Host:
+    """A node that is to be read.
+
+    Attributes:
+        key: what it is called until its files are written: its name, or its address where only that is known.
+        name: its name; None for a bare address, where the node itself says it.
+        address: where to log in; None where the name is enough.
+        user: whom to log in as; None for SSH's own choice.
+        place: where the user named it.
+    """
+
+    key: str
+    name: str | None = None
+    address: str | None = None
+    user: str | None = None
+    place: str = ""
+
+
+@dataclass(frozen=True)
+class Hosts:
+    """All nodes that are to be read.
+
+    Attributes:
+        hosts: in the order in which they were named.
+        inventories: existing Ansible inventories that say how to reach them; none for hosts of our own.
+    """
+
+    hosts: Sequence[Host]
+    inventories: Sequence[str] = ()
+
+
+class _WrongError(Exception):
+    """What is wrong with one word, and what to do."""
+
+    def __init__(self, what: str, fix: str) -> None:
+        super().__init__(f"{what}. Fix: {fix}")
+
+
+def find(words: Sequence[str], source: Path | None, user: str | None) -> Hosts:
+    """Return the nodes that are meant.
+
+    Args:
+        words: names, folded names and addresses; of what `source` lists, those that are meant.
+        source: `--hosts-from`: a list of nodes, or an existing Ansible inventory.
+        user: whom to log in as, where a line does not say it.
+
+    Raises:
+        UserError: with everything that is wrong; no node was contacted.
+    """
+    if source is None:
+        return Hosts(_with_user(_checked(_typed(words), look_up=True), user))
+    if not source.exists():
+        raise UserError(
+            f"--hosts-from {source}: there is no such file", "name a list of nodes or an inventory"
+        )
+    if _is_inventory(source):
+        return of_inventory([str(source)], words, user)
+    listed = _checked(_listed(source), look_up=False)
+    by_key = {host.key: host for host in listed}
+    chosen = _select(words, by_key, {}, str(source)) if words else list(by_key)
+    return Hosts(_with_user(_checked([by_key[key] for key in chosen], look_up=True), user))
+
+
+def of_inventory(sources: Sequence[str], words: Sequence[str] = (), user: str | None = None) -> Hosts:
+    """Return the nodes of an existing inventory: group gpu_nodes where there is one, else all of its hosts.
+
+    Raises:
+        UserError: the inventory cannot be read, names no host, or lacks one of `words`.
+    """
+    found, failures = reader.open_sources([os.path.abspath(source) for source in sources], None)
+    if found is None:
+        texts = [f"{place}: {what}. Fix: {fix}" for place, what, fix in failures]
+        raise UserError(numbered("with the inventory; no node was contacted", texts))
+    everyone = {str(host.name): host for host in found.hosts("all")}
+    groups = {name: [str(host.name) for host in found.hosts(name)] for name in found.group_names()}
+    chosen = _select(words, everyone, groups, sources[0]) if words else groups.get(new_nodes.GROUP, [])
+    chosen = chosen or ([] if words else list(everyone))
+    if not chosen:
+        raise UserError(f"{sources[0]} has no host", "name a list of nodes or another inventory")
+    wrong = [name for name in chosen if not new_nodes.is_host_name(name)]
+    if wrong:
+        raise _refused(
+            [f"{sources[0]}: {clean_line(name)!r} is not a host name. Fix: rename it" for name in wrong]
+        )
+    hosts = []
+    for name in dict.fromkeys(chosen):
+        values = found.variables(everyone[name], ("ansible_host", "ansible_user")).values
+        address, login = _plain(values.get("ansible_host")), _plain(values.get("ansible_user"))
+        hosts.append(Host(name, name, address, login, sources[0]))
+    return Hosts(_with_user(hosts, user), list(sources))
+
+
+def _plain(value: object) -> str | None:
+    """Return a variable that is a plain text; an expression is Ansible's to evaluate."""
+    return value if isinstance(value, str) and not any(literal(value)) else None
+
+
+def _with_user(hosts: Iterable[Host], user: str | None) -> list[Host]:
+    return [host if host.user or user is None else replace(host, user=user) for host in hosts]
+
+
+def _typed(words: Sequence[str]) -> Iterator[Host | str]:
+    """Yield what the words of a command line stand for; a text where a word is wrong."""
+    for word in words:
+        user, _at, rest = word.rpartition("@")
+        try:
+            for host in _unfolded(rest, "NODES"):
+                yield replace(host, user=_user(user)) if user else host
+        except _WrongError as wrong:
+            yield f"NODES: {wrong}"
+
+
+def _listed(source: Path) -> Iterator[Host | str]:
+    """Yield what the lines of a file stand for; a text where a line is wrong."""
+    count = 0
+    for number, line in enumerate(_lines(source), start=1):
+        words = line.partition("#")[0].split()
+        place = f"{source}:{number}"
+        if not words:
+            continue
+        count += 1
+        try:
+            if len(words) > 3:
+                raise _WrongError(
+                    f"a line has a name, an address and a user, and here are {len(words)} words", _LINE_FIX
+                )
+            named = _unfolded(words[0], place)
+            if len(words) > 1:
+                if len(named) > 1:
+                    raise _WrongError(f"{words[0]!r} is several nodes with one address", _LINE_FIX)
+                if named[0].name is None:
+                    raise _WrongError(f"{words[0]!r} is an address where the node's name belongs", _LINE_FIX)
+                named = [replace(named[0], address=_address_or_name(words[1]))]
+            user = _user(words[2]) if len(words) > 2 else None
+        except _WrongError as wrong:
+            yield f"{place}: {wrong}"
+        else:
+            yield from (replace(host, user=user) for host in named)
+    if not count:
+        yield f"{source}: it names no node. Fix: {_LINE_FIX}"
+
+
+def _lines(source: Path) -> list[str]:
+    if (wrong := inventory_files.endless_file(str(source))) is not None:
+        raise UserError(f"--hosts-from {source}: {wrong}", "name a plain file")
+    try:
+        return source.read_text(encoding="utf-8").splitlines()
+    except OSError as error:
+        raise UserError(
+            f"--hosts-from {source}: {error.strerror}", "name a file that you can read"
+        ) from error
+    except UnicodeDecodeError as error:
+        line = error.object[: error.start].count(b"\n") + 1
+        raise UserError(f"{source}:{line}: it is not UTF-8 text", "save the file as UTF-8") from error
+
+
+def _is_inventory(source: Path) -> bool:
+    """Tell an Ansible inventory from a list of nodes: by its ending, or as INI or a program."""
+    if source.is_dir() or source.suffix in _INVENTORY_ENDINGS or inventory_files.is_program(str(source)):
+        return True
+    return source.is_file() and any(_INI_LINE.match(line.partition("#")[0]) for line in _lines(source))
+
+
+def _unfolded(word: str, place: str) -> list[Host]:
+    """Return the nodes of one word.
+
+    Raises:
+        _WrongError: it is neither a name, a folded name nor an address.
+    """
+    if (address := _address(word)) is not None:
+        return [Host(address, None, address, place=place)]
+    named, problems = new_nodes.unfold(word, None)
+    if problems:
+        _option, what, _fix = problems[0]
+        raise _WrongError(what, _NODES_FIX)
+    hosts = []
+    for node in named:
+        address = _address(node.name)
+        if address is None and re.fullmatch(r"[0-9.]+", node.name):
+            raise _WrongError(f"{node.name!r} is not a valid address", _NODES_FIX)
+        hosts.append(Host(address or node.name, None if address else node.name, address, place=place))
+    return hosts
+
+
+def _address(text: str) -> str | None:
+    bare = text[1:-1] if text.startswith("[") and text.endswith("]") else text
+    try:
+        return str(ipaddress.ip_address(bare))
+    except ValueError:
+        return None
+
+
+def _address_or_name(text: str) -> str:
+    if (address := _address(text)) is not None:
+        return address
+    if re.fullmatch(r"[0-9.]+", text) or not new_nodes.is_host_name(text):
+        raise _WrongError(f"{text!r} is not a valid address", _LINE_FIX)
+    return text
+
+
+def _user(text: str) -> str:
+    if not new_nodes.is_login_name(text):
+        raise _WrongError(f"{text!r} is not a user name", "write one without blanks, as ubuntu")
+    return text
+
+
+def _select(
+    words: Sequence[str], known: Iterable[str], groups: dict[str, list[str]], source: str
+) -> list[str]:
+    """Return those of the known hosts that the words name, each once."""
+    known, wrong, chosen = set(known), [], []
+    for word in words:
+        if word in groups:
+            chosen += groups[word]
+            continue
+        try:
+            keys = [host.key for host in _unfolded(word, "NODES")]
+        except _WrongError as problem:
+            wrong.append(f"NODES: {problem}")
+            continue
+        wrong += [f"NODES: {source} has no node {key}. Fix: add it there" for key in keys if key not in known]
+        chosen += [key for key in keys if key in known]
+    if wrong:
+        raise _refused(wrong)
+    return list(dict.fromkeys(chosen))
+
+
+def _checked(found: Iterable[Host | str], look_up: bool) -> list[Host]:
+    """Return the hosts where none is wrong, named twice, or has another's address.
+
+    Args:
+        found: hosts, and what was wrong.
+        look_up: whether names without an address must be known to DNS or to ~/.ssh/config.
+
+    Raises:
+        UserError: with everything that is wrong.
+    """
+    found = list(found)
+    hosts = [one for one in found if isinstance(one, Host)]
+    wrong = [one for one in found if isinstance(one, str)]
+    taken: dict[str, Host] = {}
+    for host in hosts:
+        for text, what in ((host.key, "node"), (host.address, "address")):
+            other = taken.setdefault(f"{what} {text}", host) if text is not None else host
+            if other is not host:
+                whose = "" if what == "node" or other.key == host.key else f", of {other.key} and {host.key}"
+                places = f" (first at {other.place})" if other.place != host.place else ""
+                wrong.append(f"{host.place}: {what} {text} is named twice{whose}{places}. Fix: name it once")
+                break
+    if not hosts and not wrong:
+        raise UserError("no node is named", f"{_NODES_FIX}, or use --hosts-from FILE")
+    if len(hosts) > new_nodes.NODES_MAX:
+        wrong.append(f"{len(hosts)} nodes are more than {new_nodes.NODES_MAX}. Fix: name fewer at once")
+    elif look_up and not wrong:
+        wrong += _unknown_names(hosts)
+    if wrong:
+        raise _refused(wrong)
+    return hosts
+
+
+def _unknown_names(hosts: Sequence[Host]) -> list[str]:
+    """Return what is wrong with names that neither DNS nor the user's SSH configuration knows."""
+    named = [host for host in hosts if host.address is None]
+    with ThreadPoolExecutor(max_workers=32) as pool:
+        known = list(pool.map(lambda host: _is_known(host.key), named))
+    fix = "correct the name, add it to DNS or to ~/.ssh/config, or give the address with --hosts-from"
+    return [
+        f"{host.place}: neither DNS nor ~/.ssh/config knows the name {host.key}. Fix: {fix}"
+        for host, is_known in zip(named, known, strict=True)
+        if not is_known
+    ]
+
+
+def _is_known(name: str) -> bool:
+    """Tell whether SSH can find a name; where that cannot be found out here, it is left to SSH itself."""
+    if _resolves(name):
+        return True
+    try:
+        argv = ["ssh", "-G", "--", name]
+        done = subprocess.run(argv, capture_output=True, text=True, timeout=_SSH_SECONDS_MAX, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return True
+    settings = dict(line.split(" ", 1) for line in done.stdout.splitlines() if " " in line)
+    if {"proxyjump", "proxycommand"} & {key for key, value in settings.items() if value != "none"}:
+        return True  # the jump host looks it up
+    return settings.get("hostname", name) != name and _resolves(settings["hostname"])
+
+
+def _resolves(name: str) -> bool:
+    try:
+        socket.getaddrinfo(name, None)
+    except OSError as error:
+        # A name server that does not answer says nothing of the name.
+        return getattr(error, "errno", None) not in (socket.EAI_NONAME, getattr(socket, "EAI_NODATA", None))
+    except UnicodeError:
+        return False
+    return True
+
+
+def _refused(wrong: Sequence[str]) -> UserError:
+    return UserError(numbered("with the nodes; no node was contacted", wrong))

@@ -1,0 +1,65 @@
+"""What `discover` can be asked for: its options, which the command line takes from here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+from typer import Argument, Option
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What `discover` was asked for, as typed; each field is an argument or an option."""
+
+    nodes: Annotated[
+        list[str] | None,
+        Argument(
+            metavar="NODES",
+            help="Names, folded names as 'gpu[001-032]', or addresses; user@ in front where it differs.",
+            show_default=False,
+        ),
+    ] = None
+    output: Annotated[
+        Path | None, Option("-o", "--output", metavar="DIR", help="Inventory folder to write.")
+    ] = None
+    hosts_from: Annotated[
+        Path | None,
+        Option(
+            metavar="FILE",
+            help="File with `name address [user]` lines, or an existing Ansible inventory; NODES then select "
+            "some of it.",
+        ),
+    ] = None
+    diff: Annotated[
+        bool,
+        Option("--diff", help="Print what changed since the inventory of -i was written; write nothing."),
+    ] = False
+    inventory: Annotated[
+        list[str] | None, Option("-i", "--inventory", metavar="INV", help="With --diff: the inventory.")
+    ] = None
+    user: Annotated[
+        str | None, Option("-u", "--user", help="User to log in as, where no file names one.")
+    ] = None
+    ask_become_pass: Annotated[
+        bool, Option("-K", "--ask-become-pass", help="Ask for the password of sudo on the nodes.")
+    ] = False
+    link_up: Annotated[
+        bool,
+        Option(
+            "--link-up",
+            help="Raise ports that are down while the nodes listen, to see where their cables end; then put "
+            "them down again.",
+        ),
+    ] = False
+    keep_addresses: Annotated[
+        bool, Option("--keep-addresses", help="Plan the addresses and MTUs that the rails have now.")
+    ] = False
+    yes: Annotated[
+        bool, Option("--yes", help="Ask nothing: print open questions, and then write nothing.")
+    ] = False
+    force: Annotated[bool, Option("--force", help="Overwrite files that exist in DIR.")] = False
+    forks: Annotated[int | None, Option(help="Nodes that are read at the same time. Default: 50.")] = None
+    listen_s: Annotated[int, Option(help="Seconds for which the ports listen to each other.")] = 6
+    limit_s: Annotated[int, Option(help="Seconds after which a node that hangs is left alone.")] = 60
