@@ -17,6 +17,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.rails.bind import 
 # Without the zero byte that ends it: IFNAMSIZ is 16.
 _NAME_LENGTH = 15
 _ETHERNET = "1"
+_COMPARE = "`railyard discover --diff -i INVENTORY` compares it with the nodes' ports"
 _PHYSICAL_PORT = re.compile(r"p[0-9]+\Z")
 
 
@@ -134,8 +135,8 @@ def netdev_of(
                 )
             raise ResolveError(
                 f"{name}: netdev {netdev} does not exist on the node (there are: "
-                f"{', '.join(_netdevs(sys_root)) or 'none'}); correct `fabric.rails` or `rail_overrides`, "
-                "or load its driver first"
+                f"{', '.join(_netdevs(sys_root)) or 'none'}); load its driver, or correct `fabric.rails` or "
+                f"`rail_overrides`: {_COMPARE}"
             )
         actual = node_files.read_word(os.path.join(sys_root, "class/net", netdev, "address"))
         if mac and actual.lower() != str(mac).lower():
@@ -147,7 +148,8 @@ def netdev_of(
     if key is None:
         raise ResolveError(f"{name}: neither netdev, mac, pci nor hca is set; set one in `fabric.rails`")
     if not found:
-        raise ResolveError(f"{name}: no netdev on the node has {key} {rail[key]}; correct the inventory")
+        what = f"no netdev on the node has {key} {rail[key]}"
+        raise ResolveError(f"{name}: {what}; correct the inventory: {_COMPARE}")
     if len(found) > 1:
         names = ", ".join(str(one["netdev"]) for one in found)
         several = f"{key} {rail[key]} belongs to several netdevs ({names})"

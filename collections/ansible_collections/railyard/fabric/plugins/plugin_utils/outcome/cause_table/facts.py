@@ -32,14 +32,15 @@ TABLE = (
           "a device that came or went while it was read",
           "ansible NODE -i INVENTORY -b -m railyard.fabric.rail_info"),
     Cause("netdev_missing", "the rail's netdev is not on the node",
-          "Compare `ip -br link` with the inventory; a port may be missing, renamed or bound to "
-          "another driver.",
+          "Compare the inventory with the nodes' ports: `railyard discover --diff -i INVENTORY`. A port may "
+          "be missing, renamed or bound to another driver.",
           "the port is missing or renamed, or its driver is not loaded", "ip -br link"),
     Cause("netdev_ambiguous", "the inventory's selector fits more than one netdev",
           "Name the rail by netdev or MAC in rail_overrides.",
           "a selector that fits several ports", "ip -br link"),
     Cause("netdev_differs", "the netdev is not the one that the inventory describes",
-          "Compare MAC, PCI address and HCA with the inventory; a card may have been moved or renamed.",
+          "Compare MAC, PCI address and HCA with the inventory (`railyard discover --diff -i INVENTORY`); a "
+          "card may have been moved or renamed.",
           "a card that was moved, exchanged or renamed", "ethtool -i NETDEV"),
     Cause("netdev_shared", "two rails are bound to one netdev",
           "Give each rail its own netdev, MAC or PCI address in the inventory.",
@@ -51,9 +52,9 @@ TABLE = (
           "Take the port out of the bond: RDMA and rail-wise NCCL need each port with its own address.",
           "a bond that was set up at installation", "ip -d link show dev NETDEV"),
     Cause("hca_missing", "the rail's HCA port is not on the node",
-          "Where the port has another name now, remove hca from the rail in the inventory: netdev, mac or "
-          "pci is enough. Otherwise look at `rdma link` and `lspci`: the driver may not be loaded; then "
-          "`railyard provision` (role rdma_stack).",
+          "Where the port has another name now (`railyard discover --diff -i INVENTORY` shows it), remove "
+          "hca from the rail in the inventory: netdev, mac or pci is enough. Otherwise look at `rdma link` and "
+          "`lspci`: the driver may not be loaded; then `railyard provision` (role rdma_stack).",
           "the RDMA driver is not loaded, or the device has another name", "rdma link"),
     Cause("module_missing", "this kernel has no module for the RDMA device",
           "Install the package that brings it for the running kernel: on Debian linux-image-amd64 or "

@@ -69,9 +69,12 @@ def test_gid_table_is_asked_before_ports_are_counted(sys_root):
 @pytest.mark.parametrize(
     ("known", "words"),
     [
-        ({"netdev": "ens7"}, "rail0: netdev ens7 does not exist .*ens6, ens6.7, ens6d1"),
+        (
+            {"netdev": "ens7"},
+            "rail0: netdev ens7 does not exist .*ens6, ens6.7, ens6d1.*railyard discover --diff",
+        ),
         ({"netdev": "ens6", "mac": "02:00:00:00:00:99"}, "rail0: netdev ens6 has MAC 02:00:00:00:00:06"),
-        ({"mac": "02:00:00:00:00:99"}, "rail0: no netdev on the node has mac"),
+        ({"mac": "02:00:00:00:00:99"}, "rail0: no netdev on the node has mac.*railyard discover --diff"),
         ({"pci": "0000:81:00.0"}, "rail0: pci 0000:81:00.0 belongs to several netdevs .ens6, ens6d1"),
         ({"hca": "mlx5_9:1"}, "rail0: no netdev on the node has hca mlx5_9:1"),
         ({}, "rail0: neither netdev, mac, pci nor hca"),

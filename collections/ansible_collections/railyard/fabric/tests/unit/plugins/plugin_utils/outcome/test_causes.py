@@ -103,6 +103,11 @@ def test_every_cause_has_a_likely_cause_a_command_and_a_next_step() -> None:
         assert causes.explain(name)["next"] == f"Likely {cause.likely}; see `{cause.command}`. {cause.next}"
 
 
+@pytest.mark.parametrize("name", ["netdev_missing", "netdev_differs", "hca_missing"])
+def test_a_rail_that_does_not_bind_names_the_command_that_compares(name: str) -> None:
+    assert "`railyard discover --diff -i INVENTORY`" in causes.CAUSES[name].next
+
+
 def test_what_the_table_lacks_is_named_so() -> None:
     # An absent node was once called a defect of the runner.
     assert causes.explain("peer_absent")["cause_class"] == "peer_absent"
