@@ -9,12 +9,15 @@ the node is a stand-in too, which answers what a test gives each node.
 
 from __future__ import annotations
 
+import copy
 import json
 import os
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from support.discover.nodes import made_up, wire
 from support.programs import REPO, Done, railyard
 
 COLLECTION = Path("ansible_collections/railyard/fabric")
@@ -78,6 +81,17 @@ class BareCluster:
         for name, text in (("ssh", _SSH), ("sudo", _SUDO)):
             self._program(folder / "bin" / name, text)
         self._collection()
+
+    def add_nodes(self, keys: Sequence[str], hostnames: Sequence[str] = ()) -> None:
+        """Add nodes of two rails, whose ports hear each other's beacons on each rail."""
+        rails = [{"netdev": f"ens{slot}np0", "pci": f"0000:{slot}8:00.0"} for slot in (1, 2)]
+        nodes = [
+            {**made_up(f"n{at}", copy.deepcopy(rails)), "key": key, "hostname": hostname}
+            for at, (key, hostname) in enumerate(zip(keys, hostnames or keys, strict=True), start=1)
+        ]
+        wire(nodes, [[(key, rail["netdev"]) for key in keys] for rail in rails])
+        for node in nodes:
+            self.add(node)
 
     def add(self, answer: dict[str, Any], key: str | None = None) -> None:
         """Add a node that answers so."""

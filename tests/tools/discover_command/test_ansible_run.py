@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
-from support.nodes.bare_answers import bare_node
+from support.discover.nodes import made_up
 from support.nodes.bare_cluster import ASKS_PASSWORD, CHANGED_KEY, TIMED_OUT, BareCluster
 
 SUDO_ASKS = "sudo: a password is required\n"
@@ -14,8 +14,8 @@ BROKEN = {
     "down": "it does not answer. Fix: check that the node is up, and that `ssh me@192.0.2.2 true` works",
     "reinstalled": "its SSH host key changed. Fix: make sure that it was reinstalled; then "
     "`ssh-keygen -R 192.0.2.3` and log in once by hand",
-    "keyless": "it asks for a password: none of your SSH keys is accepted. Fix: `ssh-copy-id me@192.0.2.4`, or "
-    "name another user with -u",
+    "keyless": "it asks for a password: none of your SSH keys is accepted. Fix: "
+    "`ssh-copy-id me@192.0.2.4`, or name another user with -u",
     "locked": "sudo asks for a password. Fix: call the command again with -K",
     "sudoless": "sudo is not installed there. Fix: install sudo on the node, or log in as root with -u root",
     "pythonless": "there is no Python at /usr/bin/python3. Fix: install Python 3.9 or newer on the node, as "
@@ -32,8 +32,7 @@ def cluster(tmp_path):
 
 def listed(cluster, names):
     """Add nodes with addresses from 192.0.2.1 on; return the file that lists them."""
-    for number, name in enumerate(names, start=1):
-        cluster.add(bare_node(name, number, peers=names))
+    cluster.add_nodes(names)
     file = cluster.folder / "hosts.txt"
     file.write_text("".join(f"{name} 192.0.2.{number} me\n" for number, name in enumerate(names, start=1)))
     return file
@@ -81,8 +80,7 @@ def test_two_requests_a_node_however_many_there_are_and_two_silent_ones_stop_nob
 def test_addresses_are_named_by_the_nodes_themselves(cluster):
     addresses = ["192.0.2.1", "2001:db8::2", "192.0.2.3", "192.0.2.4"]
     hostnames = ["spark-1.example.org", "spark-2", "spark-2", "localhost"]
-    for number, (address, hostname) in enumerate(zip(addresses, hostnames, strict=True), start=1):
-        cluster.add(bare_node(address, number, hostname=hostname, peers=addresses))
+    cluster.add_nodes(addresses, hostnames)
     folder = cluster.folder / "mine"
     done = cluster.discover("-o", folder, *addresses, "--listen-s", "1", "-u", "nvidia")
     assert "192.0.2.3 calls itself spark-2" in done.stdout, done.stdout + done.stderr
@@ -125,8 +123,8 @@ def test_what_the_nodes_are_given(cluster):
 @pytest.mark.minutes
 def test_what_a_node_says_is_checked_before_it_is_used(cluster):
     file = listed(cluster, ["gpu1", "gpu2", "gpu3"])
-    cluster.add({**bare_node("gpu2", 2), "ports": "\x1b[2J"}, "gpu2")
-    cluster.add(bare_node("../gpu1", 3), "gpu3")
+    cluster.add({**made_up("gpu2", []), "ports": "\x1b[2J"}, "gpu2")
+    cluster.add(made_up("../gpu1", []), "gpu3")
     done = cluster.discover("-o", cluster.folder / "mine", "--hosts-from", file, "--listen-s", "1")
     assert done.returncode == 3, done.stdout + done.stderr
     failed = [line for line in done.stdout.splitlines() if line.startswith("✗ ")]

@@ -181,12 +181,21 @@ def test_an_existing_inventory(tmp_path, form):
     source = in_file(tmp_path, form)
     found = hosts.find([], source, "root")
     assert found.inventories == [str(source)]
+    assert {type(host.address) for host in found.hosts if host.address} == {str}
     assert plain(found) == [("gpu1", "gpu1", "192.0.2.1", "ubuntu"), ("gpu2", "gpu2", None, "root")]
     # An expression is Ansible's to evaluate.
     assert plain(hosts.find(["storage"], source, None)) == [("nas1", "nas1", None, None)]
     assert [host.key for host in hosts.find(["gpu[2]", "gpu_nodes"], source, None).hosts] == ["gpu2", "gpu1"]
     with pytest.raises(UserError, match="has no node gpu3"):
         hosts.find(["gpu3"], source, None)
+
+
+def test_what_of_an_inventory_is_not_carried_over_is_named(tmp_path):
+    (tmp_path / "hosts.json").write_text(json.dumps(INVENTORY))
+    [remark] = hosts.find([], tmp_path / "hosts.json", None).remarks
+    assert "hosts.json sets ansible_port, which the new inventory does not" in remark
+    (tmp_path / "plain.ini").write_text("gpu1 ansible_host=192.0.2.1 ansible_user=me\n")
+    assert hosts.find([], tmp_path / "plain.ini", None).remarks == []
 
 
 def test_hosts_without_the_group_are_all_meant(tmp_path):

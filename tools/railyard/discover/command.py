@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 import sys
@@ -9,12 +10,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from ansible_collections.railyard.fabric.plugins.module_utils.records.bare_node import BareNode
+from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory import files as inventory_files
 from ansible_collections.railyard.fabric.plugins.plugin_utils.plain_text import clean_line, fold_names
 from rich.console import Console
 
 from railyard.base import options, output
 from railyard.base.errors import BAD_INPUT, UserError
 from railyard.base.options import Wrong
+from railyard.discover import found as found_file
 from railyard.discover import hosts as who
 from railyard.discover import present, run
 from railyard.discover.diff import differences
@@ -37,7 +40,8 @@ _BOUNDS = {
 _FILES = (
     "hosts.yml",
     "README.md",
-    *(f"group_vars/all/{name}.yml" for name in ("fabric", "connection", "rdma")),
+    found_file.FILE,
+    *(f"group_vars/all/{name}.yml" for name in ("fabric", "connection", "rdma", "gpus")),
 )
 _OPEN = (
     "\nNothing is written, for only a person can decide this. Call the command on a terminal without --yes, "
@@ -75,7 +79,7 @@ def discover(wanted: Wanted) -> int:
         present.failures(reading.failed, out)
         out.print("No node could be read; nothing is written.", style="red")
         return INCOMPLETE
-    return _write(wanted, target, meant.hosts, reading, out)
+    return _write(wanted, target, meant, reading, out)
 
 
 def _check(wanted: Wanted) -> None:
@@ -108,19 +112,18 @@ def _check(wanted: Wanted) -> None:
         raise options.refused(wrong, "with what was asked for; no node was contacted")
 
 
-def _write(
-    wanted: Wanted, target: Path, hosts: Sequence[who.Host], reading: run.Reading, out: Console
-) -> int:
-    known, remarks = name_nodes(hosts, reading.nodes)
+def _write(wanted: Wanted, target: Path, meant: who.Hosts, reading: run.Reading, out: Console) -> int:
+    known, remarks = name_nodes(meant.hosts, reading.nodes)
     answers: dict[str, str] = {}
     found = survey(reading.nodes, known, Options(wanted.keep_addresses, answers))
     while not wanted.yes and sys.stdin.isatty() and (open_one := _answerable(found.questions)) is not None:
         answers[str(open_one.key)] = ask(open_one, out)
         found = survey(reading.nodes, known, Options(wanted.keep_addresses, answers))
-    not_known = [*found.not_known, *_silent(hosts, reading)]
+    found.not_known += _silent(meant.hosts, reading)
+    found.oddities += [*remarks, *meant.remarks]
     present.rails(found, out)
-    present.listed("Look at these:", [*found.oddities, *remarks], out, "yellow")
-    present.listed("Not known:", not_known, out, "yellow")
+    present.listed("Look at these:", found.oddities, out, "yellow")
+    present.listed("Not known:", found.not_known, out, "yellow")
     present.failures(reading.failed, out)
     if found.questions:
         present.questions(found.questions, out)
@@ -134,7 +137,7 @@ def _write(
     for name in files:
         out.print(f"  {name}")
     out.print(f"Next: railyard plan -i {shlex.quote(str(target))}")
-    return INCOMPLETE if not_known else OK
+    return INCOMPLETE if found.not_known else OK
 
 
 def _answerable(questions: Sequence[Question]) -> Question | None:
@@ -161,8 +164,8 @@ def ask(question: Question, out: Console) -> str:
 def _silent(hosts: Sequence[who.Host], reading: run.Reading) -> list[str]:
     """Return what is not known since nodes did not answer."""
     failed = [host.key for host in hosts if host.key in reading.failed]
-    texts = [f"everything of {fold_names(failed)}: see below"] if failed else []
-    return [*texts, *(f"what {key} heard: {reason}" for key, reason in reading.unheard.items())]
+    texts = [f"{fold_names(failed)}: not read, and not in the inventory"] if failed else []
+    return [*texts, *(f"{key}: what its ports heard: {reason}" for key, reason in reading.unheard.items())]
 
 
 def name_nodes(
@@ -185,8 +188,8 @@ def name_nodes(
             if reported in taken or not new_nodes.is_free_name(reported):
                 name = "node-" + re.sub("[^0-9A-Za-z]+", "-", host.key).strip("-")
                 remarks.append(
-                    f"{host.key} calls itself {clean_line(reported) or 'nothing'}, which is another node's name "
-                    f"or not a name; it is {name} here. Give its line a name with --hosts-from"
+                    f"{host.key} calls itself {clean_line(reported) or 'nothing'}, which is another node's "
+                    f"name or not a name; it is {name} here. Give its line a name with --hosts-from"
                 )
             taken.add(name)
         known[host.key] = Named(host.key, name, host.address, host.user)
@@ -200,17 +203,34 @@ def _compare(wanted: Wanted, settings: run.Settings, out: Console) -> int:
         view.print_problems(problems)
         return BAD_INPUT
     meant = who.of_inventory(sources, wanted.nodes or [], wanted.user)
+    if strangers := [host.key for host in meant.hosts if host.key not in plan["nodes"]]:
+        what = f"{fold_names(strangers)}: the inventory plans no rails for it"
+        raise UserError(what, f"name hosts of its group {new_nodes.GROUP}")
     reading = run.read(meant, settings, out)
     if reading.interrupted:
         out.print("Interrupted.", style="yellow")
         return INCOMPLETE
-    found = differences(plan, reading.nodes)
+    found = differences(plan, reading.nodes, _found_before(sources, out))
     present.differences(found, out)
     present.listed("Not known:", _silent(meant.hosts, reading), out, "yellow")
     present.failures(reading.failed, out)
     if reading.failed or reading.unheard:
         return INCOMPLETE
     return DIFFERENT if found else OK
+
+
+def _found_before(sources: Sequence[str], out: Console) -> str | None:
+    """Return what an earlier discovery found, where the inventory has it."""
+    for folder in inventory_files.source_folders(sources):
+        path = os.path.join(folder, found_file.FILE)
+        if os.path.isfile(path) and inventory_files.endless_file(path) is None:
+            return inventory_files.text_of(path)
+    out.print(
+        f"The inventory has no {found_file.FILE}, which discover writes: a swapped card, a renamed RDMA "
+        "device and a new port show only where the inventory names them.",
+        style="yellow",
+    )
+    return None
 
 
 def _refuse_existing(target: Path, names: Iterable[str]) -> None:

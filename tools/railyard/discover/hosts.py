@@ -27,6 +27,8 @@ _NODES_FIX = "write names as 'gpu[001-032]' or gpu1, or addresses as 192.168.1.7
 _LINE_FIX = "write `name address [user]`, as `gpu1 192.168.1.73 ubuntu`"
 _INI_LINE = re.compile(r"\s*(\[[^\]]+\]|.*\bansible_[a-z_]+\s*=)")
 _INVENTORY_ENDINGS = (".yml", ".yaml", ".json", ".toml", ".ini")
+_CARRIED = ("ansible_host", "ansible_user")
+_LEFT_OUT = ("ansible_become_method", "ansible_python_interpreter")
 _SSH_SECONDS_MAX = 10
 
 
@@ -56,10 +58,12 @@ class Hosts:
     Attributes:
         hosts: in the order in which they were named.
         inventories: existing Ansible inventories that say how to reach them; none for hosts of our own.
+        remarks: sentences about what of these inventories is not carried over.
     """
 
     hosts: Sequence[Host]
     inventories: Sequence[str] = ()
+    remarks: Sequence[str] = ()
 
 
 class _WrongError(Exception):
@@ -115,17 +119,25 @@ def of_inventory(sources: Sequence[str], words: Sequence[str] = (), user: str | 
         raise _refused(
             [f"{sources[0]}: {clean_line(name)!r} is not a host name. Fix: rename it" for name in wrong]
         )
-    hosts = []
+    hosts, others = [], set()
     for name in dict.fromkeys(chosen):
-        values = found.variables(everyone[name], ("ansible_host", "ansible_user")).values
+        known = found.variables(everyone[name], _CARRIED)
+        values = known.values
+        others |= {one for one in known.names if one.startswith("ansible_")} - {*_CARRIED, *_LEFT_OUT}
         address, login = _plain(values.get("ansible_host")), _plain(values.get("ansible_user"))
         hosts.append(Host(name, name, address, login, sources[0]))
-    return Hosts(_with_user(hosts, user), list(sources))
+    names = ", ".join(sorted(map(clean_line, others)))
+    remarks = [
+        f"{sources[0]} sets {names}, which the new inventory does not: where the nodes are not reached "
+        "without, add them to group_vars/all/connection.yml or to ~/.ssh/config"
+    ]
+    return Hosts(_with_user(hosts, user), list(sources), remarks if others else [])
 
 
 def _plain(value: object) -> str | None:
     """Return a variable that is a plain text; an expression is Ansible's to evaluate."""
-    return value if isinstance(value, str) and not any(literal(value)) else None
+    # `str` takes off what Ansible's strings carry beside their text, which YAML has no form for.
+    return str(value) if isinstance(value, str) and not any(literal(value)) else None
 
 
 def _with_user(hosts: Iterable[Host], user: str | None) -> list[Host]:

@@ -65,8 +65,7 @@ def questions(asked: Sequence[Question], out: Console) -> None:
 def differences(found: Sequence[Difference], out: Console) -> None:
     """Print a line for each difference, then how many there are."""
     for one in found[:_SHOWN_MAX]:
-        place = f"{one.node} {one.rail}" if one.rail else one.node
-        out.print(Text(clean_line(f"{place}: {one.what}: was {one.was}, is {one.now}"), style="yellow"))
+        out.print(Text(clean_line(one.text()), style="yellow"))
     if (more := len(found) - _SHOWN_MAX) > 0:
         out.print(f"… and {more} more")
     out.print("No difference." if not found else f"{len(found)} difference{'s' if len(found) > 1 else ''}.")

@@ -53,8 +53,8 @@ TABLE = (
           "a bond that was set up at installation", "ip -d link show dev NETDEV"),
     Cause("hca_missing", "the rail's HCA port is not on the node",
           "Where the port has another name now (`railyard discover --diff -i INVENTORY` shows it), remove "
-          "hca from the rail in the inventory: netdev, mac or pci is enough. Otherwise look at `rdma link` and "
-          "`lspci`: the driver may not be loaded; then `railyard provision` (role rdma_stack).",
+          "hca from the rail in the inventory: netdev, mac or pci is enough. Otherwise look at `rdma link` "
+          "and `lspci`: the driver may not be loaded; then `railyard provision` (role rdma_stack).",
           "the RDMA driver is not loaded, or the device has another name", "rdma link"),
     Cause("module_missing", "this kernel has no module for the RDMA device",
           "Install the package that brings it for the running kernel: on Debian linux-image-amd64 or "
