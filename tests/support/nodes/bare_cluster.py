@@ -12,13 +12,14 @@ from __future__ import annotations
 import copy
 import json
 import os
+import subprocess
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from support.discover.nodes import made_up, wire
-from support.programs import REPO, Done, railyard
+from support.programs import BIN, REPO, Done, railyard
 
 COLLECTION = Path("ansible_collections/railyard/fabric")
 
@@ -137,12 +138,21 @@ class BareCluster:
         path = self.folder / "arguments"
         return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
-    def discover(self, *argv: str | Path, **environment: str) -> Done:
+    def discover(self, *argv: str | Path) -> Done:
         """Run `railyard discover` among these nodes."""
+        return railyard("discover", *argv, **self._environment())
+
+    def begin(self, *argv: str | Path) -> subprocess.Popen[str]:
+        """Begin `railyard discover` among these nodes."""
+        words = [BIN / "railyard", "discover", *argv]
+        environment = {**os.environ, **self._environment()}
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "stdin": subprocess.DEVNULL}
+        return subprocess.Popen([*map(str, words)], cwd=REPO, env=environment, text=True, **pipes)
+
+    def _environment(self) -> dict[str, str]:
         search = f"{self.folder / 'bin'}:{os.environ['PATH']}"
         collections = str(self.folder / "collections")
-        ours = {"PATH": search, "ANSIBLE_COLLECTIONS_PATH": collections, "HOME": str(self.folder / "home")}
-        return railyard("discover", *argv, **{**ours, **environment})
+        return {"PATH": search, "ANSIBLE_COLLECTIONS_PATH": collections, "HOME": str(self.folder / "home")}
 
     def _program(self, path: Path, text: str) -> None:
         path.write_text(text.format(folder=self.folder))

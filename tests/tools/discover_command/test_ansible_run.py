@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+import time
 from collections import Counter
 
 import pytest
@@ -132,6 +134,22 @@ def test_what_a_node_says_is_checked_before_it_is_used(cluster):
         words in line for words, line in zip(("gpu2: its answer", "gpu3: it answers as"), failed, strict=True)
     ]
     assert "\x1b[2J" not in done.stdout
+
+
+@pytest.mark.minutes
+def test_ctrl_c_ends_the_beacons_and_writes_nothing(cluster):
+    file = listed(cluster, ["gpu1", "gpu2"])
+    folder = cluster.folder / "mine"
+    discovery = cluster.begin("-o", folder, "--hosts-from", file, "--listen-s", "200")
+    deadline = time.monotonic() + 120
+    while len(cluster.arguments()) < 2 and time.monotonic() < deadline:
+        time.sleep(0.2)
+    discovery.send_signal(signal.SIGINT)
+    said, _error = discovery.communicate(timeout=120)
+    assert discovery.returncode == 3, said
+    assert "nothing is written" in said
+    assert not folder.exists()
+    assert sorted(one["key"] for one in cluster.arguments() if one["collect_beacons"]) == ["gpu1", "gpu2"]
 
 
 @pytest.mark.minutes

@@ -43,10 +43,10 @@ _FILES = (
     found_file.FILE,
     *(f"group_vars/all/{name}.yml" for name in ("fabric", "connection", "rdma", "gpus")),
 )
-_OPEN = (
-    "\nNothing is written, for only a person can decide this. Call the command on a terminal without --yes, "
-    "where it asks; or change what the question names."
+_UNANSWERED = (
+    "\nNothing is written: only you can decide this. On a terminal and without --yes, discover asks."
 )
+_UNANSWERABLE = "\nNothing is written. Fix what is named above, and call the command again."
 _ONLY_WRITING = ("output", "hosts_from", "keep_addresses", "yes", "force")
 
 
@@ -127,7 +127,7 @@ def _write(wanted: Wanted, target: Path, meant: who.Hosts, reading: run.Reading,
     present.failures(reading.failed, out)
     if found.questions:
         present.questions(found.questions, out)
-        out.print(_OPEN, style="red")
+        out.print(_UNANSWERABLE if _answerable(found.questions) is None else _UNANSWERED, style="red")
         return BAD_INPUT
     files = render(found)
     if not wanted.force:
