@@ -233,6 +233,12 @@ def test_the_table_fits_80_columns(call, read, tmp_path):
     table = lines[lines.index(next(line for line in lines if line.startswith("rail "))) : -9]
     assert len(table) >= 12
     assert max(map(len, table)) <= 80
+    # No name is cut for it.
+    assert [
+        rail["netdev"] in line
+        for rail, line in zip(rails, [row for row in table if "0000:" in row], strict=True)
+    ]
+    assert "…" not in "".join(table)
 
 
 def test_what_a_node_says_does_not_reach_the_terminal_as_it_is(call, read, tmp_path):
