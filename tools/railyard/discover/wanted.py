@@ -28,8 +28,8 @@ class Wanted:
         Path | None,
         Option(
             metavar="FILE",
-            help="File with a node a line (name, address and, where it differs, user), or an existing Ansible "
-            "inventory; NODES then select some of it.",
+            help="File with a node a line (name, address, and user where it differs), or an existing "
+            "Ansible inventory; NODES then select some of it.",
         ),
     ] = None
     diff: Annotated[
