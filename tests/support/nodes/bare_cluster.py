@@ -46,7 +46,9 @@ echo "$host" >> "{folder}/requests"
 [ -f "{folder}/path/$host" ] && PATH=$(cat "{folder}/path/$host")
 [ -f "{folder}/hangs/$host" ] && cd "{folder}/hangs" && exec sleep 600
 [ -f "{folder}/no_python/$host" ] && command=$(printf %s "$command" | sed s,/usr/bin/python3,/no/python3,)
-BARE_HOST=$host exec sh -c "$command"
+inside=$(cat "{folder}/inside/$host" 2>/dev/null)
+export BARE_HOST="$host" SSH_CONNECTION="192.0.2.254 40000 $host 22"
+exec $inside sh -c "$command"
 """
 _SUDO = """\
 #!/bin/sh
@@ -73,15 +75,22 @@ module.exit_json(bare_node={{**answer, "beacons": None}})
 
 
 class BareCluster:
-    """Stand-ins for nodes, in a folder of their own."""
+    """Stand-ins for nodes, in a folder of their own.
 
-    def __init__(self, folder: Path) -> None:
+    Args:
+        folder: empty.
+        real_module: the nodes have the module itself, in network namespaces, say.
+    """
+
+    def __init__(self, folder: Path, *, real_module: bool = False) -> None:
         self.folder = folder
-        for name in ("answers", "ssh", "hangs", "path", "sudo", "no_python", "bin", "home"):
+        self._real_module = real_module
+        for name in ("answers", "ssh", "hangs", "path", "sudo", "no_python", "inside", "bin", "home"):
             (folder / name).mkdir()
         for name, text in (("ssh", _SSH), ("sudo", _SUDO)):
             self._program(folder / "bin" / name, text)
-        self._collection()
+        if not real_module:
+            self._collection()
 
     def add_nodes(self, keys: Sequence[str], hostnames: Sequence[str] = ()) -> None:
         """Add nodes of two rails, whose ports hear each other's beacons on each rail."""
@@ -98,6 +107,10 @@ class BareCluster:
         """Add a node that answers so."""
         path = self.folder / "answers" / f"{key or answer['key']}.json"
         path.write_text(json.dumps(answer))
+
+    def put_inside(self, host: str, *argv: str) -> None:
+        """Have commands on a host run behind this one, as `ip netns exec NAME`."""
+        (self.folder / "inside" / host).write_text(" ".join(argv))
 
     def fail_ssh(self, host: str, text: str) -> None:
         """Have SSH to a host end with 255 after it printed this."""
@@ -151,8 +164,10 @@ class BareCluster:
 
     def _environment(self) -> dict[str, str]:
         search = f"{self.folder / 'bin'}:{os.environ['PATH']}"
-        collections = str(self.folder / "collections")
-        return {"PATH": search, "ANSIBLE_COLLECTIONS_PATH": collections, "HOME": str(self.folder / "home")}
+        found = {"PATH": search, "HOME": str(self.folder / "home")}
+        if not self._real_module:
+            found["ANSIBLE_COLLECTIONS_PATH"] = str(self.folder / "collections")
+        return found
 
     def _program(self, path: Path, text: str) -> None:
         path.write_text(text.format(folder=self.folder))
