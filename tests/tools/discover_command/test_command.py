@@ -103,6 +103,8 @@ def test_what_is_written_and_printed(call, read, tmp_path):
     assert rows[1] == ["rail0", "ens1np0", "0000:18:00.0", "400", "2", "beacons"]
     assert rows[2] == ["rail1", "ens2np0", "0000:28:00.0", "400", "2", "beacons"]
     assert f"Written: {tmp_path}/mine" in lines
+    assumed = lines[lines.index("Assumed:") + 1]
+    assert assumed.startswith("  the rails' subnets are new ones"), said
     assert [f"  {name}" in lines for name in contents(tmp_path / "mine")] == [True] * 5
     assert lines[-1] == f"Next: railyard plan -i {tmp_path}/mine"
     assert call("plan", "-i", str(tmp_path / "mine"))[0] == 0

@@ -122,6 +122,7 @@ def _write(wanted: Wanted, target: Path, meant: who.Hosts, reading: run.Reading,
     found.not_known += _silent(meant.hosts, reading)
     found.oddities += [*remarks, *meant.remarks]
     present.rails(found, out)
+    present.listed("Assumed:", found.assumed, out)
     present.listed("Look at these:", found.oddities, out, "yellow")
     present.listed("Not known:", found.not_known, out, "yellow")
     present.failures(reading.failed, out)
