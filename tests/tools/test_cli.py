@@ -60,6 +60,7 @@ def test_help_names_the_verbs_and_loads_nothing_heavy():
     assert done.returncode == 0
     for verb in (
         "plan",
+        "discover",
         "site",
         "provision",
         "validate",

@@ -152,6 +152,13 @@ def test_ctrl_c_ends_the_beacons_and_writes_nothing(cluster):
     assert sorted(one["key"] for one in cluster.arguments() if one["collect_beacons"]) == ["gpu1", "gpu2"]
 
 
+def test_a_password_that_nobody_can_type_is_bad_input(cluster):
+    file = listed(cluster, ["gpu1"])
+    done = cluster.discover("-o", cluster.folder / "mine", "--hosts-from", file, "-K")
+    assert (done.returncode, cluster.requests()) == (2, []), done.stdout + done.stderr
+    assert "BECOME password" in done.stderr
+
+
 @pytest.mark.minutes
 def test_where_no_node_answers_nothing_is_written(cluster):
     file = listed(cluster, ["gpu1"])
