@@ -72,9 +72,9 @@ _REASONS = tuple(
             _REACH,
         ),
         (
-            r"(Incorrect|Sorry, try again).*",
+            r"Incorrect \w+ password|Sorry, try again",
             "sudo did not accept the password",
-            "call the command again with -K",
+            "call the command again, and type what sudo takes on that node",
         ),
         (
             r"Missing \w+ password|a password is required|interactive authentication is required"
@@ -83,7 +83,8 @@ _REASONS = tuple(
             "call the command again with -K",
         ),
         (
-            r"is not in the sudoers file|is not allowed to (run sudo|execute)|may not run sudo",
+            r"is not in the sudoers file|is not allowed to (run sudo|execute)|may not run sudo"
+            r"|I'm sorry .{1,64}\. I'm afraid I can't do that",
             "its user may not use sudo",
             "allow it in /etc/sudoers.d, or log in as another user with -u",
         ),
