@@ -28,7 +28,6 @@ from railyard.new_inventory.wanted import Wanted
 from railyard.plan import view
 
 _TEMPORARY = ".railyard-new-"
-_MODE = 0o644
 # Option → least, most, and what to write.
 _BOUNDS = {
     "rails": (1, rails.RAILS_MAX, f"write 1 to {rails.RAILS_MAX}"),
@@ -159,7 +158,7 @@ def _replace_files(target: Path, files: dict[str, str]) -> None:
     for name, text in files.items():
         file = target / name
         file.parent.mkdir(parents=True, exist_ok=True)
-        with whole_file(file, _MODE) as stream:
+        with whole_file(file, mode=0o644) as stream:
             stream.write(text.encode())
 
 

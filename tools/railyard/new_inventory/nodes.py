@@ -47,11 +47,6 @@ def is_host_name(text: str) -> bool:
     return bool(_HOST.fullmatch(text)) and all(len(label) <= 63 for label in text.split("."))
 
 
-def is_free_name(text: str) -> bool:
-    """Tell whether a text can be the name of a node: a host's name that means nothing else to Ansible."""
-    return is_host_name(text) and text not in _RESERVED
-
-
 def is_login_name(text: str) -> bool:
     """Tell whether a text can be the name of the user to log in as."""
     return bool(_USER.fullmatch(text))
@@ -102,6 +97,11 @@ def in_units(
         if name in taken
     ]
     return [NewNode(name, unit) for name, unit in zip(names, units, strict=True)], wrong
+
+
+def is_free_name(text: str) -> bool:
+    """Tell whether a text can be the name of a node: a host's name that means nothing else to Ansible."""
+    return is_host_name(text) and text not in _RESERVED
 
 
 def _width(part: str) -> int:
