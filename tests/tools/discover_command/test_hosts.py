@@ -65,8 +65,8 @@ def test_the_user_of_the_command_is_for_those_without_one():
         (["a b@gpu1"], ["'a b' is not a user name"]),
         (["localhost"], ["means something else to Ansible"]),
         (["gpu[1-20000]"], ["more than 16384"]),
-        (["gpu1", "gpu[1-2]"], ["node gpu1 is named twice"]),
-        (["192.0.2.1", "ubuntu@192.0.2.1"], ["node 192.0.2.1 is named twice"]),
+        (["gpu1", "gpu[1-2]"], ["NODES: gpu1 is named twice"]),
+        (["192.0.2.1", "ubuntu@192.0.2.1"], ["NODES: 192.0.2.1 is named twice"]),
         (["nowhere1", "gpu1"], ["neither DNS nor ~/.ssh/config knows the name nowhere1", "--hosts-from"]),
         # All of it at once.
         (["gpu[", "10.1.0.300"], ["2 problems", "'gpu['", "10.1.0.300"]),

@@ -5,11 +5,11 @@ Everything that is wrong with them is found here, all of it, before any node is 
 
 from __future__ import annotations
 
-import ipaddress
 import os
 import re
 import socket
 import subprocess
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -21,10 +21,10 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.values i
 from ansible_collections.railyard.fabric.plugins.plugin_utils.plain_text import clean_line
 
 from railyard.base.errors import UserError, numbered
+from railyard.new_inventory import hosts_file
 from railyard.new_inventory import nodes as new_nodes
 
 _NODES_FIX = "write names as 'gpu[001-032]' or gpu1, or addresses as 192.168.1.73"
-_LINE_FIX = "write `name address [user]`, as `gpu1 192.168.1.73 ubuntu`"
 _INI_LINE = re.compile(r"\s*(\[[^\]]+\]|.*\bansible_[a-z_]+\s*=)")
 _INVENTORY_ENDINGS = (".yml", ".yaml", ".json", ".toml", ".ini")
 _CARRIED = ("ansible_host", "ansible_user")
@@ -85,17 +85,16 @@ def find(words: Sequence[str], source: Path | None, user: str | None) -> Hosts:
         UserError: with everything that is wrong; no node was contacted.
     """
     if source is None:
-        return Hosts(_with_user(_checked(_typed(words), look_up=True), user))
+        return Hosts(_with_user(_checked(_typed(words)), user))
     if not source.exists():
         raise UserError(
             f"--hosts-from {source}: there is no such file", "name a list of nodes or an inventory"
         )
     if _is_inventory(source):
         return of_inventory([str(source)], words, user)
-    listed = _checked(_listed(source), look_up=False)
-    by_key = {host.key: host for host in listed}
+    by_key = {host.key: host for host in map(_of_line, hosts_file.read(source))}
     chosen = _select(words, by_key, {}, str(source)) if words else list(by_key)
-    return Hosts(_with_user(_checked([by_key[key] for key in chosen], look_up=True), user))
+    return Hosts(_with_user(_checked(by_key[key] for key in chosen), user))
 
 
 def of_inventory(sources: Sequence[str], words: Sequence[str] = (), user: str | None = None) -> Hosts:
@@ -155,55 +154,17 @@ def _typed(words: Sequence[str]) -> Iterator[Host | str]:
             yield f"NODES: {wrong}"
 
 
-def _listed(source: Path) -> Iterator[Host | str]:
-    """Yield what the lines of a file stand for; a text where a line is wrong."""
-    count = 0
-    for number, line in enumerate(_lines(source), start=1):
-        words = line.partition("#")[0].split()
-        place = f"{source}:{number}"
-        if not words:
-            continue
-        count += 1
-        try:
-            if len(words) > 3:
-                raise _WrongError(
-                    f"a line has a name, an address and a user, and here are {len(words)} words", _LINE_FIX
-                )
-            named = _unfolded(words[0], place)
-            if len(words) > 1:
-                if len(named) > 1:
-                    raise _WrongError(f"{words[0]!r} is several nodes with one address", _LINE_FIX)
-                if named[0].name is None:
-                    raise _WrongError(f"{words[0]!r} is an address where the node's name belongs", _LINE_FIX)
-                named = [replace(named[0], address=_address_or_name(words[1]))]
-            user = _user(words[2]) if len(words) > 2 else None
-        except _WrongError as wrong:
-            yield f"{place}: {wrong}"
-        else:
-            yield from (replace(host, user=user) for host in named)
-    if not count:
-        yield f"{source}: it names no node. Fix: {_LINE_FIX}"
-
-
-def _lines(source: Path) -> list[str]:
-    if (wrong := inventory_files.endless_file(str(source))) is not None:
-        raise UserError(f"--hosts-from {source}: {wrong}", "name a plain file")
-    try:
-        return source.read_text(encoding="utf-8").splitlines()
-    except OSError as error:
-        raise UserError(
-            f"--hosts-from {source}: {error.strerror}", "name a file that you can read"
-        ) from error
-    except UnicodeDecodeError as error:
-        line = error.object[: error.start].count(b"\n") + 1
-        raise UserError(f"{source}:{line}: it is not UTF-8 text", "save the file as UTF-8") from error
+def _of_line(listed: hosts_file.ListedHost) -> Host:
+    key = listed.name or listed.address or ""
+    return Host(key, listed.name, listed.address, listed.user, listed.place)
 
 
 def _is_inventory(source: Path) -> bool:
     """Tell an Ansible inventory from a list of nodes: by its ending, or as INI or a program."""
     if source.is_dir() or source.suffix in _INVENTORY_ENDINGS or inventory_files.is_program(str(source)):
         return True
-    return source.is_file() and any(_INI_LINE.match(line.partition("#")[0]) for line in _lines(source))
+    lines = hosts_file.lines(source) if source.is_file() else []
+    return any(_INI_LINE.match(line.partition("#")[0]) for line in lines)
 
 
 def _unfolded(word: str, place: str) -> list[Host]:
@@ -212,7 +173,7 @@ def _unfolded(word: str, place: str) -> list[Host]:
     Raises:
         _WrongError: it is neither a name, a folded name nor an address.
     """
-    if (address := _address(word)) is not None:
+    if (address := hosts_file.address_of(word)) is not None:
         return [Host(address, None, address, place=place)]
     named, problems = new_nodes.unfold(word, None)
     if problems:
@@ -220,27 +181,11 @@ def _unfolded(word: str, place: str) -> list[Host]:
         raise _WrongError(what, _NODES_FIX)
     hosts = []
     for node in named:
-        address = _address(node.name)
+        address = hosts_file.address_of(node.name)
         if address is None and re.fullmatch(r"[0-9.]+", node.name):
             raise _WrongError(f"{node.name!r} is not a valid address", _NODES_FIX)
         hosts.append(Host(address or node.name, None if address else node.name, address, place=place))
     return hosts
-
-
-def _address(text: str) -> str | None:
-    bare = text[1:-1] if text.startswith("[") and text.endswith("]") else text
-    try:
-        return str(ipaddress.ip_address(bare))
-    except ValueError:
-        return None
-
-
-def _address_or_name(text: str) -> str:
-    if (address := _address(text)) is not None:
-        return address
-    if re.fullmatch(r"[0-9.]+", text) or not new_nodes.is_host_name(text):
-        raise _WrongError(f"{text!r} is not a valid address", _LINE_FIX)
-    return text
 
 
 def _user(text: str) -> str:
@@ -270,12 +215,11 @@ def _select(
     return list(dict.fromkeys(chosen))
 
 
-def _checked(found: Iterable[Host | str], look_up: bool) -> list[Host]:
-    """Return the hosts where none is wrong, named twice, or has another's address.
+def _checked(found: Iterable[Host | str]) -> list[Host]:
+    """Return the hosts where none is wrong, named twice or unknown.
 
     Args:
         found: hosts, and what was wrong.
-        look_up: whether names without an address must be known to DNS or to ~/.ssh/config.
 
     Raises:
         UserError: with everything that is wrong.
@@ -283,20 +227,13 @@ def _checked(found: Iterable[Host | str], look_up: bool) -> list[Host]:
     found = list(found)
     hosts = [one for one in found if isinstance(one, Host)]
     wrong = [one for one in found if isinstance(one, str)]
-    taken: dict[str, Host] = {}
-    for host in hosts:
-        for text, what in ((host.key, "node"), (host.address, "address")):
-            other = taken.setdefault(f"{what} {text}", host) if text is not None else host
-            if other is not host:
-                whose = "" if what == "node" or other.key == host.key else f", of {other.key} and {host.key}"
-                places = f" (first at {other.place})" if other.place != host.place else ""
-                wrong.append(f"{host.place}: {what} {text} is named twice{whose}{places}. Fix: name it once")
-                break
     if not hosts and not wrong:
         raise UserError("no node is named", f"{_NODES_FIX}, or use --hosts-from FILE")
+    counts = Counter(host.key for host in hosts)
+    wrong += [f"NODES: {key} is named twice. Fix: name it once" for key, times in counts.items() if times > 1]
     if len(hosts) > new_nodes.NODES_MAX:
         wrong.append(f"{len(hosts)} nodes are more than {new_nodes.NODES_MAX}. Fix: name fewer at once")
-    elif look_up and not wrong:
+    elif not wrong:
         wrong += _unknown_names(hosts)
     if wrong:
         raise _refused(wrong)

@@ -154,14 +154,6 @@ def write(target: Path, files: dict[str, str], *, into_existing: bool = False) -
             shutil.rmtree(workplace, ignore_errors=True)
 
 
-def _replace_files(target: Path, files: dict[str, str]) -> None:
-    for name, text in files.items():
-        file = target / name
-        file.parent.mkdir(parents=True, exist_ok=True)
-        with whole_file(file, mode=0o644) as stream:
-            stream.write(text.encode())
-
-
 def _target(nodes: str, folder: Path | None) -> Path:
     if folder is None:
         letters = "".join(character for character in nodes.split("[", 1)[0] if character.isalnum())
@@ -191,6 +183,14 @@ def _refuse_existing(target: Path) -> None:
 def _existing(target: Path) -> UserError:
     fix = "name another folder, or move that one away; nothing is ever overwritten"
     return UserError(f"{target} is there already", fix)
+
+
+def _replace_files(target: Path, files: dict[str, str]) -> None:
+    for name, text in files.items():
+        file = target / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with whole_file(file, mode=0o644) as stream:
+            stream.write(text.encode())
 
 
 def _refuse_unsound(draft: Path, target: Path) -> None:
