@@ -109,7 +109,7 @@ def _check(wanted: Wanted) -> None:
         if not wanted.nodes and wanted.hosts_from is None:
             wrong.append(("NODES", "no node is named", "name nodes, as 'gpu[001-032]', or use --hosts-from"))
     if wrong:
-        raise options.refused(wrong, "with what was asked for; no node was contacted")
+        raise options.refused(wrong, "on the command line; no node was contacted")
 
 
 def _write(wanted: Wanted, target: Path, meant: who.Hosts, reading: run.Reading, out: Console) -> int:

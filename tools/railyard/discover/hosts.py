@@ -67,17 +67,17 @@ class Hosts:
 
 
 class _WrongError(Exception):
-    """What is wrong with one word, and what to do."""
+    """What is wrong with one name or address, and what to do."""
 
     def __init__(self, what: str, fix: str) -> None:
         super().__init__(f"{what}. Fix: {fix}")
 
 
-def find(words: Sequence[str], source: Path | None, user: str | None) -> Hosts:
+def find(names: Sequence[str], source: Path | None, user: str | None) -> Hosts:
     """Return the nodes that are meant.
 
     Args:
-        words: names, folded names and addresses; of what `source` lists, those that are meant.
+        names: names, folded names and addresses; of what `source` lists, those that are meant.
         source: `--hosts-from`: a list of nodes, or an existing Ansible inventory.
         user: whom to log in as, where a line does not say it.
 
@@ -85,23 +85,23 @@ def find(words: Sequence[str], source: Path | None, user: str | None) -> Hosts:
         UserError: with everything that is wrong; no node was contacted.
     """
     if source is None:
-        return Hosts(_with_user(_checked(_typed(words)), user))
+        return Hosts(_with_user(_checked(_typed(names)), user))
     if not source.exists():
         raise UserError(
             f"--hosts-from {source}: there is no such file", "name a list of nodes or an inventory"
         )
     if _is_inventory(source):
-        return of_inventory([str(source)], words, user)
+        return of_inventory([str(source)], names, user)
     by_key = {host.key: host for host in map(_of_line, hosts_file.read(source))}
-    chosen = _select(words, by_key, {}, str(source)) if words else list(by_key)
+    chosen = _select(names, by_key, {}, str(source)) if names else list(by_key)
     return Hosts(_with_user(_checked(by_key[key] for key in chosen), user))
 
 
-def of_inventory(sources: Sequence[str], words: Sequence[str] = (), user: str | None = None) -> Hosts:
+def of_inventory(sources: Sequence[str], names: Sequence[str] = (), user: str | None = None) -> Hosts:
     """Return the nodes of an existing inventory: group gpu_nodes where there is one, else all of its hosts.
 
     Raises:
-        UserError: the inventory cannot be read, names no host, or lacks one of `words`.
+        UserError: the inventory cannot be read, names no host, or lacks one of `names`.
     """
     found, failures = reader.open_sources([os.path.abspath(source) for source in sources], None)
     if found is None:
@@ -109,8 +109,8 @@ def of_inventory(sources: Sequence[str], words: Sequence[str] = (), user: str | 
         raise UserError(numbered("with the inventory; no node was contacted", texts))
     everyone = {str(host.name): host for host in found.hosts("all")}
     groups = {name: [str(host.name) for host in found.hosts(name)] for name in found.group_names()}
-    chosen = _select(words, everyone, groups, sources[0]) if words else groups.get(new_nodes.GROUP, [])
-    chosen = chosen or ([] if words else list(everyone))
+    chosen = _select(names, everyone, groups, sources[0]) if names else groups.get(new_nodes.GROUP, [])
+    chosen = chosen or ([] if names else list(everyone))
     if not chosen:
         raise UserError(f"{sources[0]} has no host", "name a list of nodes or another inventory")
     wrong = [name for name in chosen if not new_nodes.is_host_name(name)]
@@ -125,9 +125,9 @@ def of_inventory(sources: Sequence[str], words: Sequence[str] = (), user: str | 
         others |= {one for one in known.names if one.startswith("ansible_")} - {*_CARRIED, *_LEFT_OUT}
         address, login = _plain(values.get("ansible_host")), _plain(values.get("ansible_user"))
         hosts.append(Host(name, name, address, login, sources[0]))
-    names = ", ".join(sorted(map(clean_line, others)))
+    settings = ", ".join(sorted(map(clean_line, others)))
     remarks = [
-        f"{sources[0]} sets {names}, which the new inventory does not: where the nodes are not reached "
+        f"{sources[0]} sets {settings}, which the new inventory does not: where the nodes are not reached "
         "without, add them to group_vars/all/connection.yml or to ~/.ssh/config"
     ]
     return Hosts(_with_user(hosts, user), list(sources), remarks if others else [])
@@ -143,10 +143,10 @@ def _with_user(hosts: Iterable[Host], user: str | None) -> list[Host]:
     return [host if host.user or user is None else replace(host, user=user) for host in hosts]
 
 
-def _typed(words: Sequence[str]) -> Iterator[Host | str]:
-    """Yield what the words of a command line stand for; a text where a word is wrong."""
-    for word in words:
-        user, _at, rest = word.rpartition("@")
+def _typed(names: Sequence[str]) -> Iterator[Host | str]:
+    """Yield the nodes of a command line; a text where one of them is wrong."""
+    for name in names:
+        user, _at, rest = name.rpartition("@")
         try:
             for host in _unfolded(rest, "NODES"):
                 yield replace(host, user=_user(user)) if user else host
@@ -167,15 +167,15 @@ def _is_inventory(source: Path) -> bool:
     return any(_INI_LINE.match(line.partition("#")[0]) for line in lines)
 
 
-def _unfolded(word: str, place: str) -> list[Host]:
-    """Return the nodes of one word.
+def _unfolded(name: str, place: str) -> list[Host]:
+    """Return the nodes of a name, a folded name or an address.
 
     Raises:
-        _WrongError: it is neither a name, a folded name nor an address.
+        _WrongError: it is none of these.
     """
-    if (address := hosts_file.address_of(word)) is not None:
+    if (address := hosts_file.address_of(name)) is not None:
         return [Host(address, None, address, place=place)]
-    named, problems = new_nodes.unfold(word, None)
+    named, problems = new_nodes.unfold(name, None)
     if problems:
         _option, what, _fix = problems[0]
         raise _WrongError(what, _NODES_FIX)
@@ -195,16 +195,16 @@ def _user(text: str) -> str:
 
 
 def _select(
-    words: Sequence[str], known: Iterable[str], groups: dict[str, list[str]], source: str
+    names: Sequence[str], known: Iterable[str], groups: dict[str, list[str]], source: str
 ) -> list[str]:
-    """Return those of the known hosts that the words name, each once."""
+    """Return those of the known hosts that are named, each once."""
     known, wrong, chosen = set(known), [], []
-    for word in words:
-        if word in groups:
-            chosen += groups[word]
+    for name in names:
+        if name in groups:
+            chosen += groups[name]
             continue
         try:
-            keys = [host.key for host in _unfolded(word, "NODES")]
+            keys = [host.key for host in _unfolded(name, "NODES")]
         except _WrongError as problem:
             wrong.append(f"NODES: {problem}")
             continue

@@ -54,9 +54,9 @@ def _cells(rail: Rail, nodes: int) -> Iterable[str]:
     )
 
 
-def questions(asked: Sequence[Question], out: Console) -> None:
+def questions(open_: Sequence[Question], out: Console) -> None:
     """Print what only a person can decide, with numbered candidates."""
-    for question in asked:
+    for question in open_:
         out.print(Text(f"\n? {clean_line(question.text)}", style="bold"))
         for number, candidate in enumerate(question.candidates, start=1):
             out.print(Text(f"  {number}. {clean_line(candidate)}"))

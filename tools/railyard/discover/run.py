@@ -42,7 +42,7 @@ class Settings:
 
     Attributes:
         user: whom to log in as, where nothing else says it.
-        ask_become_pass: whether a person is asked for sudo's password.
+        ask_become_pass: whether to prompt for sudo's password.
         forks: how many nodes are read at the same time; None for what ansible.cfg says.
         link_up: whether ports that are down are raised for the time of the beacons.
         listen_s: how long all nodes listen.
@@ -67,7 +67,7 @@ class Reading:
     """What came of reading the nodes.
 
     Attributes:
-        nodes: key → what the node said.
+        nodes: key → what the node reported.
         failed: key → why there is nothing of it and what to do, one line.
         unheard: key → why its beacons could not be fetched; the node is among `nodes`.
         interrupted: whether the user stopped it.
@@ -125,15 +125,15 @@ def read(hosts: Hosts, settings: Settings, out: Console) -> Reading:
     ]
     passwords = ansible_args.ask_passwords(ansible_args.parse(argv))
     with _inputs(hosts, settings) as (inventories, ours), Interrupts() as interrupts:
-        words = [*argv, *ours]
-        answers, outcome = _play(inventories, words, passwords, lambda: interrupts.count, out)
-        if answers.rows and (asked := interrupts.count) == 1:
+        argv += ours
+        answers, outcome = _play(inventories, argv, passwords, lambda: interrupts.count, out)
+        if answers.rows and (stops_before := interrupts.count) == 1:
             out.print("Ending the beacons on the nodes.", style="yellow")
-            words += ["--tags", "collect"]
-            _play(inventories, words, passwords, lambda: interrupts.count - asked, out)
+            argv += ["--tags", "collect"]
+            _play(inventories, argv, passwords, lambda: interrupts.count - stops_before, out)
     if not answers.started and not outcome.interrupted:
-        said = "\n".join(map(clean_line, answers.messages)) or f"it ended with {outcome.return_code}"
-        raise UserError(f"Ansible refused to begin; no node was contacted: {said}")
+        why_not = "\n".join(map(clean_line, answers.messages)) or f"it ended with {outcome.return_code}"
+        raise UserError(f"Ansible refused to begin; no node was contacted: {why_not}")
     return conclude(hosts.hosts, answers, interrupted=outcome.interrupted)
 
 
@@ -203,7 +203,7 @@ def _inputs(hosts: Hosts, settings: Settings) -> Iterator[tuple[list[str], list[
         }
         Path(folder, "variables.json").write_text(json.dumps(variables), encoding="utf-8")
         argv = ["--extra-vars", f"@{folder}/variables.json"]
-        # Else Ansible looks for Python by requests of its own; an existing inventory's word counts more.
+        # Else Ansible looks for Python by requests of its own; an existing inventory's value wins over this.
         ours: dict[str, Any] = {"vars": {"ansible_python_interpreter": "/usr/bin/python3"}}
         if hosts.inventories:
             Path(folder, "nodes").write_text(

@@ -1,4 +1,4 @@
-"""What `discover` can be asked for: its options, which the command line takes from here."""
+"""The arguments and options of `discover`, which the command line takes from here."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typer import Argument, Option
 
 @dataclass(frozen=True)
 class Wanted:
-    """What `discover` was asked for, as typed; each field is an argument or an option."""
+    """What was typed; each field is an argument or an option."""
 
     nodes: Annotated[
         list[str] | None,
@@ -60,6 +60,8 @@ class Wanted:
         bool, Option("--yes", help="Ask nothing: print open questions, and then write nothing.")
     ] = False
     force: Annotated[bool, Option("--force", help="Overwrite files that exist in DIR.")] = False
-    forks: Annotated[int | None, Option(help="Nodes that are read at the same time. Default: 50.")] = None
+    forks: Annotated[
+        int | None, Option("-f", "--forks", help="Nodes that are read at the same time. Default: 50.")
+    ] = None
     listen_s: Annotated[int, Option(help="Seconds for which the ports listen to each other.")] = 6
     limit_s: Annotated[int, Option(help="Seconds after which a node that hangs is left alone.")] = 60

@@ -135,9 +135,9 @@ def explain(failure: Failure, where: str, address: str) -> str:
     for pattern, reason in _REASONS:
         if pattern.search(failure.message):
             return line(reason.what, reason.fix, where, address)
-    said = clean_line(failure.message).removeprefix("Failed to connect to the host via ssh: ")
-    said = said if len(said) <= _SHOWN_CHARACTERS else f"{said[:_SHOWN_CHARACTERS]}…"
-    return line(f"it could not be read ({said})", _REACH, where, address)
+    shown = clean_line(failure.message).removeprefix("Failed to connect to the host via ssh: ")
+    shown = shown if len(shown) <= _SHOWN_CHARACTERS else f"{shown[:_SHOWN_CHARACTERS]}…"
+    return line(f"it could not be read ({shown})", _REACH, where, address)
 
 
 def line(what: str, fix: str, where: str = "", address: str = "") -> str:
