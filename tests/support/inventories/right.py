@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from support.inventories.sound import FABRIC, HOSTS, INFINIBAND, PAIR, UNITS
+from support.inventories.sound import ROUTED as ROUTED_HOSTS
 
 Planned = dict[tuple[str, str], dict[str, object]]
 
@@ -103,6 +104,29 @@ RIGHT = {
         {("gpu2", "rail0"): {"address": "10.0.0.3/31", "gateway": "10.0.0.2"}},
         hosts=hosts(**{name: f"{{scalable_unit: {name}, node_index: 1}}" for name in ("gpu1", "gpu2")}),
         fabric=ROUTED,
+    ),
+    # As in the pools of NVIDIA's Spectrum-X: the k-th /31 of a rail's network, the leaf has the first.
+    "a_network_of_each_node": right(
+        {
+            ("gpu1", "rail0"): {"address": "10.40.0.3/31", "subnet": "10.40.0.2/31", "gateway": "10.40.0.2"},
+            ("gpu2", "rail0"): {
+                "address": "10.40.0.5/31",
+                "routes": [{"to": "10.40.0.0/24", "via": "10.40.0.4"}],
+            },
+            ("gpu1", "rail1"): {"address": "10.41.0.2/31", "gateway": "10.41.0.3"},
+            ("gpu2", "rail1"): {
+                "address": "10.41.0.9/31",
+                "gateway": "10.41.0.8",
+                "routes": [{"to": "10.41.0.0/24", "via": "10.41.0.8"}],
+            },
+        },
+        hosts=ROUTED_HOSTS[HOSTS],
+        fabric=ROUTED_HOSTS[FABRIC],
+    ),
+    "a_gateway_of_one_node": right(
+        {("gpu1", "rail0"): {"gateway": "10.0.0.254"}, ("gpu2", "rail0"): {"gateway": "10.0.0.9"}},
+        hosts=hosts(gpu1="", gpu2="{rail_overrides: {rail0: {gateway: 10.0.0.9}}}"),
+        fabric=ROCE + rails(2, ", gateway: last"),
     ),
     "a_mac_of_each_host": right(
         {

@@ -107,4 +107,28 @@ fabric:
   rail_routes: [10.65.0.0/19]
 """,
 }
-SOUND = {"units": UNITS, "pair": PAIR, "infiniband": INFINIBAND, "computed": COMPUTED}
+ROUTED = {
+    HOSTS: """\
+gpu_nodes:
+  hosts:
+    gpu1:
+    gpu2: {rail_overrides: {rail1: {address: 10.41.0.9/31, gateway: 10.41.0.8}}}
+""",
+    FABRIC: """\
+fabric:
+  transport: roce
+  mtu: 9000
+  rails:
+    - name: rail0
+      netdev: ens1
+      subnet: 10.40.0.0/24
+      node_prefix: 31
+      gateway: first
+    - name: rail1
+      netdev: ens2
+      subnet: 10.41.0.0/24
+      node_prefix: 31
+      gateway: last
+""",
+}
+SOUND = {"units": UNITS, "pair": PAIR, "infiniband": INFINIBAND, "computed": COMPUTED, "routed": ROUTED}

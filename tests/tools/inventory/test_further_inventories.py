@@ -18,10 +18,11 @@ from support.inventories.wrong_files import PLACES
 from support.inventories.wrong_forms import FORMS
 from support.inventories.wrong_inventories import FAULTS, SEVERAL
 from support.inventories.wrong_links import LINKS
+from support.inventories.wrong_rails import RAILS
 from support.inventories.wrong_secrets import SECRETS
 from support.inventories.wrong_values import VALUES
 
-WRONG = {**FAULTS, **VALUES, **PLACES, **FORMS, **LINKS, **SECRETS}
+WRONG = {**FAULTS, **VALUES, **PLACES, **FORMS, **LINKS, **RAILS, **SECRETS}
 
 
 @pytest.mark.parametrize("name", WRONG)

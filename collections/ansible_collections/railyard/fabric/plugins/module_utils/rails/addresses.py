@@ -114,6 +114,36 @@ def computed_subnet(supernet: str, rail_prefix: int, rail: int, variable: str = 
     return f"{address_text(network, base)}/{rail_prefix}"
 
 
+def node_network(
+    variable: str, rail: str | None, subnet: str, prefix: int, number: int | None, host_offset: int
+) -> str:
+    """Return the network of node `number` alone: the part of a subnet numbered host_offset + number, from 0.
+
+    Args:
+        variable: the inventory variable that gives the subnet, for the error.
+        rail: the rail's name.
+        subnet: the rail's subnet, which holds all nodes' networks.
+        prefix: prefix length of each node's network.
+        number: the node's index (`node_number`); None where it has none.
+        host_offset: the fabric's `host_offset`.
+
+    Raises:
+        PlanError: there is no number, or the subnet has no such part.
+    """
+    network, part = network_of(subnet), host_offset + _known(number)
+    if part < 0 or part >> (prefix - network.prefixlen):
+        most = (1 << (prefix - network.prefixlen)) - 1
+        raise PlanError(
+            variable,
+            rail,
+            f"host_offset + node_index must be 0 to {most}, the /{prefix} networks in {subnet}; host_offset "
+            f"is {host_offset}",
+            "take a larger subnet, or correct host_offset or node_index",
+        )
+    base = int(network.network_address) + (part << (network.max_prefixlen - prefix))
+    return f"{address_text(network, base)}/{prefix}"
+
+
 def host_address(variable: str, rail: str | None, subnet: str, number: int | None, host_offset: int) -> str:
     """Return the address of node `number` in a subnet, in CIDR form: network + host_offset + number.
 
@@ -127,13 +157,7 @@ def host_address(variable: str, rail: str | None, subnet: str, number: int | Non
     Raises:
         PlanError: there is no number, or the address is none that a node may have.
     """
-    if number is None:
-        raise PlanError(
-            "node_index",
-            None,
-            "the host's name ends in no number and node_index is not set, so no address can be computed",
-            "set the host variable node_index (a number that stays when nodes are added)",
-        )
+    number = _known(number)
     network = network_of(subnet)
     first, last = usable_range(network)
     base = int(network.network_address)
@@ -147,3 +171,14 @@ def host_address(variable: str, rail: str | None, subnet: str, number: int | Non
             "take a larger subnet, or correct host_offset or node_index",
         )
     return f"{address_text(network, value)}/{network.prefixlen}"
+
+
+def _known(number: int | None) -> int:
+    if number is None:
+        raise PlanError(
+            "node_index",
+            None,
+            "the host's name ends in no number and node_index is not set, so no address can be computed",
+            "set the host variable node_index (a number that stays when nodes are added)",
+        )
+    return number

@@ -12,7 +12,6 @@ It trusts that preflight has looked at keys and types; what it cannot compute it
 
 from __future__ import annotations
 
-import functools
 import ipaddress
 from collections.abc import Mapping, Sequence
 from typing import Any, Union, cast
@@ -26,8 +25,17 @@ from ansible_collections.railyard.fabric.plugins.module_utils.rails.addresses im
     computed_subnet,
     host_address,
     network_of,
+    node_network,
     node_number,
     usable_range,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils.rails.gateways import (
+    beside_gateway,
+    gateway_of,
+    gateway_rule,
+    gateway_rules,
+    overriding_address,
+    variable_of,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils.rails.routes import UnitNetworks, routes_of
 
@@ -66,9 +74,10 @@ def rail_specs(fabric: Mapping[str, Any]) -> list[dict[str, Any]]:
         Per rail `name`, `netdev`, `mac`, `pci`, `hca`, `vlan`, `rate_gbps`, `leaf`, `leaves`, `mtu` (bytes),
         `subnets` and `subnets6` (unit as text → subnet; key None stands for all units), `units` and `units6`
         (the same as `UnitNetworks`, from which routes are made), `gateway`, `gateway6`
-        (`first`, `last`, `none`, an address or None), `routes` (networks behind the gateway), `table` (number
-        of the rail's routing table), `ipoib_mode`, `link_local`, `accept_ra`, `bond`,
-        `shares_wire_with` (the rail on the same wire, or None) and `variable`, the path
+        (`first`, `last`, `none`, an address or None), `node_prefix` and `node_prefix6` (prefix length of each
+        node's own part of the subnet, or None where the nodes share it), `routes` (networks behind the
+        gateway), `table` (number of the rail's routing table), `ipoib_mode`, `link_local`, `accept_ra`,
+        `bond`, `shares_wire_with` (the rail on the same wire, or None) and `variable`, the path
         under which the inventory says so.
 
     Raises:
@@ -100,11 +109,6 @@ def _ipoib_mode(fabric: Mapping[str, Any], own: str | None) -> str | None:
 
 
 def _explicit_spec(fabric: Mapping[str, Any], index: int, rail: Mapping[str, Any]) -> dict[str, Any]:
-    gateway, gateway6 = rail.get("gateway"), rail.get("gateway6")
-    if gateway is not None and ":" in gateway:
-        gateway, gateway6 = None, gateway6 or gateway
-    elif gateway in ("first", "last", "none"):
-        gateway6 = gateway6 or gateway
     return {
         "name": rail.get("name"),
         "netdev": rail.get("netdev"),
@@ -119,8 +123,9 @@ def _explicit_spec(fabric: Mapping[str, Any], index: int, rail: Mapping[str, Any
         "mtu": fabric.get("mtu"),
         "subnets": _by_unit(rail.get("subnet"), rail.get("subnets")),
         "subnets6": _by_unit(rail.get("subnet6"), rail.get("subnets6")),
-        "gateway": gateway,
-        "gateway6": gateway6,
+        **gateway_rules(rail),
+        "node_prefix": rail.get("node_prefix"),
+        "node_prefix6": rail.get("node_prefix6"),
         "routes": [str(network_of(target)) for target in rail.get("routes") or []],
         "ipoib_mode": _ipoib_mode(fabric, rail.get("ipoib_mode")),
         "bond": rail.get("bond"),
@@ -150,17 +155,13 @@ def _computed_spec(fabric: Mapping[str, Any], index: int) -> dict[str, Any]:
         "subnets6": subnets[6],
         "gateway": gateway,
         "gateway6": gateway,
+        # The supernet is of one family, and so is the length of its parts.
+        "node_prefix": fabric.get("node_prefix"),
+        "node_prefix6": fabric.get("node_prefix"),
         "routes": routes,
         "ipoib_mode": _ipoib_mode(fabric, None),
         "variable": "fabric",
     }
-
-
-def _path(spec: Mapping[str, Any], key: str, family: str) -> str:
-    """Name the variable that gives a rail its subnet or gateway."""
-    if spec["variable"] == "fabric":
-        return "fabric.gateway" if key == "gateway" else "fabric.supernet"
-    return f"{spec['variable']}.{key}{family}"
 
 
 def _lower(text: str | None) -> str | None:
@@ -217,16 +218,28 @@ def plan_rail(
         rail[key] = override[key] if key in override else spec[key]
     rail["mac"], rail["pci"] = _lower(rail["mac"]), _lower(rail["pci"])
     for family in ("", "6"):
-        subnet = _subnet_of(spec, family, scalable_unit)
+        subnet, rule = _subnet_of(spec, family, scalable_unit), gateway_rule(spec, override, family)
         override_text = override.get("address" + family)
+        variable, of_node = variable_of(spec, "subnet", family), spec["node_prefix" + family]
         if override_text is not None:
-            rail["address" + family] = _overriding_address(spec, family, subnet, override_text)
-            subnet = subnet or str(ipaddress.ip_interface(override_text).network)
+            rail["address" + family] = overriding_address(spec, family, subnet, override_text)
+            subnet = str(ipaddress.ip_interface(override_text).network)
+        elif subnet is not None and of_node is not None:
+            subnet = node_network(variable, spec["name"], subnet, of_node, number, host_offset)
+            rail["address" + family] = beside_gateway(subnet, gateway_of(spec, family, rule, subnet, None))
         elif subnet is not None:
-            variable = _path(spec, "subnet", family)
             rail["address" + family] = host_address(variable, spec["name"], subnet, number, host_offset)
         rail["subnet" + family] = subnet
-        rail["gateway" + family] = _gateway(spec, family, subnet, rail["address" + family])
+        rail["gateway" + family] = gateway_of(spec, family, rule, subnet, rail["address" + family])
+        # That a whole rail has `gateway: none` with node_prefix, the schema has said.
+        alone = rail["gateway" + family] is None and spec["gateway" + family] != "none"
+        if alone and of_node is not None and subnet is not None:
+            raise PlanError(
+                rule.variable,
+                spec["name"],
+                f"each node has a /{of_node} of its own on the rail, and no gateway leads to the others",
+                "write first or last at the rail, or the leaf's address in the node's rail_overrides",
+            )
     if rail["address"] is not None or rail["address6"] is not None:
         rail["table"], rail["ipoib_mode"] = spec["table"], spec["ipoib_mode"]
     rail["routes"] = routes_of(spec, rail)
@@ -237,7 +250,7 @@ def _subnet_of(spec: Mapping[str, Any], family: str, unit: Unit) -> str | None:
     subnets: Mapping[str | None, str] = spec["subnets" + family]
     if not subnets or None in subnets:
         return subnets.get(None)
-    return _of_unit(spec, "subnets" + family, _path(spec, "subnets", family), unit, "subnet")
+    return _of_unit(spec, "subnets" + family, variable_of(spec, "subnets", family), unit, "subnet")
 
 
 def _of_unit(spec: Mapping[str, Any], key: str, variable: str, unit: Unit, what: str) -> str:
@@ -257,67 +270,6 @@ def _of_unit(spec: Mapping[str, Any], key: str, variable: str, unit: Unit, what:
             f"add it (now there: {known}), or correct the node's scalable_unit",
         )
     return str(spec[key][str(unit)])
-
-
-def _overriding_address(spec: Mapping[str, Any], family: str, subnet: str | None, text: str) -> str:
-    refuse = functools.partial(PlanError, f"rail_overrides.{spec['name']}.address{family}", spec["name"])
-    version = 6 if family else 4
-    try:
-        interface = ipaddress.ip_interface(text)
-    except ValueError:
-        interface = None
-    if interface is None or "/" not in text or interface.version != version:
-        raise refuse(
-            f"{text!r} is no IPv{version} address with its prefix length",
-            "write it as %s" % ("fd00:1::77/64" if family else "10.0.1.77/24"),
-        )
-    network = interface.network if subnet is None else network_of(subnet)
-    first, last = usable_range(network)
-    if interface.network != network or not first <= int(interface.ip) <= last:
-        raise refuse(
-            f"{text} is no usable address of the rail's subnet {network}",
-            f"take a free address of {network}, with that prefix length",
-        )
-    return str(interface)
-
-
-def _gateway(spec: Mapping[str, Any], family: str, subnet: str | None, address: str | None) -> str | None:
-    rule = spec["gateway" + family]
-    if rule is None or rule == "none":
-        return None
-    refuse = functools.partial(PlanError, _path(spec, "gateway", family), spec["name"])
-    if subnet is None:
-        # `first` and `last` speak of every family that has a subnet; an address names one.
-        if rule in ("first", "last"):
-            return None
-        raise refuse("there is a gateway, but no subnet that it could be in", "add one")
-    network = network_of(subnet)
-    first, last = usable_range(network)
-    if family and rule not in ("first", "last") and ipaddress.ip_address(rule).is_link_local:
-        # A router announces itself by such an address; it is reached over the rail's own.
-        if "ipv6" not in spec["link_local"]:
-            raise refuse(
-                f"gateway {rule} is link-local, and link_local leaves the rail without such an address",
-                "add ipv6 to link_local, or name an address inside the subnet",
-            )
-        return str(ipaddress.ip_address(rule))
-    if rule in ("first", "last"):
-        value = first if rule == "first" else last
-    else:
-        gateway = ipaddress.ip_address(rule)
-        value = int(gateway)
-        if gateway.version != network.version or not first <= value <= last:
-            raise refuse(
-                f"gateway {rule} is no usable address of {subnet}",
-                "name an address inside the subnet, or first, last or none",
-            )
-    text = address_text(network, value)
-    if address is not None and address.split("/", 1)[0] == text:
-        raise refuse(
-            f"gateway {text} is also a node's own address",
-            "move the nodes (host_offset) or the gateway (last in place of first)",
-        )
-    return text
 
 
 def plan_node(

@@ -32,7 +32,7 @@ class UnitNetworks:
     def __init__(self, subnets: Mapping[str | None, str]) -> None:
         """Merge the subnets, which are of one family; the key None stands for all units."""
         self.names = sorted(unit for unit in subnets if unit is not None)
-        self._distinct = {text for unit, text in subnets.items() if unit is not None}
+        self._distinct = set(subnets.values())
         self._merged: list[Network] = []
         # The nodes of a unit have one own subnet.
         self._others: dict[str | None, list[str]] = {}
@@ -82,6 +82,10 @@ def routes_of(spec: Mapping[str, Any], rail: Mapping[str, Any]) -> list[dict[str
     for family in ("", "6"):
         own, gateway = rail["subnet" + family], rail["gateway" + family]
         units: UnitNetworks = spec["units" + family]
+        if spec["node_prefix" + family] is not None and own is not None:
+            # The node's own network is the longer prefix, so the route to all of them does it no harm.
+            routes.update(dict.fromkeys(units.others(None) if gateway is not None else (), str(gateway)))
+            continue
         if gateway is None and spec["gateway" + family] != "none" and units.has_others(own):
             raise PlanError(
                 _gateway_variable(spec, family),

@@ -71,7 +71,9 @@ class Cabling:
                     run_context.refuse(question, obstacle)
                 continue
             place = run_context.places[rail]
-            self._ears.append(BeaconListener(run_context, chart, place, asked, places))
+            # Where each node has a network of its own, only the switch is there to be heard.
+            if cable_checks.CABLING in asked:
+                self._ears.append(BeaconListener(run_context, chart, place, asked, places))
             if cable_checks.NEIGHBOUR in asked:
                 self._switches.append(LldpListener(run_context, place, asked[cable_checks.NEIGHBOUR]))
 

@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from ansible_collections.railyard.fabric.plugins.module_utils.catalogue.tests import WITHOUT_IP
+from ansible_collections.railyard.fabric.plugins.module_utils.rails import plan
 from ansible_collections.railyard.fabric.plugins.module_utils.records.asked import AskedLine
 from ansible_collections.railyard.fabric.plugins.module_utils.schedule import rounds
 from ansible_collections.railyard.fabric.plugins.module_utils.schedule.request import local_line
@@ -47,6 +48,12 @@ class Map:
         self._absent = set(order["absent"])
         self.ports: dict[str, dict[str, Port]] = {}
         self.members: dict[Segment, list[str]] = {}
+        self._specs = [plan.rail_specs(fabric) for fabric in order["fabrics"]]
+        # On these each node's link to its leaf is a network of its own: no other node is to be heard there.
+        self._routed = [
+            {spec["name"] for spec in specs if spec["node_prefix"] or spec["node_prefix6"]}
+            for specs in self._specs
+        ]
         for entry in order["roster"]:
             self._add(order, entry)
 
@@ -57,7 +64,7 @@ class Map:
         if order["fabrics"][int(entry.get("fabric", 0))].get("transport") in WITHOUT_IP:
             return
         wanted = set(self._rails.of(node))
-        for rail in rounds.node_rails(order, entry):
+        for rail in rounds.node_rails(order, entry, self._specs):
             cidr = rail.get("address") or rail.get("address6")
             name = str(rail["name"])
             if cidr and name in wanted:
@@ -97,9 +104,12 @@ class Map:
                 continue
             for index, rail in enumerate(self._rails.of(name)):
                 port = self.ports[name].get(rail)
-                if port is None or len(self.members[port.segment]) < 2:
+                routed = rail in self._routed[int(entry.get("fabric", 0))]
+                if port is None or (len(self.members[port.segment]) < 2 and not routed):
                     continue
                 for place, (check, tool) in enumerate(TOOLS.items()):
+                    if routed and check != NEIGHBOUR:
+                        continue
                     if _asked(check, port) and (lldp or check != NEIGHBOUR):
                         number = (position * width + index) * len(TOOLS) + place
                         yield {**local_line(f"c{number:05d}", check, tool, name, rail), "group": None}

@@ -31,12 +31,15 @@ UNDEFINED = "it is not defined"
 BACK_TO_BACK_NODES_MAX = 2
 # A refused value takes with it what means nothing without it.
 _DEPENDENTS = {
-    "subnet": ("gateway", "routes"),
-    "subnets": ("subnet", "gateway", "routes"),
-    "subnet6": ("gateway6", "gateway", "routes"),
-    "subnets6": ("subnet6", "gateway6", "gateway", "routes"),
-    "supernet": ("rail_prefix", "gateway", "rail_routes"),
-    "rail_prefix": ("supernet", "gateway", "rail_routes"),
+    "subnet": ("gateway", "routes", "node_prefix"),
+    "subnets": ("subnet", "gateway", "routes", "node_prefix"),
+    "subnet6": ("gateway6", "gateway", "routes", "node_prefix6"),
+    "subnets6": ("subnet6", "gateway6", "gateway", "routes", "node_prefix6"),
+    "supernet": ("rail_prefix", "gateway", "rail_routes", "node_prefix"),
+    "rail_prefix": ("supernet", "gateway", "rail_routes", "node_prefix"),
+    # Where it is refused nobody knows how long nodes' networks are.
+    "node_prefix": ("subnet", "subnets", "supernet", "rail_prefix", "gateway", "routes", "rail_routes"),
+    "node_prefix6": ("subnet6", "subnets6", "gateway6", "routes"),
     "gateway": ("routes", "rail_routes"),
     "gateway6": ("routes",),
 }
@@ -305,7 +308,8 @@ def _check_taken(
             address = rail["address" + family]
             if rail["gateway" + family] is not None:
                 gateway = (version, rail["gateway" + family])
-                seen.gateways.setdefault(gateway, (name, f"{said_in[name]}.gateway", origin))
+                said = "rail_overrides." + name if overrides.get(name, {}).get("gateway") else said_in[name]
+                seen.gateways.setdefault(gateway, (name, f"{said}.gateway", origin))
             if address is None:
                 continue
             override = overrides.get(name, {}).get("address" + family) is not None

@@ -22,6 +22,7 @@ _LEAST_GPUS = 1
 _NEED_NETDEV = (
     "netdev", "mac", "vlan", "subnet", "subnets", "subnet6", "subnets6", "address", "address6", "gateway",
     "gateway6", "routes", "mtu", "ipoib_mode", "netdev_pattern", "supernet", "rail_prefix", "rail_routes",
+    "node_prefix", "node_prefix6",
 )  # fmt: skip
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory import hardware, schema
+from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory import gateways, hardware, schema
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.addresses import IPNetwork, meet
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.networks import Networks
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.schema import Item
@@ -54,6 +54,7 @@ def check(
             message = "it takes away what says which interface the rail is"
             yield schema.Finding(where, message, "name a netdev, mac, pci or hca in its place", None, name)
         yield from schema.placed(schema.check_mac(override.get("mac"), fabric.get("transport")), where, name)
+        yield from schema.placed(gateways.check_gateway(fabric, override), where, name)
         yield from schema.placed(hardware.check_efa(override, fabric.get("transport")), where, name)
         yield from schema.placed(
             schema.check_vlan_name("netdev", override.get("netdev"), rail["vlan"]), where, name

@@ -92,6 +92,12 @@ _MAC = Field(values.mac, "write it in quotes, as '52:54:00:ab:cd:ef'")
 _PCI = Field(values.pci, "write the bus address as `lspci -D` shows it, in quotes: '0000:3b:00.0'")
 _SUBNET = Field(values.subnet(4), "write the network itself, as 10.0.1.0/24")
 _SUBNET6 = Field(values.subnet(6), "write the network itself, as fd00:0:0:1::/64")
+_NODE_PREFIX = Field(
+    values.integer(2, 31), "write the prefix length of each node's own network, as `node_prefix: 31`"
+)
+_NODE_PREFIX6 = Field(
+    values.integer(2, 127), "write the prefix length of each node's own network, as `node_prefix6: 127`"
+)
 _MANAGE = Field(values.boolean, "write true or false")
 _NAME = Field(values.name, "write a short name of letters, digits, `_`, `-`, as rail0")
 
@@ -121,6 +127,14 @@ RAIL: dict[str, Field] = {
         "map scalable units to networks, as `subnets6: {su1: fd00:1::/64}`",
         "as `subnets`, for IPv6",
     ),
+    "node_prefix": _NODE_PREFIX.says(
+        "where each node's link to its leaf is a network of its own (a routed host): that network's prefix "
+        "length, 31 as a rule. The node with number k (`host_offset` + index) has the k-th of these parts of "
+        "the subnet, `gateway` (`first` or `last`) is the leaf's address in it, the node has the other, and "
+        "the whole subnet is routed by the leaf. It is `perNodeNetworkPrefix` of NVIDIA's Spectrum-X pools, "
+        "and `first` their `gatewayIndex: 0`"
+    ),
+    "node_prefix6": _NODE_PREFIX6.says("the same of `subnet6`: 127, or 64"),
     "gateway": Field(
         values.gateway,
         "write an address inside the subnet, or first, last or none",
@@ -180,6 +194,11 @@ COMPUTED: dict[str, Field] = {
         values.integer(1, 128),
         "write the prefix length of one rail, as `rail_prefix: 24`",
         "computed form: that length",
+    ),
+    "node_prefix": Field(
+        values.integer(2, 127),
+        "write the prefix length of each node's own network, as `node_prefix: 31`",
+        "computed form: as `node_prefix` of a rail, of either family",
     ),
     "netdev_pattern": Field(
         values.pattern,
@@ -317,6 +336,8 @@ OVERRIDE: dict[str, Field] = {
     **{key: RAIL[key] for key in SELECTORS},
     "address": Field(values.interface(4), "write address and prefix length, as 10.0.1.77/24"),
     "address6": Field(values.interface(6), "write address and prefix length, as fd00:0:0:1::77/64"),
+    "gateway": RAIL["gateway"],
+    "gateway6": RAIL["gateway6"],
 }
 
 

@@ -11,7 +11,12 @@ from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.module_utils.catalogue.tests import WITHOUT_IP
 from ansible_collections.railyard.fabric.plugins.module_utils.rails import plan
-from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory import hardware, schema, values
+from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory import (
+    gateways,
+    hardware,
+    schema,
+    values,
+)
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.schema import (
     Finding,
     Item,
@@ -64,8 +69,6 @@ def _found_in(fabric: Item) -> Iterator[Finding]:
 
 
 _PARTS = ("rails", "networks", "leaves", "frontend")
-_SWITCHED_FIX = "remove it, or write cabling: switched"
-_NO_ROUTER = "the rails are cabled back to back, so there is no router between the nodes", _SWITCHED_FIX
 
 
 def _given(item: Item) -> set[str]:
@@ -120,29 +123,16 @@ def _check_rail(fabric: Item, item: Item) -> Iterator[Told]:
     yield from hardware.check_efa(item, transport)
     yield from check_bond(item)
     yield from _check_vlan(item)
-    yield from _check_gateway(fabric, item)
+    yield from gateways.check_gateway(fabric, item)
+    yield from gateways.check_node_prefix(fabric, item)
     yield from check_mac(item.get("mac"), transport)
     for key in ("leaf", "leaves"):
         if fabric.get("cabling") == "back_to_back" and key in given:
-            yield key, "the rail is cabled back to back, and so patched to no switch", _SWITCHED_FIX
+            yield key, "the rail is cabled back to back, and so patched to no switch", gateways.SWITCHED_FIX
     if transport == "infiniband" and "vlan" in given:
         fix = "remove it; partitions (P_Keys) are the subnet manager's"
         yield "vlan", "an IPoIB interface has no VLANs", fix
     yield from _check_ipoib_mode(item, transport)
-
-
-def _check_gateway(fabric: Item, item: Item) -> Iterator[Told]:
-    """Check that the two gateways are of a family each, and that there can be one."""
-    gateways = {key: item[key] for key in ("gateway", "gateway6") if is_right(schema.RAIL, item, key)}
-    one, other = gateways.get("gateway"), gateways.get("gateway6")
-    if other is not None and "." in other and ":" not in other:
-        yield "gateway6", f"{other} is IPv4, which goes under gateway", schema.RAIL["gateway6"].fix
-    elif one is not None and other is not None and ":" in one:
-        message = f"gateway is {one}, of IPv6 as well, and only one of the two would be used"
-        yield "gateway6", message, "keep one of gateway, gateway6"
-    for key, value in gateways.items():
-        if fabric.get("cabling") == "back_to_back" and value != "none":
-            yield key, *_NO_ROUTER
 
 
 def _check_vlan(item: Item) -> Iterator[Told]:
@@ -241,7 +231,8 @@ def _check_computed(fabric: Item) -> Iterator[Told]:
     """Check the supernet against the rails it must hold, and what the patterns make of the last rail."""
     count = fabric["rail_count"]
     if fabric.get("cabling") == "back_to_back" and fabric.get("gateway") in ("first", "last"):
-        yield "gateway", *_NO_ROUTER
+        yield "gateway", *gateways.NO_ROUTER
+    yield from gateways.check_computed_node_prefix(fabric)
     if is_right(schema.COMPUTED, fabric, "supernet", "rail_prefix"):
         fix = f"take a larger supernet or a longer rail_prefix: {count} rails are wanted"
         small = list(_too_small(fabric, "supernet", [fabric["supernet"]], fix))

@@ -236,6 +236,15 @@ def test_a_switch_is_asked_for_where_the_inventory_names_one() -> None:
     assert list(cable_checks.asked_lines(silent)) == kept
 
 
+def test_on_a_link_of_its_own_only_the_switch_is_asked_for() -> None:
+    made = order()
+    for rail in made["fabrics"][0]["rails"]:
+        rail |= {"node_prefix": 31, "gateway": "first", "leaf": "leaf0"}
+    asked = list(cable_checks.asked_lines(made))
+    assert [line["check"] for line in asked] == ["neighbour"] * 8  # nodes, rails
+    assert list(cable_checks.asked_lines({**made, "policy": {"beacon": True, "lldp": False}})) == []
+
+
 @pytest.mark.parametrize(
     "changes",
     [{"policy": {}}, {"policy": {"beacon": False}}, {"fabric": {"transport": "infiniband"}}, {"nodes": 1}],

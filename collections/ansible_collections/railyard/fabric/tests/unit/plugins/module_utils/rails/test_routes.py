@@ -45,6 +45,53 @@ def test_units_beside_each_other_take_few_routes(place):
     assert {route["via"] for route in routes} == {f"10.1.{place}.1"}
 
 
+ROUTED = fabric_of(subnet="10.40.0.0/16", node_prefix=31, gateway="first")
+
+
+def test_a_node_with_a_network_of_its_own_is_beside_its_leaf():
+    # As gatewayIndex 0 and perNodeNetworkPrefix 31 of a CIDRPool: 200 * 2 = 400 = 1 * 256 + 144.
+    rail = planned(ROUTED, name="gpu200")
+    found = [rail[key] for key in ("address", "subnet", "gateway", "routes", "table")]
+    routes = [{"to": "10.40.0.0/16", "via": "10.40.1.144"}]
+    assert found == ["10.40.1.145/31", "10.40.1.144/31", "10.40.1.144", routes, 6100]
+
+
+@pytest.mark.parametrize(
+    ("override", "address", "gateway"),
+    [
+        ({"address": "10.40.9.7/31"}, "10.40.9.7/31", "10.40.9.6"),
+        ({"address": "10.40.9.6/31", "gateway": "10.40.9.7"}, "10.40.9.6/31", "10.40.9.7"),
+        ({"gateway": "last"}, "10.40.0.4/31", "10.40.0.5"),
+    ],
+)
+def test_a_link_that_does_not_follow_the_rule_is_overridden(override, address, gateway):
+    rail = planned(ROUTED, name="gpu2", rail_overrides={"rail0": override})
+    assert (rail["address"], rail["gateway"]) == (address, gateway)
+    assert rail["routes"] == [{"to": "10.40.0.0/16", "via": gateway}]
+
+
+def test_all_units_are_behind_the_leaf_of_a_node_with_a_network_of_its_own():
+    rail = planned(fabric_of(subnets=UNITS, node_prefix=30, gateway="last"), "su2", name="gpu3")
+    # The third /30 from 0: 12 to 15, of which 13 and 14 are usable.
+    assert (rail["address"], rail["gateway"]) == ("10.1.1.13/30", "10.1.1.14")
+    assert [route["to"] for route in rail["routes"]] == ["10.1.0.0/23", "10.1.2.0/24"]
+
+
+def test_an_ipv6_network_of_each_node():
+    rail = planned(fabric_of(subnet6="fd00:7::/48", node_prefix6=64, gateway6="first"), name="gpu3")
+    assert (rail["address6"], rail["gateway6"]) == ("fd00:7:0:3::2/64", "fd00:7:0:3::1")
+
+
+def test_the_computed_form_divides_each_rail():
+    fabric = {
+        "transport": "roce", "mtu": 9000, "rail_count": 2, "supernet": "172.16.0.0/12", "rail_prefix": 16,
+        "node_prefix": 31, "netdev_pattern": "ens{rail}", "gateway": "last", "host_offset": -1,
+    }  # fmt: skip
+    assert [rail["address"] for rail in plan.plan_node(fabric, "gpu1")] == ["172.16.0.0/31", "172.17.0.0/31"]
+    with pytest.raises(plan.PlanError, match=r"must be 0 to 32767, the /31 networks in 172\.16\.0\.0/16"):
+        plan.plan_node(fabric, "gpu0")
+
+
 SUBNETS = st.lists(st.integers(0, 63), min_size=1, max_size=40, unique=True)
 
 

@@ -1,0 +1,77 @@
+"""Wrong rails of a routed host, one fault each: gateways of nodes, networks of their own."""
+
+from __future__ import annotations
+
+from support.inventories.sound import HOSTS
+from support.inventories.wrong_files import hosts, pair_of
+from support.inventories.wrong_values import Wrong, fabric
+
+
+def overridden(text, message, fix, base="routed", rail="rail1", host="gpu2"):
+    """Make a fault of the second node's `rail_overrides`, written as flow YAML."""
+    first = "scalable_unit: su1" if base == "units" else ""
+    second = f"{first + ', ' if first else ''}rail_overrides: {{{rail}: {text}}}"
+    return hosts(pair_of(first, second), "gpu2", message, fix, host, rail, base)
+
+
+# fmt: off
+RAILS = {
+    # gateways of one node
+    "gateway_of_a_node_outside": overridden(
+        "{gateway: 10.41.0.77}", "10.41.0.77 is no usable address of 10.41.0.4/31", "inside the subnet"),
+    "gateway_of_a_node_is_its_own": overridden(
+        "{gateway: first, address: 10.41.0.8/31}", "10.41.0.8 is also a node's own address",
+        "in its rail_overrides"),
+    "gateway_of_a_node_is_no_address": overridden(
+        "{gateway: leaf1}", "no IP address, nor first, last or none", "inside the subnet"),
+    "gateway_of_a_node_back_to_back": overridden(
+        "{gateway: last}", "no router between the nodes", "cabling: switched", "pair"),
+    "gateway6_of_a_node_without_subnet6": overridden(
+        "{gateway6: 'fd00::1'}", "there is a gateway, but no subnet that it could be in", "add one"),
+    "gateway_of_a_node_taken_away": overridden(
+        "{gateway: none}", "each node has a /31 of its own on the rail", "the leaf's address"),
+    # a network of each node
+    "node_address_of_another_length": overridden(
+        "{address: 10.41.0.9/24, gateway: 10.41.0.8}", "no usable address of the rail's subnet 10.41.0.0/24",
+        "prefix length 31 (node_prefix)"),
+    "node_address_elsewhere": overridden(
+        "{address: 10.44.0.9/31, gateway: 10.44.0.8}", "no usable address of the rail's subnet 10.41.0.0/24",
+        "prefix length 31 (node_prefix)"),
+    "node_address_of_another_node": Wrong(
+        "routed", {HOSTS: ("10.41.0.9/31, gateway: 10.41.0.8", "10.41.0.2/31, gateway: 10.41.0.3")},
+        f"{HOSTS}|gpu2", "address 10.41.0.2 is already that of gpu1", "node_index or the override", "gpu2",
+        "rail1"),
+    "node_prefix_without_gateway": fabric(
+        "routed", "      gateway: first\n", "", "name: rail0",
+        "each node has a /31 of its own on the rail", "first or last", "gpu[1-2]", "rail0"),
+    "node_prefix_with_gateway_none": fabric(
+        "routed", "gateway: first", "gateway: none", "node_prefix", "without a gateway it reaches no other",
+        "first (the leaf has the lower address)", rail="rail0"),
+    "node_prefix_with_one_gateway": fabric(
+        "routed", "gateway: first", "gateway: 10.40.0.2", "gateway: 10.40",
+        "gateway 10.40.0.2 is no usable address of 10.40.0.4/31", "first, last", "gpu2", "rail0"),
+    "node_prefix_of_the_subnet": fabric(
+        "routed", "10.40.0.0/24\n      node_prefix: 31", "10.40.0.0/24\n      node_prefix: 24", "node_prefix",
+        "10.40.0.0/24 cannot be divided into networks of length 24", "a longer prefix", rail="rail0"),
+    "node_prefix_32": fabric(
+        "routed", "node_prefix: 31\n      gateway: first", "node_prefix: 32\n      gateway: first",
+        "node_prefix", "32 is not between 2 and 31", "node_prefix: 31", rail="rail0"),
+    "node_prefix_without_subnet": fabric(
+        "routed", "      gateway: first\n", "      gateway: first\n      node_prefix6: 64\n", "node_prefix6",
+        "the rail has no subnet6 that it could divide", "add subnet6", rail="rail0"),
+    "node_prefix_beyond_the_subnet": fabric(
+        "routed", "10.40.0.0/24", "10.40.0.0/30", "10.40.0.0/30",
+        "must be 0 to 1, the /31 networks in 10.40.0.0/30", "a larger subnet", "gpu2", "rail0"),
+    "node_prefix_back_to_back": fabric(
+        "pair", "      subnet: 10.0.1.0/24\n", "      subnet: 10.0.1.0/24\n      node_prefix: 31\n",
+        "node_prefix", "both ends of a cable are in one network", "subnet: 10.0.1.0/31", rail="rail1"),
+    "node_prefix_of_infiniband": fabric(
+        "infiniband", "      subnet: 10.0.1.0/24\n", "      subnet: 10.0.1.0/24\n      node_prefix: 31\n",
+        "node_prefix", "an InfiniBand rail is one IP network", "remove it", rail="rail1"),
+    "node_prefix_computed_too_short": fabric(
+        "computed", "  gateway: first\n", "  gateway: first\n  node_prefix: 22\n", "node_prefix",
+        "10.64.0.0/22 cannot be divided into networks of length 22", "a longer prefix"),
+    "node_prefix_computed_of_the_other_family": fabric(
+        "computed", "  gateway: first\n", "  gateway: first\n  node_prefix: 64\n", "node_prefix",
+        "a /64 holds no two addresses", "127 for IPv6"),
+}
