@@ -123,6 +123,33 @@ RIGHT = {
         hosts=ROUTED_HOSTS[HOSTS],
         fabric=ROUTED_HOSTS[FABRIC],
     ),
+    "a_rail_that_a_node_lacks": right(
+        {("gpu2", "rail2"): {"netdev": "ens2", "address": "10.0.2.2/24", "table": 6102}},
+        hosts=hosts(gpu1="", gpu2="{rail_overrides: {rail1: absent}}"),
+        fabric=ROCE + rails(3),
+    ),
+    # Three servers in a ring of cables: each has a fabric of the two cables that end there.
+    "a_triangle": right(
+        {
+            ("gpu1", "ca"): {"netdev": "ens2", "address": "10.0.3.1/24"},
+            ("gpu3", "ca"): {"netdev": "ens2", "address": "10.0.3.3/24"},
+            ("gpu3", "bc"): {"netdev": "ens1", "address": "10.0.2.3/24"},
+        },
+        {
+            f"host_vars/{node}.yml": ROCE.replace("mtu", "cabling: back_to_back\n  mtu")
+            + "".join(
+                f"    - {{name: {cable}, netdev: ens{port}, subnet: 10.0.{cut}.0/24}}\n"
+                for port, (cable, cut) in enumerate(ends, 1)
+            )
+            for node, ends in {
+                "gpu1": (("ab", 1), ("ca", 3)),
+                "gpu2": (("ab", 1), ("bc", 2)),
+                "gpu3": (("bc", 2), ("ca", 3)),
+            }.items()
+        },
+        hosts=hosts(gpu1="", gpu2="", gpu3=""),
+        fabric=None,
+    ),
     "a_gateway_of_one_node": right(
         {("gpu1", "rail0"): {"gateway": "10.0.0.254"}, ("gpu2", "rail0"): {"gateway": "10.0.0.9"}},
         hosts=hosts(gpu1="", gpu2="{rail_overrides: {rail0: {gateway: 10.0.0.9}}}"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from support.inventories.sound import HOSTS
+from support.inventories.sound import FABRIC, HOSTS
 from support.inventories.wrong_files import hosts, pair_of
 from support.inventories.wrong_values import Wrong, fabric
 
@@ -74,4 +74,23 @@ RAILS = {
     "node_prefix_computed_of_the_other_family": fabric(
         "computed", "  gateway: first\n", "  gateway: first\n  node_prefix: 64\n", "node_prefix",
         "a /64 holds no two addresses", "127 for IPv6"),
+    # rails that a node lacks
+    "lacks_by_another_word": overridden(
+        "none", "it is 'none', not a mapping", "`rail1: absent` where the node lacks the rail"),
+    "lacks_an_unknown_rail": overridden(
+        "absent", "the fabric has no such rail", "rail0, rail1", rail="rail9"),
+    "lacks_every_rail": hosts(
+        pair_of("", "rail_overrides: {rail0: absent, rail1: absent}"), "gpu2",
+        "the node lacks every rail of the fabric", "out of group gpu_nodes", "gpu2", base="routed"),
+    "every_node_lacks_a_rail": Wrong(
+        "routed", {HOSTS: pair_of(*["rail_overrides: {rail1: absent}"] * 2)}, f"{FABRIC}|name: rail1",
+        "every node lacks this rail", "remove the rail", None, "rail1"),
+    "lacks_half_a_wire": Wrong(
+        "pair",
+        {
+            FABRIC: ("      netdev: ens2\n", "      netdev: ens2\n      shares_wire_with: rail0\n"),
+            HOSTS: pair_of("", "rail_overrides: {rail1: absent}"),
+        },
+        f"{HOSTS}|gpu2", "it shares its wire with rail0, which the node has", "absent for both", "gpu2",
+        "rail1"),
 }

@@ -18,7 +18,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.plain_text import 
 
 from railyard.base.whole_file import whole_file
 from railyard.plan import svg_model
-from railyard.plan.svg_words import above, describe, headline, named, rate, ways
+from railyard.plan.svg_words import NO_RAIL, above, describe, headline, named, rate, ways
 
 _MARGIN, _GUTTER = 24, 84
 # About, in pixels, of the styles below.
@@ -252,11 +252,10 @@ class _Sheet:
         self._text(x + 14, name_y, "name", title, int((width - 28) / _CHARACTER))
         self._caption("nodes" if len(box.names) > 1 else "node", name_y)
         for index, texts in enumerate(columns):
-            if not texts:
-                continue
             middle = self._x(index)
-            dot = f'<circle class="{_colour("p", index)}" cx="{middle:g}" cy="{edge:g}" r="5"/>'
-            self._parts.append(dot)
+            if box.ports[index] is not None:
+                dot = f'<circle class="{_colour("p", index)}" cx="{middle:g}" cy="{edge:g}" r="5"/>'
+                self._parts.append(dot)
             for row, (css, text) in enumerate(texts):
                 self._text(middle, ports_y + row * _LINE, css, text, self._room(1), "middle")
         self._y += height
@@ -310,7 +309,7 @@ def _port_lines(box: svg_model.Box, index: int) -> list[tuple[str, str]]:
     """Return what stands at a port, each line with its class."""
     port = box.ports[index]
     if port is None:
-        return []
+        return [("faint", NO_RAIL)]
     device = port["netdev"] or port["hca"] or port["mac"] or port["pci"] or port["name"]
     lines = [("name", str(device) + (f".{port['vlan']}" if port["vlan"] else ""))]
     if port["netdev"] and port["hca"]:

@@ -15,6 +15,8 @@ _TRANSPORTS = {
     "tcp": "TCP only",
     "mixed": "mixed transports",
 }
+#: What stands in the place of a port where a node has none on a rail.
+NO_RAIL = "no such rail"
 _TBIT_GBPS = 1000  # from here on, Tbit/s are easier to read
 
 
@@ -84,7 +86,8 @@ def _sentences(drawing: svg_model.Drawing) -> Iterator[str]:
             yield f"{names[0].upper()}{names[1:]}:"
         for box in band.boxes:
             ports = "; ".join(
-                _port(drawing, band, box, index) for index, port in enumerate(box.ports) if port
+                _port(drawing, band, box, index) if port else f"{drawing.rails[index]} {NO_RAIL}"
+                for index, port in enumerate(box.ports)
             )
             count = f" ({len(box.names)} nodes)" if len(box.names) > 1 else ""
             yield f"{box.label}{count}: {ports}."

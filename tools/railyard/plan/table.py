@@ -77,7 +77,7 @@ def print_plan(plan: Mapping[str, Any], every_row: bool) -> None:
     used = [title for title in rows[0].cells if any(row.cells[title] != "-" for row in rows)] if rows else []
     if used:
         _print(_cut(_with(rows, used), every_row), "index")
-    for line in _nvlink_lines(nodes):
+    for line in [*_nvlink_lines(nodes), *_lacking_lines(nodes)]:
         console().print(line)
     beside = list(_network_rows(nodes, kinds))
     if beside:
@@ -133,6 +133,14 @@ def _beside(node: Mapping[str, Any]) -> list[tuple[str, str, str, str, str]]:
     if node["bmc_address"] is not None and not any(network["bmc"] for network in node["networks"]):
         rows.append(("bmc", "-", str(node["bmc_address"]), "-", "others"))
     return rows
+
+
+def _lacking_lines(nodes: Mapping[str, Any]) -> list[Text]:
+    """Return of each rail which nodes lack it."""
+    return [
+        Text(clean(f"{rail}: not on {svg_model.folded(names)} (rail_overrides: absent)"))
+        for rail, names in fabric_plan.lacking(nodes).items()
+    ]
 
 
 def _nvlink_lines(nodes: Mapping[str, Any]) -> list[Text]:

@@ -41,9 +41,11 @@ from ansible_collections.railyard.fabric.plugins.module_utils.rails.routes impor
 
 # What other parts of Railyard know under this module's name.
 __all__ = [
+    "ABSENT",
     "RAIL_KEYS",
     "Network",
     "PlanError",
+    "absent_rails",
     "address_text",
     "computed_subnet",
     "network_of",
@@ -63,6 +65,8 @@ RAIL_KEYS = tuple(key for key in Rail.__annotations__ if key != "shares_wire_wit
 # fmt: on
 _BOUND_BY = ("netdev", "mac", "pci", "hca")
 ROUTE_TABLE_BASE = 6100
+#: In `rail_overrides` in place of a mapping: the node lacks this rail.
+ABSENT = "absent"
 BOND_REFUSED = "is on a bond: one RDMA connection is one flow, so a bond gives it one port's rate"
 BOND_FIX = "make each port of the bond a rail of its own, with its own subnet"
 
@@ -204,6 +208,9 @@ def plan_rail(
             is on a bond.
     """
     override = override or {}
+    if not isinstance(override, Mapping):
+        fix = f"write a mapping, as {{netdev: ens7}}, or {ABSENT} where the node lacks the rail"
+        raise PlanError(f"rail_overrides.{spec['name']}", spec["name"], f"it is {override!r}", fix)
     if spec["bond"] is not None:
         raise PlanError(f"{spec['variable']}.bond", spec["name"], f"the rail {BOND_REFUSED}", BOND_FIX)
     rail: dict[str, Any] = dict.fromkeys(RAIL_KEYS)
@@ -287,11 +294,12 @@ def plan_node(
         name: the node's name.
         node_index: its index, where the inventory gives one.
         scalable_unit: its unit, where there are units.
-        rail_overrides: what is different for this node, by rail.
+        rail_overrides: what is different for this node, by rail; `absent` where it lacks the rail.
         specs: `rail_specs(fabric)`, where it is known already: it grows with the number of units.
 
     Returns:
-        One dict per rail, in the order of the fabric, each with all of `RAIL_KEYS` (see `plan_rail`).
+        One dict per rail that the node has, in the order of the fabric, each with all of `RAIL_KEYS` (see
+        `plan_rail`).
 
     Raises:
         PlanError: the first thing that keeps a rail from being planned.
@@ -312,7 +320,16 @@ def plan_node(
             raise PlanError(
                 spec["variable"], spec["name"], "the rail has no subnet", "add `subnet: 10.0.1.0/24`"
             )
-    host_offset = int(fabric.get("host_offset") or 0)
+    host_offset, lacking = int(fabric.get("host_offset") or 0), absent_rails(overrides)
     return [
-        plan_rail(spec, number, host_offset, scalable_unit, overrides.get(spec["name"])) for spec in specs
+        plan_rail(spec, number, host_offset, scalable_unit, overrides.get(spec["name"]))
+        for spec in specs
+        if spec["name"] not in lacking
     ]
+
+
+def absent_rails(rail_overrides: object) -> set[str]:
+    """Return the names of the rails that a node lacks, by its `rail_overrides`."""
+    if not isinstance(rail_overrides, Mapping):
+        return set()
+    return {str(name) for name, override in rail_overrides.items() if override == ABSENT}

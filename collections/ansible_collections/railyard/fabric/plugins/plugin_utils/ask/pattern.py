@@ -212,7 +212,7 @@ def coverage(plan: Plan, lines: Iterable[Mapping[str, Any]]) -> dict[str, int]:
     met = {frozenset((line["node"], line["peer"])) for line in lines if line["peer"] is not None}
     nodes = len(plan["nodes"])
     found = {"pairs": len(met), "of_pairs": nodes * (nodes - 1) // 2}
-    leaf = {name: _declared(node["rails"]) for name, node in plan["nodes"].items()}
+    leaf = _declared({name: node["rails"] for name, node in plan["nodes"].items()})
     many = len(set(leaf.values()))
     if many > 1 and all(leaf.values()):
         across = {frozenset(leaf[name] for name in both) for both in met}
@@ -387,12 +387,27 @@ def _leaves(order: Order) -> dict[str, tuple[str, ...]]:
     """Return the leaves that each node's rails end at; nothing where one is not declared."""
     # Once for each fabric: they grow with the number of units.
     specs = [rails_plan.rail_specs(fabric) for fabric in order["fabrics"]]
-    return {
-        str(entry["name"]): _declared(rounds.node_rails(order, entry, specs)) for entry in order["roster"]
+    return _declared(
+        {str(entry["name"]): rounds.node_rails(order, entry, specs) for entry in order["roster"]}
+    )
+
+
+def _declared(rails_of: Mapping[str, Iterable[Mapping[str, Any]]]) -> dict[str, tuple[str, ...]]:
+    """Return the leaves of each node's rails; nothing where one is not declared.
+
+    A node that lacks a rail is at the leaves of the nodes with which it shares all others.
+    """
+    ends = {
+        name: tuple((rail["name"], rail.get("leaf")) for rail in rails) for name, rails in rails_of.items()
     }
-
-
-def _declared(rails: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
-    """Return the leaves of a node's rails; nothing where one is not declared."""
-    declared = [rail.get("leaf") for rail in rails]
-    return tuple(map(str, declared)) if all(declared) else ()
+    widest: dict[tuple[Any, ...], frozenset[Any]] = {}
+    home: dict[tuple[Any, ...], tuple[Any, ...]] = {}
+    for own in sorted(dict.fromkeys(ends.values()), key=len, reverse=True):
+        mine = frozenset(own)
+        # Only one of fewer rails can be part of another.
+        wider = (one for one, all_of_it in widest.items() if len(one) > len(own) and mine < all_of_it)
+        home[own] = next(wider, own)
+        if home[own] is own:
+            widest[own] = mine
+    leaves = {own: [leaf for _name, leaf in at] for own, at in home.items()}
+    return {name: tuple(map(str, leaves[own])) if all(leaves[own]) else () for name, own in ends.items()}

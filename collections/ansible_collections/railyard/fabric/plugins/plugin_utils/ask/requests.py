@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.module_utils.catalogue import tests as catalogue
+from ansible_collections.railyard.fabric.plugins.module_utils.rails import plan as rails_plan
 from ansible_collections.railyard.fabric.plugins.module_utils.records.asked import AskedLine
 from ansible_collections.railyard.fabric.plugins.module_utils.rules import gpu, link, rdma
 from ansible_collections.railyard.fabric.plugins.module_utils.schedule import cable_checks, node_tests
@@ -59,7 +60,9 @@ def work_order(
     places: dict[str, int] = {}
     roster = []
     for name, node in plan["nodes"].items():
-        key = json.dumps(fabrics[name], sort_keys=True)
+        # Nodes of one entry have the same rails, which is why what rails they have is found once for each.
+        lacking = sorted(rails_plan.absent_rails(node.get("rail_overrides")))
+        key = json.dumps([fabrics[name], lacking], sort_keys=True)
         if key not in places:
             places[key] = len(distinct)
             distinct.append(fabrics[name])

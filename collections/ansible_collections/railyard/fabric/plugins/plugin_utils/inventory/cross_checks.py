@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -69,6 +70,9 @@ class _Seen:
     indexes: dict[tuple[int, str, int], str] = field(default_factory=dict)
     macs: dict[str, tuple[str, str]] = field(default_factory=dict)
     beside: Beside = field(default_factory=Beside)
+    # Per rail the nodes that have it, of those cabled back to back and of all.
+    joined: Counter[str] = field(default_factory=Counter)
+    having: Counter[str] = field(default_factory=Counter)
     # Rails whose subnets overlap others: it has been said, and the addresses that follow from it need not be.
     overlapping: frozenset[str | None] = frozenset()
 
@@ -93,7 +97,7 @@ def check(nodes: Sequence[Node]) -> Iterator[Located]:
             findings += check_routes(sound, fabric.specs, fabric.origin)
             yield from ((finding, origin) for finding in findings)
         fabrics[id(node.fabric)].nodes += 1
-    yield from _check_sharing(list(fabrics.values()))
+    yield from _check_sharing(fabrics.values())
     yield from networks.unlike
     overlaps = list(networks.overlaps())
     yield from overlaps
@@ -102,6 +106,7 @@ def check(nodes: Sequence[Node]) -> Iterator[Located]:
         if node.fabric is not None:
             for finding in _check_node(node, fabrics[id(node.fabric)], networks, seen):
                 yield replace(finding, host=node.name), Origin(node.groups, node.name)
+    yield from _check_rails_of_nodes(list(fabrics.values()), seen)
     yield from _check_gateways(seen)
     yield from check_nvlink_domains(nodes)
 
@@ -194,13 +199,24 @@ def _port(netdev: str) -> str:
     return _CHILD.sub("", netdev)
 
 
-def _check_sharing(fabrics: Sequence[_Fabric]) -> Iterator[Located]:
-    """Check what depends on how many nodes there are."""
-    joined = [fabric for fabric in fabrics if fabric.sound.get("cabling") == "back_to_back"]
-    nodes = sum(fabric.nodes for fabric in joined)
+def _check_rails_of_nodes(fabrics: Sequence[_Fabric], seen: _Seen) -> Iterator[Located]:
+    """Check how many nodes have each rail: a cable has two ends, and a rail that nobody has is none."""
+    nodes = max(seen.joined.values(), default=0)
     if nodes > BACK_TO_BACK_NODES_MAX:
+        joined = next(one for one in fabrics if one.sound.get("cabling") == "back_to_back")
         message = f"back_to_back joins at most {BACK_TO_BACK_NODES_MAX} nodes, and there are {nodes}"
-        yield Finding("fabric.cabling", message, "write switched, or remove nodes"), joined[0].origin
+        yield Finding("fabric.cabling", message, "write switched, or remove nodes"), joined.origin
+    for fabric in fabrics:
+        for spec in fabric.specs:
+            if spec["name"] is not None and not seen.having[spec["name"]]:
+                variable = spec["variable"] if spec["variable"] != "fabric" else "fabric.rail_count"
+                message = "every node lacks this rail (rail_overrides), so there is no such rail"
+                fix = "remove the rail, or `absent` at the nodes that have it"
+                yield Finding(variable, message, fix, None, spec["name"]), fabric.origin
+
+
+def _check_sharing(fabrics: Iterable[_Fabric]) -> Iterator[Located]:
+    """Check what depends on how many nodes there are."""
     for fabric in fabrics:
         address = (fabric.sound.get("frontend") or {}).get("address")
         if address is not None and fabric.nodes > 1:
@@ -219,11 +235,17 @@ def _check_node(node: Node, fabric: _Fabric, networks: Networks, seen: _Seen) ->
     overrides = override_checks.sound(node.rail_overrides)
     specs = [spec for spec in fabric.specs if spec["name"] is not None]
     names = {spec["name"] for spec in specs}
+    lacking = plan.absent_rails(node.rail_overrides)
     # Where a rail has lost its name, or there is none at all, that has been said.
     whole = bool(specs) and len(specs) == len(fabric.specs)
-    for stranger in sorted(set(overrides) - names) if whole else ():
+    for stranger in sorted((set(overrides) | lacking) - names) if whole else ():
         fix = f"correct the name; rails: {', '.join(sorted(names))}"
         yield Finding(f"rail_overrides.{stranger}", "the fabric has no such rail", fix, None, stranger)
+    yield from override_checks.check_absent(specs, lacking)
+    specs = [spec for spec in specs if spec["name"] not in lacking]
+    seen.having.update(spec["name"] for spec in specs)
+    if fabric.sound.get("cabling") == "back_to_back":
+        seen.joined.update(spec["name"] for spec in specs)
     if any(steps_of(finding.variable)[0] in ("node_index", "scalable_unit") for finding in findings):
         return  # every address would be a guess
     number = plan.node_number(node.name, node.node_index)

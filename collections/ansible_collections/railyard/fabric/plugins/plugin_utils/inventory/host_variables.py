@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from ansible_collections.railyard.fabric.plugins.module_utils.rails.plan import ABSENT
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory import schema, values
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.model import Node
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.values import Check
@@ -54,7 +55,10 @@ def _wrong(value: Any, check: Check) -> str | None:
 
 
 def _check_override(rail: str, override: Any, where: str, fix: str) -> Iterator[schema.Finding]:
+    if override == ABSENT:
+        return
     if (wrong := values.mapping(override)) is not None:
+        fix += f"; `{rail}: {ABSENT}` where the node lacks the rail"
         yield schema.Finding(where, wrong, fix, None, rail)
         return
     yield from schema.check_mapping(override, schema.OVERRIDE, where, rail)

@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory import gateways, hardware, schema
@@ -27,6 +27,26 @@ def sound(overrides: Any) -> dict[str, dict[str, Any]]:
         }
         for rail, override in overrides.items()
     }
+
+
+def check_absent(specs: Sequence[Item], lacking: Set[str]) -> Iterator[schema.Finding]:
+    """Yield what is wrong with the rails that a node lacks.
+
+    Args:
+        specs: the fabric's rails, as of `rails.rail_specs`.
+        lacking: the names of those that the node lacks.
+    """
+    names = [spec["name"] for spec in specs]
+    if names and lacking >= set(names):
+        message = "the node lacks every rail of the fabric"
+        yield schema.Finding("rail_overrides", message, "take the node out of group gpu_nodes")
+        return
+    for spec in specs:
+        other = spec["shares_wire_with"]
+        if spec["name"] in lacking and other in names and other not in lacking:
+            message = f"it shares its wire with {other}, which the node has: a port is both functions or none"
+            fix = "write absent for both, or for neither"
+            yield schema.Finding(f"rail_overrides.{spec['name']}", message, fix, None, spec["name"])
 
 
 def check(

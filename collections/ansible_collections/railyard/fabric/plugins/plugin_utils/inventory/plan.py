@@ -46,6 +46,15 @@ def plans_of(nodes: Sequence[Node]) -> dict[str, dict[str, Any]]:
     return {node.name: _plan_of(node, specs[id(node.fabric)]) for node in nodes}
 
 
+def lacking(nodes: Mapping[str, Any]) -> dict[str, list[str]]:
+    """Return of planned nodes who lacks which rail, as the inventory says: rail -> nodes."""
+    found: dict[str, list[str]] = {}
+    for name, node in nodes.items():
+        for rail in sorted(plan.absent_rails(node.get("rail_overrides"))):
+            found.setdefault(rail, []).append(name)
+    return found
+
+
 def _plan_of(node: Node, specs: Sequence[Item]) -> dict[str, Any]:
     """Plan one node; unknown values are None, addresses are in CIDR form."""
     frontend = node.fabric.get("frontend") or {}

@@ -260,8 +260,9 @@ def _rails(plan: Plan, total: Mapping[str, Any]) -> tuple[tuple[str, ...], tuple
     rails = tuple(dict.fromkeys([*names, *sorted(rail for _node, rail in seen)]))
     few = len(plan.get("nodes") or {}) <= _NODES_SHOWN
     alike: dict[RailRow, list[str]] = defaultdict(list)
-    for name in plan.get("nodes") or {}:
-        cells = [seen.get((name, rail), {}) for rail in rails]
+    for name, node in (plan.get("nodes") or {}).items():
+        has = {str(rail["name"]) for rail in node["rails"]}
+        cells = [seen.get((name, rail), {} if rail in has else {"shown": "absent"}) for rail in rails]
         row = RailRow(
             (name,) if few else (),
             tuple(str(cell.get("shown", "not_applicable")) for cell in cells),

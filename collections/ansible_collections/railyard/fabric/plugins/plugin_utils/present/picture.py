@@ -54,6 +54,9 @@ def _pair(report: Report, left: str, right: str) -> str:
             details = _rail_of(report.plan, name, rail)
             state = outcome_of.get((name, rail), "not_applicable")
             parts.append(_port(dot, y, state))
+            if state == "absent":
+                parts.append(_text(x, y + 4, "small", anchor, wording.outcome(state).word, 26))
+                continue
             address = details.get("address") or details.get("address6") or "no address"
             parts.append(_text(x, y - 3, "port", anchor, str(details.get("netdev") or rail), 22))
             parts.append(_text(x, y + 13, "small", anchor, str(address), 26))

@@ -31,7 +31,7 @@ _IN_BRACKETS = re.compile(r" \([^)]*\)")
 #: How many places a sentence names before it says "and N more".
 NAMED = 3
 #: What a node's rail is shown as, worst first.
-STATES_WORST_FIRST = (FAIL, UNMEASURED, suspects.MET_SUSPECT, *WORST_FIRST[2:])
+STATES_WORST_FIRST = (FAIL, UNMEASURED, suspects.MET_SUSPECT, *WORST_FIRST[2:], "absent")
 
 
 def summarise(path: str | Path) -> dict[str, Any]:

@@ -63,6 +63,9 @@ STATES = {
         "what is not good here was tested with a suspect: a rail with which no test of that kind is good, "
         "while its partners do well with others",
     ),
+    "absent": Outcome(
+        "absent", "no such rail", "\N{MIDDLE DOT}", "the inventory says that the node lacks this rail"
+    ),
 }
 _UNKNOWN = Outcome("unmeasured", "unknown", "?", "an outcome that this version does not know")
 

@@ -15,6 +15,7 @@ import json
 from collections.abc import Mapping
 
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.policy import Policy
+from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.plan import lacking
 from ansible_collections.railyard.fabric.plugins.plugin_utils.plain_text import named
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run.documents import Manifest, Plan, Row
 
@@ -93,6 +94,15 @@ _LESS = {
 }
 
 
+def rails_absent(plan: Plan) -> list[str]:
+    """Return which nodes lack which rails by the inventory's word, one sentence for each rail."""
+    return [
+        f"{rail}: {named(nodes)} {'lacks' if len(nodes) == 1 else 'lack'} this rail, as the inventory says "
+        "(rail_overrides): nothing is tested there, and no test of all nodes together runs over it"
+        for rail, nodes in lacking(plan["nodes"]).items()
+    ]
+
+
 def notes(manifest: Manifest, plan: Plan) -> list[str]:
     """Return what a reader of the run's verdicts has to know of the inventory, one sentence each."""
     found = edited(manifest, plan)
@@ -104,6 +114,7 @@ def notes(manifest: Manifest, plan: Plan) -> list[str]:
             f"the inventory has changed since the run was made ({places}); "
             "the verdicts are of what it said then"
         )
+    said += rails_absent(plan)
     policy = manifest.get("policy")
     less = _LESS.get(str(policy.get("questions"))) if isinstance(policy, Mapping) else None
     if less:

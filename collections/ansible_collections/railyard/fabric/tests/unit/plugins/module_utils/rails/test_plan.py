@@ -284,3 +284,18 @@ def test_addresses_are_unique_and_inside_their_own_subnet(drawn, indexes, offset
         for rail in node:
             interface = ipaddress.ip_interface(rail["address" + family])
             assert int(interface.ip) - int(interface.network.network_address) == offset + index
+
+
+def test_a_rail_that_a_node_lacks_keeps_its_number_for_the_others():
+    planned = plan.plan_node(COMPUTED, "gpu5", rail_overrides={"rail1": "absent"})
+    assert [(rail["name"], rail["netdev"], rail["table"]) for rail in planned] == [
+        ("rail0", "ens0f0", 6100),
+        ("rail2", "ens2f0", 6102),
+        ("rail3", "ens3f0", 6103),
+    ]
+
+
+@pytest.mark.parametrize("word", ["none", "Absent", True, []])
+def test_only_one_word_means_that_a_rail_is_lacking(word):
+    with pytest.raises(plan.PlanError, match="or absent where the node lacks the rail"):
+        plan.plan_node(LAB, "gpuserver1", rail_overrides={"rail1": word or [1]})
