@@ -83,11 +83,14 @@ class CablingMap:
         self._answered: dict[Segment, set[str]] = {}
         self._addresses: dict[str, dict[str, str]] = {}
         self._missed_by: dict[Place, list[str]] = {}
+        #: The rail whose PCI function is on the same wire: what one function hears, the other hears too.
+        self._wires: dict[Place, object] = {}
         #: Per rail the MAC addresses that answer for every address, and are no node's.
         self._proxies: dict[str, set[str]] = {}
         for node, planned in plan["nodes"].items():
             for rail in planned["rails"]:
                 cidr = rail.get("address") or rail.get("address6")
+                self._wires[node, str(rail["name"])] = rail.get("shares_wire_with")
                 if cidr:
                     segment = (str(rail["name"]), str(ipaddress.ip_interface(cidr).network))
                     self.segments[node, segment[0]] = segment
@@ -179,7 +182,8 @@ class CablingMap:
         left = expected - heard
         if len(missing) != min(left, NAMED):
             return Answer.unmeasured("row_garbled", f"{node}: {left} were not heard, missing is {missing!r}")
-        strange = [Foreign(**one) for one in told["foreign"]]
+        wire = self._wires.get(place)
+        strange = [Foreign(**one) for one in told["foreign"] if wire is None or one["rail"] != wire]
         return Report(segment, expected, heard, missing, (begin, end), strange)
 
     def _together(self, report: Report, other: Place) -> bool:

@@ -92,6 +92,24 @@ def test_two_rails_in_one_segment_are_joined(nodes: int) -> None:
     assert len(failing(found)) == 2 * nodes
 
 
+class Wired(Hall):
+    """DGX Sparks: both rails of a node are PCI functions of one port, and hear the same wire."""
+
+    def rail(self, node: str, rail: str) -> dict[str, Any]:
+        return {**super().rail(node, rail), "shares_wire_with": {"rail0": "rail1", "rail1": "rail0"}[rail]}
+
+
+@pytest.mark.parametrize("nodes", [2, 4])
+def test_two_rails_on_one_wire_hear_each_other_and_pass(nodes: int) -> None:
+    hall = Wired(nodes)
+    hall.patched = dict.fromkeys(hall.patched, "one switch")
+    assert {one[0] for one in hall.verdicts().values()} == {"pass"}
+    hall.patched["gpu1", "rail0"] = hall.patched["gpu1", "rail1"] = "somewhere"
+    found = hall.verdicts()
+    assert "pass" not in {found["gpu1", rail][0] for rail in RAILS}
+    assert nodes == 2 or failing(found) == {("gpu1", rail): "rail_isolated" for rail in RAILS}
+
+
 def test_a_cable_in_another_units_leaf_is_at_the_wrong_leaf() -> None:
     hall = Hall(8, units=2)
     hall.patched["gpu1", "rail0"] = "rail0/1"
