@@ -226,7 +226,7 @@ class _Sheet:
             x, width = self._x(index), self._column - 12
             self._rect("net", x - width / 2, self._y, width, height, 1, 12)
             for row, text in enumerate(texts):
-                css = "faint" if text.startswith(("via", "a gateway")) else ""
+                css = "faint" if text.startswith(("via", "a gateway", "a /")) else ""
                 self._text(x, self._y + 18 + row * _LINE, css, text, int(width / _CHARACTER), "middle")
         self._y += height
 
@@ -299,6 +299,8 @@ def _networks_of(links: Sequence[svg_model.Rail | None]) -> list[str]:
     lines = [
         text for key in ("subnet", "subnet6") for text in svg_model.networks(rail[key] for rail in rails)
     ]
+    told = (svg_model.part_of(rail, family) for rail in rails[:1] for family in ("", "6"))
+    lines += [text for text in told if text]
     gateways = [rail[key] for rail in rails for key in ("gateway", "gateway6") if rail[key]]
     if len(rails) > 1:
         return lines + (["a gateway each"] if gateways else [])

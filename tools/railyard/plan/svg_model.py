@@ -121,11 +121,14 @@ def arrange(plan: Mapping[str, Any], uplinks: Mapping[str, float], spines: Spine
         uplinks: leaf → rate of all its uplinks together, in 10^9 bit/s.
         spines: what is above the leaves, where it is known; then links are told, not rates.
     """
-    nodes: Mapping[str, Any] = plan["nodes"]
+    nodes = {
+        name: {**node, "rails": [_as_shared(rail) for rail in node["rails"]]}
+        for name, node in plan["nodes"].items()
+    }
     rails = list(dict.fromkeys(rail["name"] for node in nodes.values() for rail in node["rails"]))
     leaves = _leaves(nodes.values(), uplinks, spines)
     bands: dict[tuple[Any, ...], Band] = {}
-    for (links, _ports, _apart), names in kinds(plan, rails).items():
+    for (links, _ports, _apart), names in kinds({**plan, "nodes": nodes}, rails).items():
         key = next((known for known in bands if _agree(known, links)), None)
         box = _box(nodes, rails, names)
         units = [
@@ -162,6 +165,20 @@ def kinds(plan: Mapping[str, Any], rails: Sequence[str]) -> dict[tuple[Any, ...]
         apart = name if plan["cabling"] == "back_to_back" else None
         found.setdefault((links, ports, apart), []).append(name)
     return found
+
+
+def _as_shared(rail: Rail) -> Rail:
+    """Return a rail with the network that all nodes of its leaf are in, where each has a part of it."""
+    parts = [family for family in ("", "6") if rail.get(f"divided_subnet{family}")]
+    shared = {f"subnet{family}": rail[f"divided_subnet{family}"] for family in parts}
+    return {**rail, **shared, **{f"gateway{family}": None for family in parts}}
+
+
+def part_of(rail: Rail, family: str) -> str | None:
+    """Write how long a node's part of a rail's subnet is: `a /31 for each node`; None where it is shared."""
+    address = rail[f"address{family}"]
+    divided = rail.get(f"divided_subnet{family}")
+    return f"a /{address.split('/', 1)[1]} for each node" if divided and address else None
 
 
 def _leaves(

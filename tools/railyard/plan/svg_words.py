@@ -108,6 +108,8 @@ def _port(drawing: svg_model.Drawing, band: svg_model.Band, box: svg_model.Box, 
     for key in ("subnet", "subnet6"):
         found = svg_model.networks(link[key] for link in links)
         words += [f"subnet {' '.join(found)}"] if found else []
+        part = svg_model.part_of(links[0], key.removeprefix("subnet")) if links else None
+        words += [part] if part else []
     if len(links) == 1:
         words += [f"gateway {links[0][key]}" for key in ("gateway", "gateway6") if links[0][key]]
     for version in (4, 6):

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory import plan as fabric_plan
 from ansible_collections.railyard.fabric.plugins.plugin_utils.plain_text import clean
 from rich import box
 from rich.console import Console

@@ -27,6 +27,8 @@ class Network(TypedDict):
 
 class _RailOfSome(TypedDict, total=False):
     shares_wire_with: str
+    divided_subnet: str
+    divided_subnet6: str
     routes: list[dict[str, str]]
     table: int | None
     ipoib_mode: Literal["datagram", "connected"] | None

@@ -60,8 +60,9 @@ __all__ = [
 Unit = Union[int, str, None]  # noqa: UP007 - see above
 
 # fmt: off
-#: What every rail has; who shares no wire does not say so.
-RAIL_KEYS = tuple(key for key in Rail.__annotations__ if key != "shares_wire_with")
+#: What only rails have of which it is true: a wire that is shared, a subnet of which each node has a part.
+_OF_SOME = ("shares_wire_with", "divided_subnet", "divided_subnet6")
+RAIL_KEYS = tuple(key for key in Rail.__annotations__ if key not in _OF_SOME)
 # fmt: on
 _BOUND_BY = ("netdev", "mac", "pci", "hca")
 ROUTE_TABLE_BASE = 6100
@@ -228,6 +229,8 @@ def plan_rail(
         subnet, rule = _subnet_of(spec, family, scalable_unit), gateway_rule(spec, override, family)
         override_text = override.get("address" + family)
         variable, of_node = variable_of(spec, "subnet", family), spec["node_prefix" + family]
+        if subnet is not None and of_node is not None:
+            rail["divided_subnet" + family] = subnet
         if override_text is not None:
             rail["address" + family] = overriding_address(spec, family, subnet, override_text)
             subnet = str(ipaddress.ip_interface(override_text).network)
