@@ -26,6 +26,11 @@ LAYOUTS = {
     "dual-port": (4, 2, ["node1", "node4"]),
     "three-networks": (4, 2, ["gpu1", "gpu4"]),
     "computed-512": (512, 8, ["gpu001", "gpu256", "gpu512"]),
+    "dgx-spark-pair": (2, 2, ["spark1", "spark2"]),
+    "dgx-spark-switched": (4, 2, ["spark1", "spark4"]),
+    "mi300x-thor2": (16, 8, ["mi01", "mi16"]),
+    "gb200-nvl72-tray": (36, 4, ["r1-tray01", "r1-tray18", "r2-tray19", "r2-tray36"]),
+    "rail-p2p-31": (33, 8, ["gpu01", "gpu32", "gpu33"]),
 }
 # Samples worked out with pencil and paper: neither the rule nor its second reckoning had a hand in them.
 BY_HAND = {
@@ -39,6 +44,13 @@ BY_HAND = {
     ("hgx-a100-hdr", "a100-16", 3): ("10.20.3.16/24", None, []),
     ("dgx-h100-infiniband", "dgx32", 7): (None, None, []),
     ("dual-port", "node4", 1): ("10.30.1.4/24", None, []),
+    ("dgx-spark-pair", "spark2", 1): ("10.50.1.2/24", None, []),
+    ("dgx-spark-switched", "spark4", 0): ("10.50.0.4/24", None, []),
+    ("mi300x-thor2", "mi16", 7): ("10.60.7.16/24", None, []),
+    ("gb200-nvl72-tray", "r2-tray36", 3): (None, None, []),
+    # Twice 32 is 64: the leaf has .64, the node .65 of its /31.
+    ("rail-p2p-31", "gpu32", 7): ("10.47.0.65/31", "10.47.0.64", [("10.47.0.0/16", "10.47.0.64")]),
+    ("rail-p2p-31", "gpu33", 3): ("10.43.255.1/31", "10.43.255.0", [("10.43.0.0/16", "10.43.255.0")]),
 }
 
 

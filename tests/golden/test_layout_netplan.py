@@ -26,6 +26,11 @@ GOLDENS = [
     ("dual-port", "node1", (RAILS,)),
     ("three-networks", "gpu1", (RAILS, NETWORKS)),
     ("computed-512", "gpu512", (RAILS,)),
+    ("dgx-spark-pair", "spark1", (RAILS,)),
+    ("dgx-spark-switched", "spark4", (RAILS,)),
+    ("mi300x-thor2", "mi16", (RAILS,)),
+    ("rail-p2p-31", "gpu01", (RAILS,)),
+    ("rail-p2p-31", "gpu33", (RAILS,)),
 ]
 FILES = [(layout, node, file) for layout, node, files in GOLDENS for file in files]
 
@@ -35,7 +40,8 @@ def rendered(layout: str, node: str, file: str) -> str:
     folder = INVENTORIES / layout
     fabric, variables = reckoning.fabric_of(folder), reckoning.hosts_of(folder)[node]
     if file == RAILS:
-        return render.render(plan.plan_node(fabric, node, scalable_unit=variables.get("scalable_unit")))
+        unit, overrides = variables.get("scalable_unit"), variables.get("rail_overrides")
+        return render.render(plan.plan_node(fabric, node, scalable_unit=unit, rail_overrides=overrides))
     planned = networks.plan_networks(fabric, node, None, variables.get("network_addresses"))
     placed = netplan_networks.as_rails(planned)
     for row in placed:
@@ -89,8 +95,11 @@ def test_the_text_is_the_golden(layout, node, file):
     assert rendered(layout, node, file) == golden(layout, node, file)
 
 
-def test_infiniband_without_ip_has_no_file():
-    assert rendered("dgx-h100-infiniband", "dgx01", RAILS) == ""
+@pytest.mark.parametrize(
+    ("layout", "node"), [("dgx-h100-infiniband", "dgx01"), ("gb200-nvl72-tray", "r1-tray01")]
+)
+def test_infiniband_without_ip_has_no_file(layout, node):
+    assert rendered(layout, node, RAILS) == ""
 
 
 @pytest.mark.parametrize(("layout", "node"), [(layout, node) for layout, node, _files in GOLDENS])

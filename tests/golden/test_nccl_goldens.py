@@ -92,6 +92,9 @@ def test_v100_pair_is_what_the_notes_say(v100_fabric, host):
 
 # Each rail has a leaf of its own; one switch joins those of v100-pair-switched, computed-512 names none.
 RAIL_OPTIMISED = {"hgx-h100-roce", "dgx-h100-infiniband", "hgx-a100-hdr", "dual-port", "three-networks"}
+RAIL_OPTIMISED |= {"mi300x-thor2", "gb200-nvl72-tray", "rail-p2p-31"}
+# Two cables' ends at each node: as good as a leaf for each.
+CABLED = {"dgx-spark-pair"}
 # Beside v100-pair: node, its unit, and the HCAs in the order of the rails, counted out by hand.
 LAYOUTS = {
     "v100-pair-switched": ("gpuserver1", None, "mlx4_0:1,mlx4_0:2"),
@@ -101,7 +104,19 @@ LAYOUTS = {
     "dual-port": ("node4", None, "mlx5_0:1,mlx5_1:1"),
     "three-networks": ("gpu4", None, "mlx5_0:1,mlx5_1:1"),
     "computed-512": ("gpu512", None, ",".join(f"mlx5_{port}:1" for port in range(8))),
+    "dgx-spark-pair": ("spark1", None, "rocep1s0f0:1,roceP2p1s0f0:1"),
+    "dgx-spark-switched": ("spark4", None, "rocep1s0f0:1,roceP2p1s0f0:1"),
+    "mi300x-thor2": ("mi16", None, ",".join(f"rocep{b}s0:1" for b in (28, 62, 79, 96, 158, 190, 206, 222))),
+    "gb200-nvl72-tray": ("r1-tray01", None, "ibp3s0:1,ibP2p3s0:1,ibP16p3s0:1,ibP18p3s0:1"),
+    "rail-p2p-31": ("gpu01", None, ",".join(f"mlx5_{port}:1" for port in range(8))),
 }
+
+
+def settings_of(layout):
+    """Return what the layout sets of the roles' own variables."""
+    files = (INVENTORIES / layout / "group_vars" / "all").glob("*.yml")
+    found = {key: value for file in files for key, value in yaml.safe_load(file.read_text()).items()}
+    return {key: value for key, value in found.items() if key.startswith(("nccl_profile_", "roce_qos_"))}
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -110,15 +125,21 @@ def test_each_layout_has_its_golden(layout):
     fabric = yaml.safe_load((INVENTORIES / layout / "group_vars/all/fabric.yml").read_text())["fabric"]
     golden = (INVENTORIES / layout / "expected/nccl.conf").read_text()
     connectx3 = hcas.startswith("mlx4")  # which has RoCE v1 alone
-    assert render(fabric, node, unit, roce_v1=connectx3, hcas=hcas.split(",")) == golden
+    own = settings_of(layout)
+    assert render(fabric, node, unit, roce_v1=connectx3, hcas=hcas.split(","), **own) == golden
     # The second = asks for the exact names: without it mlx5_1 would take mlx5_10 too.
     assert settings(golden) == {
         "NCCL_NET": "IB",
         "NCCL_IB_HCA": f"={hcas}",
         **({"NCCL_IB_ROCE_VERSION_NUM": "1"} if connectx3 else {}),
         # DSCP 26, with ECN's ECT(0): what the kernel's own mlx5 does not put on RoCE packets.
-        **({"NCCL_IB_TC": "106"} if fabric["transport"] == "roce" and not connectx3 else {}),
-        **({"NCCL_CROSS_NIC": "0"} if layout in RAIL_OPTIMISED else {}),
+        # Back to back there is no switch that would read it.
+        **(
+            {"NCCL_IB_TC": "106"}
+            if fabric["transport"] == "roce" and not connectx3 and layout not in CABLED
+            else {}
+        ),
+        **({"NCCL_CROSS_NIC": "0"} if layout in RAIL_OPTIMISED | CABLED else {}),
         "NCCL_SOCKET_IFNAME": f"={fabric['frontend']['netdev']}",
     }
 

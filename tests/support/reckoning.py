@@ -24,6 +24,14 @@ def fabric_of(folder: Path) -> dict[str, Any]:
     return fabric
 
 
+def gpus_of(folder: Path) -> dict[str, Any]:
+    """Return what the inventory says of each node's GPUs, as the plan has it."""
+    file = folder / "group_vars" / "all" / "gpus.yml"
+    return (
+        {"gpus": yaml.safe_load(file.read_text(encoding="utf-8"))["expected_gpus"]} if file.exists() else {}
+    )
+
+
 def hosts_of(folder: Path) -> dict[str, dict[str, Any]]:
     """Return the nodes with their variables, in the order of hosts.yml."""
     text = (folder / "hosts.yml").read_text(encoding="utf-8")
@@ -52,7 +60,7 @@ def node_of(folder: Path, name: str) -> dict[str, Any]:
     fabric, variables = fabric_of(folder), hosts_of(folder)[name]
     number = int(re.findall("[0-9]+", name)[-1])
     frontend = fabric["frontend"]
-    declared = variables.get("network_addresses") or {}
+    declared, overrides = variables.get("network_addresses") or {}, variables.get("rail_overrides") or {}
     return {
         "node_index": number,
         "scalable_unit": variables.get("scalable_unit"),
@@ -67,10 +75,10 @@ def node_of(folder: Path, name: str) -> dict[str, Any]:
             "manage": frontend["manage"],
         },
         "rails": [
-            _rail(fabric, place, number, variables.get("scalable_unit"))
+            _rail(fabric, place, number, variables.get("scalable_unit"), overrides)
             for place in range(fabric.get("rail_count") or len(fabric["rails"]))
         ],
-        "rail_overrides": {},
+        "rail_overrides": overrides,
         "networks": [
             {
                 "name": item["name"],
@@ -87,10 +95,14 @@ def node_of(folder: Path, name: str) -> dict[str, Any]:
             for item in fabric.get("networks") or []
         ],
         "bmc_address": variables.get("bmc_address"),
+        **gpus_of(folder),
+        **({"nvlink_domain": variables["nvlink_domain"]} if "nvlink_domain" in variables else {}),
     }
 
 
-def _rail(fabric: dict[str, Any], place: int, number: int, unit: str | None) -> dict[str, Any]:
+def _rail(
+    fabric: dict[str, Any], place: int, number: int, unit: str | None, overrides: dict[str, Any]
+) -> dict[str, Any]:
     said = fabric["rails"][place] if "rails" in fabric else _computed(fabric, place)
     subnets = {4: said.get("subnet"), 6: said.get("subnet6")}
     routes = {}
@@ -103,6 +115,16 @@ def _rail(fabric: dict[str, Any], place: int, number: int, unit: str | None) -> 
     if said.get("gateway") == "last":
         # The last address that a host may have: one below the broadcast address.
         gateway = str(IPNetwork(subnets[4])[-2])
+    address = _address(fabric, subnets[4], number)
+    if said.get("node_prefix"):
+        # Of the parts in their order the node's; the leaf has the lower address of its two.
+        routes = {subnets[4]: None}
+        link = list(IPNetwork(subnets[4]).subnet(said["node_prefix"]))[number]
+        assert said["gateway"] == "first"
+        gateway, address = str(link[0]), f"{link[1]}/{link.prefixlen}"
+        own = overrides.get(said["name"], {})
+        gateway, address = own.get("gateway", gateway), own.get("address", address)
+        subnets[4] = str(IPNetwork(address).cidr)
     routes.update(dict.fromkeys(said.get("routes") or []))
     has_address = subnets[4] is not None or subnets[6] is not None
     infiniband = fabric["transport"] == "infiniband"
@@ -112,7 +134,7 @@ def _rail(fabric: dict[str, Any], place: int, number: int, unit: str | None) -> 
         "mac": None,
         "pci": said.get("pci"),
         "hca": said.get("hca"),
-        "address": _address(fabric, subnets[4], number),
+        "address": address,
         "address6": _address(fabric, subnets[6], number),
         "subnet": subnets[4],
         "subnet6": subnets[6],
@@ -128,7 +150,16 @@ def _rail(fabric: dict[str, Any], place: int, number: int, unit: str | None) -> 
         "link_local": ["ipv6"],
         "accept_ra": False,
         "bond": None,
+        **({"divided_subnet": said["subnet"]} if said.get("node_prefix") else {}),
+        **_wire(fabric, said),
     }
+
+
+def _wire(fabric: dict[str, Any], said: dict[str, Any]) -> dict[str, str]:
+    """Return the rail on the same wire, whichever of the two says so."""
+    others = [one["name"] for one in fabric.get("rails") or () if one.get("shares_wire_with") == said["name"]]
+    other = said.get("shares_wire_with") or next(iter(others), None)
+    return {"shares_wire_with": other} if other else {}
 
 
 def _computed(fabric: dict[str, Any], place: int) -> dict[str, Any]:

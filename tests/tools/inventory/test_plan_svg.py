@@ -313,3 +313,29 @@ def test_a_drawing_is_replaced_as_a_whole(tmp_path, monkeypatch):
     assert list(tmp_path.iterdir()) == [file]
     svg.write("<svg/>", str(file))
     assert file.read_text() == "<svg/>"
+
+
+def test_links_of_a_network_each_are_one_leaf_and_one_subnet():
+    place = paths.repo_root() / "inventories" / "rail-p2p-31"
+    plan, problems = view.plan_or_problems([str(place)], None)
+    assert problems == []
+    drawing = svg_model.arrange(plan, {})
+    (band,) = drawing.bands
+    assert [box.label for box in band.boxes] == ["gpu[01-33]"]
+    assert {leaf.sets for leaf in drawing.leaves.values()} == {1}
+    root = ET.fromstring(svg.draw(plan, {}))
+    assert texts(root).count("a /31 for each node") == 8
+    assert "10.43.0.0/16" in texts(root)
+    assert "subnet 10.40.0.0/16 a /31 for each node" in description(root)
+
+
+def test_a_node_that_lacks_a_rail_has_no_port_there():
+    port = {"netdev": "ens1", "leaf": "leaf0"}
+    plan = plan_with(
+        {"gpu1": {"r0": port, "r1": port}, "gpu2": {"r0": port, "r1": port}, "gpu3": {"r0": port}}
+    )
+    root = ET.fromstring(svg.draw(plan, {}))
+    assert texts(root).count("no such rail") == 1
+    assert "gpu3: r0 ens1 leaf leaf0; r1 no such rail." in description(root)
+    # A dot is a port that is there: two of the first box, one of the second.
+    assert len(root.findall(f".//{SVG}circle")) == 3
