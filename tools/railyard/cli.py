@@ -6,6 +6,7 @@ Imports stand inside the verbs: `railyard --help` must not wait for Ansible or m
 from __future__ import annotations
 
 import enum
+import inspect
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
@@ -135,19 +136,19 @@ _new_inventory.__signature__ = with_fields_of(_new_inventory, Wanted)  # type: i
 app.command(name="new-inventory")(_new_inventory)
 
 
-def _discover(**wanted: Any) -> None:
+def _discover(args: list[str] | None = None, **wanted: Any) -> None:
     """Read nodes that have no inventory over SSH and write one; change nothing on them."""
     from railyard.discover import command as discovering
 
-    end(discovering.discover(Discovery(**wanted)))
+    end(discovering.discover(Discovery(**wanted), args or []))
 
 
-_discover.__signature__ = with_fields_of(_discover, Discovery)  # type: ignore[attr-defined] # read by typer
+_discover.__signature__ = inspect.signature(Discovery, eval_str=True)  # type: ignore[attr-defined] # read by typer
 app.command(
     name="discover",
     epilog="Exit status: 0 written, or no difference; 1 --diff found differences; 2 bad input or open "
     "questions, nothing is written; 3 a node did not answer or something is not known, the rest is written.",
-)(takes_inventory(_discover))
+)(takes_inventory(takes_ansible_options(reach_only=True)(_discover)))
 
 
 @app.command(epilog=_EXIT_STATUSES)

@@ -20,8 +20,8 @@ BROKEN = {
     "`ssh-copy-id me@192.0.2.4`, or name another user with -u",
     "locked": "sudo asks for a password. Fix: call the command again with -K",
     "sudoless": "sudo is not installed there. Fix: install sudo on the node, or log in as root with -u root",
-    "pythonless": "there is no Python at /usr/bin/python3. Fix: install Python 3.9 or newer on the node, as "
-    "`sudo apt install python3`",
+    "pythonless": "there is no Python at /usr/bin/python3. Fix: install Python 3.9 or newer there, or "
+    "name it with -e ansible_python_interpreter=PATH",
     "hung": "it hung after login. Fix: look at its load and at hanging mounts or drivers "
     "(`ssh me@192.0.2.8 dmesg`); --limit-s waits longer",
 }

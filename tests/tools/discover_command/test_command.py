@@ -9,6 +9,7 @@ import sys
 import pytest
 from ansible_collections.railyard.fabric.plugins.module_utils.records import bare_node
 from railyard.discover import hosts, run
+from railyard.operate.ansible_args import AnsibleArguments
 from support.discover.nodes import made_up, wire
 
 NAMES = ("gpu1", "gpu2")
@@ -57,7 +58,8 @@ def never_read(read):
             ["--diff", "-i", "x", "-o", "y", "--yes"],
             ["--output: it has no meaning with --diff", "--yes: it has"],
         ),
-        (["-o", "x", "gpu1", "--forks", "0"], ["--forks: 0 is out of range"]),
+        (["-o", "x", "gpu1", "--forks", "many"], ["--forks"]),
+        (["-o", "x", "--limit", "gpu1"], ["--limit: the nodes are named without an option"]),
         (["-o", "x", "gpu1", "--listen-s", "0"], ["--listen-s: 0 is out of range"]),
         (["-o", "x", "gpu1", "--limit-s", "1"], ["--limit-s: 1 is out of range"]),
         (["-o", "x", "gpu1", "-u", "{{ x }}"], ["--user: '{{ x }}' is not a user name"]),
@@ -258,7 +260,9 @@ def test_what_is_asked_of_the_nodes(call, read, tmp_path):
     options = ("-u", "me", "-K", "--link-up", "--forks", "7", "--listen-s", "9", "--limit-s", "33")
     discover(call, tmp_path / "mine", *options)
     [(meant, settings)] = calls
-    assert settings == run.Settings("me", True, 7, True, 9, 33)
+    assert (settings.link_up, settings.listen_s, settings.limit_s) == (True, 9, 33)
+    assert (settings.ansible.user, settings.ansible.forks) == ("me", 7)
+    assert "--ask-become-pass" in settings.ansible.argv
     assert [(host.key, host.user) for host in meant.hosts] == [("gpu1", "me"), ("gpu2", "me")]
 
 
@@ -266,7 +270,7 @@ def test_what_is_asked_of_the_nodes(call, read, tmp_path):
     ("nodes_", "forks", "least_s"), [(1, None, 66), (50, None, 66), (51, None, 126), (9, 3, 186)]
 )
 def test_the_first_node_listens_until_the_last_one_has_begun(nodes_, forks, least_s):
-    longest_s = run.Settings(forks=forks).longest_s(nodes_)
+    longest_s = run.Settings(AnsibleArguments([], forks=forks or 0)).longest_s(nodes_)
     assert least_s <= longest_s <= 3 * least_s
 
 

@@ -27,12 +27,13 @@ from railyard.discover.survey import survey
 from railyard.discover.wanted import Wanted
 from railyard.new_inventory import command as writing
 from railyard.new_inventory import nodes as new_nodes
+from railyard.operate import ansible_args
+from railyard.operate.ansible_args import AnsibleArguments
 from railyard.plan import view
 
 OK, DIFFERENT, INCOMPLETE = 0, 1, 3
 # Option → least, most, and what to write.
 _BOUNDS = {
-    "forks": (1, 1000, "write how many nodes are read at the same time, as 50"),
     "listen_s": (1, 300, "write seconds, as 6"),
     "limit_s": (5, 3600, "write seconds, as 60"),
 }
@@ -50,8 +51,12 @@ _UNANSWERABLE = "\nNothing is written. Fix what is named above, and call the com
 _ONLY_WRITING = ("output", "hosts_from", "keep_addresses", "yes", "force")
 
 
-def discover(wanted: Wanted) -> int:
+def discover(wanted: Wanted, argv: Sequence[str]) -> int:
     """Read the nodes; write the inventory, or print the differences.
+
+    Args:
+        wanted: what was typed.
+        argv: Ansible's options.
 
     Returns:
         0, 1 where --diff found differences, 2 with open questions, 3 where a node or something about one is
@@ -60,17 +65,16 @@ def discover(wanted: Wanted) -> int:
     Raises:
         UserError: bad input; no node was contacted.
     """
-    _check(wanted)
-    settings = run.Settings(
-        wanted.user, wanted.ask_become_pass, wanted.forks, wanted.link_up, wanted.listen_s, wanted.limit_s
-    )
+    arguments = ansible_args.parse(argv)
+    _check(wanted, arguments)
+    settings = run.Settings(arguments, wanted.link_up, wanted.listen_s, wanted.limit_s)
     out = output.console()
     if wanted.diff:
         return _compare(wanted, settings, out)
     target = writing.absolute(wanted.output or Path())
     if not wanted.force:
         _refuse_existing(target, _FILES)
-    meant = who.find(wanted.nodes or [], wanted.hosts_from, wanted.user)
+    meant = who.find(wanted.nodes or [], wanted.hosts_from, arguments.user)
     reading = run.read(meant, settings, out)
     if reading.interrupted:
         out.print("Interrupted; nothing is written.", style="yellow")
@@ -82,15 +86,19 @@ def discover(wanted: Wanted) -> int:
     return _write(wanted, target, meant, reading, out)
 
 
-def _check(wanted: Wanted) -> None:
+def _check(wanted: Wanted, arguments: AnsibleArguments) -> None:
     """Refuse options that are wrong or do not fit together, before anything is read.
 
     Raises:
         UserError: with everything that is wrong.
     """
     wrong: list[Wrong] = options.out_of_range(wanted, _BOUNDS)
-    if wanted.user is not None and not new_nodes.is_login_name(wanted.user):
-        wrong.append(("--user", f"{wanted.user!r} is not a user name", "write one without blanks, as ubuntu"))
+    if arguments.limit is not None:
+        wrong.append(("--limit", "the nodes are named without an option", "name them as NODES"))
+    if arguments.user is not None and not new_nodes.is_login_name(arguments.user):
+        wrong.append(
+            ("--user", f"{arguments.user!r} is not a user name", "write one without blanks, as ubuntu")
+        )
     if wanted.diff:
         wrong += [
             (options.flag(name), "it has no meaning with --diff, which writes nothing", "leave it out")
@@ -203,7 +211,7 @@ def _compare(wanted: Wanted, settings: run.Settings, out: Console) -> int:
     if plan is None:
         view.print_problems(problems)
         return BAD_INPUT
-    meant = who.of_inventory(sources, wanted.nodes or [], wanted.user)
+    meant = who.of_inventory(sources, wanted.nodes or [], settings.ansible.user)
     if strangers := [host.key for host in meant.hosts if host.key not in plan["nodes"]]:
         what = f"{fold_names(strangers)}: the inventory plans no rails for it"
         raise UserError(what, f"name hosts of its group {new_nodes.GROUP}")

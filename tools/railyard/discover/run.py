@@ -26,6 +26,7 @@ from railyard.discover import why
 from railyard.discover.hosts import Host, Hosts
 from railyard.operate import ansible_args
 from railyard.operate.ansible import AnsibleRun, Outcome
+from railyard.operate.ansible_args import AnsibleArguments
 from railyard.operate.display import Display
 
 _MODULE = "bare_node_info"
@@ -41,24 +42,20 @@ class Settings:
     """How nodes are reached and read.
 
     Attributes:
-        user: whom to log in as, where nothing else says it.
-        ask_become_pass: whether to prompt for sudo's password.
-        forks: how many nodes are read at the same time; None for what ansible.cfg says.
+        ansible: Ansible's options, as typed.
         link_up: whether ports that are down are raised for the time of the beacons.
         listen_s: how long all nodes listen.
         limit_s: after how long a node that hangs is left alone.
     """
 
-    user: str | None = None
-    ask_become_pass: bool = False
-    forks: int | None = None
+    ansible: AnsibleArguments = field(default_factory=lambda: AnsibleArguments([]))
     link_up: bool = False
     listen_s: int = 6
     limit_s: int = 60
 
     def longest_s(self, nodes: int) -> int:
         """Return after how long a node ends its beacons by itself: no node waits longer for the last one."""
-        rounds = math.ceil(nodes / (self.forks or _FORKS))
+        rounds = math.ceil(nodes / (self.ansible.forks or _FORKS))
         return rounds * self.limit_s * 2 + self.listen_s + _MARGIN_S
 
 
@@ -118,19 +115,16 @@ def read(hosts: Hosts, settings: Settings, out: Console) -> Reading:
     Raises:
         UserError: Ansible refused to begin; no node was contacted.
     """
-    argv = [
-        *(["--user", settings.user] if settings.user else []),
-        *(["--ask-become-pass"] if settings.ask_become_pass else []),
-        *(["--forks", str(settings.forks)] if settings.forks else []),
-    ]
-    passwords = ansible_args.ask_passwords(ansible_args.parse(argv))
+    passwords = ansible_args.ask_passwords(settings.ansible)
     with _inputs(hosts, settings) as (inventories, ours), Interrupts() as interrupts:
-        argv += ours
-        answers, outcome = _play(inventories, argv, passwords, lambda: interrupts.count, out)
+        argv = [*settings.ansible.argv, *ours]
+        answers, outcome = _play(
+            inventories, argv, settings.ansible.verbosity, passwords, lambda: interrupts.count, out
+        )
         if answers.rows and (stops_before := interrupts.count) == 1:
             out.print("Ending the beacons on the nodes.", style="yellow")
             argv += ["--tags", "collect"]
-            _play(inventories, argv, passwords, lambda: interrupts.count - stops_before, out)
+            _play(inventories, argv, 0, passwords, lambda: interrupts.count - stops_before, out)
     if not answers.started and not outcome.interrupted:
         why_not = "\n".join(map(clean_line, answers.messages)) or f"it ended with {outcome.return_code}"
         raise UserError(f"Ansible refused to begin; no node was contacted: {why_not}")
@@ -169,12 +163,13 @@ def conclude(hosts: Sequence[Host], answers: Answers, *, interrupted: bool = Fal
 def _play(
     inventories: Sequence[str],
     argv: Sequence[str],
+    verbosity: int,
     passwords: Mapping[str, str],
     stops_asked: Callable[[], int],
     out: Console,
 ) -> tuple[Answers, Outcome]:
     playbook = paths.repo_root() / "playbooks" / "discover.yml"
-    answers = Answers()
+    answers = Answers(verbosity=verbosity)
     with Display(answers, out) as display:
         outcome = AnsibleRun(
             playbook,

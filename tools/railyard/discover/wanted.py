@@ -39,12 +39,6 @@ class Wanted:
     inventory: Annotated[
         list[str] | None, Option("-i", "--inventory", metavar="INV", help="With --diff: the inventory.")
     ] = None
-    user: Annotated[
-        str | None, Option("-u", "--user", help="User to log in as, where no file names one.")
-    ] = None
-    ask_become_pass: Annotated[
-        bool, Option("-K", "--ask-become-pass", help="Ask for the password of sudo on the nodes.")
-    ] = False
     link_up: Annotated[
         bool,
         Option(
@@ -60,8 +54,5 @@ class Wanted:
         bool, Option("--yes", help="Ask nothing: print open questions, and then write nothing.")
     ] = False
     force: Annotated[bool, Option("--force", help="Overwrite files that exist in DIR.")] = False
-    forks: Annotated[
-        int | None, Option("-f", "--forks", help="Nodes that are read at the same time. Default: 50.")
-    ] = None
     listen_s: Annotated[int, Option(help="Seconds for which the ports listen to each other.")] = 6
     limit_s: Annotated[int, Option(help="Seconds after which a node that hangs is left alone.")] = 60

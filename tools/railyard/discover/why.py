@@ -14,7 +14,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.plain_text import 
 from railyard.base.progress import Failure
 
 _SHOWN_CHARACTERS = 160
-_PYTHON = "install Python 3.9 or newer on the node, as `sudo apt install python3`"
+_PYTHON = "install Python 3.9 or newer there, or name it with -e ansible_python_interpreter=PATH"
 _REACH = "check that the node is up, and that `ssh {where} true` works"
 
 

@@ -32,6 +32,8 @@ class AnsibleArguments:
     selects_tasks: bool = False
     only_lists: bool = False
     verbosity: int = 0
+    user: str | None = None
+    forks: int = 0
     stop_argv: list[str] = field(default_factory=list)
     prompts: list[tuple[str, str]] = field(default_factory=list)
     """What Ansible will ask for: (a regular expression that matches its prompt, what to ask the person)."""
@@ -70,6 +72,9 @@ def parse(argv: Sequence[str]) -> AnsibleArguments:
         ),
         only_lists=options.listhosts or options.listtasks or options.listtags or options.syntax,
         verbosity=options.verbosity,
+        # Ansible's own kinds of text and number go into no file.
+        user=None if options.remote_user is None else str(options.remote_user),
+        forks=int(options.forks),
         stop_argv=_rebuild(parser, options),
         prompts=_prompts(options),
     )
