@@ -256,6 +256,26 @@ def test_a_card_under_vfio_is_named_with_its_node_and_the_fix():
     assert names(survey) == ["ens1", "ens2"]
     assert said(survey, "gpu2", TWO[1], "driver vfio-pci loaded", "driverctl unset-override")
     assert said(survey, "gpu2", "1 of 2 rails", "rail1 has none")
+    # docs/inventory.md: a rail that a node lacks.
+    hosts = yaml.safe_load(render(survey)["hosts.yml"])["gpu_nodes"]["hosts"]
+    assert [hosts[name].get("rail_overrides") for name in ("gpu1", "gpu2", "gpu3")] == [
+        None,
+        {"rail1": "absent"},
+        None,
+    ]
+
+
+def test_a_node_without_any_port_for_a_rail_is_left_out_and_named(tmp_path):
+    found = cluster(3)
+    for part in ("netdevs", "hcas"):
+        found[1]["facts"][part] = [one for one in found[1]["facts"][part] if one["netdev"] == "eno1"]
+    found[1]["ports"] = [one for one in found[1]["ports"] if one["netdev"] == "eno1"]
+    found[1]["idle_functions"] = [{"pci": TWO[1], "pci_id": "15b3:1021", "driver": None}]
+    survey = nodes.discovered(found)
+    assert said(survey, "gpu2", "no port that could be a rail", "no entry for it")
+    assert said(survey, "gpu2", TWO[1], "no driver loaded")
+    assert list(survey.nodes) == ["gpu1", "gpu3"]
+    written(tmp_path, survey)
 
 
 def test_nothing_with_a_link_is_a_question_that_nobody_can_answer_from_a_list():

@@ -157,7 +157,7 @@ def _kept(rail: Rail, survey: Survey) -> _Kept | None:
             return None
         host = int(ipaddress.IPv4Interface(port.addresses[0]).ip) - int(network.network_address)
         found[network][name] = host
-    if len(found) != 1 or len(rail.ports) != len(survey.nodes):
+    if len(found) != 1:
         return None
     network, hosts = next(iter(found.items()))
     if len(set(hosts.values())) < len(hosts) or network.prefixlen > 30:
@@ -178,11 +178,16 @@ def _number(survey: Survey, kept: Sequence[_Kept]) -> None:
         survey.host_offset = offsets.pop()
         return
     for name, node in survey.nodes.items():
-        node.node_index = kept[0].hosts[name]
-        for rail, one in zip(survey.rails[1:], kept[1:], strict=True):
+        own = [(rail, one) for rail, one in zip(survey.rails, kept, strict=True) if name in one.hosts]
+        node.node_index = own[0][1].hosts[name]
+        for rail, one in own[1:]:
             if one.hosts[name] != node.node_index:
                 address = f"{one.network.network_address + one.hosts[name]}/{one.network.prefixlen}"
-                node.overrides.setdefault(rail.name, {})["address"] = address
+                before = node.overrides.get(rail.name)
+                node.overrides[rail.name] = {
+                    **(before if isinstance(before, dict) else {}),
+                    "address": address,
+                }
 
 
 def find_networks(survey: Survey, bare: Mapping[str, BareNode]) -> None:

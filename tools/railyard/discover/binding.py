@@ -8,6 +8,8 @@ from collections.abc import Mapping, Sequence
 from railyard.discover.model import Question, Rail, Survey
 from railyard.discover.ports import Port
 
+#: What `rail_overrides` has in the place of a mapping where a node lacks a rail (docs/inventory.md).
+ABSENT = "absent"
 _WITHOUT_NETDEV = ("infiniband", "efa")
 
 
@@ -37,8 +39,7 @@ def bind(survey: Survey, ports: Mapping[str, Sequence[Port]]) -> None:
         for name, port in rail.ports.items():
             value = str(getattr(port, rail.selector))
             if value != rail.value:
-                survey.nodes[name].overrides.setdefault(rail.name, {})[rail.selector] = value
-    _refuse_taken(survey)
+                survey.nodes[name].overrides[rail.name] = {rail.selector: value}
 
 
 def _possible(rail: Rail, transport: str, at_address: Mapping[tuple[str, str], int]) -> set[str]:
@@ -68,16 +69,12 @@ def _preferred(survey: Survey) -> list[str]:
     return [*usual, "mac", "hca"]
 
 
-def _refuse_taken(survey: Survey) -> None:
-    """Ask where a node lacks a rail, and the port that the rail has elsewhere is another rail's here."""
-    for name, node in survey.nodes.items():
-        own = {
-            (rail.selector, node.overrides.get(rail.name, {}).get(rail.selector, rail.value)): rail.name
-            for rail in survey.rails
-            if name in rail.ports
-        }
-        for rail in survey.rails:
-            other = own.get((rail.selector, rail.value))
-            if name not in rail.ports and other is not None:
-                text = f"{name}: no port is {rail.name}, and its {rail.value} elsewhere is {other} here"
-                survey.questions.append(Question(None, f"{text}: give the ports one name on all nodes"))
+def mark_absent(survey: Survey) -> None:
+    """Write to the overrides of nodes which rails they lack; a wire's two functions are there both, or none."""
+    partners = {rail.shares_wire_with: rail.name for rail in survey.rails if rail.shares_wire_with}
+    partners |= {name: other for other, name in partners.items()}
+    having = {rail.name: rail.ports.keys() for rail in survey.rails}
+    for rail in survey.rails:
+        for name in survey.nodes.keys() - rail.ports.keys():
+            if name not in having.get(partners.get(rail.name, ""), ()):
+                survey.nodes[name].overrides[rail.name] = ABSENT

@@ -84,7 +84,7 @@ class Node:
     gpus: dict[str, Any] | None = None
     nvlink_domain: str | None = None
     bmc_address: str | None = None
-    overrides: dict[str, dict[str, Any]] = field(default_factory=dict)
+    overrides: dict[str, dict[str, Any] | str] = field(default_factory=dict)
 
 
 @dataclass

@@ -61,12 +61,15 @@ def survey(
     if not found.rails:
         found.questions.append(_no_rails(usable))
         return found
+    everyone = dict(bare)
+    _leave_out(found, bare)
     binding.bind(found, ports)
     _describe(found)
+    binding.mark_absent(found)
     found.cabling = _cabling(found, heard)
-    oddities.of_rails(found, aligned, usable, bare)
-    found.oddities += oddities.of_names(bare)
-    addresses.plan(found, bare, wanted.keep_addresses)
+    oddities.of_rails(found, aligned, usable, everyone)
+    found.oddities += oddities.of_names(everyone)
+    addresses.plan(found, everyone, wanted.keep_addresses)
     addresses.find_networks(found, bare)
     _find_gpus(found, bare)
     of_rails = {(port.node, port.slot) for rail in found.rails for port in rail.ports.values()}
@@ -207,6 +210,17 @@ def _find_rails(
             if leaf is not None:
                 rail.leaves[unit] = leaf
     return aligned
+
+
+def _leave_out(found: Survey, bare: dict[str, BareNode]) -> None:
+    """Leave nodes out that have no rail at all."""
+    having = {name for rail in found.rails for name in rail.ports}
+    for name in [name for name in found.nodes if name not in having]:
+        found.not_known.append(
+            f"{name}: it has no port that could be a rail, and the inventory has no entry for it. Check its cards "
+            "and drivers (`lspci -D -k`), then discover again"
+        )
+        del found.nodes[name], bare[name]
 
 
 def _no_rails(usable: Mapping[str, Sequence[Port]]) -> Question:
