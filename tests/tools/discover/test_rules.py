@@ -624,6 +624,17 @@ def test_ports_that_were_raised_are_rails_with_the_rate_that_they_had_then(tmp_p
     assert [rail["rate_gbps"] for rail in written(tmp_path, survey_of_two)["rails"]] == [200, 200]
 
 
+def test_the_rate_of_a_port_without_a_link_is_nobodys():
+    found = cluster(2)
+    for node in found:
+        for netdev in ("ens1", "ens2"):
+            down(node, netdev)
+            next(one for one in node["beacons"] if one["netdev"] == netdev).update(
+                raised=True, speed_mbps=None
+            )
+    assert [rail.rate_gbps for rail in nodes.discovered(found).rails] == [None, None]
+
+
 def test_a_port_that_was_raised_and_has_no_carrier_is_no_rail():
     found = cluster(2)
     for node in found:

@@ -70,7 +70,7 @@ def _preferred(survey: Survey) -> list[str]:
 
 
 def mark_absent(survey: Survey) -> None:
-    """Write to the overrides of nodes which rails they lack; a wire's two functions are there both, or none."""
+    """Write to nodes' overrides which rails they lack; of a wire's two functions both are there, or none."""
     partners = {rail.shares_wire_with: rail.name for rail in survey.rails if rail.shares_wire_with}
     partners |= {name: other for other, name in partners.items()}
     having = {rail.name: rail.ports.keys() for rail in survey.rails}

@@ -130,8 +130,8 @@ def _missing(survey: Survey, ports: Mapping[str, Sequence[Port]]) -> Iterator[st
     for name, rails in lacking.items():
         has = len(survey.rails) - len(rails)
         text = (
-            f"{has} of {len(survey.rails)} rails have a port here, and {', '.join(rails)} has none. Where it should "
-            "have one, check card and driver (`lspci -D -k`), then discover again"
+            f"{has} of {len(survey.rails)} rails have a port here, and {', '.join(rails)} has none. Where "
+            "there should be one, check card and driver (`lspci -D -k`), then discover again"
         )
         texts[text].append(name)
     yield from by_text(texts)

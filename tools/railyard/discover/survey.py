@@ -217,8 +217,8 @@ def _leave_out(found: Survey, bare: dict[str, BareNode]) -> None:
     having = {name for rail in found.rails for name in rail.ports}
     for name in [name for name in found.nodes if name not in having]:
         found.not_known.append(
-            f"{name}: it has no port that could be a rail, and the inventory has no entry for it. Check its cards "
-            "and drivers (`lspci -D -k`), then discover again"
+            f"{name}: it has no port that could be a rail, and the inventory has no entry for it. Check its "
+            "cards and drivers (`lspci -D -k`), then discover again"
         )
         del found.nodes[name], bare[name]
 
