@@ -306,7 +306,12 @@ def renamed():
         (
             run.Reading({"gpu1": nodes()["gpu1"]}, {"gpu2": "it does not answer. Fix: x"}),
             3,
-            ["✗ gpu2: it does not"],
+            ["✗ gpu2: it does not", "gpu2: not read, and not compared"],
+        ),
+        (
+            run.Reading({}, dict.fromkeys(("gpu1", "gpu2"), "it does not answer. Fix: x")),
+            3,
+            ["✗ gpu2: it does not", "No node could be read; nothing was compared."],
         ),
         # What is not known counts more than a difference.
         (

@@ -127,7 +127,7 @@ def _write(wanted: Wanted, target: Path, meant: who.Hosts, reading: run.Reading,
     while not wanted.yes and sys.stdin.isatty() and (open_one := _answerable(found.questions)) is not None:
         answers[str(open_one.key)] = ask(open_one, out)
         found = survey(reading.nodes, known, Options(wanted.keep_addresses, answers))
-    found.not_known += _silent(meant.hosts, reading)
+    found.not_known += _silent(meant.hosts, reading, "not in the inventory")
     found.oddities += [*remarks, *meant.remarks]
     present.rails(found, out)
     present.listed("Assumed:", found.assumed, out)
@@ -170,10 +170,10 @@ def ask(question: Question, out: Console) -> str:
         out.print("Type the number of one of them.")
 
 
-def _silent(hosts: Sequence[who.Host], reading: run.Reading) -> list[str]:
-    """Return what is not known since nodes did not answer."""
+def _silent(hosts: Sequence[who.Host], reading: run.Reading, outcome: str) -> list[str]:
+    """Return what is not known since nodes did not answer; `outcome` is what became of these nodes."""
     failed = [host.key for host in hosts if host.key in reading.failed]
-    texts = [f"{fold_names(failed)}: not read, and not in the inventory"] if failed else []
+    texts = [f"{fold_names(failed)}: not read, and {outcome}"] if failed else []
     return [*texts, *(f"{key}: what its ports heard: {reason}" for key, reason in reading.unheard.items())]
 
 
@@ -219,9 +219,13 @@ def _compare(wanted: Wanted, settings: run.Settings, out: Console) -> int:
     if reading.interrupted:
         out.print("Interrupted.", style="yellow")
         return INCOMPLETE
+    if not reading.nodes:
+        present.failures(reading.failed, out)
+        out.print("No node could be read; nothing was compared.", style="red")
+        return INCOMPLETE
     found = differences(plan, reading.nodes, _found_before(sources, out))
     present.differences(found, out)
-    present.listed("Not known:", _silent(meant.hosts, reading), out, "yellow")
+    present.listed("Not known:", _silent(meant.hosts, reading, "not compared"), out, "yellow")
     present.failures(reading.failed, out)
     if reading.failed or reading.unheard:
         return INCOMPLETE

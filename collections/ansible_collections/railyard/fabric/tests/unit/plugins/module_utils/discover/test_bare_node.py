@@ -347,8 +347,8 @@ def test_files_of_rubbish_give_nulls_and_warnings(tmp_path: Path) -> None:
     assert len(row["facts"]["warnings"]) >= 6
 
 
-def test_ten_thousand_netdevs_are_read_and_few_of_them_listen(tmp_path: Path) -> None:
-    tree, count = Tree(tmp_path), 10_000
+def test_a_thousand_netdevs_are_read_and_few_of_them_listen(tmp_path: Path) -> None:
+    tree, count = Tree(tmp_path), 1_000
     card = function(tree, "0000:41:00.0")
     for number in range(count):
         folder = tree.root / f"sys/class/net/e{number}"
@@ -359,7 +359,7 @@ def test_ten_thousand_netdevs_are_read_and_few_of_them_listen(tmp_path: Path) ->
     # Of the processor: a busy machine says nothing of the code.
     begun_s = time.process_time()
     row = collect(tree)
-    assert time.process_time() - begun_s < node.LIMIT_S / 2
+    assert time.process_time() - begun_s < node.LIMIT_S / 10
     shutil.rmtree(tree.root / "sys/class/net")  # pytest keeps the folders of three runs
     assert len(row["ports"]) == count
     assert len(row["facts"]["warnings"]) == 201
