@@ -101,6 +101,14 @@ def test_a_swapped_card(written):
     assert "serial S99, MAC 0c:42:a1:00:00:07" in now
 
 
+def test_a_card_is_the_same_by_its_serial_number_whatever_its_mac_address_is(written):
+    found = cluster()
+    row(found[1], "ens2").update(mac="0c:42:a1:00:00:07", permanent_mac="0c:42:a1:00:00:07")
+    assert changes(written, found) == []
+    port(found[1], "ens2")["serial"] = None
+    assert [one[2] for one in changes(written, found)] == ["card"]
+
+
 def test_a_moved_cable(written):
     found = cluster()
     wire(found, crossed="gpu3")

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import copy
+import re
 import time
 
 import pytest
@@ -26,7 +27,7 @@ NASTY = [
     "\u202ereversed\u200b",
     "x" * 5000,
     "",
-    "\tcolumn\t",
+    "a\tcolumn\tmore",
     "- !!python/object/apply:os.system ['id']",
 ]
 
@@ -76,7 +77,9 @@ def test_a_hostile_text_stays_a_text(tmp_path, nasty):
         if name.endswith(".yml"):
             yaml.safe_load(text)
     assert files["README.md"].count("\n# ") == 0
-    assert len(files["discovered.txt"].splitlines()) == 3 + 6
+    assert [line.count("\t") for line in files["discovered.txt"].splitlines()[3:]] == [9] * 6
+    rows = [line for line in files["README.md"].splitlines() if line.startswith("| rail")]
+    assert [len(re.findall(r"(?<!\\)\|", line)) for line in rows] == [7, 7]
     command.write(tmp_path / "inventory", files)
 
 

@@ -444,6 +444,24 @@ def test_leaves_of_scalable_units_are_units_with_subnets_of_their_own(tmp_path):
     assert not any(one.overlaps(other) for place, one in enumerate(subnets) for other in subnets[:place])
 
 
+def test_crossed_cables_of_two_nodes_are_told_apart():
+    found = cluster(9, wired=False)
+    # gpu2's cables are crossed, and a cable of gpu1 is where one of gpu3 belongs.
+    away = {("gpu2", "ens1"), ("gpu2", "ens2"), ("gpu1", "ens1"), ("gpu3", "ens2")}
+    keys = [one["key"] for one in found]
+    networks = [
+        [(key, netdev) for key in keys if (key, netdev) not in away]
+        + [(key, other) for key in keys if (key, other) in away]
+        for netdev, other in (("ens1", "ens2"), ("ens2", "ens1"))
+    ]
+    nodes.wire(found, networks)
+    first, second = nodes.discovered(found).oddities
+    for words in ("gpu1 ens1", "gpu3 ens2", "Swap the two cables"):
+        assert words in first
+    for words in ("gpu2 ens1", "gpu2 ens2", "Swap the two cables"):
+        assert words in second
+
+
 def test_two_nodes_whose_cables_join_unlike_ports_follow_the_cables(tmp_path):
     found = cluster(2, wired=False)
     nodes.wire(found, [[("gpu1", "ens1"), ("gpu2", "ens2")], [("gpu1", "ens2"), ("gpu2", "ens1")]])
@@ -667,12 +685,31 @@ def test_why_a_port_did_not_listen_is_not_known():
     assert said(nodes.discovered(found), "cabling of gpu1: ens1 heard nobody: no permission: not root")
 
 
-def test_two_functions_on_one_wire_are_two_rails_that_share_it(tmp_path):
-    found = cluster(2, gbps=200)
+def on_one_wire(found):
+    """Make ens1 and ens2 two functions on one wire."""
     for node in found:
         for netdev in ("ens1", "ens2"):
             port(node, netdev)["physical_port"] = f"card-of-{node['key']} p0"
     nodes.wire(found, [[(one["key"], netdev) for one in found for netdev in ("ens1", "ens2")]])
+
+
+def test_a_node_does_not_lack_one_of_two_functions_on_a_wire():
+    found = cluster(4, [*TWO, "0000:9a:00.0"])
+    on_one_wire(found)
+    for part in ("netdevs", "hcas"):
+        found[1]["facts"][part] = [
+            one for one in found[1]["facts"][part] if one["netdev"] not in ("ens2", "ens3")
+        ]
+    found[1]["ports"] = [one for one in found[1]["ports"] if one["netdev"] not in ("ens2", "ens3")]
+    survey_of_four = nodes.discovered(found)
+    assert survey_of_four.rails[0].shares_wire_with == "rail1"
+    assert survey_of_four.nodes["gpu2"].overrides == {"rail2": "absent"}
+    assert said(survey_of_four, "gpu2", "rail1, rail2 has none")
+
+
+def test_two_functions_on_one_wire_are_two_rails_that_share_it(tmp_path):
+    found = cluster(2, gbps=200)
+    on_one_wire(found)
     fabric = written(tmp_path, nodes.discovered(found))
     assert fabric["rails"][0]["shares_wire_with"] == "rail1"
     assert [rail["rate_gbps"] for rail in fabric["rails"]] == [200, 200]
@@ -694,6 +731,9 @@ def test_a_port_in_another_infiniband_subnet_and_one_without_a_subnet_manager_ar
     survey_of_three = nodes.discovered(found)
     assert survey_of_three.transport == "infiniband"
     assert said(survey_of_three, "gpu3", "rail0", "InfiniBand subnet fe80:0000:0000:0001", "most nodes")
+    hca(found[2], "ens1")["gids"][0]["gid"] = "fe80:0000:0000:0000:0000:0000:0000:0001"
+    hca(found[2], "ens1")["sm_lid"] = 7
+    assert said(nodes.discovered(found), "gpu3", "rail0", "subnet manager at LID 7", "most nodes", "at LID 1")
     assert said(survey_of_three, "gpu2", "rail1", "INIT", "subnet manager")
 
 
@@ -743,6 +783,16 @@ def test_addresses_are_kept_with_an_offset_or_as_overrides(tmp_path):
     ]["hosts"]
     assert [hosts[name]["node_index"] for name in ("gpu1", "gpu2", "gpu3")] == [11, 12, 13]
     assert hosts["gpu2"]["rail_overrides"] == {"rail1": {"address": "10.2.0.77/24"}}
+
+
+def test_a_cable_whose_two_ends_are_a_network_of_their_own_is_kept(tmp_path):
+    found = cluster(2)
+    for number, node in enumerate(found):
+        row(node, "ens1")["addresses"] = [f"10.1.0.{number}/31"]
+        row(node, "ens2")["addresses"] = [f"10.1.0.{number + 2}/31"]
+    fabric = written(tmp_path, nodes.discovered(found, Options(keep_addresses=True)))
+    assert [rail["subnet"] for rail in fabric["rails"]] == ["10.1.0.0/31", "10.1.0.2/31"]
+    assert fabric["host_offset"] == -1
 
 
 @pytest.mark.parametrize(

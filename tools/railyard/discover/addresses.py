@@ -160,7 +160,7 @@ def _kept(rail: Rail, survey: Survey) -> _Kept | None:
     if len(found) != 1:
         return None
     network, hosts = next(iter(found.items()))
-    if len(set(hosts.values())) < len(hosts) or network.prefixlen > 30:
+    if len(set(hosts.values())) < len(hosts) or network.prefixlen > 31:
         return None
     return _Kept(network, hosts)
 

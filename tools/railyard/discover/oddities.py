@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from ansible_collections.railyard.fabric.plugins.module_utils.facts.sysfs import natural
 from ansible_collections.railyard.fabric.plugins.module_utils.records.bare_node import BareNode
 
 from railyard.discover.model import Rail, Survey
@@ -35,7 +36,7 @@ def of_rails(
 ) -> None:
     """Add what is odd about the rails, and what of them is not known."""
     found = [
-        *_crossed(survey.rails, aligned),
+        *_limited(_crossed(survey.rails, aligned)),
         *_crossed_pair(survey.rails),
         *_limited(_strayed(survey.rails, aligned)),
         *_limited(_missing(survey, ports)),
@@ -62,35 +63,34 @@ def _limited(sentences: Iterable[str]) -> list[str]:
     return [*texts[:_MOST], *more]
 
 
-def _crossed(rails: Sequence[Rail], aligned: Aligned) -> list[str]:
-    """Name both ends of crossed cables: two ports that are on each other's networks, or one alone."""
+def _crossed(rails: Sequence[Rail], aligned: Aligned) -> Iterator[str]:
+    """Yield both ends of crossed cables: two ports on each other's networks, else one alone."""
     rail_of = {port: rail for rail in rails for port in rail.ports.values()}
-    left = {port: rails[index] for port, index in aligned.crossed.items()}
-    texts = []
-    for port in sorted(left, key=lambda one: (one.node, one.sort_key)):
-        if port not in left:
-            continue
-        own, on = rail_of[port], left.pop(port)
-        swapped = [other for other, where in left.items() if where is own and rail_of[other] is on]
-        swapped.sort(key=lambda one: (one.node != port.node, one.node, one.sort_key))
-        peers = [
-            other for other in on.ports.values() if other.node != port.node and other not in aligned.crossed
-        ]
-        heard = (
-            f"is on the network of {on.name}, with {peers[0].node} {peers[0].label}"
-            if peers
-            else f"is on {on.name}"
-        )
-        here = f"{port.node} {port.label} of {own.name}"
-        if swapped:
-            left.pop(swapped[0])
-            there = f"{swapped[0].node} {swapped[0].label} of {on.name}"
-            texts.append(
-                f"crossed cables: {here} {heard}, and {there} is on that of {own.name}. Swap the two cables"
-            )
-        else:
-            texts.append(f"crossed cable: {here} {heard}. Move its cable to the network of {own.name}")
-    return texts
+    on = {port: rails[index] for port, index in aligned.crossed.items()}
+    in_order = sorted(on, key=lambda port: (natural(port.node), port.sort_key))
+    partner: dict[Port, Port] = {}
+    for is_one_node in (True, False):
+        waiting: dict[tuple[str, str, str], list[Port]] = defaultdict(list)
+        for port in (one for one in in_order if one not in partner):
+            node = port.node if is_one_node else ""
+            others = waiting[node, on[port].name, rail_of[port].name]
+            if others:
+                other = others.pop(0)
+                partner |= {port: other, other: port}
+            else:
+                waiting[node, rail_of[port].name, on[port].name].append(port)
+    place = {port: number for number, port in enumerate(in_order)}
+    for port in in_order:
+        own, there = rail_of[port], on[port]
+        peer = next((one for one in there.ports.values() if one.node != port.node and one not in on), None)
+        beside = f", with {peer.node} {peer.label}" if peer is not None else ""
+        what = f"{port.node} {port.label} of {own.name} is on the network of {there.name}{beside}"
+        swapped = partner.get(port)
+        if swapped is None:
+            yield f"crossed cable: {what}. Move its cable to the network of {own.name}"
+        elif place[port] < place[swapped]:
+            end = f"{swapped.node} {swapped.label} of {there.name} is on that of {own.name}"
+            yield f"crossed cables: {what}, and {end}. Swap the two cables"
 
 
 def _strayed(rails: Sequence[Rail], aligned: Aligned) -> Iterator[str]:
@@ -222,18 +222,20 @@ def _members(ports: Mapping[str, Sequence[Port]]) -> Iterator[str]:
 
 
 def _fabrics(rails: Sequence[Rail]) -> Iterator[str]:
-    """Yield InfiniBand ports that are in another subnet than their rail's on most nodes."""
+    """Yield InfiniBand ports in another subnet, or under another manager, than on most nodes."""
     for rail in rails:
-        usual = most_common(port.prefix for port in rail.ports.values() if port.is_up)
+        up = {name: port for name, port in rail.ports.items() if port.state == "ACTIVE" and port.prefix}
+        usual = most_common(_fabric(port) for port in up.values())
         texts: dict[str, list[str]] = defaultdict(list)
-        for name, port in rail.ports.items():
-            if port.is_up and port.prefix is not None and port.prefix != usual:
-                text = (
-                    f"{rail.name} ({port.label}) is in InfiniBand subnet {port.prefix}, on most "
-                    f"nodes in {usual}"
-                )
+        for name, port in up.items():
+            if (fabric := _fabric(port)) != usual:
+                text = f"{rail.name} ({port.label}) is in {fabric}, on most nodes in {usual}"
                 texts[f"{text}. Check its cable"].append(name)
         yield from by_text(texts)
+
+
+def _fabric(port: Port) -> str:
+    return f"InfiniBand subnet {port.prefix} with its subnet manager at LID {port.sm_lid}"
 
 
 def _unread(

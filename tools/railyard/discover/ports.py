@@ -97,7 +97,7 @@ class Port:
 
 def short(text: object) -> str | None:
     """Return what a node says as one harmless short line, None where it says nothing."""
-    found = clean_line(text).strip()[:_LONGEST_TEXT] if isinstance(text, str) else ""
+    found = " ".join(clean_line(text).split())[:_LONGEST_TEXT] if isinstance(text, str) else ""
     return found or None
 
 
