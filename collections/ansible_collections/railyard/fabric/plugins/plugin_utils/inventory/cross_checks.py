@@ -203,7 +203,7 @@ def _check_rails_of_nodes(fabrics: Sequence[_Fabric], seen: _Seen) -> Iterator[L
     """Check how many nodes have each rail: a cable has two ends, and a rail that nobody has is none."""
     nodes = max(seen.joined.values(), default=0)
     if nodes > BACK_TO_BACK_NODES_MAX:
-        joined = next(one for one in fabrics if one.sound.get("cabling") == "back_to_back")
+        joined = next((one for one in fabrics if one.sound.get("cabling") == "back_to_back"), fabrics[0])
         message = f"back_to_back joins at most {BACK_TO_BACK_NODES_MAX} nodes, and there are {nodes}"
         yield Finding("fabric.cabling", message, "write switched, or remove nodes"), joined.origin
     for fabric in fabrics:

@@ -143,7 +143,7 @@ def _read(path: str | Path, manifest: Manifest | None = None) -> Iterator[_Folde
         torn += [name] if damaged else []
     for line in read[run_folder.ASKED]:
         # Words that millions of lines have in common are kept once.
-        line.update((key, sys.intern(word)) for key, word in line.items() if type(word) is str)
+        line.update((key, sys.intern(word)) for key, word in line.items() if isinstance(word, str))
     results = light_rows.Rows(folder, read[run_folder.ASKED])
     torn += [run_folder.RESULTS] if results.torn else []
     order = _work_order(folder, run_folder.WORK_ORDER)
