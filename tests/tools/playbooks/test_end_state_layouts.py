@@ -19,6 +19,10 @@ CONNECTX3 = "0x15b3:0x1003"
 NAMES = {
     "v100-pair": ["mlx4_0:1", "mlx4_0:2"],
     "v100-pair-switched": ["mlx4_0:1", "mlx4_0:2"],
+    "dgx-spark-pair": ["rocep1s0f0:1", "roceP2p1s0f0:1"],
+    "dgx-spark-switched": ["rocep1s0f0:1", "roceP2p1s0f0:1"],
+    "mi300x-thor2": [f"rocep{bus}s0:1" for bus in (28, 62, 79, 96, 158, 190, 206, 222)],
+    "gb200-nvl72-tray": ["ibp3s0:1", "ibP2p3s0:1", "ibP16p3s0:1", "ibP18p3s0:1"],
     "dgx-h100-infiniband": [f"mlx5_{number}:1" for number in (0, 3, 4, 5, 6, 9, 10, 11)],
 }
 

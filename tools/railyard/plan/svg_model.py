@@ -128,7 +128,7 @@ def arrange(plan: Mapping[str, Any], uplinks: Mapping[str, float], spines: Spine
     rails = list(dict.fromkeys(rail["name"] for node in nodes.values() for rail in node["rails"]))
     leaves = _leaves(nodes.values(), uplinks, spines)
     bands: dict[tuple[Any, ...], Band] = {}
-    for (links, _ports, _apart), names in kinds({**plan, "nodes": nodes}, rails).items():
+    for (links, _ports, _apart), names in kinds(plan, rails).items():
         key = next((known for known in bands if _agree(known, links)), None)
         box = _box(nodes, rails, names)
         units = [
@@ -158,7 +158,7 @@ def kinds(plan: Mapping[str, Any], rails: Sequence[str]) -> dict[tuple[Any, ...]
     """Return links, ports, apart → the nodes that agree in them: only names and addresses differ."""
     found: dict[tuple[Any, ...], list[str]] = {}
     for name, node in plan["nodes"].items():
-        by_name = {rail["name"]: rail for rail in node["rails"]}
+        by_name = {rail["name"]: _as_shared(rail) for rail in node["rails"]}
         links = tuple(_values(by_name.get(rail), _BAND_KEYS) for rail in rails)
         ports = tuple(_values(by_name.get(rail), _BOX_KEYS) for rail in rails)
         # Two nodes on one cable are not folded: the cable would go from a box to itself.
@@ -170,6 +170,8 @@ def kinds(plan: Mapping[str, Any], rails: Sequence[str]) -> dict[tuple[Any, ...]
 def _as_shared(rail: Rail) -> Rail:
     """Return a rail with the network that all nodes of its leaf are in, where each has a part of it."""
     parts = [family for family in ("", "6") if rail.get(f"divided_subnet{family}")]
+    if not parts:
+        return rail
     shared = {f"subnet{family}": rail[f"divided_subnet{family}"] for family in parts}
     return {**rail, **shared, **{f"gateway{family}": None for family in parts}}
 

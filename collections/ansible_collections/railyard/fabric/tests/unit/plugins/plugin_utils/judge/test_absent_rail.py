@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.module_utils.schedule import rounds, together
-from ansible_collections.railyard.fabric.plugins.plugin_utils.ask import requests
+from ansible_collections.railyard.fabric.plugins.plugin_utils.ask import pattern, requests
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present import model
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import provenance
 from support.runs.fake_run import FakeRun
@@ -122,3 +122,12 @@ def test_nodes_that_share_a_place_in_the_order_have_the_same_rails() -> None:
     assert names.most() == 2
     # A test of all nodes together runs over what all of them have.
     assert together.rails_of_all(run.order) == ["rail0"]
+
+
+def test_a_node_that_lacks_a_rail_is_at_the_leaves_of_those_with_which_it_shares_the_others() -> None:
+    first = [{"name": "rail0", "leaf": "leaf0"}, {"name": "rail1", "leaf": "leaf1"}]
+    second = [{"name": "rail0", "leaf": "leaf2"}, {"name": "rail1", "leaf": "leaf3"}]
+    found = pattern._declared({"gpu1": first[:1], "gpu2": first, "gpu3": second, "gpu4": second[1:]})
+    assert found["gpu1"] == found["gpu2"] == ("leaf0", "leaf1")
+    assert found["gpu3"] == found["gpu4"] == ("leaf2", "leaf3")
+    assert pattern._declared({"gpu1": [{"name": "rail0"}]}) == {"gpu1": ()}
