@@ -104,7 +104,7 @@ def own_table(rail: Plan, reading: Reading) -> Problems:
 def arp(rail: Plan, reading: Reading) -> Problems:
     """The rail answers ARP for its own address alone, and asks with it."""
     netdev = netdev_of(rail, reading)
-    if netdev is None or not rail.get("address"):
+    if netdev is None or not rail.get("address") or rail.get("bond"):
         return []
     found = reading["arp"].get(netdev, {})
     return [
@@ -116,8 +116,8 @@ def arp(rail: Plan, reading: Reading) -> Problems:
 
 def netplan_file(rail: Plan, reading: Reading) -> Problems:
     """One netplan file names the rail, and it is root's alone."""
-    if not (rail.get("address") or rail.get("address6")):
-        return []
+    if not (rail.get("address") or rail.get("address6")) or rail.get("bond"):
+        return []  # a bond's network is the site's
     netdev = netdev_of(rail, reading)
     if netdev is None:
         return _missing(rail)

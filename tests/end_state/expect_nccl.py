@@ -106,6 +106,10 @@ def _profile(node: Plan, options: Options, reading: Reading) -> dict[str, str | 
         expected["NCCL_CROSS_NIC"] = options.get("nccl_profile_cross_nic", "0") or None
         netdevs = ",".join(str(rail["netdev"]) for rail in rails)
         expected |= zip(_GOOGLE[plugin], (netdevs, frontend), strict=True)
+    bonds = [rail["bond"] for rail in rails if rail.get("bond")]
+    spread = [len(bond["ports"]) for bond in bonds if bond["mode"] != "active-backup"]
+    if spread and transport == "roce":
+        expected["NCCL_IB_QPS_PER_CONNECTION"] = str(max(spread))
     if "debug" in overlays:
         expected["NCCL_DEBUG"] = "INFO"
     if "sharp" in overlays:

@@ -444,3 +444,17 @@ def test_the_gid_table_decides_the_roce_version(v100_fabric, tmp_path):
         assert {name: found[name] for name in found if name in {**v1, **index}} == wanted, number
         assert ("NCCL_IB_HCA" in found) is (transport == "roce")
         assert found["NCCL_NET"] == {"roce": "IB", "tcp": "Socket", "efa": "Libfabric"}[transport]
+
+
+@pytest.mark.parametrize(("mode", "found"), [("802.3ad", "2"), ("balance-xor", "2"), ("active-backup", None)])
+def test_a_connection_over_a_bond_that_spreads_has_a_queue_pair_for_each_port(mode, found):
+    bond = {"mode": mode, "ports": ["ens1f0np0", "ens1f1np1"]}
+    rail = {"name": "rail0", "netdev": "bond0", "subnet": "10.20.0.0/24", "rate_gbps": 200, "bond": bond}
+    fabric = {"transport": "roce", "mtu": 9000, "rails": [rail], "frontend": {"netdev": "eno1"}}
+    text = render(fabric, "gpu1", hcas=["mlx5_bond_0:1"])
+    assert settings(text).get("NCCL_IB_QPS_PER_CONNECTION") == found
+    assert settings(text)["NCCL_IB_HCA"] == "=mlx5_bond_0:1"
+    own = render(
+        fabric, "gpu1", hcas=["mlx5_bond_0:1"], nccl_profile_settings={"NCCL_IB_QPS_PER_CONNECTION": "4"}
+    )
+    assert settings(own)["NCCL_IB_QPS_PER_CONNECTION"] == "4"

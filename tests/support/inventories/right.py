@@ -123,6 +123,21 @@ RIGHT = {
         hosts=ROUTED_HOSTS[HOSTS],
         fabric=ROUTED_HOSTS[FABRIC],
     ),
+    "a_bond_that_is_one_device": right(
+        {
+            ("gpu2", "rail0"): {
+                "netdev": "bond0",
+                "bond": {"mode": "802.3ad", "ports": ["ens1f0", "ens1f1"]},
+                "table": None,
+                "address": "10.0.0.2/24",
+            },
+            ("gpu2", "rail1"): {"netdev": "bond1", "bond": {"mode": "active-backup", "ports": ["a0", "a1"]}},
+        },
+        fabric=ROCE + "    - {name: rail0, netdev: bond0, bond: {mode: 802.3ad, ports: [ens1f0, ens1f1]},\n"
+        "       subnet: 10.0.0.0/24, rate_gbps: 200}\n"
+        "    - {name: rail1, netdev: bond1, subnet: 10.0.1.0/24,\n"
+        "       bond: {mode: active-backup, ports: [a0, a1]}}\n",
+    ),
     "a_rail_that_a_node_lacks": right(
         {("gpu2", "rail2"): {"netdev": "ens2", "address": "10.0.2.2/24", "table": 6102}},
         hosts=hosts(gpu1="", gpu2="{rail_overrides: {rail1: absent}}"),

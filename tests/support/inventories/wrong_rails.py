@@ -14,6 +14,12 @@ def overridden(text, message, fix, base="routed", rail="rail1", host="gpu2"):
     return hosts(pair_of(first, second), "gpu2", message, fix, host, rail, base)
 
 
+def bond(text, line, message, fix, rail="rail1"):
+    """Make a fault of the second rail of a pair, which is a bond."""
+    new = f"      netdev: bond0\n      {text}\n"
+    return fabric("pair", "      netdev: ens2\n", new, line, message, fix, rail=rail)
+
+
 # fmt: off
 RAILS = {
     # gateways of one node
@@ -93,4 +99,34 @@ RAILS = {
         },
         f"{HOSTS}|gpu2", "it shares its wire with rail0, which the node has", "absent for both", "gpu2",
         "rail1"),
+    # bonds (RoCE LAG)
+    "bond_of_a_mode_that_spreads_packets": bond(
+        "bond: {mode: balance-rr, ports: [ens2, ens3]}", "bond", "mode is 'balance-rr'",
+        "a rail of its own"),
+    "bond_of_a_mode_by_number": bond(
+        "bond: {mode: 4, ports: [ens2, ens3]}", "bond", "mode is 4, and cards make", "mode: 802.3ad"),
+    "bond_without_its_mode": bond(
+        "bond: {ports: [ens2, ens3]}", "bond", "has not the keys mode and ports", "mode: 802.3ad"),
+    "bond_of_one_port": bond(
+        "bond: {mode: 802.3ad, ports: [ens2]}", "bond", "no list of 2 to 4 ports of a card",
+        "a rail of its own"),
+    "bond_of_a_port_twice": bond(
+        "bond: {mode: 802.3ad, ports: [ens2, ens2]}", "bond", "a port is there twice", "a rail of its own"),
+    "bond_of_a_port_that_is_none": bond(
+        "bond: {mode: 802.3ad, ports: [ens2, none]}", "bond", "'none' is a reserved word",
+        "a rail of its own"),
+    "bond_that_is_its_own_port": bond(
+        "bond: {mode: 802.3ad, ports: [bond0, ens2]}", "netdev: bond0", "bond0 is one of the bond's ports",
+        "the bond's own name"),
+    "bond_with_a_bus_address": bond(
+        "bond: {mode: 802.3ad, ports: [ens2, ens3]}\n      pci: '0000:3b:00.0'", "pci",
+        "the rail is a bond, which is named by netdev alone", "remove it"),
+    "bond_of_another_rails_port": bond(
+        "bond: {mode: 802.3ad, ports: [ens2, ens1]}", "netdev", "netdev ens1 is also that of rail rail",
+        "an interface of its own", rail=...),
+    "bond_of_infiniband": fabric(
+        "infiniband", "      hca: mlx5_1:1\n      netdev: ib1\n",
+        "      netdev: bond0\n      bond: {mode: active-backup, ports: [ib1, ib2]}\n", "bond",
+        "RoCE LAG is of Ethernet ports, and the transport is 'infiniband'", "a rail of its own",
+        rail="rail1"),
 }

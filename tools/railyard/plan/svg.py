@@ -316,6 +316,8 @@ def _port_lines(box: svg_model.Box, index: int) -> list[tuple[str, str]]:
     lines = [("name", str(device) + (f".{port['vlan']}" if port["vlan"] else ""))]
     if port["netdev"] and port["hca"]:
         lines.append(("faint", str(port["hca"])))
+    if port.get("bond"):
+        lines.append(("faint", svg_model.bond_of(port)))
     if port.get("shares_wire_with"):
         lines.append(("faint", f"one wire with {port['shares_wire_with']}"))
     return lines + [

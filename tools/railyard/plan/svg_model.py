@@ -176,6 +176,11 @@ def _as_shared(rail: Rail) -> Rail:
     return {**rail, **shared, **{f"gateway{family}": None for family in parts}}
 
 
+def bond_of(rail: Rail) -> str:
+    """Write what a rail that is a bond consists of: `802.3ad of 2 ports`."""
+    return f"{rail['bond']['mode']} of {len(rail['bond']['ports'])} ports"
+
+
 def part_of(rail: Rail, family: str) -> str | None:
     """Write how long a node's part of a rail's subnet is: `a /31 for each node`; None where it is shared."""
     address = rail[f"address{family}"]

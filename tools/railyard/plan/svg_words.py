@@ -116,6 +116,7 @@ def _port(drawing: svg_model.Drawing, band: svg_model.Band, box: svg_model.Box, 
         found = svg_model.span(box.addresses[index], version)
         words += [f"addresses {' '.join(found)}"] if found else []
     words += [rate(port["rate_gbps"])] if port.get("rate_gbps") is not None else []
+    words += [f"bond {port['bond']['mode']} of {' '.join(port['bond']['ports'])}"] if port.get("bond") else []
     words += [f"one wire with {port['shares_wire_with']}"] if port.get("shares_wire_with") else []
     leaves = [str(link["leaf"]) for link in links if link["leaf"]]
     words += [f"leaf {svg_model.folded(leaves)}"] if leaves else []

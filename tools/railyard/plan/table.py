@@ -36,9 +36,16 @@ _COLUMNS = (
     "vlan",
     "rate_gbps",
     "shares_wire_with",
+    "bond",
 )
-_ADDRESSES = ("address", "address6")
-_TITLES = {"mtu": "MTU (bytes)", "rate_gbps": "Gbit/s", "shares_wire_with": "one wire with"}
+# Of a leaf that routes to a network of each node the gateways differ as the addresses do.
+_ADDRESSES = ("address", "address6", "gateway", "gateway6")
+_TITLES = {
+    "mtu": "MTU (bytes)",
+    "rate_gbps": "Gbit/s",
+    "shares_wire_with": "one wire with",
+    "bond": "bond of",
+}
 _NUMBERS = ("MTU (bytes)", "Gbit/s")
 # Columns that leave the table first where it is too wide: what they say when it is the same for all rails.
 _SAID_ONCE = {"MTU (bytes)": "MTU {} bytes", "Gbit/s": "{} Gbit/s", "vlan": "VLAN {}"}
@@ -183,6 +190,8 @@ def _numbers(values: Iterable[Any]) -> str:
 
 
 def _text(value: Any) -> str:
+    if isinstance(value, Mapping):  # a bond
+        return f"{', '.join(value['ports'])} ({value['mode']})"
     return "-" if value is None else str(value)
 
 

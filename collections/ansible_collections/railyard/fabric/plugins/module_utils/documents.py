@@ -25,6 +25,13 @@ class Network(TypedDict):
     bmc: bool
 
 
+class Bond(TypedDict):
+    """A bond of a card's ports that is one rail (RoCE LAG)."""
+
+    mode: Literal["802.3ad", "balance-xor", "active-backup"]
+    ports: list[str]
+
+
 class _RailOfSome(TypedDict, total=False):
     shares_wire_with: str
     divided_subnet: str
@@ -34,7 +41,7 @@ class _RailOfSome(TypedDict, total=False):
     ipoib_mode: Literal["datagram", "connected"] | None
     link_local: list[Literal["ipv4", "ipv6"]]
     accept_ra: bool
-    bond: None
+    bond: Bond | None
 
 
 class Rail(_RailOfSome):

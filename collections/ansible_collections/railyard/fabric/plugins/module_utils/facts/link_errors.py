@@ -13,6 +13,7 @@ import os
 from collections.abc import Iterable, Mapping
 from typing import Optional
 
+from ansible_collections.railyard.fabric.plugins.module_utils import node_files
 from ansible_collections.railyard.fabric.plugins.module_utils.catalogue import nic_drivers
 from ansible_collections.railyard.fabric.plugins.module_utils.facts import counter_file, ethtool, vlan
 
@@ -77,7 +78,7 @@ Span = dict[str, list[Optional[int]]]  # noqa: UP045 - see above
 
 
 def read(netdev: str, hca: str | None, sys_root: str = "/sys") -> Values:
-    """Return the counters of the table that this rail has; of a VLAN those of its port.
+    """Return the counters of the table that this rail has: of a VLAN its port's, of a bond its ports' sums.
 
     Args:
         netdev: the rail's netdev.
@@ -85,11 +86,24 @@ def read(netdev: str, hca: str | None, sys_root: str = "/sys") -> Values:
         sys_root: where sysfs is.
     """
     port_netdev = vlan.port_of(netdev, sys_root)
-    folders = {"netdev": os.path.join(sys_root, "class/net", port_netdev, "statistics")}
+    values: Values = {}
     if hca:
         device, _colon, port = hca.partition(":")
         folder = os.path.join(sys_root, "class/infiniband", device, "ports", port)
-        folders.update({"hca": os.path.join(folder, "counters"), "hw": os.path.join(folder, "hw_counters")})
+        values = _in({"hca": os.path.join(folder, "counters"), "hw": os.path.join(folder, "hw_counters")})
+    bond = os.path.join(sys_root, "class/net", port_netdev, "bonding", "slaves")
+    for one in node_files.read_word(bond).split() or [port_netdev]:
+        found = _in({"netdev": os.path.join(sys_root, "class/net", one, "statistics")})
+        for counter, value in ethtool.stats(one).items():
+            if "ethtool." + counter in KINDS:
+                found["ethtool." + counter] = value
+        for name, value in found.items():
+            values[name] = values.get(name, 0) + value
+    return values
+
+
+def _in(folders: Mapping[str, str]) -> Values:
+    """Return the counters of the table that are files below these folders."""
     values: Values = {}
     for name in KINDS:
         place, _dot, counter = name.partition(".")
@@ -100,10 +114,6 @@ def read(netdev: str, hca: str | None, sys_root: str = "/sys") -> Values:
             number = counter_file.read(os.path.join(folder, counter)).number
             if number is not None:
                 values[name] = number
-    for counter, value in ethtool.stats(port_netdev).items():
-        name = "ethtool." + counter
-        if name in KINDS:
-            values[name] = value
     return values
 
 

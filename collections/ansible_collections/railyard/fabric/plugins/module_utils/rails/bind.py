@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from ansible_collections.railyard.fabric.plugins.module_utils.rails import rdma_mtu
+from ansible_collections.railyard.fabric.plugins.module_utils.rails import lag, rdma_mtu
 
 
 @dataclass(frozen=True)
@@ -212,7 +212,9 @@ def _find_port(rail: Mapping[str, Any], facts: Mapping[str, Any], one: Bound) ->
     if one.hca is not None:
         return
     if one.netdev is not None:
-        own = [port for port in ports(facts) if port.get("netdev") == one.netdev["netdev"]]
+        # The RDMA device of a bond names the bond beside its GIDs, and else the first of its ports.
+        names = (one.netdev["netdev"], *lag.ports(rail))
+        own = [port for port in ports(facts) if port.get("netdev") in names]
     else:
         own = ports_at(rail, ports(facts))
     if len(own) > 1 and rail.get("hca") is not None:
@@ -282,11 +284,13 @@ def _check_parent(
         one.findings.append(
             Finding("netdev_differs", f"{name} is at PCI address {device.get('pci')}, not {rail['pci']}")
         )
-    if one.hca is not None and one.hca.get("netdev") not in (None, name):
+    if one.hca is not None and one.hca.get("netdev") not in (None, name, *lag.ports(rail)):
         one.findings.append(
             Finding("netdev_differs", f"HCA port {rail['hca']} belongs to {one.hca['netdev']}, not {name}")
         )
-    if device.get("kind") == "bond":
+    if rail.get("bond") is not None:
+        one.findings += [Finding("lag_differs", told) for told in lag.differences(rail, device, devices)]
+    elif device.get("kind") == "bond":
         one.findings.append(Finding("lag_member", f"{name} is the LAG itself"))
     master = device.get("master")
     if master is not None:

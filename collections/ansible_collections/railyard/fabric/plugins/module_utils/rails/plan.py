@@ -69,7 +69,10 @@ ROUTE_TABLE_BASE = 6100
 #: In `rail_overrides` in place of a mapping: the node lacks this rail.
 ABSENT = "absent"
 BOND_REFUSED = "is on a bond: one RDMA connection is one flow, so a bond gives it one port's rate"
-BOND_FIX = "make each port of the bond a rail of its own, with its own subnet"
+BOND_FIX = (
+    "make each port of the bond a rail of its own, with its own subnet; or declare the bond of one card's "
+    "ports (RoCE LAG), as `bond: {mode: 802.3ad, ports: [ens1f0np0, ens1f1np1]}`"
+)
 
 
 def rail_specs(fabric: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -205,16 +208,18 @@ def plan_rail(
         A dict with all of `RAIL_KEYS`; what is unknown is None; addresses are in CIDR form, gateways bare.
 
     Raises:
-        PlanError: no address can be given, the address is the gateway's, a route has no gateway, or the rail
-            is on a bond.
+        PlanError: no address can be given, the address is the gateway's, a route has no gateway, or `bond` is
+            no mapping.
     """
     override = override or {}
     if not isinstance(override, Mapping):
         fix = f"write a mapping, as {{netdev: ens7}}, or {ABSENT} where the node lacks the rail"
         raise PlanError(f"rail_overrides.{spec['name']}", spec["name"], f"it is {override!r}", fix)
-    if spec["bond"] is not None:
+    bond = spec["bond"]
+    if bond is not None and not isinstance(bond, Mapping):
         raise PlanError(f"{spec['variable']}.bond", spec["name"], f"the rail {BOND_REFUSED}", BOND_FIX)
     rail: dict[str, Any] = dict.fromkeys(RAIL_KEYS)
+    rail["bond"] = None if bond is None else {"mode": bond["mode"], "ports": list(bond["ports"])}
     for key in ("name", "vlan", "rate_gbps", "leaf", "mtu", "accept_ra"):
         rail[key] = spec[key]
     if spec.get("shares_wire_with") is not None:
@@ -251,7 +256,9 @@ def plan_rail(
                 "write first or last at the rail, or the leaf's address in the node's rail_overrides",
             )
     if rail["address"] is not None or rail["address6"] is not None:
-        rail["table"], rail["ipoib_mode"] = spec["table"], spec["ipoib_mode"]
+        # A bond's network is the site's: no table of ours is there.
+        rail["table"] = spec["table"] if rail["bond"] is None else None
+        rail["ipoib_mode"] = spec["ipoib_mode"]
     rail["routes"] = routes_of(spec, rail)
     return cast("Rail", rail)
 

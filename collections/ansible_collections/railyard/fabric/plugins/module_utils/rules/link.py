@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Union
 
 from ansible_collections.railyard.fabric.plugins.module_utils.numeric import is_number
-from ansible_collections.railyard.fabric.plugins.module_utils.rails import pci_links
+from ansible_collections.railyard.fabric.plugins.module_utils.rails import lag, pci_links
 from ansible_collections.railyard.fabric.plugins.module_utils.rails.bind import Bound, Finding
 from ansible_collections.railyard.fabric.plugins.module_utils.rules.ruling import Ruling
 
@@ -80,7 +80,9 @@ def _link(node: str, rail: Mapping[str, Any], bound: Bound, node_class: str | No
     hardware = device.get("driver_class") == "hardware"
     speed = device.get("speed_mbps")
     if hardware and is_number(rate):
-        wanted["speed_mbps"] = float(rate) * 1000
+        # The bonding driver adds up the speeds of the ports that may send.
+        rate = float(rate) * lag.links(rail)
+        wanted["speed_mbps"] = rate * 1000
         observed["speed_mbps"] = speed
         basis += f", at its declared {rate:g} Gbit/s"
     ruling = Ruling.passed(observed, wanted, basis)

@@ -70,7 +70,8 @@ class Map:
             if cidr and name in wanted:
                 interface = ipaddress.ip_interface(str(cidr))
                 segment = Segment(name, str(interface.network))
-                leaf = rail.get("leaf")
+                # What a switch says by LLDP stays with the bond's ports, which may lead to two switches.
+                leaf = rail.get("leaf") if rail.get("bond") is None else None
                 mine[name] = Port(segment, str(interface.ip), str(leaf) if leaf else None)
                 self.members.setdefault(segment, []).append(node)
 

@@ -20,7 +20,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.rules import rdma
 from ansible_collections.railyard.fabric.plugins.plugin_utils.bounds import bounds, slots
 
 #: What bounds rest on. Of an address that there is one, and of a GID its type.
-_OF_RAIL = ("rate_gbps", "mtu", "vlan", "shares_wire_with")
+_OF_RAIL = ("rate_gbps", "mtu", "vlan", "shares_wire_with", "bond")
 _OF_NETDEV = ("driver_class", "speed_max_mbps")
 _OF_HCA = ("driver_class", "driver", "device", "max_mtu_bytes")
 _SOME = {"address": "192.0.2.1", "address6": "2001:db8::1"}

@@ -21,6 +21,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.catalogue.tests im
     GPU_MEMORY,
     class_of,
 )
+from ansible_collections.railyard.fabric.plugins.module_utils.rails import lag
 from ansible_collections.railyard.fabric.plugins.module_utils.rails.bind import Bound
 from ansible_collections.railyard.fabric.plugins.plugin_utils.bounds import packets, slots
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import figures
@@ -114,6 +115,7 @@ class Capability:
         packet: the full packet that it carries.
         slot_gbps: what the PCIe links of both ends carry of it; None where that is not known, or more.
         share: what it is left with while other rails run, where that is less.
+        links: how many ports of a bond may carry at once; nobody promises more than one.
     """
 
     rate_gbps: float | None
@@ -121,6 +123,7 @@ class Capability:
     packet: packets.Packet
     slot_gbps: float | None = None
     share: slots.Share | None = None
+    links: int = 1
 
     @property
     def nominal_gbps(self) -> float:
@@ -158,9 +161,12 @@ def capability(
         slot, held = (
             (half, "one of the wire's two functions carries") if slot is None or half < slot else (slot, held)
         )
+    links = min(lag.links(end.rail) for end in (client, server))
+    if links > 1:
+        words = [f"{'; '.join(words)} of each of {links} ports, of which a queue pair or stream uses one"]
     if rate is None or slot is None or slot >= rate:
-        return Capability(rate, "; ".join(words), packet)
-    return Capability(rate, f"{'; '.join(words)}, of which {held} {slot:.4g}", packet, slot)
+        return Capability(rate, "; ".join(words), packet, links=links)
+    return Capability(rate, f"{'; '.join(words)}, of which {held} {slot:.4g}", packet, slot, links=links)
 
 
 def end_rate(end: Bound) -> tuple[float | None, str]:
@@ -301,7 +307,7 @@ def _bandwidth(check: str, able: Sequence[Capability], shares: Sequence[float], 
     unknown = next((one for one in able if one.rate_gbps is None), None)
     if unknown is not None or not able:
         return Bounds(basis=unknown.basis if unknown else "no rail")
-    rates = [one.rate_gbps or 0.0 for one in able]
+    rates = [(one.rate_gbps or 0.0) * one.links for one in able]
     ways = 2 if check in BI else 1
     most, share = carried(rates, shares)
     limit = most * CEILING_TOLERANCE

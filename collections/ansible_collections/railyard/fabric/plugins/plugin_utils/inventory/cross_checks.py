@@ -17,7 +17,7 @@ from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.module_utils.rails import plan
+from ansible_collections.railyard.fabric.plugins.module_utils.rails import lag, plan
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory import host_variables, schema_checks
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory import overrides as override_checks
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.addresses import IPAddress, address_of
@@ -167,8 +167,8 @@ def _check_interfaces(specs: Sequence[Item], fabric: _Fabric, overridden: set[st
     taken = {_port(netdev): owner for netdev, owner in others if netdev is not None}
     for key in SELECTORS:
         owners: dict[str, tuple[str, str]] = {}
-        for spec in specs:
-            value, name = spec[key], str(spec["name"])
+        for spec, value in _named_by(specs, key):
+            name = str(spec["name"])
             # The two ports of a ConnectX-3 share their PCI address; another key has to tell them apart.
             if value is None or (key == "pci" and any(spec[more] for more in ("netdev", "mac", "hca"))):
                 continue
@@ -192,6 +192,14 @@ def _check_interfaces(specs: Sequence[Item], fabric: _Fabric, overridden: set[st
                 message = f"netdev {value} is that of {taken[port]}"
                 fix = "a rail's interface carries nothing else: change one"
                 yield Finding(variable, message, fix, None, name)
+
+
+def _named_by(specs: Sequence[Item], key: str) -> Iterator[tuple[Item, Any]]:
+    """Yield rails with what names their interfaces: of a bond its ports too, which are no other rail's."""
+    for spec in specs:
+        yield spec, spec[key]
+        if key == "netdev":
+            yield from ((spec, port) for port in lag.ports(spec))
 
 
 def _port(netdev: str) -> str:

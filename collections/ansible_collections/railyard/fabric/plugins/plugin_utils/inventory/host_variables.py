@@ -62,7 +62,6 @@ def _check_override(rail: str, override: Any, where: str, fix: str) -> Iterator[
         yield schema.Finding(where, wrong, fix, None, rail)
         return
     yield from schema.check_mapping(override, schema.OVERRIDE, where, rail)
-    yield from schema.placed(schema.check_bond(override), where, rail)
 
 
 def _check_gpus(gpus: Any) -> Iterator[schema.Finding]:

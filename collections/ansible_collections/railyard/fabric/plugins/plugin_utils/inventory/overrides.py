@@ -75,6 +75,7 @@ def check(
             yield schema.Finding(where, message, "name a netdev, mac, pci or hca in its place", None, name)
         yield from schema.placed(schema.check_mac(override.get("mac"), fabric.get("transport")), where, name)
         yield from schema.placed(gateways.check_gateway(fabric, override), where, name)
+        yield from schema.placed(schema.check_bond({**override, "bond": rail["bond"]}), where, name)
         yield from schema.placed(hardware.check_efa(override, fabric.get("transport")), where, name)
         yield from schema.placed(
             schema.check_vlan_name("netdev", override.get("netdev"), rail["vlan"]), where, name

@@ -175,8 +175,9 @@ RAIL: dict[str, Field] = {
     "bond": Field(
         values.bond,
         BOND_FIX,
-        "refused, as is a netdev called `bond0`: one RDMA connection is one flow, so a bond gives "
-        "it one port's rate",
+        "RoCE LAG: `{mode: 802.3ad, ports: [ens1f0np0, ens1f1np1]}`, see below. `netdev` is the bond's name, "
+        "`rate_gbps` one port's rate. A netdev called `bond0` without it is refused: two rails use both "
+        "ports of a card better",
     ),
 }
 COMPUTED: dict[str, Field] = {
@@ -385,8 +386,23 @@ def check_mapping(
 
 def check_bond(item: Item) -> Iterator[Told]:
     """Yield that a rail's netdev is a bond, going by its name."""
-    if values.is_bond(item.get("netdev")):
+    if item.get("bond") is None and values.is_bond(item.get("netdev")):
         yield "netdev", f"{item['netdev']} {BOND_REFUSED}", BOND_FIX
+
+
+def check_lag(item: Item, transport: Any) -> Iterator[Told]:
+    """Yield what a rail that is a bond (RoCE LAG) cannot have, or lacks."""
+    if item.get("bond") is None or RAIL["bond"].check(item["bond"]) is not None:
+        return
+    if transport not in ("roce", "tcp"):
+        yield "bond", f"RoCE LAG is of Ethernet ports, and the transport is {show(transport)}", BOND_FIX
+    if item.get("netdev") is None:
+        yield "netdev", "the bond has no name", "write the bond's own name, as `netdev: bond0`"
+    elif item["netdev"] in item["bond"]["ports"]:
+        yield "netdev", f"{item['netdev']} is one of the bond's ports", "write the bond's own name"
+    for key in ("mac", "pci", "hca", "shares_wire_with"):
+        if item.get(key) is not None:
+            yield key, "the rail is a bond, which is named by netdev alone", "remove it"
 
 
 def check_mac(mac: Any, transport: Any) -> Iterator[Told]:

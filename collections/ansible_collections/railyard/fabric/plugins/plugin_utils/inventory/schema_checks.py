@@ -22,6 +22,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.schema i
     Item,
     Told,
     check_bond,
+    check_lag,
     check_mac,
     check_mapping,
     check_vlan_name,
@@ -122,6 +123,7 @@ def _check_rail(fabric: Item, item: Item) -> Iterator[Told]:
         yield "pci" if transport == "efa" else "netdev", "nothing says which interface the rail is", fix
     yield from hardware.check_efa(item, transport)
     yield from check_bond(item)
+    yield from check_lag(item, transport)
     yield from _check_vlan(item)
     yield from gateways.check_gateway(fabric, item)
     yield from gateways.check_node_prefix(fabric, item)

@@ -15,7 +15,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.module_utils.rails import plan
+from ansible_collections.railyard.fabric.plugins.module_utils.rails import lag, plan
 
 Check = Callable[[Any], str | None]
 
@@ -364,9 +364,22 @@ def is_bond(value: Any) -> bool:
     return isinstance(value, str) and _BOND.fullmatch(value) is not None
 
 
-def bond(value: Any) -> str:
-    """Refuse a bond, whichever."""
-    return f"the rail {plan.BOND_REFUSED}"
+def bond(value: Any) -> str | None:
+    """Check for a bond that is one RDMA device (RoCE LAG): its mode and its ports."""
+    if not isinstance(value, Mapping):
+        return f"the rail {plan.BOND_REFUSED}"
+    if set(value) != {"mode", "ports"}:
+        return f"{show(dict(value))} has not the keys mode and ports, and no others"
+    if not isinstance(value["mode"], str) or value["mode"] not in lag.MODES:
+        known = ", ".join(lag.MODES)
+        return (
+            f"mode is {show(value['mode'])}, and cards make one RDMA device of a bond of mode {known} alone"
+        )
+    ports = value["ports"]
+    if not isinstance(ports, list) or not lag.LEAST_PORTS <= len(ports) <= lag.MOST_PORTS:
+        return f"ports is {show(ports)}, no list of {lag.LEAST_PORTS} to {lag.MOST_PORTS} ports of a card"
+    wrong = next((found for found in map(netdev, ports) if found is not None), None)
+    return wrong or (None if len(set(ports)) == len(ports) else f"a port is there twice in {show(ports)}")
 
 
 def gateway(value: Any) -> str | None:

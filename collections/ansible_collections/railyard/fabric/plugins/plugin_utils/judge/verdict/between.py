@@ -137,6 +137,9 @@ class Between:
         ways = ((node, peer), (peer, node))
         alone = [self.alone_gbps("rdma_bandwidth", *way, rail) for way in ways]
         able = self.alike.capability("rdma_bandwidth", asked, self.fleet.transports[asked["node"]])
+        if able.links > 1:
+            # On a bond each direction may have used other ports when it ran alone.
+            alone = [None if gbps is None else min(gbps, able.nominal_gbps) for gbps in alone]
         return limits.each_way(bounds, alone, hardware=not able.packet.software)
 
     def alone_gbps(self, check: str, node: str, peer: str, rail: str) -> float | None:

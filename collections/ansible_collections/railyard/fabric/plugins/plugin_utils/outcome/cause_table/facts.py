@@ -51,6 +51,9 @@ TABLE = (
     Cause("lag_member", "the rail's netdev is a member of a LAG, and a LAG is not a rail",
           "Take the port out of the bond: RDMA and rail-wise NCCL need each port with its own address.",
           "a bond that was set up at installation", "ip -d link show dev NETDEV"),
+    Cause("lag_differs", "the rail's bond is not the one that the inventory declares",
+          "Put all ports of the card, and nothing else, into the bond, or correct `bond` of the rail.",
+          "a port without link, or one that is missing in the bond", "cat /proc/net/bonding/NETDEV"),
     Cause("hca_missing", "the rail's HCA port is not on the node",
           "Where the port has another name now (`railyard discover --diff -i INVENTORY` shows it), remove "
           "hca from the rail in the inventory: netdev, mac or pci is enough. Otherwise look at `rdma link` "

@@ -19,6 +19,7 @@ JSON_TYPE = {str: "string", int: "integer", float: "number", bool: "boolean", ty
 RECORDS = [
     (documents.Network, "plan", "network"),
     (documents.Rail, "plan", "rail"),
+    (documents.Bond, "plan", "bond"),
 ]
 
 
@@ -29,6 +30,8 @@ def of_python(hint: Any) -> set[Any]:
         return set().union(*map(of_python, typing.get_args(hint)))
     if origin is typing.Literal:
         return set(typing.get_args(hint))
+    if typing.is_typeddict(hint):
+        return {"object"}
     return {{list: "array", dict: "object"}.get(origin) or JSON_TYPE[hint]}
 
 
