@@ -23,12 +23,13 @@ OWN = "railyard_own_variables"
 # What the playbooks take, which have no argument_specs.
 PLAYBOOKS = (
     "railyard_allow_long", "railyard_allow_reboot", "railyard_allow_rollback", "railyard_allow_uninstall",
-    "railyard_apt_lock_timeout_s", "railyard_confirm", "railyard_driver_batch", "railyard_inventory_checked",
-    "railyard_keep_judgement", "railyard_lease_s", "railyard_measures", "railyard_network_batch",
-    "railyard_own_tags", OWN, "railyard_pattern", "railyard_questions", "railyard_reboot_batch",
-    "railyard_reboot_kernels", "railyard_reboot_modules_may_go", "railyard_reboot_only_waiting",
-    "railyard_reboot_rails_timeout_s", "railyard_reboot_timeout_s", "railyard_reports_dir", "railyard_roles",
-    "railyard_run", "railyard_slurm_part_of_node", "railyard_time_factor", "railyard_uninstall_batch",
+    "railyard_apt_lock_timeout_s", "railyard_confirm", "railyard_discover_limit_s", "railyard_driver_batch",
+    "railyard_inventory_checked", "railyard_keep_judgement", "railyard_lease_s", "railyard_measures",
+    "railyard_network_batch", "railyard_own_tags", OWN, "railyard_pattern", "railyard_questions",
+    "railyard_reboot_batch", "railyard_reboot_kernels", "railyard_reboot_modules_may_go",
+    "railyard_reboot_only_waiting", "railyard_reboot_rails_timeout_s", "railyard_reboot_timeout_s",
+    "railyard_reports_dir", "railyard_roles", "railyard_run", "railyard_slurm_part_of_node",
+    "railyard_time_factor", "railyard_uninstall_batch",
 )  # fmt: skip
 # Those of an installed collection, and those of a checkout.
 _FOLDERS = (Path(__file__).parents[3] / "roles", Path(__file__).parents[7] / "roles")
