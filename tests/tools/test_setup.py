@@ -102,6 +102,12 @@ def test_the_lines_of_the_readme_work_as_they_are_typed(tmp_path):
     on_nodes = tuple(f"railyard {verb}" for verb in ("site", "validate", "sweep", "verify"))
     typed = [line for line in lines if not line.startswith(on_nodes)]
     assert len(typed) == len(lines) - 5
+    # There are no such nodes here to discover.
+    (place,) = [number for number, line in enumerate(typed) if line.startswith("railyard discover -o ")]
+    typed[place] = (
+        "railyard new-inventory --nodes 'gpu[001-032]' --rails 8 --transport roce --netdev 'ens{rail}np0' "
+        "inventories/mine"
+    )
     (tmp_path / ".venv").symlink_to(sys.prefix)
     (tmp_path / "inventories").mkdir()
     script = "set -e\nmake() { :; }\n" + "\n".join(typed)
@@ -110,7 +116,7 @@ def test_the_lines_of_the_readme_work_as_they_are_typed(tmp_path):
         ["bash", "-c", script], cwd=tmp_path, env=env, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
-    assert "gpu032" in done.stdout
+    assert "gpu[001-032] " in done.stdout
     assert (tmp_path / "plan.svg").exists()
 
 
