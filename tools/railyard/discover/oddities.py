@@ -8,9 +8,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from ansible_collections.railyard.fabric.plugins.module_utils.facts.sysfs import natural
 from ansible_collections.railyard.fabric.plugins.module_utils.records.bare_node import BareNode
 
+from railyard.discover.addresses import network_of
 from railyard.discover.model import Rail, Survey
 from railyard.discover.order import Aligned
 from railyard.discover.ports import Port, short
+from railyard.discover.rails import Choice
 from railyard.discover.text import by_text, folded, most_common
 
 #: More sentences of one sort are counted, not printed.
@@ -55,6 +57,53 @@ def of_rails(
             "cables and the VLANs of the switch ports"
         )
     survey.not_known += _limited(_unread(survey, ports, bare))
+
+
+def of_choice(rails: Sequence[Rail], ports: Mapping[str, Sequence[Port]], choice: Choice) -> list[str]:
+    """Return what is odd about which ports were taken for rails."""
+    return [
+        *_limited(by_text(choice.of_other_models)),
+        *_limited(_left_over(rails, ports, choice)),
+        *_addressed(rails),
+    ]
+
+
+def _left_over(rails: Sequence[Rail], ports: Mapping[str, Sequence[Port]], choice: Choice) -> Iterator[str]:
+    """Yield ports with a link that are of the rails' model and no rails."""
+    kind, of_rails = choice.kind, {port for rail in rails for port in rail.ports.values()}
+    texts: dict[str, list[str]] = defaultdict(list)
+    for name, found in ports.items():
+        for port in found:
+            if kind is None or port in of_rails or not port.is_up or port.is_virtual_function:
+                continue
+            is_alike = (port.rdma, port.layer, port.model) == (kind.rdma, kind.layer, kind.model)
+            # Members of a bond have a sentence of their own, and ports away from the GPUs too.
+            if is_alike and port.master is None and (port.is_beside_gpu or not kind.is_beside_gpu):
+                speed = f" at {port.active_gbps:g} Gbit/s" if port.active_gbps is not None else ""
+                text = (
+                    f"{port.label} is of the rails' model and has a link{speed}, but is not taken for a rail"
+                )
+                texts[f"{text}. Where it should be one, compare its speed and cable"].append(name)
+    yield from by_text(texts)
+
+
+def _addressed(rails: Sequence[Rail]) -> list[str]:
+    """Name rails whose ports have addresses where other rails have none: they may serve storage."""
+    having: dict[str, str] = {}
+    for rail in rails:
+        found = [text for port in rail.ports.values() for text in port.addresses[:1] if network_of(text)]
+        if 2 * len(found) > len(rail.ports):
+            having[rail.name] = found[0]
+    lacking = [rail.name for rail in rails if not any(port.addresses for port in rail.ports.values())]
+    if not lacking:
+        return []
+    return [
+        f"{rail.name} ({next(iter(rail.ports.values())).label}) has addresses, as {having[rail.name]}, and "
+        f"{', '.join(lacking)} {'has' if len(lacking) == 1 else 'have'} none. Where it serves storage, "
+        "remove it from `fabric.rails`: Railyard gives rails new addresses"
+        for rail in rails
+        if rail.name in having
+    ]
 
 
 def _limited(sentences: Iterable[str]) -> list[str]:
@@ -130,8 +179,9 @@ def _missing(survey: Survey, ports: Mapping[str, Sequence[Port]]) -> Iterator[st
     for name, rails in lacking.items():
         has = len(survey.rails) - len(rails)
         text = (
-            f"{has} of {len(survey.rails)} rails have a port here, and {', '.join(rails)} has none. Where "
-            "there should be one, check card and driver (`lspci -D -k`), then discover again"
+            f"{has} of {len(survey.rails)} rails have a port here, and {', '.join(rails)} "
+            f"{'has' if len(rails) == 1 else 'have'} none. Where there should be one, check card and "
+            "driver (`lspci -D -k`), then discover again"
         )
         texts[text].append(name)
     yield from by_text(texts)
@@ -150,9 +200,16 @@ def _differences(rails: Sequence[Rail]) -> Iterator[str]:
             if usual is not None and port.slot != slot and 2 * agreeing > len(rail.ports):
                 places[f"{rail.name} is {port.label}, on most nodes {usual.label}"].append(name)
             if port.card is not None and card is not None and port.card != card:
-                cards[f"{rail.name} has card {port.card}, most nodes have {card}"].append(name)
+                others = _others(card, (one.card for one in rail.ports.values()))
+                cards[f"{rail.name} has card {port.card}, {others} have {card}"].append(name)
         yield from by_text(places)
         yield from by_text(cards)
+
+
+def _others(usual: object, values: Iterable[object]) -> str:
+    """Return who has the usual value: most nodes, or as many as have another one."""
+    found = [value for value in values if value is not None]
+    return "most nodes" if 2 * found.count(usual) > len(found) else "other nodes"
 
 
 def _rates(rails: Sequence[Rail]) -> Iterator[str]:
@@ -160,9 +217,10 @@ def _rates(rails: Sequence[Rail]) -> Iterator[str]:
         slow: dict[str, list[str]] = defaultdict(list)
         for name, port in rail.ports.items():
             if port.active_gbps is not None and rail.rate_gbps and port.active_gbps < rail.rate_gbps:
+                others = _others(rail.rate_gbps, (one.active_gbps for one in rail.ports.values()))
                 text = (
-                    f"{rail.name} ({port.label}) runs at {port.active_gbps:g} Gbit/s, most "
-                    f"nodes at {rail.rate_gbps:g}"
+                    f"{rail.name} ({port.label}) runs at {port.active_gbps:g} Gbit/s, {others} at "
+                    f"{rail.rate_gbps:g}"
                 )
                 slow[f"{text}. Check cable, module and switch port"].append(name)
         yield from by_text(slow)

@@ -120,6 +120,11 @@ def align(
     units = _units(names, chosen, places)
     wanted = most_common(len(found) for found in chosen.values() if found) or 0
     counts = Counter(port.slot for port in everyone)
+    models = {port.model for port in everyone}
+    for slot in [slot for slot, count in counts.items() if 2 * count >= len(names)]:
+        # Of two nodes one may have no carrier there: its port is the rail's all the same.
+        ports = [in_slot(name, slot) for name in names if slot not in {port.slot for port in chosen[name]}]
+        counts[slot] += sum(port is not None and port.model in models for port in ports)
     slots = [slot for slot, count in counts.items() if 2 * count > len(names)]
     homes = _homes(everyone, slots, places, units)
     if len(slots) == wanted and homes is not None:
@@ -248,12 +253,13 @@ def _slot_key(rail: Mapping[str, Port]) -> tuple[object, ...]:
 
 
 def _separate(chosen: Mapping[str, Sequence[Port]], places: Places, wanted: int) -> list[object] | None:
-    """Return the networks that are rails: as many as wanted, most nodes with one port on each; else None."""
+    """Return the networks that are rails: as many as wanted or on all nodes, most with one port on each."""
     seen: Counter[object] = Counter()
     for found in chosen.values():
         seen.update({place for port in found if (place := _place(port, places)) is not None})
     large = [place for place, count in seen.items() if count > 1]
-    if len(large) != wanted or wanted == 0:
+    on_all = all({_place(port, places) for port in found} >= set(large) for found in chosen.values() if found)
+    if not large or (len(large) != wanted and not on_all):
         return None
     distinct = [
         len({_place(port, places) for port in found} - {None}) == len(found)

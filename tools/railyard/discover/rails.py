@@ -26,12 +26,16 @@ class Kind:
 
 @dataclass
 class Choice:
-    """The ports that are rails, by node, and what could not be decided."""
+    """The ports that are rails, by node, and what could not be decided.
+
+    `of_other_models` is a sentence → the nodes whose rails are of another model than most nodes'.
+    """
 
     kind: Kind | None = None
     ports: dict[str, list[Port]] = field(default_factory=dict)
     question: Question | None = None
     assumed: list[str] = field(default_factory=list)
+    of_other_models: dict[str, list[str]] = field(default_factory=dict)
 
 
 def ways_in(bare: BareNode) -> tuple[str | None, set[str]]:
@@ -49,6 +53,9 @@ def ways_in(bare: BareNode) -> tuple[str | None, set[str]]:
     # A VLAN's port, and the members of a bond or bridge, carry what goes over it.
     taken |= {name.rpartition(".")[0] for name in taken if "." in name}
     for _level in range(2):
+        # A VLAN has its port's MAC address, whatever its name.
+        macs = {rows[name]["mac"] for name in taken if name in rows and rows[name]["kind"] == "vlan"} - {None}
+        taken |= {name for name, one in rows.items() if one["mac"] in macs}
         taken |= {name for name, one in rows.items() if one["master"] in taken}
         taken |= {name.rpartition(".")[0] for name in taken if "." in name}
     return frontend, taken - {""}
@@ -100,6 +107,17 @@ def choose(bare: Mapping[str, BareNode], ports: Mapping[str, Sequence[Port]], an
             choice.question = Question("rails", "which ports are the rails", texts)
     choice.kind = best
     choice.ports = {name: kinds[best].get(name, []) for name in ports}
+    for name in [name for name, found in choice.ports.items() if not found]:
+        alike = [kind for kind in kinds if name in kinds[kind] and _is_alike(kind, best)]
+        if alike:
+            own = max(alike, key=lambda kind: (kind.is_beside_gpu, score(kind)))
+            choice.ports[name] = kinds[own][name]
+            text = (
+                f"the rails are {_label(own, {name: choice.ports[name]})}, and {_label(best, kinds[best])} on"
+            )
+            choice.of_other_models.setdefault(f"{text} other nodes. Check that these are meant", []).append(
+                name
+            )
     if any(kind != best and _is_elsewhere(kind, best) for kind in kinds):
         text = "rails are the ports that share a PCIe switch with a GPU; other ports of their kind are not"
         choice.assumed.append(text)
@@ -132,6 +150,12 @@ def _is_rival(kind: Kind, best: Kind, kinds: Mapping[Kind, Mapping[str, Sequence
     # A card that was swapped on one node is no second kind.
     is_common = 2 * len(kinds[kind]) > nodes
     return is_common and (kind.gbps or 0.0) >= (best.gbps or 0.0)
+
+
+def _is_alike(kind: Kind, best: Kind) -> bool:
+    """Tell whether a node without a port of the best kind may have its rails on this one: another model."""
+    is_as_fast = 2 * (kind.gbps or 0.0) >= (best.gbps or 0.0)
+    return (kind.rdma, kind.layer) == (best.rdma, best.layer) and kind.model != best.model and is_as_fast
 
 
 def _is_elsewhere(kind: Kind, best: Kind) -> bool:

@@ -13,7 +13,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.records import rea
 from ansible_collections.railyard.fabric.plugins.module_utils.records.bare_node import BareNode
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory import values
 
-from railyard.discover import addresses, binding, oddities, order, rails
+from railyard.discover import addresses, binding, hearing, oddities, order, rails
 from railyard.discover.model import Named, Node, Options, Question, Rail, Survey
 from railyard.discover.ports import PORTS_MAX, Port, literal, ports_of, short
 from railyard.discover.text import by_text, folded, most_common
@@ -68,6 +68,8 @@ def survey(
     binding.mark_absent(found)
     found.cabling = _cabling(found, heard)
     oddities.of_rails(found, aligned, usable, everyone)
+    found.oddities += oddities.of_choice(found.rails, usable, choice)
+    hearing.add(found, aligned, everyone, heard, hearing.listening(everyone))
     found.oddities += oddities.of_names(everyone)
     addresses.plan(found, everyone, wanted.keep_addresses)
     addresses.find_networks(found, bare)
@@ -183,12 +185,7 @@ def _find_rails(
     # Where LLDP shows one of the nodes, the cable goes straight to it.
     own = {*found.nodes, *(node.hostname for node in found.nodes.values())}
     switches = order.leaves(port for ports in usable.values() for port in ports if port.leaf not in own)
-    listened = {
-        (name, one["netdev"])
-        for name, node in bare.items()
-        for one in node["beacons"] or []
-        if not one["error"]
-    }
+    listened = hearing.listening(bare)
     aligned = order.align(chosen, lambda name, slot: in_slots.get((name, slot)), heard, switches, listened)
     found.ordered_by = aligned.ordered_by
     for index, ports in enumerate(aligned.rails):
