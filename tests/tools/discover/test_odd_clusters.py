@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import pytest
 from railyard.discover.files import render
+from railyard.discover.model import Named, Options
 from railyard.new_inventory import command
 from support.discover import nodes
 
@@ -216,3 +217,78 @@ def test_the_port_below_a_vlan_by_which_the_node_is_reached_is_no_rail_whatever_
     survey = nodes.discovered(found)
     assert ports_of(survey) == [{"gpu1": "ens1", "gpu2": "ens1"}]
     assert survey.frontend == name
+
+
+@pytest.mark.parametrize(
+    ("own", "expected"), [("2001:db8::{}/64", ("eno1",)), ("fe80::{}/64", ("eno1", "ens1", "ens2"))]
+)
+def test_without_a_way_in_interfaces_with_ipv6_alone_are_candidates(own, expected):
+    found = cluster(2)
+    for number, one in enumerate(found, 1):
+        one |= {"default_route": [], "login_address": None}
+        for netdev in ("eno1", "ens1", "ens2"):
+            row(one, netdev).update(addresses=[], addresses6=[f"fe80::{number}/64"])
+        row(one, "eno1")["addresses6"] = [own.format(number)]
+    (question,) = nodes.discovered(found).questions
+    assert (question.key, question.candidates) == ("frontend", expected)
+
+
+# What an inventory can hold
+
+
+@pytest.mark.parametrize("first", ["10.1.0.0/24", "10.1.0.255/24"])
+def test_addresses_that_no_node_may_have_are_not_kept(tmp_path, first):
+    found = cluster(2)
+    for one, addresses in zip(found, (first, "10.1.0.2/24"), strict=True):
+        row(one, "ens1")["addresses"] = [addresses]
+        row(one, "ens2")["addresses"] = [addresses.replace("10.1.0.0", "10.1.0.1").replace("10.1", "10.2")]
+    survey = nodes.discovered(found, Options(keep_addresses=True))
+    assert any("addresses are not kept: rail0" in text for text in survey.oddities)
+    command.write(tmp_path / "inventory", render(survey))
+
+
+@pytest.mark.parametrize(("largest", "now", "keep"), [(60, 1500, False), (65535, 65535, True)])
+def test_an_mtu_that_no_inventory_can_hold_is_not_written(tmp_path, largest, now, keep):
+    found = cluster(2, mtu_bytes=now)
+    for number, one in enumerate(found, 1):
+        for place, netdev in enumerate(("ens1", "ens2"), 1):
+            row(one, netdev).update(mtu_max_bytes=largest, addresses=[f"10.{place}.0.{number}/24"])
+    survey = nodes.discovered(found, Options(keep_addresses=keep))
+    assert survey.mtu == (9978 if keep else 576)
+    command.write(tmp_path / "inventory", render(survey))
+
+
+def test_a_rate_that_no_link_has_is_not_known(tmp_path):
+    found = cluster(2)
+    for one in found:
+        for netdev in ("ens1", "ens2"):
+            row(one, netdev).update(speed_mbps=10**12, speed_max_mbps=10**12)
+            row(one, netdev, "hcas")["rate_gbps"] = 0
+    survey = nodes.discovered(found)
+    assert [rail.rate_gbps for rail in survey.rails] == [None, None]
+    command.write(tmp_path / "inventory", render(survey))
+
+
+def test_a_bmc_with_the_address_of_another_node_is_not_written(tmp_path):
+    found = cluster(2)
+    found[0]["bmc_address"] = "198.18.0.2"
+    survey = nodes.discovered(found, gpu2=Named("gpu2", "gpu2", "198.18.0.2"))
+    assert survey.nodes["gpu1"].bmc_address is None
+    command.write(tmp_path / "inventory", render(survey))
+
+
+def test_an_ipoib_mtu_of_connected_mode_is_not_written(tmp_path):
+    found = cluster(2, networks=[], mtu_bytes=65520)
+    for number, one in enumerate(found, 1):
+        for place, netdev in enumerate(("ens1", "ens2"), 1):
+            row(one, netdev).update(kind="ipoib", addresses=[f"10.{place}.0.{number}/24"])
+            row(one, netdev, "hcas").update(link_layer="InfiniBand", sm_lid=1)
+    survey = nodes.discovered(found, Options(keep_addresses=True))
+    assert "the rails' MTU of 65520 cannot be written; it is 4092 there" in survey.oddities
+    command.write(tmp_path / "inventory", render(survey))
+
+
+def test_names_that_only_capitals_tell_apart_are_a_question():
+    named = {"gpu1": Named("gpu1", "North"), "gpu2": Named("gpu2", "north")}
+    (question,) = nodes.discovered(cluster(2), **named).questions
+    assert question.text.startswith("gpu1, gpu2: all are called North")

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from ansible_collections.railyard.fabric.plugins.module_utils.catalogue.tests import WITHOUT_IP
 from ansible_collections.railyard.fabric.plugins.module_utils.records.bare_node import BareNode
-from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory import values
+from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory import schema, values
 
 from railyard.discover.model import Question, Rail, Survey
 from railyard.discover.text import folded, most_common
@@ -104,7 +104,7 @@ def plan(survey: Survey, bare: Mapping[str, BareNode], keep: bool) -> None:
         limits = [
             port.mtu_max_bytes for rail in survey.rails for port in rail.ports.values() if port.mtu_max_bytes
         ]
-        survey.mtu = min([new_rails.DEFAULT_MTU_BYTES, *limits])
+        survey.mtu = _possible_mtu(survey, min([new_rails.DEFAULT_MTU_BYTES, *limits]))
         survey.assumed.append(f"MTU {survey.mtu}, which the switches must carry")
 
 
@@ -128,7 +128,7 @@ def _keep(survey: Survey, taken: Iterable[_Network]) -> bool:
     if len(found) < len(kept) or overlap or not found:
         lacking = [rail.name for rail, one in zip(survey.rails, kept, strict=True) if one is None]
         why = (
-            f"{', '.join(lacking)} has no network that is the same on all nodes"
+            f"{', '.join(lacking)}: no subnet in which each node has one address of its own"
             if lacking
             else "they overlap"
         )
@@ -140,14 +140,28 @@ def _keep(survey: Survey, taken: Iterable[_Network]) -> bool:
         rail.keys["subnet"] = str(one.network)
     _number(survey, found)
     mtus = [port.mtu_bytes for rail in survey.rails for port in rail.ports.values() if port.mtu_bytes]
-    survey.mtu = most_common(mtus)
-    survey.assumed.append(f"addresses and MTU ({survey.mtu}) are those that the rails have")
+    usual = most_common(mtus)
+    survey.mtu = None if usual is None else _possible_mtu(survey, usual)
+    survey.assumed.append("addresses are those that the rails have")
+    if survey.mtu == usual:
+        survey.assumed[-1] = f"addresses and MTU ({survey.mtu}) are those that the rails have"
+    else:
+        survey.oddities.append(f"the rails' MTU of {usual} cannot be written; it is {survey.mtu} there")
     if len(set(mtus)) > 1:
         others = ", ".join(map(str, sorted(set(mtus) - {survey.mtu})))
         survey.oddities.append(
             f"some rails have MTU {others}, most have {survey.mtu}, which is written for all"
         )
     return True
+
+
+def _possible_mtu(survey: Survey, mtu_bytes: int) -> int:
+    """Return the MTU that an inventory can hold: a veth takes 65535 bytes, and a driver may name any limit."""
+    least, most = schema.MTU_BYTES["ethernet"]
+    if survey.transport == "infiniband":
+        # The mode of an inventory that names none; connected mode takes more.
+        most = schema.IPOIB_MTU_MAX_BYTES["datagram"]
+    return max(least, min(most, mtu_bytes))
 
 
 def _kept(rail: Rail, survey: Survey) -> _Kept | None:
@@ -161,6 +175,10 @@ def _kept(rail: Rail, survey: Survey) -> _Kept | None:
         return None
     network, hosts = next(iter(found.items()))
     if len(set(hosts.values())) < len(hosts) or network.prefixlen > 31:
+        return None
+    # The network's own address and its broadcast address are no node's.
+    ends = {0, network.num_addresses - 1} if network.prefixlen < 31 else set[int]()
+    if ends & set(hosts.values()):
         return None
     return _Kept(network, hosts)
 
@@ -230,13 +248,14 @@ def _find_bmcs(survey: Survey, bare: Mapping[str, BareNode], frontends: Sequence
         address = one["bmc_address"]
         if address is not None and values.bmc(address) is None:
             owners[address].append(name)
+    hosts = {node.named.ansible_host for node in survey.nodes.values()}
     for address, names in sorted(owners.items()):
         if len(names) > 1:
             survey.oddities.append(
                 f"{folded(names)}: their BMCs have one address, {address}. Give each BMC "
                 "its own; none is written"
             )
-        elif address != survey.nodes[names[0]].named.ansible_host:
+        elif address not in hosts:
             survey.nodes[names[0]].bmc_address = address
     bmcs = [ipaddress.ip_address(node.bmc_address) for node in survey.nodes.values() if node.bmc_address]
     home = next((one for one in sorted(set(frontends)) if bmcs and all(bmc in one for bmc in bmcs)), None)

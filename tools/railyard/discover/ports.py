@@ -11,6 +11,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.records import fac
 from ansible_collections.railyard.fabric.plugins.module_utils.records import reader
 from ansible_collections.railyard.fabric.plugins.module_utils.records.bare_node import BareNode
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory import values
+from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.schema import RATE_MAX_GBPS
 from ansible_collections.railyard.fabric.plugins.plugin_utils.plain_text import clean_line
 
 #: More than the largest servers have; a node that reports more is not read further.
@@ -216,11 +217,13 @@ def _active_gbps(row: Mapping[str, Any], hca: Mapping[str, Any], layer: str) -> 
     of_link = _gbps(row.get("speed_mbps"))
     # A port that is down has a rate as well, of no link.
     of_rdma = hca.get("rate_gbps") if hca.get("state") in _UP_STATES else None
+    of_rdma = of_rdma if of_rdma and of_rdma <= RATE_MAX_GBPS else None
     return (of_link or of_rdma) if layer == "ethernet" else (of_rdma or of_link)
 
 
 def _gbps(mbps: int | None) -> float | None:
-    return None if mbps is None else mbps / 1000
+    """Return a line rate in Gbit/s; None where there is none, or one that no link has."""
+    return None if mbps is None or mbps > 1000 * RATE_MAX_GBPS else mbps / 1000
 
 
 def _prefix(hca: Mapping[str, Any]) -> str | None:

@@ -89,7 +89,8 @@ def _named(found: Survey, nodes: Mapping[str, BareNode], named: Mapping[str, Nam
         if key not in nodes:
             found.not_known.append(f"{short(key)}: it did not answer, and the inventory has no entry for it")
             continue
-        by_name[named[key].name].append(key)
+        # Capitals do not tell hosts apart.
+        by_name[named[key].name.lower()].append(key)
         if (boot := nodes[key]["facts"]["boot_id"]) is not None:
             boots[boot].append(key)
     for keys in boots.values():
@@ -99,9 +100,10 @@ def _named(found: Survey, nodes: Mapping[str, BareNode], named: Mapping[str, Nam
                 Question(None, f"{texts}: they are one machine (one boot id): name it once")
             )
     bare: dict[str, BareNode] = {}
-    for name in sorted(by_name, key=natural):
-        first, *others = by_name[name]
-        texts = ", ".join(str(short(key)) for key in by_name[name])
+    for lowered in sorted(by_name, key=natural):
+        first, *others = by_name[lowered]
+        name = named[first].name
+        texts = ", ".join(str(short(key)) for key in by_name[lowered])
         if not _is_host_name(name):
             text = (
                 f"{texts}: {short(name)!r} cannot be a host's name: give it one, as `NAME "
@@ -144,11 +146,13 @@ def _without_ways_in(
         usable[name] = [port for port in ports[name] if port.netdev not in closed]
     unclear = [name for name, frontend in frontends.items() if frontend is None]
     if unclear:
+        rows = [row for row in bare[unclear[0]]["facts"]["netdevs"] if values.netdev(row["netdev"]) is None]
+        # IPv6 gives each port with a link an address; those that others can route to come first.
         candidates = {
             row["netdev"]
-            for row in bare[unclear[0]]["facts"]["netdevs"]
-            if row["addresses"] and values.netdev(row["netdev"]) is None
-        }
+            for row in rows
+            if row["addresses"] or any(not text.startswith("fe80:") for text in row["addresses6"])
+        } or {row["netdev"] for row in rows if row["addresses6"]}
         text = (
             f"{folded(unclear)}: by which interface are they reached? No default route and no address tells"
         )
