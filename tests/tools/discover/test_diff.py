@@ -223,3 +223,105 @@ def test_a_file_that_was_damaged_is_read_as_far_as_it_goes(written):
         assert changes((plan, damaged), cluster()) == [] or "port" in {
             one[2] for one in changes((plan, damaged), cluster())
         }
+
+
+def with_firmware(version="28.43.1014"):
+    found = cluster()
+    for one in found:
+        for netdev in ("eno1", *NETDEVS):
+            port(one, netdev).update(firmware=version, serial=f"{one['key']}{netdev}")
+    return found
+
+
+@pytest.fixture(scope="module")
+def with_all(tmp_path_factory):
+    """Return plan and file of a cluster that tells firmware, and the serial number of each card."""
+    files = render(nodes.discovered(with_firmware()))
+    folder = tmp_path_factory.mktemp("diff-all") / "inventory"
+    command.write(folder, files)
+    return view.plan_or_problems([str(folder)])[0], files[found_file.FILE]
+
+
+def test_another_firmware(with_all):
+    assert changes(with_all, with_firmware()) == []
+    found = with_firmware()
+    for netdev in ("eno1", "ens2"):
+        port(found[1], netdev)["firmware"] = "28.39.3560"
+    assert changes(with_all, found) == [
+        ("gpu2", "rail1", "firmware", "28.43.1014", "28.39.3560"),
+        ("gpu2", None, "firmware of eno1 (0000:01:00.0)", "28.43.1014", "28.39.3560"),
+    ]
+
+
+def test_an_mtu_is_a_difference_unless_it_is_the_planned_one(written):
+    found = cluster()
+    row(found[0], "ens1")["mtu_bytes"] = 9000
+    row(found[1], "ens2")["mtu_bytes"] = 4200
+    assert changes(written, found) == [("gpu2", "rail1", "MTU", "1500", "4200")]
+
+
+def rename(found, node, netdev, name):
+    """Give a port of a node another name, also in what everybody heard."""
+    for rows in (node["facts"]["netdevs"], node["facts"]["hcas"], node["ports"], node["beacons"]):
+        for one in rows:
+            if one["netdev"] == netdev:
+                one["netdev"] = name
+    for heard in (heard for one in found for heard in one["beacons"]):
+        for sender in heard["senders"]:
+            if (sender["key"], sender["netdev"]) == (node["key"], netdev):
+                sender["netdev"] = name
+
+
+def test_a_port_with_another_name_is_named_with_it(written):
+    found = cluster()
+    rename(found, found[1], "ens2", "enp64s0np0")
+    assert changes(written, found) == [
+        ("gpu2", "rail1", "port", "netdev ens2", "enp64s0np0 (0000:40:00.0)"),
+    ]
+
+
+def test_a_port_that_is_at_another_pci_address(written):
+    found = cluster()
+    for one in (row(found[1], "ens2"), hca(found[1], "ens2"), port(found[1], "ens2")):
+        one["pci"] = "0000:9a:00.0"
+    assert changes(written, found) == [("gpu2", "rail1", "PCI address", SLOTS[1], "0000:9a:00.0")]
+
+
+def test_a_frontend_card_that_was_swapped_or_is_gone(with_all):
+    found = with_firmware()
+    port(found[1], "eno1")["serial"] = "other"
+    remove(found[2], "eno1")
+    swapped, gone = changes(with_all, found)
+    assert swapped[:3] == ("gpu2", None, "card of eno1 (0000:01:00.0)")
+    assert gone == ("gpu3", None, "port", "eno1 (0000:01:00.0)", "missing")
+
+
+@pytest.mark.parametrize(
+    ("others", "now"),
+    [([], "on a network without another node"), (["eno1"], "on another network")],
+)
+def test_a_cable_that_ends_on_no_rail(written, others, now):
+    found = cluster()
+    for one in found:
+        for heard in one["ports"]:
+            heard["neighbours"] = []
+    rails = [[(one["key"], netdev) for one in found] for netdev in NETDEVS]
+    rails[1].remove(("gpu3", "ens2"))
+    nodes.wire(
+        found, [*rails, [("gpu3", "ens2"), *((one["key"], netdev) for one in found for netdev in others)]]
+    )
+    assert changes(written, found) == [("gpu3", "rail1", "cable", "on the network of rail1", now)]
+
+
+def test_a_node_that_the_file_does_not_know_is_named(written):
+    found = cluster()
+    plan, text = written
+    kept = "".join(line for line in text.splitlines(keepends=True) if not line.startswith("gpu2"))
+    assert changes((plan, kept), found) == [("gpu2", None, "node in discovered.txt", "missing", "there")]
+
+
+def test_a_file_of_the_first_version_is_read(written):
+    plan, text = written
+    shorter = "".join("\t".join(line.split("\t")[:10]) + "\n" for line in text.splitlines())
+    assert changes((plan, shorter), cluster()) == []
+    assert [one.firmware for one in found_file.read(shorter)] == [None] * 16

@@ -156,7 +156,7 @@ def _keep(survey: Survey, taken: Iterable[_Network]) -> bool:
 
 
 def _possible_mtu(survey: Survey, mtu_bytes: int) -> int:
-    """Return the MTU that an inventory can hold: a veth takes 65535 bytes, and a driver may name any limit."""
+    """Return the MTU that an inventory can hold: a veth takes 65535 bytes, and drivers name any limit."""
     least, most = schema.MTU_BYTES["ethernet"]
     if survey.transport == "infiniband":
         # The mode of an inventory that names none; connected mode takes more.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +14,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.records import rea
 from ansible_collections.railyard.fabric.plugins.module_utils.records.bare_node import BareNode
 
 from railyard.discover import found as found_file
-from railyard.discover import order
+from railyard.discover import hearing, order
 from railyard.discover.found import FoundPort
 from railyard.discover.ports import Port, ports_of, short
 
@@ -54,6 +54,7 @@ def differences(
     before: dict[str, list[FoundPort]] = defaultdict(list)
     for one in found_file.read(found or ""):
         before[one.node].append(one)
+    has_file = bool(before)
     planned = {name: plan["nodes"][name] for name in sorted(nodes, key=natural) if name in plan["nodes"]}
     ports = {name: ports_of(name, nodes[name]) for name in planned}
     bound = {name: bind.bind(node["rails"], nodes[name]["facts"]) for name, node in planned.items()}
@@ -61,13 +62,19 @@ def differences(
         name: {rail: _port(one, ports[name]) for rail, one in of_node.items()}
         for name, of_node in bound.items()
     }
-    moved = _moved_cables(rails, order.domains(nodes))
+    heard = order.domains(nodes)
+    listened = hearing.listening(nodes)
+    moved = _strayed_cables(planned, rails, heard, listened) | _moved_cables(rails, heard)
     changed: list[Difference] = []
     for name, node in planned.items():
         was = {one.rail: one for one in before[name] if one.rail}
         for rail in node["rails"]:
-            changed += _of_rail(name, rail, rails[name][rail["name"]], was.get(rail["name"]), moved)
+            port, of_file = rails[name][rail["name"]], was.get(rail["name"])
+            changed += _of_rail(name, rail, port or _same_place(of_file, ports[name]), of_file, moved)
         changed += _of_gpus(name, node.get("gpus"), nodes[name])
+        if has_file and not before[name]:
+            changed.append(Difference(name, None, f"node in {found_file.FILE}", _MISSING, "there"))
+        changed += _other_ports(name, ports[name], before[name])
         changed += _new_ports(name, ports[name], [one for one in rails[name].values() if one], before[name])
     return changed
 
@@ -84,12 +91,15 @@ def _port(bound: bind.Bound, ports: Sequence[Port]) -> Port | None:
 def _of_rail(
     name: str, rail: Mapping[str, Any], port: Port | None, was: FoundPort | None, moved: Mapping[Port, str]
 ) -> Iterator[Difference]:
+    selector = next((key for key in ("netdev", "mac", "pci", "hca") if rail.get(key)), "port")
+    text = f"{selector} {rail.get(selector)}"
     if port is None:
-        selector = next((key for key in ("netdev", "mac", "pci", "hca") if rail.get(key)), "port")
-        yield Difference(name, rail["name"], "port", f"{selector} {rail.get(selector)}", _MISSING)
+        yield Difference(name, rail["name"], "port", text, _MISSING)
         return
-    if was is not None and _is_other_card(was, port):
-        yield Difference(name, rail["name"], "card", _card(was), _card(found_file.of_port(port, None)))
+    if selector == "netdev" and port.netdev != str(rail["netdev"]):
+        yield Difference(name, rail["name"], "port", text, port.label)
+    if was is not None:
+        yield from _of_card(name, rail, port, was)
     named = rail.get("hca") or (was.rdma if was is not None else None)
     if named is not None and port.hca != named:
         yield Difference(name, rail["name"], "RDMA device", named, port.hca or _MISSING)
@@ -98,6 +108,49 @@ def _of_rail(
     elif rail.get("leaf") and port.leaf is not None and port.leaf != rail["leaf"]:
         yield Difference(name, rail["name"], "cable", f"at switch {rail['leaf']}", f"at switch {port.leaf}")
     yield from _of_rate(name, rail, port)
+
+
+def _of_card(name: str, rail: Mapping[str, Any] | None, port: Port, was: FoundPort) -> Iterator[Difference]:
+    of_rail = rail["name"] if rail is not None else None
+    now = found_file.of_port(port, None)
+    where = "" if of_rail else f" of {port.label}"
+    # Virtual functions have another MAC address after each boot.
+    is_certain = rail is not None or (was.serial is not None and port.serial is not None)
+    if is_certain and _is_other_card(was, port):
+        yield Difference(name, of_rail, f"card{where}", _card(was), _card(now))
+    elif was.firmware and now.firmware and was.firmware != " ".join(now.firmware.split()):
+        yield Difference(name, of_rail, f"firmware{where}", was.firmware, now.firmware)
+    if rail is None:
+        return
+    if was.pci and port.pci and was.pci != port.pci:
+        yield Difference(name, of_rail, "PCI address", was.pci, port.pci)
+    # What the inventory plans is no change.
+    if was.mtu and now.mtu and now.mtu not in (was.mtu, str(rail.get("mtu"))):
+        yield Difference(name, of_rail, "MTU", was.mtu, now.mtu)
+
+
+def _same_place(was: FoundPort | None, ports: Sequence[Port]) -> Port | None:
+    """Return the port that a rail's line of the file means, whatever it is called now."""
+    if was is None:
+        return None
+    same = [port for port in ports if was.mac is not None and port.mac == was.mac]
+    same = same or [port for port in ports if was.pci is not None and port.pci == was.pci]
+    return same[0] if len(same) == 1 else None
+
+
+def _other_ports(name: str, ports: Sequence[Port], before: Sequence[FoundPort]) -> Iterator[Difference]:
+    """Yield ports that are no rails and have another card, or are gone."""
+    in_slot = {(port.pci, port.netdev): port for port in ports}
+    macs = {port.mac for port in ports}
+    for one in before:
+        if one.rail is not None or one.pci is None:
+            continue
+        port = in_slot.get((one.pci, one.netdev))
+        if port is not None:
+            yield from _of_card(name, None, port, one)
+        elif one.mac is None or one.mac not in macs:
+            label = f"{one.netdev or one.rdma or 'a port'} ({one.pci})"
+            yield Difference(name, None, "port", label, _MISSING)
 
 
 def _of_rate(name: str, rail: Mapping[str, Any], port: Port) -> Iterator[Difference]:
@@ -176,3 +229,35 @@ def _moved_cables(rails: Mapping[str, Mapping[str, Port | None]], places: order.
             other = max(others, key=lambda one: seen[one][place])
             moved[port] = f"on the network of {other}"
     return moved
+
+
+def _strayed_cables(
+    planned: Mapping[str, Mapping[str, Any]],
+    rails: Mapping[str, Mapping[str, Port | None]],
+    places: order.Places,
+    listened: Collection[tuple[str, str]],
+) -> dict[Port, str]:
+    """Return port → where its cable is, for ports that listened and are not on the network of their rail.
+
+    Nodes of other scalable units have networks of their own. Where no rail of a unit has a network that most
+    of its ports share, as between ports with a routed network each, nothing is moved.
+    """
+    groups: dict[tuple[object, str], list[Port]] = defaultdict(list)
+    for name, of_node in rails.items():
+        for rail, port in of_node.items():
+            if port is not None and port.is_up and (name, port.netdev or "") in listened:
+                groups[planned[name].get("scalable_unit"), rail].append(port)
+    homes: dict[tuple[object, str], object] = {}
+    for key, ports in groups.items():
+        counted = Counter(places.get((port.node, port.netdev or "")) for port in ports)
+        homes[key] = next((one for one, n in counted.items() if one is not None and 2 * n > len(ports)), None)
+    strayed = {}
+    for (unit, rail), ports in groups.items():
+        has_homes = any(home is not None for (of_unit, _rail), home in homes.items() if of_unit == unit)
+        for port in ports if has_homes and len(ports) > 1 else ():
+            place, home = places.get((port.node, port.netdev or "")), homes[unit, rail]
+            if place is None:
+                strayed[port] = "on a network without another node"
+            elif home is not None and place != home:
+                strayed[port] = "on another network"
+    return strayed

@@ -10,7 +10,22 @@ from railyard.discover.ports import Port
 
 #: Ansible reads no file of this ending in an inventory's folder.
 FILE = "discovered.txt"
-_COLUMNS = ("node", "rail", "netdev", "pci", "mac", "rdma", "card", "serial", "gbps", "leaf")
+_COLUMNS = (
+    "node",
+    "rail",
+    "netdev",
+    "pci",
+    "mac",
+    "rdma",
+    "card",
+    "serial",
+    "gbps",
+    "leaf",
+    "firmware",
+    "mtu",
+)
+#: Files of the first version have no firmware and MTU.
+_COLUMNS_MIN = 10
 _HEAD = f"""\
 # What `railyard discover` found, a line for each port; `railyard discover --diff` compares with it. Columns
 # are separated by tabs, and `-` stands for what is not there or not known.
@@ -33,14 +48,18 @@ class FoundPort:
     serial: str | None
     gbps: str | None
     leaf: str | None
+    firmware: str | None = None
+    mtu: str | None = None
 
 
 def of_port(port: Port, rail: str | None) -> FoundPort:
     """Return what the file says of a port."""
     gbps = None if port.active_gbps is None else f"{port.active_gbps:g}"
+    mtu = None if port.mtu_bytes is None else str(port.mtu_bytes)
     return FoundPort(
-        port.node, rail, port.netdev, port.pci, port.mac, port.hca, port.card, port.serial, gbps, port.leaf
-    )
+        port.node, rail, port.netdev, port.pci, port.mac, port.hca, port.card, port.serial, gbps, port.leaf,
+        port.firmware, mtu,
+    )  # fmt: skip
 
 
 def write(survey: Survey) -> str:
@@ -53,8 +72,10 @@ def read(text: str) -> list[FoundPort]:
     ports = []
     for line in text.splitlines():
         cells = line.split("\t")
-        if not line.startswith("#") and len(cells) == len(_COLUMNS) and cells[0] != _NOTHING:
-            ports.append(FoundPort(cells[0], *(None if cell == _NOTHING else cell for cell in cells[1:])))
+        if not line.startswith("#") and _COLUMNS_MIN <= len(cells) <= len(_COLUMNS):
+            known = [None if cell == _NOTHING else cell for cell in cells]
+            if known[0] is not None:
+                ports.append(FoundPort(known[0], *known[1:]))
     return ports
 
 

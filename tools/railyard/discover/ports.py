@@ -55,6 +55,7 @@ class Port:
     model: str
     card: str | None
     serial: str | None
+    firmware: str | None
     wire: str | None
     is_virtual_function: bool
     is_up: bool
@@ -186,6 +187,7 @@ def _port(
         or "?",
         card=short(of_card.get("model")) or short(of_hca.get("hca_type")) or short(of_card.get("pci_id")),
         serial=short(of_card.get("serial")),
+        firmware=short(of_card.get("firmware")),
         wire=short(of_card.get("physical_port")),
         is_virtual_function=bool(of_card.get("is_virtual_function")),
         is_up=is_up,
