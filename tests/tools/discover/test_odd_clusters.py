@@ -136,6 +136,25 @@ def test_that_rails_share_a_network_is_an_assumption():
     assert not any("one network" in text for text in nodes.discovered(cluster(3)).assumed)
 
 
+def test_one_cable_between_unlike_ports_is_no_shared_network():
+    survey = nodes.discovered(cluster(2, networks=["1.1 2.2"]))
+    assert not any("one network, so" in text for text in survey.assumed)
+    assert [text.split(" is not on one network")[0] for text in survey.oddities] == [
+        "gpu1: rail1 (ens2 (0000:40:00.0))",
+        "gpu2: rail0 (ens1 (0000:18:00.0))",
+    ]
+
+
+def test_that_half_of_the_nodes_are_cabled_the_other_way_is_named():
+    survey = nodes.discovered(cluster(4, networks=["1.1 2.1 3.2 4.2", "1.2 2.2 3.1 4.1"]))
+    odd = [rail.ports["gpu3"].netdev for rail in survey.rails]
+    assert odd == ["ens2", "ens1"]
+    assert len(survey.oddities) == 2
+    for text, rail in zip(survey.oddities, ("rail0", "rail1"), strict=True):
+        for words in (rail, "ens1 (0000:18:00.0)", "ens2 (0000:40:00.0)", "on as many others"):
+            assert words in text
+
+
 # Which ports are rails
 
 
@@ -292,3 +311,9 @@ def test_names_that_only_capitals_tell_apart_are_a_question():
     named = {"gpu1": Named("gpu1", "North"), "gpu2": Named("gpu2", "north")}
     (question,) = nodes.discovered(cluster(2), **named).questions
     assert question.text.startswith("gpu1, gpu2: all are called North")
+
+
+def test_virtual_functions_that_are_rails_are_not_to_be_removed():
+    survey = nodes.discovered(cluster(2, vf=True, pci_id="15b3:101e"))
+    assert ports_of(survey) == [{"gpu1": "ens1", "gpu2": "ens1"}, {"gpu1": "ens2", "gpu2": "ens2"}]
+    assert survey.oddities == []

@@ -704,7 +704,7 @@ def test_a_node_does_not_lack_one_of_two_functions_on_a_wire():
     survey_of_four = nodes.discovered(found)
     assert survey_of_four.rails[0].shares_wire_with == "rail1"
     assert survey_of_four.nodes["gpu2"].overrides == {"rail2": "absent"}
-    assert said(survey_of_four, "gpu2", "rail1, rail2 has none")
+    assert said(survey_of_four, "gpu2", "rail1, rail2 have none")
 
 
 def test_two_functions_on_one_wire_are_two_rails_that_share_it(tmp_path):

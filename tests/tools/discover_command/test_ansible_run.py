@@ -22,7 +22,7 @@ BROKEN = {
     "sudoless": "sudo is not installed there. Fix: install sudo on the node, or log in as root with -u root",
     "pythonless": "there is no Python at /usr/bin/python3. Fix: install Python 3.9 or newer there, or "
     "name it with -e ansible_python_interpreter=PATH",
-    "hung": "it hung after login. Fix: look at its load and at hanging mounts or drivers "
+    "hung": "it hung at login or after it. Fix: look at its load and at hanging mounts or drivers "
     "(`ssh me@192.0.2.8 dmesg`); --limit-s waits longer",
 }
 

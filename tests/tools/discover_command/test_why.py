@@ -66,8 +66,8 @@ PERMISSION = f"{SSH}me@gpu1: Permission denied "
             "ansible-core requires a minimum of Python version 3.9. Current version: 3.6.8",
             "its Python is too old",
         ),
-        ("Task failed: Timed out after 60 second(s).", "it hung after login"),
-        ("Timeout (12s) waiting for privilege escalation prompt: ", "it hung after login"),
+        ("Task failed: Timed out after 60 second(s).", "it hung at login or after it"),
+        ("Timeout (12s) waiting for privilege escalation prompt: ", "it hung at login or after it"),
         ("something new\nand more", "it could not be read (something new / and more)"),
     ],
 )

@@ -157,7 +157,7 @@ def _shared(survey: Survey, places: Mapping[Port, object]) -> Iterator[str]:
                 counts[rail.name][places[port]] += 1
     for name, counted in counts.items():
         for place, count in counted.items():
-            if 2 * count > sum(counted.values()):
+            if count > 1 and 2 * count > sum(counted.values()):
                 on[place].add(partners.get(name, name))
     groups = {tuple(sorted(names, key=natural)) for names in on.values() if len(names) > 1}
     for names in sorted(groups):

@@ -45,7 +45,7 @@ def of_rails(
         *_limited(_differences(survey.rails)),
         *_limited(_rates(survey.rails)),
         *_limited(_down(survey.rails)),
-        *_limited(_virtual(ports)),
+        *_limited(_virtual(survey.rails, ports)),
         *_limited(_idle(bare)),
         *_limited(_members(ports)),
         *_limited(_fabrics(survey.rails)),
@@ -197,8 +197,11 @@ def _differences(rails: Sequence[Rail]) -> Iterator[str]:
         cards: dict[str, list[str]] = defaultdict(list)
         agreeing = sum(port.slot == slot for port in rail.ports.values())
         for name, port in rail.ports.items():
-            if usual is not None and port.slot != slot and 2 * agreeing > len(rail.ports):
-                places[f"{rail.name} is {port.label}, on most nodes {usual.label}"].append(name)
+            # Of two nodes none is the usual one: `_crossed_pair` names both.
+            is_usual = agreeing > 1 and 2 * agreeing >= len(rail.ports)
+            if usual is not None and port.slot != slot and is_usual:
+                others = "on most nodes" if 2 * agreeing > len(rail.ports) else "on as many others"
+                places[f"{rail.name} is {port.label}, {others} {usual.label}"].append(name)
             if port.card is not None and card is not None and port.card != card:
                 others = _others(card, (one.card for one in rail.ports.values()))
                 cards[f"{rail.name} has card {port.card}, {others} have {card}"].append(name)
@@ -239,10 +242,11 @@ def _down(rails: Sequence[Rail]) -> Iterator[str]:
     yield from by_text(texts)
 
 
-def _virtual(ports: Mapping[str, Sequence[Port]]) -> Iterator[str]:
+def _virtual(rails: Sequence[Rail], ports: Mapping[str, Sequence[Port]]) -> Iterator[str]:
+    of_rails = {port for rail in rails for port in rail.ports.values()}
     counts: dict[str, list[str]] = defaultdict(list)
     for name, found in ports.items():
-        functions = [port for port in found if port.is_virtual_function]
+        functions = [port for port in found if port.is_virtual_function and port not in of_rails]
         if functions:
             text = (
                 f"{len(functions)} ports are virtual functions (SR-IOV), the first is "

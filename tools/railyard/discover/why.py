@@ -111,7 +111,7 @@ _REASONS = tuple(
         ),
         (
             r"Timed out after \d+ second|expected time frame|waiting for privilege escalation",
-            "it hung after login",
+            "it hung at login or after it",
             "look at its load and at hanging mounts or drivers (`ssh {where} dmesg`); --limit-s waits longer",
         ),
         (r"Connection timed out|Operation timed out|Host is down", "it does not answer", _REACH),
