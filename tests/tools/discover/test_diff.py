@@ -325,3 +325,21 @@ def test_a_file_of_the_first_version_is_read(written):
     shorter = "".join("\t".join(line.split("\t")[:10]) + "\n" for line in text.splitlines())
     assert changes((plan, shorter), cluster()) == []
     assert [one.firmware for one in found_file.read(shorter)] == [None] * 16
+
+
+@pytest.mark.parametrize("names", [("gpu1", "gpu2", "gpu3", "gpu4", "gpu5"), ("gpu1", "gpu2", "gpu3")])
+def test_networks_of_two_scalable_units_are_no_moved_cables(tmp_path, names):
+    found = cluster(5)
+    for one in found[2:]:
+        for place, netdev in enumerate(NETDEVS):
+            port(one, netdev)["neighbours"][0]["switch"] = f"leaf-b{place}"
+    units = (found[:2], found[2:])
+    nodes.wire(found, [[(one["key"], netdev) for one in unit] for unit in units for netdev in NETDEVS])
+    files = render(nodes.discovered(found))
+    command.write(tmp_path / "inventory", files)
+    plan, _problems = view.plan_or_problems([str(tmp_path / "inventory")])
+    # Of the nodes that answer, gpu3 may be the only one of its unit.
+    if len(names) < len(found):
+        nodes.wire(found[:3], [[(one["key"], netdev) for one in found[:2]] for netdev in NETDEVS])
+    answering = [one for one in found if one["key"] in names]
+    assert changes((plan, files[found_file.FILE]), answering) == []

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 from ansible_collections.railyard.fabric.plugins.module_utils.rails import bind
+from ansible_collections.railyard.fabric.plugins.module_utils.records import bare_node
+from railyard.discover.diff import differences
 from railyard.discover.files import render
 from railyard.new_inventory import command
 from railyard.plan import view
@@ -27,9 +29,13 @@ def test_a_machine_is_discovered_as_its_inventory_describes_it(name):
         survey = nodes.discovered(bare)
         assert (survey.questions, survey.oddities) == ([], [])
         target = Path(folder) / "discovered"
-        command.write(target, render(survey))
+        files = render(survey)
+        command.write(target, files)
         plan, problems = view.plan_or_problems([str(target)])
         assert problems == []
+        read = {one["key"]: bare_node.read(copy.deepcopy(one)) for one in bare}
+        assert differences(plan, read, files["discovered.txt"]) == []
+        assert differences(plan, read) == []
         _check_ports(made, {one["key"]: one for one in bare}, plan)
         _check_declared(made, plan)
 

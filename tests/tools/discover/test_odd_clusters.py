@@ -317,3 +317,16 @@ def test_virtual_functions_that_are_rails_are_not_to_be_removed():
     survey = nodes.discovered(cluster(2, vf=True, pci_id="15b3:101e"))
     assert ports_of(survey) == [{"gpu1": "ens1", "gpu2": "ens1"}, {"gpu1": "ens2", "gpu2": "ens2"}]
     assert survey.oddities == []
+
+
+def test_a_node_that_is_reached_by_a_rails_port_lacks_the_rail_and_that_may_be_why(tmp_path):
+    found = cluster(4)
+    row(found[2], "ens1")["addresses"] = row(found[2], "eno1")["addresses"]
+    row(found[2], "eno1")["addresses"] = []
+    found[2]["default_route"] = ["ens1"]
+    survey = nodes.discovered(found)
+    assert survey.nodes["gpu3"].overrides == {"rail0": "absent"}
+    assert any(
+        text.startswith("gpu3: 1 of 2 rails") and "not reached by it" in text for text in survey.oddities
+    )
+    command.write(tmp_path / "inventory", render(survey))

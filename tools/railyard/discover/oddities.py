@@ -181,7 +181,7 @@ def _missing(survey: Survey, ports: Mapping[str, Sequence[Port]]) -> Iterator[st
         text = (
             f"{has} of {len(survey.rails)} rails have a port here, and {', '.join(rails)} "
             f"{'has' if len(rails) == 1 else 'have'} none. Where there should be one, check card and "
-            "driver (`lspci -D -k`), then discover again"
+            "driver (`lspci -D -k`), and that this node is not reached by it, then discover again"
         )
         texts[text].append(name)
     yield from by_text(texts)
