@@ -343,3 +343,48 @@ def test_networks_of_two_scalable_units_are_no_moved_cables(tmp_path, names):
         nodes.wire(found[:3], [[(one["key"], netdev) for one in found[:2]] for netdev in NETDEVS])
     answering = [one for one in found if one["key"] in names]
     assert changes((plan, files[found_file.FILE]), answering) == []
+
+
+def planned(written, rail, **keys):
+    """Return the plan and the file, where a rail of all nodes has other keys."""
+    plan = copy.deepcopy(written[0])
+    for node in plan["nodes"].values():
+        next(one for one in node["rails"] if one["name"] == rail).update(keys)
+    return plan, written[1]
+
+
+def upper(node, netdev, kind, *below):
+    """Add a netdev to a node that stands on ports of it."""
+    one = {**row(node, below[0]), "netdev": netdev, "kind": kind, "pci": None, "hca": None}
+    node["facts"]["netdevs"].append(one)
+    for name in below if kind == "bond" else ():
+        row(node, name)["master"] = netdev
+
+
+@pytest.mark.parametrize("with_file", [True, False])
+def test_a_rail_on_a_vlan_is_its_port(written, with_file):
+    plan = planned(written, "rail1", vlan=100)
+    found = cluster()
+    for one in found:
+        upper(one, "ens2.100", "vlan", "ens2")
+    assert changes(plan, found, with_file) == []
+    row(found[1], "ens2").update(speed_mbps=None, carrier=False)
+    assert changes(plan, found, with_file) == [("gpu2", "rail1", "link", "400 Gbit/s", "down")]
+
+
+@pytest.mark.parametrize("with_file", [True, False])
+def test_a_rail_that_is_a_bond_has_the_ports_that_the_inventory_names(written, with_file):
+    bond = {"mode": "802.3ad", "ports": ["ens2", "ens3"]}
+    plan = planned(written, "rail1", netdev="bond0", bond=bond)
+    for node in plan[0]["nodes"].values():
+        node["rails"] = [one for one in node["rails"] if one["name"] != "rail2"]
+    found = cluster()
+    for one in found:
+        upper(one, "bond0", "bond", "ens2", "ens3")
+    assert changes(plan, found, with_file) == []
+    remove(found[0], "ens3")
+    row(found[1], "ens2").update(speed_mbps=None, carrier=False)
+    assert changes(plan, found, with_file) == [
+        ("gpu1", "rail1", "port", "netdev ens3", "missing"),
+        ("gpu2", "rail1", "link of ens2", "up", "down"),
+    ]

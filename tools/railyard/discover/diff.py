@@ -70,6 +70,9 @@ def differences(
         was = {one.rail: one for one in before[name] if one.rail}
         for rail in node["rails"]:
             port, of_file = rails[name][rail["name"]], was.get(rail["name"])
+            if port is None and bound[name][rail["name"]].netdev is not None:
+                changed += _of_bond(name, rail, ports[name])
+                continue
             changed += _of_rail(name, rail, port or _same_place(of_file, ports[name]), of_file, moved)
         changed += _of_gpus(name, node.get("gpus"), nodes[name])
         if has_file and not before[name]:
@@ -84,7 +87,9 @@ def _port(bound: bind.Bound, ports: Sequence[Port]) -> Port | None:
     netdev = (bound.netdev or {}).get("netdev")
     hca = ((bound.hca or bound.renamed) or {}).get("hca")
     if netdev is not None:
-        return next((port for port in ports if port.netdev == netdev), None)
+        # A VLAN's port is the one below it; a bond has none of its own.
+        names = (netdev, netdev.rpartition(".")[0]) if bound.rail.get("vlan") else (netdev,)
+        return next((port for port in ports if port.netdev in names), None)
     return next((port for port in ports if port.hca == hca), None) if hca is not None else None
 
 
@@ -108,6 +113,16 @@ def _of_rail(
     elif rail.get("leaf") and port.leaf is not None and port.leaf != rail["leaf"]:
         yield Difference(name, rail["name"], "cable", f"at switch {rail['leaf']}", f"at switch {port.leaf}")
     yield from _of_rate(name, rail, port)
+
+
+def _of_bond(name: str, rail: Mapping[str, Any], ports: Sequence[Port]) -> Iterator[Difference]:
+    """Yield the ports of a rail's bond that are gone, or have no link."""
+    found = {port.netdev: port for port in ports}
+    for netdev in (rail.get("bond") or {}).get("ports", ()):
+        if netdev not in found:
+            yield Difference(name, rail["name"], "port", f"netdev {netdev}", _MISSING)
+        elif not found[netdev].is_up:
+            yield Difference(name, rail["name"], f"link of {netdev}", "up", "down")
 
 
 def _of_card(name: str, rail: Mapping[str, Any] | None, port: Port, was: FoundPort) -> Iterator[Difference]:
@@ -196,7 +211,7 @@ def _new_ports(
     slots, names = {(one.pci, one.netdev) for one in before}, {one.mac for one in before if one.mac}
     models = {port.model for port in rails}
     for port in ports:
-        if port in rails or not port.is_up or port.is_virtual_function:
+        if port in rails or not port.is_up or port.is_virtual_function or (not before and port.master):
             continue
         known = (port.pci, port.netdev) in slots or port.mac in names
         if (not known) if before else (port.rdma > 0 and port.model in models):
