@@ -10,6 +10,9 @@ import pytest
 from support.discover.nodes import made_up
 from support.nodes.bare_cluster import ASKS_PASSWORD, CHANGED_KEY, TIMED_OUT, BareCluster
 
+# With the namespaces' tests, in the part `discover`: they wait more than they compute.
+pytestmark = pytest.mark.lab
+
 SUDO_ASKS = "sudo: a password is required\n"
 #: How a node of this name fails, and what is printed of it.
 BROKEN = {
