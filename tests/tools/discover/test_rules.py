@@ -372,6 +372,38 @@ def test_gpus_that_nvidia_smi_did_not_name_are_counted_and_their_model_is_not_kn
     assert said(nodes.discovered(found), "gpu1", "the GPUs", "gpus.near")
 
 
+@pytest.mark.parametrize(
+    ("addresses", "written", "words"),
+    [
+        # A GPU that fell off the bus stays expected, so that `validate` fails.
+        (["0000:19:00.0"], set(), ("GPUs on the PCI bus: 1, others have 2", "expects as many here")),
+        ([], {(("gpu1",), "{'count': 0}")}, ("GPUs on the PCI bus: 0, others have 2",)),
+    ],
+)
+def test_a_node_with_fewer_gpus_is_named_and_a_lost_one_stays_expected(addresses, written, words):
+    found = cluster(3, switched=True)
+    for number, node in enumerate(found, 1):
+        own = addresses if number == 1 else ["0000:19:00.0", "0000:41:00.0"]
+        node["facts"]["gpus"] = nodes.gpus_of("NVIDIA H100", own)
+    survey_of_three = nodes.discovered(found)
+    assert said(survey_of_three, "gpu1", *words)
+    files = render(survey_of_three)
+    assert yaml.safe_load(files["group_vars/all/gpus.yml"])["expected_gpus"]["count"] == 2
+    hosts = yaml.safe_load(files["hosts.yml"])["gpu_nodes"]["hosts"]
+    own = {((name,), str(one["expected_gpus"])) for name, one in hosts.items() if "expected_gpus" in one}
+    assert own == written
+
+
+def test_gpus_that_cannot_be_read_are_not_declared_to_be_none():
+    found = cluster(3, switched=True)
+    for node in found:
+        node["facts"]["gpus"] = nodes.gpus_of("NVIDIA H100", ["0000:19:00.0"])
+    found[0]["facts"]["gpus"]["near"] = "nonsense"
+    files = render(nodes.discovered(found))
+    assert "expected_gpus" not in files["hosts.yml"]
+    assert yaml.safe_load(files["group_vars/all/gpus.yml"])["expected_gpus"]["count"] == 1
+
+
 def test_equal_overrides_of_several_nodes_are_one_group(tmp_path):
     found = cluster(5, switched=True)
     for node in (found[1], found[3]):

@@ -87,8 +87,9 @@ def _variables(survey: Survey, has_one_user: bool) -> tuple[dict[str, Any], dict
     """Return what is true of all nodes, and what each has of its own."""
     nodes = list(survey.nodes.values())
     shared: dict[str, Any] = {}
-    gpus = {name: json.dumps(node.gpus, sort_keys=True) for name, node in survey.nodes.items() if node.gpus}
-    usual = most_common(gpus.values())
+    usual = most_common(
+        json.dumps(node.gpus, sort_keys=True) for node in nodes if node.gpus and node.gpus["count"]
+    )
     if usual is not None:
         shared["expected_gpus"] = json.loads(usual)
     domains = {node.nvlink_domain for node in nodes}
@@ -99,14 +100,14 @@ def _variables(survey: Survey, has_one_user: bool) -> tuple[dict[str, Any], dict
         own[node.name] = _of_node(node, has_one_user)
         if "nvlink_domain" not in shared and node.nvlink_domain is not None:
             own[node.name]["nvlink_domain"] = node.nvlink_domain
-        if usual is not None and not _fits(node.gpus, shared["expected_gpus"]):
-            own[node.name]["expected_gpus"] = node.gpus or {"count": 0}
+        if usual is not None and node.gpus is not None and not _fits(node.gpus, shared["expected_gpus"]):
+            own[node.name]["expected_gpus"] = node.gpus
     return shared, own
 
 
-def _fits(gpus: Mapping[str, Any] | None, usual: Mapping[str, Any]) -> bool:
+def _fits(gpus: Mapping[str, Any], usual: Mapping[str, Any]) -> bool:
     """Tell whether a node's GPUs are the usual ones, as far as they are known."""
-    return gpus is not None and all(usual.get(key) == value for key, value in gpus.items())
+    return all(usual.get(key) == value for key, value in gpus.items())
 
 
 def _of_node(node: Node, has_one_user: bool) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
@@ -321,6 +322,7 @@ def _find_gpus(found: Survey, bare: Mapping[str, BareNode]) -> None:
             unread[f"the GPUs: {short(str(refused))}"].append(name)
             continue
         if not gpus["pci"]:
+            node.gpus = {"count": 0}
             continue
         why = gpus["errors"].get("rows")
         if why is not None and why["class"] != "absent":
@@ -336,3 +338,21 @@ def _find_gpus(found: Survey, bare: Mapping[str, BareNode]) -> None:
                 "See `dmesg` for the others"
             )
     found.not_known += by_text(unread)
+    _find_lost_gpus(found)
+
+
+def _find_lost_gpus(found: Survey) -> None:
+    """Report nodes with fewer GPUs than others; a GPU that may be lost stays expected."""
+    usual = most_common(json.dumps(node.gpus, sort_keys=True) for node in found.nodes.values() if node.gpus)
+    most = json.loads(usual) if usual is not None else {"count": 0}
+    texts: dict[str, list[str]] = defaultdict(list)
+    for name, node in found.nodes.items():
+        if node.gpus is None or node.gpus["count"] >= most["count"]:
+            continue
+        count, model = node.gpus["count"], node.gpus.get("model")
+        text = f"GPUs on the PCI bus: {count}, others have {most['count']}"
+        if count and model in (None, most.get("model")):
+            node.gpus = None
+            text += "; the inventory expects as many here. If fewer are right, give it `expected_gpus`"
+        texts[text].append(name)
+    found.oddities += by_text(texts)

@@ -364,7 +364,7 @@ def test_a_thousand_netdevs_are_read_and_few_of_them_listen(tmp_path: Path) -> N
     assert len(row["ports"]) == count
     assert len(row["facts"]["warnings"]) == 201
     assert row["facts"]["warnings"][-1].endswith(" more files could not be read")
-    found = beacons.wanted(row, link_up=True)  # type: ignore[arg-type]
+    found = beacons.wanted(row, link_up=True)  # type: ignore[arg-type] # a plain dict
     assert len([one for one in found if one.why_not is None]) == beacons.MOST_PORTS
     assert len(found) == count
 
@@ -384,11 +384,11 @@ def test_ports_that_are_down_listen_only_where_they_may_be_raised(tmp_path: Path
     tree.port("rdmap69s0", 1, efa, "Unknown")
     row = collect(tree)
     assert (None, "rdmap69s0:1") in names(row)
-    found = {one.netdev: one for one in beacons.wanted(row, link_up=False)}  # type: ignore[arg-type]
+    found = {one.netdev: one for one in beacons.wanted(row, link_up=False)}  # type: ignore[arg-type] # a plain dict
     assert set(found) == {"ens1", "ens2", "ens3"}
     assert found["ens1"] == ("ens1", False, None)
     assert "--link-up" in (found["ens2"].why_not or "")
-    raised = {one.netdev: one for one in beacons.wanted(row, link_up=True)}  # type: ignore[arg-type]
+    raised = {one.netdev: one for one in beacons.wanted(row, link_up=True)}  # type: ignore[arg-type] # a plain dict
     assert raised["ens2"] == ("ens2", True, None)
     assert "virtual function" in (raised["ens3"].why_not or "")
 
