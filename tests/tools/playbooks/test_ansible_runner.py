@@ -232,9 +232,14 @@ def test_a_password_that_was_asked_for_reaches_ansible(tmp_path, inventory):
     arguments = ansible_args.parse(["-K"])
     [(pattern, question)] = arguments.prompts
     assert question == "BECOME password"
-    run = AnsibleRun(write(tmp_path, text), [inventory], ["-K"], passwords={pattern: "secret"})
+    shown = []
+    run = AnsibleRun(
+        write(tmp_path, text), [inventory], ["-K"], passwords={pattern: "secret"}, show=shown.extend
+    )
     began = time.monotonic()
     assert run.run().return_code == 0
+    # Neither the question, which would be answered again, nor the answer.
+    assert [line.text for line in shown if "assword" in line.text or "secret" in line.text] == []
     assert time.monotonic() - began < 300
 
 

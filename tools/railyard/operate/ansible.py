@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 import signal
 import sys
@@ -116,6 +117,10 @@ class AnsibleRun:
         return Outcome(int(runner.rc or 0), self.stops_asked() > 0, self.progress)
 
     def _on_event(self, event: dict[str, Any]) -> bool:
+        # The answer is given already: shown once more, the question would be answered again, in clear text.
+        asked = str(event.get("stdout") or "").strip()
+        if any(re.search(prompt, asked) for prompt in self.passwords):
+            return False
         # Truthy keeps the event on disk, which ansible-runner's own `stats` needs; the others, a file each,
         # would be gigabytes on a large cluster, and what we want of them we have taken here.
         lines = self.progress.feed(event)
