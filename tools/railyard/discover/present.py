@@ -11,8 +11,11 @@ from rich.text import Text
 
 from railyard.discover.diff import Difference
 from railyard.discover.model import Method, Question, Rail, Survey
+from railyard.discover.text import folded
 
 _SHOWN_MAX = 100
+# More nodes with one reason are folded.
+_EACH_MAX = 3
 _METHODS: dict[Method, str] = {
     "lldp": "LLDP",
     "beacons": "beacons",
@@ -72,11 +75,21 @@ def differences(found: Sequence[Difference], out: Console) -> None:
 
 
 def failures(failed: Mapping[str, str], out: Console) -> None:
-    """Print a line for each node that could not be read: its name, why, and what to do."""
+    """Print which nodes could not be read, why, and what to do; many with one reason on one line."""
     if failed:
         out.print()
+    alike: dict[str, list[str]] = {}
     for key, reason in failed.items():
-        out.print(Text(f"✗ {clean_line(key)}: {clean_line(reason)}", style="red"))
+        alike.setdefault(reason.partition(". Fix: ")[0], []).append(key)
+    for what, keys in alike.items():
+        if len(keys) <= _EACH_MAX:
+            lines = [f"{key}: {failed[key]}" for key in keys]
+        else:
+            # The fix names the first one's address.
+            fix = failed[keys[0]].partition(". Fix: ")[2]
+            lines = [f"{len(keys)} nodes ({folded(keys)}): {what}. Fix, for {keys[0]}: {fix}"]
+        for line in lines:
+            out.print(Text(f"✗ {clean_line(line)}", style="red"))
 
 
 def listed(title: str, texts: Sequence[str], out: Console, style: str = "") -> None:
