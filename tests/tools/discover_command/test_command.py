@@ -121,6 +121,8 @@ def test_force_writes_the_same_bytes_and_leaves_other_files(call, read, tmp_path
     (folder / "host_vars").mkdir()
     (folder / "host_vars" / "gpu1.yml").write_text("mine: 1\n")
     (folder / "hosts.yml").write_text("# old\n")
+    # Of an earlier discovery, in which some nodes had other ports.
+    (folder / "group_vars" / "nodes_by_ports_1.yml").write_text("rail_overrides: {rail0: {netdev: ens7}}\n")
     status, said = discover(call, folder, "--force")
     assert status == 0, said
     assert contents(folder) == {**before, "host_vars/gpu1.yml": "mine: 1\n"}

@@ -21,7 +21,7 @@ from railyard.discover import found as found_file
 from railyard.discover import hosts as who
 from railyard.discover import present, run
 from railyard.discover.diff import differences
-from railyard.discover.files import render
+from railyard.discover.files import GENERATED, render
 from railyard.discover.model import Named, Options, Question
 from railyard.discover.survey import survey
 from railyard.discover.wanted import Wanted
@@ -141,7 +141,7 @@ def _write(wanted: Wanted, target: Path, meant: who.Hosts, reading: run.Reading,
     files = render(found)
     if not wanted.force:
         _refuse_existing(target, files)
-    writing.write(target, files, into_existing=True)
+    writing.write(target, files, into_existing=True, generated=GENERATED)
     out.print(f"\nWritten: {target}")
     for name in files:
         out.print(f"  {name}")

@@ -18,6 +18,10 @@ from railyard.new_inventory.rails import plain_number
 _GPUS_HEAD = "---\n# What the nodes' GPUs are to be; docs/gpu.md of Railyard says what is checked.\n"
 
 
+# Of the groups of nodes that are alike in something. There can be fewer at the next discovery.
+GENERATED = "group_vars/nodes_by_*.yml"
+
+
 def render(survey: Survey) -> dict[str, str]:
     """Return the inventory's files: path below its folder → text.
 

@@ -106,7 +106,7 @@ def compose(
     return new_inventory_files.Contents(name, wanted, reached, made, host_offset, mtu)
 
 
-def write(target: Path, files: dict[str, str], *, into_existing: bool = False) -> None:
+def write(target: Path, files: dict[str, str], *, into_existing: bool = False, generated: str = "") -> None:
     """Put a folder of files in place as a whole, after preflight's own checks have passed it.
 
     Args:
@@ -114,6 +114,8 @@ def write(target: Path, files: dict[str, str], *, into_existing: bool = False) -
         files: path below it → text.
         into_existing: whether the folder may be there. Then each file is put in place as a whole, also over
             one that is there, and preflight checks them together with the folder's other files.
+        generated: a pattern, as `group_vars/made_*.yml`. What matches it in an existing folder and is not
+            among `files` is removed.
 
     Raises:
         UserError: something is there, it cannot be written, or preflight refuses it.
@@ -128,6 +130,7 @@ def write(target: Path, files: dict[str, str], *, into_existing: bool = False) -
         draft = workplace / target.name
         if target.is_dir():
             shutil.copytree(target, draft, ignore_dangling_symlinks=True)
+            _remove_obsolete(draft, files, generated)
         for name, text in files.items():
             file = draft / name
             file.parent.mkdir(parents=True, exist_ok=True)
@@ -139,6 +142,7 @@ def write(target: Path, files: dict[str, str], *, into_existing: bool = False) -
         target.parent.mkdir(parents=True, exist_ok=True)
         if into_existing and target.is_dir():
             _replace_files(target, files)
+            _remove_obsolete(target, files, generated)
             return
         _refuse_existing(target)
         try:
@@ -191,6 +195,12 @@ def _replace_files(target: Path, files: dict[str, str]) -> None:
         file.parent.mkdir(parents=True, exist_ok=True)
         with whole_file(file, mode=0o644) as stream:
             stream.write(text.encode())
+
+
+def _remove_obsolete(folder: Path, files: dict[str, str], generated: str) -> None:
+    for path in folder.glob(generated) if generated else ():
+        if path.relative_to(folder).as_posix() not in files:
+            path.unlink()
 
 
 def _refuse_unsound(draft: Path, target: Path) -> None:
