@@ -3,10 +3,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Read Prometheus' text format strictly, as its document says, to check what the product writes.
 
-Written by hand to prometheus.io/docs/instrumenting/exposition_formats (version 0.0.4), without the product's code:
-HELP and TYPE once and before the first sample, all lines of a metric together, names by their grammar, label
-values with the three escapes and no other, numbers as Go's ParseFloat takes them, no series twice, a line feed at
-the end. node_exporter's textfile collector refuses a file with a timestamp, so that one is an error here.
+Written by hand to prometheus.io/docs/instrumenting/exposition_formats (version 0.0.4), without the product's
+code: HELP and TYPE once and before the first sample, all lines of a metric together, names by their grammar,
+label values with the three escapes and no other, numbers as Go's ParseFloat takes them, no series twice, a
+line feed at the end. node_exporter's textfile collector refuses a file with a timestamp: that is an error here.
 """
 
 from __future__ import annotations

@@ -15,7 +15,9 @@ description:
     look by the same name, the CPU governor and the GPUs against what is expected. Nothing is sent.
   - Ends within half a minute, whatever hangs, and says what that was.
   - Fails where something is wrong, or expected and could not be looked at. RV(line) says it.
-  - Keeps the error counters in C(/var/lib/railyard/quick), for the next look; not in check mode.
+  - Keeps error counters and findings in C(/var/lib/railyard/quick), for the next look; not in check mode.
+  - What a look found wrong stays reported, also after a reboot, until a look at the same item is good; of
+    XIDs only those since the last look are.
 author:
   - Railyard contributors (@railyard)
 extends_documentation_fragment:
@@ -94,6 +96,15 @@ good:
   type: list
   elements: str
   sample: [8 GPUs]
+findings:
+  description: >-
+    RV(wrong) and RV(unknown) as objects with C(cause), C(rail) (empty where it is of no rail), C(is_wrong)
+    and C(text).
+  returned: always
+  type: list
+  elements: dict
+  sample:
+    - {cause: mtu_differs, rail: rail3, is_wrong: true, text: "mtu_differs: rail3 (ens9) has 1500"}
 """
 
 import typing as t

@@ -102,7 +102,12 @@ def by_the_clock(limit_s: float = LIMIT_S) -> Ask:
 
 
 def read(
-    reader: Reader, ask: Ask, cards: Iterable[str] = (), after: int = 0, parts: Sequence[str] = PARTS
+    reader: Reader,
+    ask: Ask,
+    cards: Iterable[str] = (),
+    after: int = 0,
+    parts: Sequence[str] = PARTS,
+    records: list[kernel_log.Record] | None = None,
 ) -> Gpus:
     """Return what is known of the node's GPUs.
 
@@ -112,6 +117,7 @@ def read(
         cards: PCI addresses of the network cards that GPUs may be near.
         after: the number of the first record of the kernel's log that counts.
         parts: what nvidia-smi is asked.
+        records: takes the records of the kernel's log that `xids` sums up.
 
     Returns:
         `pci`, the addresses of the GPUs on the bus; `pci_paths`, of each its `pcie.path`; `driver`, the
@@ -133,7 +139,7 @@ def read(
     if not folders and driver is None:
         return cast("Gpus", found)
     try:
-        found["xids"] = kernel_log.read(os.path.dirname(reader.sys_root), after)._asdict()
+        found["xids"] = kernel_log.read(os.path.dirname(reader.sys_root), after, records)._asdict()
     except kernel_log.LogError as error:
         found["errors"]["xids"] = {"class": ABSENT, "message": str(error)}
     if not folders or driver is None:

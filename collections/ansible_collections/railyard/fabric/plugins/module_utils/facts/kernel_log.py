@@ -13,7 +13,7 @@ from __future__ import annotations
 import errno
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 DEVICE = "dev/kmsg"
@@ -65,8 +65,13 @@ class Log(NamedTuple):
     seen: list[dict[str, Any]]
 
 
-def read(root: str = "/", after: int = 0) -> Log:
+def read(root: str = "/", after: int = 0, kept: list[Record] | None = None) -> Log:
     """Return what was said in records from number `after` on.
+
+    Args:
+        root: where /dev is.
+        after: the number of the first record that counts.
+        kept: takes the records of GPUs and switches themselves.
 
     Raises:
         LogError: there is no such log here, or it may not be read.
@@ -88,6 +93,8 @@ def read(root: str = "/", after: int = 0) -> Log:
         raise LogError(f"/{DEVICE}: {error.strerror or error}") from error
     finally:
         os.close(handle)
+    if kept is not None:
+        kept += ours
     return Log(first and first.number, last + 1, first.at_s if first else 0.0, sort_out(ours))
 
 
@@ -110,9 +117,14 @@ def _records(handle: int) -> Iterator[Record]:
             yield Record(int(head.group(1)), int(head.group(2)) / 1e6, text)
 
 
-def sort_out(records: Iterable[Record]) -> list[dict[str, Any]]:
-    """Return what of the records is of GPUs and switches, and still holds; see `Log.seen`."""
-    seen: dict[tuple[str, int], dict[str, Any]] = {}
+def sort_out(records: Iterable[Record], earlier: Iterable[Mapping[str, Any]] = ()) -> list[dict[str, Any]]:
+    """Return what of the records is of GPUs and switches, and still holds; see `Log.seen`.
+
+    Args:
+        records: records of the log.
+        earlier: what was returned of the records before these.
+    """
+    seen = {(str(one["pci"]), int(one["xid"])): dict(one) for one in earlier}
     for record in records:
         if _LOADED in record.text:
             seen.clear()

@@ -17,6 +17,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.parsers.nccl impor
 from ansible_collections.railyard.fabric.plugins.module_utils.quick.found import Found
 from ansible_collections.railyard.fabric.plugins.module_utils.rails.bind import Bound
 
+ITEM = "device_names"
 #: Files below /etc that name devices: those that role nccl_profile writes.
 FILES = (
     "nccl.conf",
@@ -49,7 +50,8 @@ def look(node: str, ports: Sequence[str], bound: Mapping[str, Bound], reader: Re
         except FileNotFoundError:
             continue
         except OSError as error:
-            found.unknown.append(f"device names: /etc/{name}: {error.strerror or error}")
+            said = f"device names: /etc/{name}: {error.strerror or error}"
+            found.add_unknown(said, ITEM, "device_names_stale")
             continue
         gone = missing(text, ports)
         if gone:
@@ -58,11 +60,15 @@ def look(node: str, ports: Sequence[str], bound: Mapping[str, Bound], reader: Re
         str(port["hca"]) for one in bound.values() for port in [one.hca or one.renamed] if port is not None
     ]
     for names, files in stale.items():
-        found.wrong.append(
+        found.add_wrong(
             f"device names: {', '.join(files)}: no device is called {', '.join(names)}; the rails' ports are "
             f"{', '.join(now) or 'not there'} now. Fix: railyard provision -i INVENTORY -- --tags nccl "
-            f"--limit {node}"
+            f"--limit {node}",
+            ITEM,
+            "device_names_stale",
         )
+    if not any(one.item == ITEM for one in found.findings):
+        found.good_items.append(ITEM)
 
 
 def missing(text: str, ports: Sequence[str]) -> list[str]:

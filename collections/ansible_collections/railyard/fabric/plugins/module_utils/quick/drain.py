@@ -17,6 +17,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.state import slurm
 #: How reasons begin by which a quick look knows its own drain.
 REASON = slurm.own_reason("quick check:")
 _EACH_S = 4.5
+_ITEM, _CAUSE = "slurm", "slurm_unreachable"
 
 
 def tell(found: Found, drain: bool, resume: bool, name: str | None = None) -> None:
@@ -34,7 +35,7 @@ def tell(found: Found, drain: bool, resume: bool, name: str | None = None) -> No
     try:
         shown = bounded.ask(["scontrol", "show", "node", node], _EACH_S)
         if slurm.is_unknown(shown.status, shown.text, node):
-            found.unknown.append(f"Slurm knows no node {node}")
+            found.add_unknown(f"Slurm knows no node {node}", _ITEM, _CAUSE)
             return
         if shown.status != 0:
             raise slurm.SlurmError(f"scontrol show node {node}: {shown.text.strip() or shown.status}")
@@ -48,7 +49,7 @@ def tell(found: Found, drain: bool, resume: bool, name: str | None = None) -> No
             _update(node, "State=RESUME")
             found.told.append("resumed in Slurm")
     except (bounded.ToolError, slurm.SlurmError) as error:
-        found.unknown.append(f"Slurm was not told: {error}")
+        found.add_unknown(f"Slurm was not told: {error}", _ITEM, _CAUSE)
 
 
 def _update(node: str, *words: str) -> None:

@@ -1,22 +1,73 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a quick look found, its exit status, and the one line that says it."""
+"""What a quick look found, its exit status, and the one line that says it.
+
+Each finding is of an item, such as `mtu/rail0`. What was wrong with an item stays reported, by this look and
+the next ones, also after a reboot, until a look at the same item is good: an error counter that grew before
+the reboot is not undone by it.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 GOOD, WRONG, UNKNOWN = 0, 1, 3
 #: How each line begins.
 PREFIX = "railyard quick: "
 _WORDS = {GOOD: "good", WRONG: "WRONG", UNKNOWN: "UNKNOWN"}
+#: Causes that only the quick check has; the others stand in docs/troubleshooting.md, as those of verdicts.
+OWN_CAUSES = (
+    "addresses_unread",
+    "counters_unread",
+    "device_names_stale",
+    "expectation_unusable",
+    "governor_differs",
+    "governor_unread",
+    "look_unfinished",
+    "loopback_failed",
+    "slurm_unreachable",
+)
+#: An XID is of the log of one boot; a reset of the GPU or a reboot is what cures it.
+ITEM_OF_XIDS = "gpus/gpu_xid"
+_EARLIER = " (found by an earlier look; no look at it has been good since)"
 # A line for syslog and for Slurm's reasons; what does not fit is counted.
 _MOST_CHARACTERS = 700
+_LISTS = ("wrong", "unknown", "told", "good")
 _ODD = re.compile(r"[^\x20-\x7e]+")
+
+
+class Finding(NamedTuple):
+    """Something that is wrong, or expected and not known.
+
+    Attributes:
+        item: what was looked at, such as `mtu/rail0`.
+        cause: id in the cause table, or one of OWN_CAUSES.
+        rail: the rail's name; empty where it is of no rail.
+        is_wrong: whether it is wrong; else it could not be looked at.
+        text: what was seen.
+    """
+
+    item: str
+    cause: str
+    rail: str
+    is_wrong: bool
+    text: str
+
+    @classmethod
+    def read(cls, document: Mapping[str, Any]) -> Finding:
+        """Return a finding that was kept as JSON.
+
+        Raises:
+            KeyError, TypeError: it is none.
+        """
+        texts = [document[key] for key in ("item", "cause", "rail", "text")]
+        if not all(isinstance(one, str) for one in texts) or not isinstance(document["is_wrong"], bool):
+            raise TypeError("no finding")
+        return cls(texts[0], texts[1], texts[2], document["is_wrong"], texts[3])
 
 
 @dataclass
@@ -28,12 +79,41 @@ class Found:
         unknown: what is expected and could not be looked at.
         told: what else is worth saying.
         good: what was looked at and is as it should be.
+        findings: `wrong` and `unknown` by item, cause and rail.
+        good_items: items that were looked at and are as they should be, or that nothing bounds.
+        gpus: `xids` and `nvlinks` for the node's metrics, see `quick/trace.py`.
     """
 
     wrong: list[str] = field(default_factory=list)
     unknown: list[str] = field(default_factory=list)
     told: list[str] = field(default_factory=list)
     good: list[str] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list, compare=False)
+    good_items: list[str] = field(default_factory=list, compare=False)
+    gpus: dict[str, Any] = field(default_factory=dict, compare=False)
+
+    def add_wrong(self, text: str, item: str, cause: str, rail: str = "") -> None:
+        """Report that an item is wrong."""
+        self.wrong.append(text)
+        self.findings.append(Finding(item, cause, rail, True, text))
+
+    def add_unknown(self, text: str, item: str, cause: str, rail: str = "") -> None:
+        """Report that an item is expected and could not be looked at."""
+        self.unknown.append(text)
+        self.findings.append(Finding(item, cause, rail, False, text))
+
+    def keep_earlier(self, earlier: Iterable[Finding], is_expected: Callable[[Finding], bool]) -> None:
+        """Report again what earlier looks found wrong, where this one did not find the item good.
+
+        Args:
+            earlier: findings that were kept.
+            is_expected: whether the expectation still has a finding's item.
+        """
+        seen = {one.item for one in self.findings if one.is_wrong}.union(self.good_items)
+        for one in earlier:
+            if one.is_wrong and one.item not in seen and one.item != ITEM_OF_XIDS and is_expected(one):
+                self.wrong.append(one.text + _EARLIER)
+                self.findings.append(one)
 
     @property
     def status(self) -> int:
@@ -42,14 +122,24 @@ class Found:
 
     @classmethod
     def of(cls, document: Mapping[str, Any]) -> Found:
-        """Return what `document` gave."""
+        """Return what `whole` gave."""
         return cls(
-            **{key: [str(one) for one in document[key]] for key in ("wrong", "unknown", "told", "good")}
+            **{key: [str(one) for one in document[key]] for key in (*_LISTS, "good_items")},
+            findings=[Finding.read(one) for one in document["findings"]],
+            gpus=dict(document["gpus"]),
         )
 
+    def whole(self) -> dict[str, Any]:
+        """Return all of it as JSON has it."""
+        return {**asdict(self), "findings": [one._asdict() for one in self.findings]}
+
     def document(self) -> dict[str, Any]:
-        """Return it as JSON has it."""
-        return asdict(self)
+        """Return what `--json` and module `quick_check` give."""
+        findings = [
+            {"cause": one.cause, "rail": one.rail, "is_wrong": one.is_wrong, "text": one.text}
+            for one in self.findings
+        ]
+        return {**{key: list(getattr(self, key)) for key in _LISTS}, "findings": findings}
 
     def line(self, node: str) -> str:
         """Return it in one line of plain characters."""

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.module_utils.facts import gpus
+from ansible_collections.railyard.fabric.plugins.module_utils.facts import gpus, kernel_log
 from ansible_collections.railyard.fabric.plugins.module_utils.facts.sysfs import Reader
 from ansible_collections.railyard.fabric.plugins.module_utils.quick.found import Found
 from ansible_collections.railyard.fabric.plugins.module_utils.records.facts import Gpus
-from ansible_collections.railyard.fabric.plugins.module_utils.rules import gpu
+from ansible_collections.railyard.fabric.plugins.module_utils.rules import gpu, gpu_rows
 from ansible_collections.railyard.fabric.plugins.module_utils.rules.gpu_rows import Node
 from ansible_collections.railyard.fabric.plugins.module_utils.rules.ruling import FAIL, UNMEASURED
 
@@ -20,7 +20,13 @@ Declared = Mapping[str, Any]
 
 
 def look(
-    node: str, expected: Declared | None, reader: Reader, ask: gpus.Ask, after: int, found: Found
+    node: str,
+    expected: Declared | None,
+    reader: Reader,
+    ask: gpus.Ask,
+    after: int,
+    found: Found,
+    records: list[kernel_log.Record] | None = None,
 ) -> int | None:
     """Look at the GPUs.
 
@@ -31,16 +37,19 @@ def look(
         ask: runs nvidia-smi; raises ToolError.
         after: the number of the first record of the kernel's log that is new.
         found: takes what is found.
+        records: takes those of the log that are of GPUs and new.
 
     Returns:
         The number of the log's next record; None where it was not read.
     """
     # What nothing bounds is not asked: each question takes a driver without persistence its time.
-    seen = gpus.read(reader, ask, after=after, parts=("rows", "nvlink"))
+    seen = gpus.read(reader, ask, after=after, parts=("rows", "nvlink"), records=records)
     log = seen["xids"]
     if not seen["pci"] and not (expected and expected["count"]):
         found.good += ["no GPU, as expected"] if expected is not None else []
+        found.good_items += [_item(check) for check in gpu.CHECKS]
         return None if log is None else int(log["next"])
+    found.gpus["nvlinks"] = _active_links(seen)
     why = seen["errors"].get("rows") or {"message": "NVIDIA's driver is not loaded", "class": gpus.ABSENT}
     if expected is None and (seen["driver"] is None or why["class"] == gpus.ABSENT) and not seen["rows"]:
         # What was never promised is said; what hangs is no good either way.
@@ -48,6 +57,17 @@ def look(
     else:
         _judge(Node(node, expected or {}, {}, {}), seen, expected is not None, found)
     return None if log is None else int(log["next"])
+
+
+def _item(check: str) -> str:
+    return f"gpus/{check}"
+
+
+def _active_links(seen: Gpus) -> list[dict[str, Any]]:
+    """Return `pci` and `active` of each GPU, nothing where nvidia-smi did not tell of its links."""
+    if "nvlink" in seen["errors"]:
+        return []
+    return [{"pci": pci, "active": active} for pci, active in gpu_rows.count_active(seen).items()]
 
 
 def _judge(node: Node, seen: Gpus, promised: bool, found: Found) -> None:
@@ -62,7 +82,10 @@ def _judge(node: Node, seen: Gpus, promised: bool, found: Found) -> None:
             found.told.append(words)
         elif ruling.outcome in (FAIL, UNMEASURED):
             is_good = False
-            (found.wrong if ruling.outcome == FAIL else found.unknown).append(words)
+            add = found.add_wrong if ruling.outcome == FAIL else found.add_unknown
+            add(words, _item(check), str(ruling.cause))
+        else:
+            found.good_items.append(_item(check))
         if not is_good and not seen["rows"]:
             break  # the others know nothing for the same reason
     if is_good:

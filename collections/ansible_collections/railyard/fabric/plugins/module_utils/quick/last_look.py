@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The rails' error counters at the last look, kept on the node, and what grew since.
+"""What the last look saw, kept on the node: the rails' error counters, what was wrong, XIDs; what grew since.
 
 Each who looks by a name of its own has a last look of its own, so that a health check, a prolog and a person
 do not take each other's growth away. A record is as large as the node has counters; nothing is added up.
@@ -27,6 +27,8 @@ from ansible_collections.railyard.fabric.plugins.module_utils.facts.link_errors 
     stands_still,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils.numeric import is_number, is_whole
+from ansible_collections.railyard.fabric.plugins.module_utils.quick import xids
+from ansible_collections.railyard.fabric.plugins.module_utils.quick.found import Finding
 
 FOLDER = "/var/lib/railyard/quick"
 SCHEMA = 1
@@ -52,13 +54,16 @@ class Seen(NamedTuple):
 class Last(NamedTuple):
     """A look: of which boot, so many seconds after it, and what each rail had.
 
-    `log_next` is the number of the first record of the kernel's log that was not there yet.
+    `log_next` is the number of the first record of the kernel's log that was not there yet; `findings` is
+    what was wrong and is reported until a look at the same item is good.
     """
 
     boot_id: str | None
     uptime_s: float
     rails: dict[str, Seen]
     log_next: int = 0
+    findings: tuple[Finding, ...] = ()
+    xids: xids.Xids = xids.NONE
 
 
 class Grown(NamedTuple):
@@ -140,7 +145,16 @@ def _read(document: Any) -> Last:
     log_next = document["log_next"]
     if not is_whole(log_next) or log_next < 0:
         raise ValueError("log_next is no number")
-    return Last(boot_id, uptime_s, rails, log_next)
+    # A record of an earlier version has neither.
+    findings = tuple(Finding.read(one) for one in document.get("findings", ()))
+    return Last(
+        boot_id,
+        uptime_s,
+        rails,
+        log_next,
+        findings,
+        xids.read(document["xids"]) if "xids" in document else xids.NONE,
+    )
 
 
 def store(folder: str, name: str, look: Last) -> None:
@@ -151,7 +165,13 @@ def store(folder: str, name: str, look: Last) -> None:
     """
     path = os.path.join(folder, name + ".json")
     rails = {rail: seen._asdict() for rail, seen in look.rails.items()}
-    document = {**look._asdict(), "schema": SCHEMA, "rails": rails}
+    document = {
+        **look._asdict(),
+        "schema": SCHEMA,
+        "rails": rails,
+        "findings": [one._asdict() for one in look.findings],
+        "xids": xids.document(look.xids),
+    }
     try:
         atomic_files.write_file(path, json.dumps(document) + "\n", 0o600, (os.geteuid(), os.getegid()))
     except OSError as error:

@@ -5,13 +5,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from ansible_collections.railyard.fabric.plugins.module_utils import bounded
 from ansible_collections.railyard.fabric.plugins.module_utils.bounded import At
-from ansible_collections.railyard.fabric.plugins.module_utils.facts import host, netdev
+from ansible_collections.railyard.fabric.plugins.module_utils.facts import host, kernel_log, netdev
 from ansible_collections.railyard.fabric.plugins.module_utils.facts.gpus import by_the_clock
 from ansible_collections.railyard.fabric.plugins.module_utils.facts.sysfs import Reader
 from ansible_collections.railyard.fabric.plugins.module_utils.quick import (
@@ -20,9 +21,10 @@ from ansible_collections.railyard.fabric.plugins.module_utils.quick import (
     last_look,
     loopback,
     rails,
+    xids,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils.quick.expectation import Expectation
-from ansible_collections.railyard.fabric.plugins.module_utils.quick.found import Found
+from ansible_collections.railyard.fabric.plugins.module_utils.quick.found import Finding, Found
 from ansible_collections.railyard.fabric.plugins.module_utils.rails.bind import Bound
 
 # With what Slurm is told afterwards it ends within 30 s; Slurm kills its health check after 60 s.
@@ -30,6 +32,7 @@ LIMIT_S = 20.0
 _IP_S = 5.0
 # All questions to nvidia-smi together.
 _GPU_S = 15.0
+_ITEM_GOVERNOR = "governor"
 
 
 class How(NamedTuple):
@@ -52,8 +55,33 @@ class How(NamedTuple):
 
 def bounded_look(expected: Expectation, how: How, limit_s: float = LIMIT_S) -> Found:
     """Look at the node for so many seconds at most; what hangs is unknown."""
-    document, why = bounded.call(lambda at: look(expected, how, at, limit_s).document(), limit_s)
-    return Found(unknown=[why]) if document is None else Found.of(document)
+    document, why = bounded.call(lambda at: look(expected, how, at, limit_s).whole(), limit_s)
+    return unfinished(why, how, expected) if document is None else Found.of(document)
+
+
+def unfinished(
+    why: str, how: How, expected: Expectation | None, cause: tuple[str, str] = ("look", "look_unfinished")
+) -> Found:
+    """Return the result of a look that did not come to its end; what was wrong before stays reported.
+
+    Args:
+        why: why it did not.
+        how: how the node was looked at.
+        expected: what the node is to be; None where that is not known.
+        cause: item and cause of it.
+    """
+    found = Found()
+    found.add_unknown(why, *cause)
+    with contextlib.suppress(last_look.LookError):
+        last = last_look.load(how.folder, how.name)
+        found.keep_earlier(last.findings if last else (), lambda one: _is_expected(one, expected))
+    return found
+
+
+def read_boot_id(how: How) -> str | None:
+    """Return the kernel's name for this boot; None where it does not tell."""
+    reader = Reader(proc_root=f"{how.root.rstrip('/')}/proc")
+    return reader.text(reader.proc("sys", "kernel", "random", "boot_id"))
 
 
 def look(expected: Expectation, how: How, at: At, limit_s: float) -> Found:
@@ -67,19 +95,31 @@ def look(expected: Expectation, how: How, at: At, limit_s: float) -> Found:
         at("the rails")
         bound = _rails(expected, reader, found)
 
-    def at_rest(after: int) -> int | None:
+    def at_rest(after: int, records: list[kernel_log.Record]) -> int | None:
         at("the governor")
         _governor(expected, reader, found)
         at("the GPUs")
         left_s = max(min(_GPU_S, deadline - time.monotonic() - 1), 0)
-        return gpus.look(expected.node, expected.gpus, reader, by_the_clock(left_s), after, found)
+        log_next = gpus.look(
+            expected.node, expected.gpus, reader, by_the_clock(left_s), after, found, records
+        )
+        if how.loopback:
+            at("the loopback of the HCAs")
+            loopback.look(bound, expected.transport, deadline - 1, found)
+        return log_next
 
     at("the error counters")
-    _since_last(bound, how, reader, found, at_rest)
-    if how.loopback:
-        at("the loopback of the HCAs")
-        loopback.look(bound, expected.transport, deadline - 1, found)
+    _since_last(expected, bound, how, reader, found, at_rest)
     return found
+
+
+def _is_expected(finding: Finding, expected: Expectation | None) -> bool:
+    """Tell whether the expectation still has what a finding is of; without one nothing is known."""
+    if expected is None:
+        return True
+    if finding.rail:
+        return any(rail["name"] == finding.rail for rail in expected.rails)
+    return bool(expected.governor) if finding.item == _ITEM_GOVERNOR else True
 
 
 def _rails(expected: Expectation, reader: Reader, found: Found) -> dict[str, Bound]:
@@ -87,10 +127,11 @@ def _rails(expected: Expectation, reader: Reader, found: Found) -> dict[str, Bou
     try:
         addresses = bounded.ask(["ip", "-d", "-j", "addr"], _IP_S).text
     except bounded.ToolError as error:
-        found.unknown.append(f"addresses: {error}")
+        found.add_unknown(f"addresses: {error}", "addresses", "addresses_unread")
     known = bool(netdev.read_ip_json(addresses))
     if addresses is not None and not known:
-        found.unknown.append("addresses: `ip -d -j addr` gave no JSON")
+        said = "addresses: `ip -d -j addr` gave no JSON"
+        found.add_unknown(said, "addresses", "addresses_unread")
     seen = rails.facts(reader, addresses)
     bound = rails.look(expected, seen, known, found)
     if expected.transport != "tcp":
@@ -100,22 +141,25 @@ def _rails(expected: Expectation, reader: Reader, found: Found) -> dict[str, Bou
 
 
 def _since_last(
+    expected: Expectation,
     bound: Mapping[str, Bound],
     how: How,
     reader: Reader,
     found: Found,
-    at_rest: Callable[[int], int | None],
+    at_rest: Callable[[int, list[kernel_log.Record]], int | None],
 ) -> None:
-    """Hold error counters and the kernel's log against the last look, and keep them.
+    """Compare error counters and the kernel's log with the last look, and keep them and what is wrong.
 
     Args:
+        expected: what the node is to be.
         bound: the rails.
         how: how to look.
         reader: where the kernel's files are.
         found: takes what is found.
-        at_rest: looks at what comes after them, of the log from a record on; returns the next one.
+        at_rest: looks at what comes after them, of the log from a record on; takes the log's new records,
+            and returns the number of the next one.
     """
-    boot_id = reader.text(reader.proc("sys", "kernel", "random", "boot_id"))
+    boot_id = read_boot_id(how)
     looked = False
 
     def hold() -> last_look.Last:
@@ -125,10 +169,19 @@ def _since_last(
         now = last_look.Last(boot_id, time.clock_gettime(time.CLOCK_BOOTTIME), seen)
         if bound:
             rails.since(last, now, found)
-        after = last.log_next if last is not None and last.boot_id == boot_id else 0
+        same_boot = last if last is not None and last.boot_id == boot_id else None
+        after = same_boot.log_next if same_boot else 0
         looked = True
-        log_next = at_rest(after)
-        return now._replace(log_next=after if log_next is None else log_next)
+        records: list[kernel_log.Record] = []
+        log_next = at_rest(after, records)
+        found.keep_earlier(last.findings if last else (), lambda one: _is_expected(one, expected))
+        counted = xids.add(same_boot.xids if same_boot else xids.NONE, records)
+        found.gpus["xids"] = xids.document(counted)
+        return now._replace(
+            log_next=after if log_next is None else log_next,
+            findings=tuple(one for one in found.findings if one.is_wrong),
+            xids=counted,
+        )
 
     try:
         if not how.keep:
@@ -137,16 +190,16 @@ def _since_last(
         with last_look.alone(how.folder, how.name):
             last_look.store(how.folder, how.name, hold())
     except last_look.LookError as error:
-        found.unknown.append(f"error counters: {error}")
+        found.add_unknown(f"error counters: {error}", "error_counters", "counters_unread")
         if not looked:
-            at_rest(0)
+            at_rest(0, [])
 
 
 def _last(how: How, found: Found) -> last_look.Last | None:
     try:
         return last_look.load(how.folder, how.name)
     except last_look.LookError as error:
-        found.unknown.append(f"error counters: {error}")
+        found.add_unknown(f"error counters: {error}", "error_counters", "counters_unread")
         return None
 
 
@@ -155,11 +208,12 @@ def _governor(expected: Expectation, reader: Reader, found: Found) -> None:
         return
     seen: dict[str, Any] = host.governors(reader)["governors"]
     if not seen and expected.node_class != "container":
-        found.unknown.append(
-            f"governor: this {expected.node_class} node has no cpufreq, {expected.governor} is expected"
-        )
+        said = f"governor: this {expected.node_class} node has no cpufreq, {expected.governor} is expected"
+        found.add_unknown(said, _ITEM_GOVERNOR, "governor_unread")
     elif seen and set(seen) != {expected.governor}:
         listed = ", ".join(f"{governor} on {count} CPUs" for governor, count in seen.items())
-        found.wrong.append(f"governor: {listed}, {expected.governor} is expected")
-    elif seen:
-        found.good.append(f"governor {expected.governor}")
+        said = f"governor: {listed}, {expected.governor} is expected"
+        found.add_wrong(said, _ITEM_GOVERNOR, "governor_differs")
+    else:
+        found.good += [f"governor {expected.governor}"] if seen else []
+        found.good_items.append(_ITEM_GOVERNOR)

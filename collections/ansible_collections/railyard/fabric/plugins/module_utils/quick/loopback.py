@@ -31,29 +31,32 @@ _EACH_S = 6.0
 # How long the server may take until it listens.
 _LISTENS_S = 3.0
 _PAUSE_S = 0.05
+_CAUSE = "loopback_failed"
 
 
 def look(bound: Mapping[str, Bound], transport: str, deadline: float, found: Found) -> None:
     """Test the HCA of each rail, one after the other, until the time of `time.monotonic` is over."""
     done: dict[str, None] = {}
-    for one in bound.values():
+    for rail, one in bound.items():
+        item = f"loopback/{rail}"
         if one.hca is None or str(one.hca["hca"]) in done:
             continue
         hca = str(one.hca["hca"])
         done[hca] = None
         if deadline - time.monotonic() < _EACH_S:
-            found.unknown.append(f"loopback {hca}: no time is left for it")
+            found.add_unknown(f"loopback {hca}: no time is left for it", item, _CAUSE, rail)
             continue
         try:
             gbps = _measure(hca, one, transport)
         except bounded.ToolError as error:
-            found.unknown.append(f"loopback {hca}: {error}")
+            found.add_unknown(f"loopback {hca}: {error}", item, _CAUSE, rail)
         except ValueError as error:
-            found.wrong.append(f"loopback {hca}: {error}")
+            found.add_wrong(f"loopback {hca}: {error}", item, _CAUSE, rail)
         else:
             found.good.append(f"loopback {hca} {gbps:.1f} Gbit/s")
+            found.good_items.append(item)
     if not done:
-        found.unknown.append("loopback: asked for, and no rail has an HCA")
+        found.add_unknown("loopback: asked for, and no rail has an HCA", "loopback", _CAUSE)
 
 
 def argv(hca: str, gid_index: int | None, port: int, connection: str = "") -> list[str]:

@@ -14,10 +14,21 @@ import argparse
 import json
 import os
 import socket
+import time
 
-from ansible_collections.railyard.fabric.plugins.module_utils.quick import drain, expectation, last_look
+from ansible_collections.railyard.fabric.plugins.module_utils.quick import (
+    drain,
+    expectation,
+    last_look,
+    trace,
+)
 from ansible_collections.railyard.fabric.plugins.module_utils.quick.found import UNKNOWN, Found
-from ansible_collections.railyard.fabric.plugins.module_utils.quick.look import How, bounded_look
+from ansible_collections.railyard.fabric.plugins.module_utils.quick.look import (
+    How,
+    bounded_look,
+    read_boot_id,
+    unfinished,
+)
 
 EXPECTATION = "/etc/railyard/quick.json"
 
@@ -25,17 +36,16 @@ EXPECTATION = "/etc/railyard/quick.json"
 def main(argv: list[str] | None = None) -> int:
     """Look, say it in one line, and return the exit status."""
     asked = _parser().parse_args(argv)
-    node = socket.gethostname().split(".", maxsplit=1)[0]
-    try:
-        expected = expectation.load(asked.expect)
-    except expectation.ExpectationError as error:
-        found = Found(unknown=[f"expectation: {error}"])
-    else:
-        node = expected.node
-        how = How(asked.name, asked.folder, not asked.no_keep, asked.loopback, asked.root)
-        found = bounded_look(expected, how)
+    how = How(asked.name, asked.folder, not asked.no_keep, asked.loopback, asked.root)
+    began_s = time.monotonic()
+    if how.keep:
+        trace.begin(how.folder, how.name, time.time())
+    node, found = _look(asked.expect, how)
     if asked.drain or asked.resume:
         drain.tell(found, asked.drain, asked.resume)
+    if how.keep:
+        duration_s = round(time.monotonic() - began_s, 3)
+        trace.end(how.folder, how.name, found, read_boot_id(how), time.time(), duration_s)
     said = found.line(node)
     if asked.json:
         said = json.dumps({"node": node, "status": found.status, "line": said, **found.document()})
@@ -44,6 +54,22 @@ def main(argv: list[str] | None = None) -> int:
     except OSError:
         return found.status or UNKNOWN
     return found.status
+
+
+def _look(expect: str, how: How) -> tuple[str, Found]:
+    """Look at the node; return its name and what was found, whatever breaks."""
+    node = socket.gethostname().split(".", maxsplit=1)[0]
+    try:
+        expected = expectation.load(expect)
+    except expectation.ExpectationError as error:
+        cause = ("expectation", "expectation_unusable")
+        return node, unfinished(f"expectation: {error}", how, None, cause)
+    try:
+        return expected.node, bounded_look(expected, how)
+    except (
+        Exception
+    ) as error:  # a defect is reported as well: the node's metrics and Slurm look at the result
+        return expected.node, unfinished(f"it broke down: {error.__class__.__name__}: {error}", how, expected)
 
 
 def _name(text: str) -> str:

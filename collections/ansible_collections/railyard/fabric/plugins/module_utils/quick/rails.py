@@ -54,6 +54,7 @@ def look(
     for name, one in bound.items():
         is_good = True
         for check, ruling in _rulings(expected, seen, one, keys):
+            item = f"{check}/{name}"
             if check == "address" and not addresses_known:
                 ruling = Ruling().unknown("facts_garbled", f"{name}: no addresses without `ip`")
             detail = ruling.detail.removeprefix(expected.node + " ")
@@ -62,7 +63,10 @@ def look(
             # A netdev that is missing has no link, no address and no MTU, and is said once.
             if ruling.outcome in (FAIL, UNMEASURED) and words not in said:
                 said[words] = None
-                (found.wrong if ruling.outcome == FAIL else found.unknown).append(words)
+                add = found.add_wrong if ruling.outcome == FAIL else found.add_unknown
+                add(words, item, str(ruling.cause), name)
+            if ruling.outcome not in (FAIL, UNMEASURED):
+                found.good_items.append(item)
             if ruling.outcome == RECORDED:
                 recorded.setdefault(check, []).append(name)
         good += is_good
@@ -106,8 +110,13 @@ def since(last: last_look.Last | None, now: last_look.Last, found: Found) -> Non
         grown = last_look.grown(last, now, rail)
         grew = grew or bool(grown.wrong)
         doubts += len(grown.unknown)
-        found.wrong += [f"link_errors: {rail}: {_listed(grown.wrong)}"] if grown.wrong else []
-        found.unknown += [f"link_errors: {rail}: {words}" for words in grown.unknown]
+        item = f"link_errors/{rail}"
+        if grown.wrong:
+            found.add_wrong(f"link_errors: {rail}: {_listed(grown.wrong)}", item, "link_errors", rail)
+        for words in grown.unknown:
+            found.add_unknown(f"link_errors: {rail}: {words}", item, "counters_unread", rail)
+        if not (grown.wrong or grown.unknown or grown.is_first):
+            found.good_items.append(item)
         found.told += [f"{rail}: {_listed(grown.told)}, told and not judged"] if grown.told else []
         first += [rail] if grown.is_first else []
     if first:

@@ -166,7 +166,8 @@ def test_the_reader_of_these_tests_reads_the_document_s_example():
     """From the format's document, with its escapes; without timestamps, which a textfile may not have."""
     text = (
         "# HELP msdos_file_access_time_seconds x\n# TYPE msdos_file_access_time_seconds gauge\n"
-        'msdos_file_access_time_seconds{path="C:\\\\DIR\\\\FILE.TXT",error="Cannot find file:\\n\\"FILE.TXT\\""} 1.458255915e9\n'
+        'msdos_file_access_time_seconds{path="C:\\\\DIR\\\\FILE.TXT",'
+        'error="Cannot find file:\\n\\"FILE.TXT\\""} 1.458255915e9\n'
     )
     assert values(text, "msdos_file_access_time_seconds") == {
         ('Cannot find file:\n"FILE.TXT"', "C:\\DIR\\FILE.TXT"): 1458255915.0
