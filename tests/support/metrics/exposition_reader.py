@@ -5,8 +5,8 @@
 
 Written by hand to prometheus.io/docs/instrumenting/exposition_formats (version 0.0.4), without the product's
 code: HELP and TYPE once and before the first sample, all lines of a metric together, names by their grammar,
-label values with the three escapes and no other, numbers as Go's ParseFloat takes them, no series twice, a
-line feed at the end. node_exporter's textfile collector refuses a file with a timestamp: that is an error here.
+label values with the three escapes alone, numbers as Go's ParseFloat takes them, no series twice, a line feed
+at the end. node_exporter's textfile collector refuses a file with a timestamp: that is an error here.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ _ONE_LABEL = re.compile(rf"({_LABEL_NAME})=({_LABEL_VALUE})")
 _NUMBER = re.compile(r"[-+]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][-+]?[0-9]+)?\Z|NaN\Z|[-+]?Inf\Z")
 _HELP = re.compile(rf"# HELP ({_NAME}) ((?:[^\\\n]|\\\\|\\n)*)\Z")
 _TYPE = re.compile(rf"# TYPE ({_NAME}) (counter|gauge|histogram|summary|untyped)\Z")
+_PARTS = {"summary": ("_sum", "_count"), "histogram": ("_sum", "_count", "_bucket")}
 _ESCAPES = {"\\\\": "\\", '\\"': '"', "\\n": "\n"}
 
 Series = dict[frozenset[tuple[str, str]], float]
@@ -73,6 +74,9 @@ def _sample(line: str, where: str, current: str, families: dict[str, Family]) ->
     found = _SAMPLE.match(line)
     if not found or not _NUMBER.match(found.group(3)):
         raise ValueError(f"{where}: no sample")
+    parts = _PARTS.get(families[current].type, ()) if current in families else ()
+    if found.group(1) in {current + part for part in parts}:
+        return  # a part of a summary or a histogram, which Railyard has none of
     if found.group(1) != current:
         raise ValueError(f"{where}: a sample outside the lines of its metric")
     pairs = [

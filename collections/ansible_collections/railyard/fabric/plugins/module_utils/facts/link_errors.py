@@ -10,7 +10,7 @@ means for a verdict is the controller's.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Optional
 
 from ansible_collections.railyard.fabric.plugins.module_utils import node_files
@@ -38,6 +38,13 @@ KINDS: dict[str, str] = {
     for field, kind in _KIND_OF_FIELD.items()
     for name in getattr(errors, field)
 }
+
+#: Those that count how often the link went down or came up; also whoever sets a netdev down does that.
+LINK_DOWN = frozenset(
+    name
+    for errors in (nic_drivers.COMMON, *(driver.errors for driver in nic_drivers.DRIVERS))
+    for name in errors.link_down
+)
 
 _OF_HIDDEN_LINKS = frozenset(
     name for driver in nic_drivers.DRIVERS if driver.link_is_hidden for name in driver.errors.transport
@@ -73,33 +80,41 @@ _GREATEST_OF_ANY = (2**32 - 1, 2**64 - 1)
 SYMBOLS_AT_ONCE = 10
 
 Values = dict[str, int]
+#: Returns the driver's statistics of a netdev.
+Stats = Callable[[str], Mapping[str, int]]
 # Python 3.9, which nodes may have, cannot evaluate `X | Y`.
 Span = dict[str, list[Optional[int]]]  # noqa: UP045 - see above
 
 
-def read(netdev: str, hca: str | None, sys_root: str = "/sys") -> Values:
+def read(netdev: str, hca: str | None, sys_root: str = "/sys", stats: Stats | None = None) -> Values:
     """Return the counters of the table that this rail has: of a VLAN its port's, of a bond its ports' sums.
 
     Args:
         netdev: the rail's netdev.
         hca: the rail's RDMA port as `device:port`, or None.
         sys_root: where sysfs is.
+        stats: reads what `ethtool -S` shows; by default each call asks the driver.
     """
-    port_netdev = vlan.port_of(netdev, sys_root)
     values: Values = {}
     if hca:
         device, _colon, port = hca.partition(":")
         folder = os.path.join(sys_root, "class/infiniband", device, "ports", port)
         values = _in({"hca": os.path.join(folder, "counters"), "hw": os.path.join(folder, "hw_counters")})
-    bond = os.path.join(sys_root, "class/net", port_netdev, "bonding", "slaves")
-    for one in node_files.read_word(bond).split() or [port_netdev]:
+    for one in ports_of(netdev, sys_root):
         found = _in({"netdev": os.path.join(sys_root, "class/net", one, "statistics")})
-        for counter, value in ethtool.stats(one).items():
+        for counter, value in (stats or ethtool.stats)(one).items():
             if "ethtool." + counter in KINDS:
                 found["ethtool." + counter] = value
         for name, value in found.items():
             values[name] = values.get(name, 0) + value
     return values
+
+
+def ports_of(netdev: str, sys_root: str = "/sys") -> list[str]:
+    """Return the netdevs that count for a rail: of a VLAN its port, of a bond its ports."""
+    port_netdev = vlan.port_of(netdev, sys_root)
+    bond = os.path.join(sys_root, "class/net", port_netdev, "bonding", "slaves")
+    return node_files.read_word(bond).split() or [port_netdev]
 
 
 def _in(folders: Mapping[str, str]) -> Values:

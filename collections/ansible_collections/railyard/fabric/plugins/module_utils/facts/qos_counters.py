@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple, Optional
 
 # ethtool's. Durations are in microseconds with mlx5 and mlx4.
 _ETHTOOL = re.compile(
@@ -36,6 +36,50 @@ _HARDWARE = frozenset(
         "roce_slow_restart_cnps",
     )
 )
+
+
+_FRAMES = re.compile(
+    r"([rt]x)_(?:prio([0-7])_pause|global_pause|pause_prio_([0-7])|pause|pfc_ena_frames_pri([0-7]))\Z"
+)
+_DURATION_US = re.compile(
+    r"([rt]x)_(?:prio([0-7])_pause_duration|global_pause_duration|pause_duration_prio_([0-7])|pause_duration)\Z"
+)
+_BNXT_DURATION_US = re.compile(r"pfc_pri([0-7])_([rt]x)_duration_us\Z")
+#: Pauses of the whole port, not of one priority.
+ALL_PRIORITIES = "all"
+
+
+class Pause(NamedTuple):
+    """Pauses of one priority in one direction: frames, and how long sending stood still."""
+
+    frames: int
+    duration_us: Optional[int]  # noqa: UP045 - Python 3.9, which nodes may have, evaluates it
+
+
+def pauses(statistics: Mapping[str, Any]) -> dict[tuple[str, str], Pause]:
+    """Return pauses by direction (`rx`: this port was paused) and priority, of those that ever were.
+
+    Args:
+        statistics: The netdev's, as `ethtool -S` names them.
+    """
+    frames: dict[tuple[str, str], int] = {}
+    durations_us: dict[tuple[str, str], int] = {}
+    for name, value in statistics.items():
+        if not isinstance(value, int):
+            continue
+        bnxt = _BNXT_DURATION_US.match(name)
+        if bnxt:
+            durations_us[bnxt.group(2), bnxt.group(1)] = value
+        for pattern, found in ((_FRAMES, frames), (_DURATION_US, durations_us)):
+            match = pattern.match(name)
+            if match:
+                priority = next(filter(None, match.groups()[1:]), ALL_PRIORITIES)
+                found[match.group(1), priority] = value
+    return {
+        key: Pause(frames.get(key, 0), durations_us.get(key))
+        for key in sorted({*frames, *durations_us})
+        if frames.get(key) or durations_us.get(key)
+    }
 
 
 def select(statistics: Mapping[str, Any], hw_counters: Mapping[str, Any]) -> dict[str, int]:

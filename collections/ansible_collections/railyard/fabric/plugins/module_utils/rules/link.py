@@ -50,7 +50,7 @@ def rule(
     rail = bound.rail
     if bound.netdev is None:
         ruling = Ruling(basis="the inventory asks for this rail")
-        if check == "link" and _is_bare_port(bound):
+        if check == "link" and is_bare_port(bound):
             port = (bound.hca or {})["hca"]
             return ruling.recorded(
                 f"{node} {rail['name']} ({port}): it has no netdev, as without ib_ipoib, and the link is its "
@@ -203,7 +203,7 @@ def _has_netdev(rail: Mapping[str, Any]) -> bool:
     return bool(_planned(rail)) or any(rail.get(key) is not None for key in ("netdev", "mac", "pci"))
 
 
-def _is_bare_port(bound: Bound) -> bool:
+def is_bare_port(bound: Bound) -> bool:
     """Tell whether a rail is an InfiniBand port that `pci` names and that ib_ipoib has given no netdev."""
     port, rail = bound.hca or {}, bound.rail
     named = _planned(rail) or any(rail.get(key) is not None for key in ("netdev", "mac"))

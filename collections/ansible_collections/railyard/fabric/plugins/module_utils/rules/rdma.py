@@ -116,6 +116,11 @@ def _other_kind(where: str, transport: str, port: Mapping[str, Any]) -> str | No
     return f"{where} {kind} (driver {driver}), and the inventory declares {transport}"
 
 
+def is_at_rate(seen_gbps: float, declared_gbps: float) -> bool:
+    """Tell whether an InfiniBand port runs at its declared rate: names of rates are rounded."""
+    return declared_gbps * _RATE_SHARE <= seen_gbps <= declared_gbps / _RATE_SHARE
+
+
 def _keys_of(bound: Bound) -> tuple[str, ...]:
     keys = (bound.hca or {}).get("pkeys")
     return tuple(map(str, keys)) if isinstance(keys, list) else ()
@@ -226,7 +231,7 @@ def _port(where: str, node: Node, bound: Bound) -> Ruling:
         seen = port.get("rate_gbps")
         if not is_number(seen):
             return ruling.unknown("rdma_unknown", f"{where}: rate_gbps is {seen!r}")
-        if not _RATE_SHARE * rate <= seen <= rate / _RATE_SHARE:
+        if not is_at_rate(seen, rate):
             return ruling.failed("link_speed", f"{where} runs at {seen:g} Gbit/s, declared is {rate:g}")
     if bound.netdev is None and (bad := _path(ruling, where, bound)):
         return bad
