@@ -46,7 +46,8 @@ options:
   record:
     description:
       - Anything else, section to name to what was there. The way back knows section C(units), unit to a
-        dictionary of C(enabled) and C(active) in systemd's words, and C(package) where one brings it.
+        dictionary of C(enabled) and C(active) in systemd's words, and C(package) where one brings it; and
+        section C(users), system user to a dictionary of C(there) and C(home).
     type: dict
     default: {}
 """
@@ -86,7 +87,7 @@ plan:
   description: >-
     With O(state=read), what returning to the originals does: C(remove_packages), C(keep_packages), C(unhold),
     C(moved_packages), C(gone_packages), C(remove_files), C(restore_files), C(keep_files),
-    C(remove_folders), C(units), C(by_roles), and what that C(needs) afterwards.
+    C(remove_folders), C(units), C(remove_users), C(by_roles), and what that C(needs) afterwards.
   returned: O(state=read)
   type: dict
   sample: {"remove_packages": [iperf3, libiperf0], "remove_files": [/etc/nccl.conf]}
@@ -145,6 +146,7 @@ def unit_states(module: AnsibleModule, units: t.Iterable[str]) -> dict[str, dict
 def make_plan(module: AnsibleModule, records: dict[str, baseline.Record]) -> dict[str, t.Any]:
     """Return the way back of all roles."""
     packages = restore_plan.Packages([], [], [], [], [])
+    present: dict[str, dict[str, t.Any]] = {}
     if any(record.get("packages") for record in records.values()):
 
         def simulate(names: t.Sequence[str], orphans: bool) -> list[str]:
@@ -153,7 +155,9 @@ def make_plan(module: AnsibleModule, records: dict[str, baseline.Record]) -> dic
             return restore_plan.parse_simulation(run(module, "apt-get", *options, "purge", *names))
 
         automatic = set(run(module, "apt-mark", "showauto").split())
-        packages = restore_plan.plan_packages(records, installed(module), automatic, simulate)
+        present = installed(module)
+        packages = restore_plan.plan_packages(records, present, automatic, simulate)
+    stays = [name for name in present if name not in packages.remove]
     was = restore_plan.recorded_units(records)
     return {
         "remove_packages": packages.remove,
@@ -163,6 +167,7 @@ def make_plan(module: AnsibleModule, records: dict[str, baseline.Record]) -> dic
         "gone_packages": packages.gone,
         **restore_plan.plan_files(ROOT, records),
         "units": restore_plan.plan_units(was, unit_states(module, was)),
+        "remove_users": restore_plan.plan_users(ROOT, records, stays),
         "by_roles": restore_plan.by_roles(ROOT),
         "needs": driver_plan.needs([], packages.remove),
     }

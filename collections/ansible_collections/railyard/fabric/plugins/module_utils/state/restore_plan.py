@@ -228,6 +228,43 @@ def plan_units(
     ]
 
 
+def plan_users(
+    root: str, records: t.Mapping[str, t.Mapping[str, t.Any]], stays: t.Iterable[str]
+) -> list[str]:
+    """Return the system users that packages of a role made and left behind, as Debian's do.
+
+    A record's section `users` has for each `there` (whether it was there before) and `home`: while a package
+    stays whose name begins with the user's, or a file in its home, so does the user.
+
+    Args:
+        root: Where the node's files are.
+        records: Role to record.
+        stays: The packages that are installed and stay.
+    """
+    kept = list(stays)
+    lines = (node_files.read_text(os.path.join(root, "etc/passwd")) or "").splitlines()
+    there = {line.partition(":")[0] for line in lines}
+    users: dict[str, dict[str, t.Any]] = {}
+    for record in records.values():
+        for user, was in record.get("users", {}).items():
+            # Of two roles, the one that saw it missing came first.
+            users[user] = {**was, "there": was.get("there") and users.get(user, was).get("there")}
+    return sorted(
+        user
+        for user, was in users.items()
+        if not was["there"]
+        and user in there
+        and not any(name.startswith(user) for name in kept)
+        and not _has_files(os.path.join(root, str(was.get("home", "")).lstrip("/")), root)
+    )
+
+
+def _has_files(folder: str, root: str) -> bool:
+    if os.path.normpath(folder) == os.path.normpath(root):
+        return False  # it has no home
+    return any(names for _folder, _folders, names in os.walk(folder))
+
+
 def by_roles(root: str) -> list[str]:
     """Say what roles take back themselves."""
     return [says for path, says in BY_ROLES if os.path.exists(os.path.join(root, path))]
@@ -235,5 +272,7 @@ def by_roles(root: str) -> list[str]:
 
 def is_empty(plan: t.Mapping[str, t.Any]) -> bool:
     """Tell whether a plan changes nothing on the node."""
-    changes = ("remove_packages", "unhold", "remove_files", "restore_files", "units", "by_roles")
+    changes = (
+        "remove_packages", "unhold", "remove_files", "restore_files", "units", "remove_users", "by_roles",
+    )  # fmt: skip
     return not any(plan.get(key) for key in changes)

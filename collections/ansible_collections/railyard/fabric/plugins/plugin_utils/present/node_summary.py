@@ -50,6 +50,8 @@ def uninstall_lines(plan: Mapping[str, Any]) -> list[str]:
     lines = [f"taken back by {one}" for one in plan.get("by_roles", ())]
     if plan.get("remove_packages"):
         lines.append(f"apt purges {', '.join(plan['remove_packages'])}")
+    if plan.get("remove_users"):
+        lines.append(f"system users that packages left behind are removed: {', '.join(plan['remove_users'])}")
     lines += [f"package {one['name']} stays: {one['why']}" for one in plan.get("keep_packages", ())]
     lines += [f"package {name} is no longer held" for name in plan.get("unhold", ())]
     lines += [

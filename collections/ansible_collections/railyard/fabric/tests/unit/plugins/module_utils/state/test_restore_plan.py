@@ -262,3 +262,35 @@ def test_an_empty_plan_is_one_that_changes_nothing():
     nothing = {"remove_packages": [], "keep_packages": [{"name": "x"}], "remove_folders": ["/etc/railyard"]}
     assert restore_plan.is_empty(nothing)
     assert not restore_plan.is_empty({**nothing, "unhold": ["x"]})
+
+
+PASSWD = (
+    "root:x:0:0:root:/root:/bin/bash\nprometheus:x:105:112:Prometheus daemon:/var/lib/prometheus:/bin/sh\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("was", "stays", "file", "passwd", "removed"),
+    [
+        (False, [], None, PASSWD, ["prometheus"]),
+        (True, [], None, PASSWD, []),  # the site's
+        (False, ["prometheus-alertmanager"], None, PASSWD, []),  # another package of the site's runs as it
+        (False, [], "var/lib/prometheus/metrics2/wal/0", PASSWD, []),  # data that a person kept
+        (False, [], None, "root:x:0:0:root:/root:/bin/bash\n", []),
+    ],
+)
+def test_a_system_user_that_a_package_left_goes_where_nothing_is_its(
+    tmp_path, was, stays, file, passwd, removed
+):
+    write(tmp_path, "etc/passwd", passwd)
+    (tmp_path / "var/lib/prometheus").mkdir(parents=True)
+    if file:
+        write(tmp_path, file, "x")
+    record = {"users": {"prometheus": {"there": was, "home": "/var/lib/prometheus"}}}
+    later = {"users": {"prometheus": {"there": True, "home": "/var/lib/prometheus"}}}
+    records = {"monitoring": later, "node_metrics": record}
+    # Of two roles the one that saw it missing came first.
+    assert restore_plan.plan_users(str(tmp_path), {"node_metrics": record}, stays) == removed
+    assert restore_plan.plan_users(str(tmp_path), records, stays) == removed
+    assert restore_plan.plan_users(str(tmp_path), {"monitoring": later}, stays) == []
+    assert restore_plan.plan_users(str(tmp_path), {"rdma_stack": {"packages": {}}}, []) == []
