@@ -2,16 +2,16 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Thin: the program is module_utils/quick/main.py, packed by module_utils/program.py."""
+"""Thin: programs are main.py in module_utils/quick and metrics, packed by module_utils/program.py."""
 
 from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: quick_program
-short_description: Put the quick check on a node as one program
+short_description: Put the quick check, or the writer of metrics, on a node as one program
 version_added: "0.3.0"
 description:
-  - Packs the quick check with all that it imports into one executable file, which this node's Python runs.
+  - Packs O(program) with all that it imports into one executable file, which this node's Python runs.
     The same version of the collection makes the same file.
 author:
   - Railyard contributors (@railyard)
@@ -23,6 +23,12 @@ options:
     description: The program's place.
     type: path
     required: true
+  program:
+    description: V(quick) is C(railyard-quick), V(metrics) is C(railyard-metrics).
+    type: str
+    choices: [quick, metrics]
+    default: quick
+    version_added: "0.3.0"
   role:
     description: >-
       Whose record of originals says that the program was not there, as M(railyard.fabric.baseline) does it.
@@ -36,6 +42,12 @@ EXAMPLES = r"""
   railyard.fabric.quick_program:
     path: /usr/local/sbin/railyard-quick
     role: quick_check
+
+- name: Install the writer of the node's metrics
+  railyard.fabric.quick_program:
+    path: /usr/local/sbin/railyard-metrics
+    program: metrics
+    role: node_metrics
 """
 
 RETURN = r"""
@@ -54,17 +66,20 @@ import typing as t
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.railyard.fabric.plugins.module_utils import atomic_files, module_end, program
+from ansible_collections.railyard.fabric.plugins.module_utils.metrics import main as metrics
 from ansible_collections.railyard.fabric.plugins.module_utils.quick import main as quick
 from ansible_collections.railyard.fabric.plugins.module_utils.state import baseline
 
 ROOT = "/"
 MODE = 0o755
-_ENTRY = quick.__name__[len(program.PACKAGE) + 1 :]
+_ENTRIES = {
+    name: main.__name__[len(program.PACKAGE) + 1 :] for name, main in (("quick", quick), ("metrics", metrics))
+}
 
 
-def packed(interpreter: str) -> bytes:
-    """Return the program: a zip behind a line that names the interpreter, which heeds nothing of a user's."""
-    return f"#!{interpreter} -I\n".encode() + program.build(_ENTRY, program.loaded)
+def packed(interpreter: str, name: str = "quick") -> bytes:
+    """Return a program: a zip behind a line that names the interpreter, which heeds nothing of a user's."""
+    return f"#!{interpreter} -I\n".encode() + program.build(_ENTRIES[name], program.loaded)
 
 
 def state(path: str) -> str | None:
@@ -86,7 +101,7 @@ def hold(module: AnsibleModule) -> dict[str, t.Any]:
     """Do what the parameters ask; return the result."""
     path: str = module.params["path"]
     role: str | None = module.params["role"]
-    data = packed(sys.executable)
+    data = packed(sys.executable, module.params["program"])
     before, after = state(path), words(data, MODE, os.geteuid())
     diff = []
     if before is None and role is not None:
@@ -104,7 +119,11 @@ def hold(module: AnsibleModule) -> dict[str, t.Any]:
 def main() -> None:
     """Run the module."""
     module = AnsibleModule(
-        argument_spec={"path": {"type": "path", "required": True}, "role": {"type": "str"}},
+        argument_spec={
+            "path": {"type": "path", "required": True},
+            "program": {"type": "str", "choices": ["quick", "metrics"], "default": "quick"},
+            "role": {"type": "str"},
+        },
         supports_check_mode=True,
     )
     module_end.end(module, hold, baseline.OriginalsError)

@@ -17,7 +17,7 @@ def put(tmp_path, monkeypatch):
     monkeypatch.setattr(quick_program, "ROOT", str(tmp_path))
 
     def hold(check_mode=False, role=None):
-        params = {"path": str(tmp_path / "railyard-quick"), "role": role}
+        params = {"path": str(tmp_path / "railyard-quick"), "program": "quick", "role": role}
         return quick_program.hold(FakeModule(params, check_mode=check_mode))
 
     return hold
@@ -29,7 +29,11 @@ def test_it_is_written_once_and_runs_by_its_own_name(put, tmp_path):
     assert (seen["changed"], program.exists(), seen["diff"][0]["before"]) == (True, False, "")
     assert (put()["changed"], put()["changed"]) == (True, False)
     done = subprocess.run(
-        [program, "--expect", "/none"], capture_output=True, text=True, check=False, cwd="/"
+        [program, "--expect", "/none", "--folder", tmp_path / "looks"],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd="/",
     )
     assert (done.returncode, done.stderr) == (3, "")
     assert "expectation: /none: No such file or directory" in done.stdout

@@ -1,0 +1,119 @@
+#!/usr/bin/python
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Thin: which exporter is used is decided in module_utils/metrics/exporters.py."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: node_exporter_info
+short_description: Find out which node_exporter a node has, or whether role node_metrics can bring one
+version_added: "0.3.0"
+description:
+  - A node_exporter that runs already is kept as it is; its folder of textfiles is read from its command line.
+  - Without one, checks that the address and port are free and that the address is no rail's.
+  - Fails with the reason and the fix where neither is possible. Changes nothing.
+author:
+  - Railyard contributors (@railyard)
+extends_documentation_fragment:
+  - railyard.fabric.attributes
+attributes:
+  check_mode:
+    support: full
+  diff_mode:
+    support: N/A
+    details: The module changes nothing, so that there is no difference to show.
+  idempotent:
+    support: full
+options:
+  listen:
+    description: The IP address that an exporter of the role's listens on.
+    type: str
+    required: true
+  port:
+    description: Its port.
+    type: int
+    required: true
+  rail_addresses:
+    description: Addresses of the node's rails, with or without prefix length. O(listen) must be none of them.
+    type: list
+    elements: str
+    default: []
+  textfile_folder:
+    description: The folder of textfiles that an exporter which is there reads. Without it, it is found.
+    type: path
+  secured:
+    description: Whether TLS or a password is wanted, which an exporter that is there does not get.
+    type: bool
+    default: false
+"""
+
+EXAMPLES = r"""
+- name: Find out which node_exporter there is
+  railyard.fabric.node_exporter_info:
+    listen: 198.51.100.11
+    port: 9100
+    rail_addresses: [10.0.1.1/24]
+  register: exporter
+"""
+
+RETURN = r"""
+own:
+  description: Whether the role installs and configures the distribution's node_exporter.
+  returned: success
+  type: bool
+  sample: true
+textfile_folder:
+  description: The folder whose C(*.prom) files the exporter reads.
+  returned: success
+  type: str
+  sample: /var/lib/prometheus/node-exporter
+socket:
+  description: Whether the role's exporter can be given its socket by systemd (C(--web.systemd-socket)).
+  returned: success
+  type: bool
+  sample: true
+has_user:
+  description: Whether the system user C(prometheus) is there, which the package makes and does not remove.
+  returned: success
+  type: bool
+  sample: false
+notes:
+  description: What is worth knowing of an exporter that is kept.
+  returned: success
+  type: list
+  elements: str
+  sample: []
+"""
+
+import typing as t
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.railyard.fabric.plugins.module_utils import module_end
+from ansible_collections.railyard.fabric.plugins.module_utils.metrics import exporters
+from ansible_collections.railyard.fabric.plugins.module_utils.state import baseline
+
+ROOT = "/"
+ARGUMENTS: dict[str, t.Any] = {
+    "listen": {"type": "str", "required": True},
+    "port": {"type": "int", "required": True},
+    "rail_addresses": {"type": "list", "elements": "str", "default": []},
+    "textfile_folder": {"type": "path"},
+    "secured": {"type": "bool", "default": False},
+}
+
+
+def hold(module: AnsibleModule) -> dict[str, t.Any]:
+    """Look at the node; return the result."""
+    return {"changed": False, **exporters.choose(ROOT, exporters.read_wanted(module.params))}
+
+
+def main() -> None:
+    """Run the module."""
+    module = AnsibleModule(argument_spec=ARGUMENTS, supports_check_mode=True)
+    module_end.end(module, hold, exporters.ExporterError, baseline.OriginalsError)
+
+
+if __name__ == "__main__":
+    main()
