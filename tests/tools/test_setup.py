@@ -205,6 +205,44 @@ def test_how_far_apt_is_comes_from_its_last_line_for_programs(setup):
     assert re.search(r"setup:   apt-get install \(\d+ s so far\): 45 %, Unpacking podman", done.stdout)
 
 
+def unpacking(setup, apt_get):
+    """Give the set-up an apt-get, and a dpkg-deb that writes a file of the package's name."""
+    add_programs(
+        setup,
+        dpkg_query="echo installed",
+        sudo='exec "$@"',
+        apt_get=apt_get,
+        dpkg_deb='[ -e "$2" ] && touch "$3/$(basename "$2")"',
+    )
+
+
+FETCHED = ["prometheus", "prometheus-alertmanager", "prometheus-node-exporter"]
+
+
+def test_prometheus_is_unpacked_once_and_installed_nowhere(setup):
+    unpacking(setup, 'echo "apt-get $*" >>"$LOG"; shift 2; for name; do touch "${name}_1_all.deb"; done')
+    setup("--check")
+    log = (setup.folder / "log").read_text()
+    assert f"apt-get -qq download {' '.join(FETCHED)}\n" in log
+    assert "install " not in log.replace("pip install", "")
+    tree = setup.folder / ".cache/prometheus/tree"
+    assert {one.name for one in tree.iterdir()} == {f"{name}_1_all.deb" for name in FETCHED}
+    setup("--check")
+    assert "apt-get" not in (setup.folder / "log").read_text()
+    setup("--develop")
+    assert "apt-get" not in (setup.folder / "log").read_text()
+
+
+def test_without_packages_the_set_up_ends_well_and_says_what_is_skipped(setup):
+    unpacking(setup, "exit 100")
+    done = reported(setup, "--check")
+    assert done.returncode == 0, done.stderr
+    assert "prometheus could not be fetched: tests that need it will be skipped" in done.stdout
+    assert "ready: " in done.stdout
+    # It is tried again.
+    assert not (setup.folder / ".cache/prometheus/complete").exists()
+
+
 def test_the_image_of_the_lab_is_built_while_pip_installs_the_rest(setup):
     # Every Debian package is there.
     add_programs(setup, dpkg_query="echo installed", sudo='exec "$@"')

@@ -1,0 +1,27 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Find Debian's Prometheus programs that `tools/setup --check` unpacks; they are installed nowhere."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+from railyard.base import paths
+
+#: The packages' own tree: usr/bin/promtool, usr/share/prometheus/alertmanager/default.tmpl and so on.
+TREE = paths.repo_root() / ".cache/prometheus/tree"
+
+
+def find(program: str) -> Path:
+    """Return where promtool, prometheus, amtool, prometheus-alertmanager or prometheus-node-exporter is.
+
+    Skips the test where it is neither unpacked nor on the PATH: without apt nothing is fetched.
+    """
+    unpacked = TREE / "usr/bin" / program
+    found = str(unpacked) if unpacked.exists() else shutil.which(program)
+    if found is None:
+        pytest.skip(f"{program} is not here: `tools/setup --check` fetches it where apt-get is there")
+    return Path(found)
