@@ -1,0 +1,70 @@
+"""Build the made-up series of a case, with the labels that a scrape gives them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+#: The labels of the scrape target; `instance` and `job` stay on what is not joined.
+NODE = {"cluster": "c1", "node": "gpu001"}
+TARGET = {**NODE, "instance": "192.0.2.11:9100", "job": "railyard-node"}
+GPU_TARGET = {**NODE, "instance": "192.0.2.11:9400", "job": "railyard-gpu"}
+CLUSTER = {"cluster": "c1", "instance": "192.0.2.1:9100", "job": "railyard-runs"}
+#: Of a rail: by name alone, and as rules that join netdevs have it.
+RAIL = {"rail": "rail3"}
+PORT = {"rail": "rail3", "device": "ens9"}
+
+Series = dict[str, str]
+
+
+@dataclass
+class Case:
+    """One situation, and the alerts that fire in it; no other alert of the rule files may fire.
+
+    Attributes:
+        alert: the alert that the case is about.
+        why: what is special about it.
+        series: name, labels and values as promtool writes them.
+        at: when the alerts are looked at.
+        expect: alert -> its labels and summary, once for each time that it fires.
+        step: between two samples and two evaluations.
+    """
+
+    alert: str
+    why: str
+    series: list[Series]
+    at: str
+    expect: dict[str, list[tuple[dict[str, str], str]]] = field(default_factory=dict)
+    step: str = "15s"
+
+
+def fires(
+    alert: str,
+    why: str,
+    series: list[Series],
+    at: str,
+    labels: dict[str, str],
+    summary: str,
+    step: str = "15s",
+) -> Case:
+    """Return a case in which one alert fires once."""
+    return Case(alert, why, series, at, {alert: [(labels, summary)]}, step)
+
+
+def quiet(alert: str, why: str, series: list[Series], at: str, step: str = "15s") -> Case:
+    """Return a case in which no alert fires."""
+    return Case(alert, why, series, at, {}, step)
+
+
+def one(name: str, values: str, target: dict[str, str] = TARGET, **labels: str) -> Series:
+    """Return one series."""
+    body = ",".join(f'{key}="{value}"' for key, value in {**target, **labels}.items())
+    return {"series": f"{name}{{{body}}}", "values": values}
+
+
+def answers(steps: int) -> list[Series]:
+    """Return what each node has that is scraped and has the writer."""
+    return [
+        one("up", f"1x{steps}"),
+        one("node_network_carrier", f"1x{steps}", device="lo"),
+        one("railyard_node_metrics_info", f"1x{steps}", version="1.0"),
+    ]
