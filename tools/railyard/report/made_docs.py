@@ -21,6 +21,7 @@ os.environ.setdefault("ANSIBLE_CONFIG", str(paths.repo_root() / "ansible.cfg"))
 
 from ansible_collections.railyard.fabric.plugins.module_utils.catalogue import nic_drivers, rdma_counters
 from ansible_collections.railyard.fabric.plugins.module_utils.catalogue.tests import Check
+from ansible_collections.railyard.fabric.plugins.module_utils.rules import symbol_errors
 from ansible_collections.railyard.fabric.plugins.module_utils.schedule.policy_keys import KEYS
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import figures
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue import CHECKS, RDMA_LATENCY
@@ -97,6 +98,21 @@ def catalogue(group: str) -> Iterator[tuple[str, ...]]:
     yield from (tuple(row[place] for place in kept) for row in rows)
 
 
+def permitted_symbol_errors() -> Iterator[tuple[str, ...]]:
+    """Yield the rows of the symbol errors that a link may have."""
+    yield "link", "errors per bit", "in an hour, up to", "source"
+    for limit in symbol_errors.LIMITS:
+        bounds = (
+            f"above {limit.above_gbps:g}" if limit.above_gbps else "",
+            f"up to {limit.to_gbps:g}" if limit.to_gbps else "",
+        )
+        rates = f"{' '.join(filter(None, bounds))} Gbit/s"
+        link = f"{rates}, FEC with PLR" if limit.with_plr else rates
+        example_gbps = limit.to_gbps or 400
+        permitted = limit.ratio * example_gbps * 1e9 * 3600
+        yield link, f"{limit.ratio:.0e}", f"{permitted:.4g} at {example_gbps:g} Gbit/s", limit.source
+
+
 def drivers() -> Iterator[tuple[str, ...]]:
     """Yield the rows of the RDMA drivers."""
     yield (
@@ -138,6 +154,7 @@ TABLES: dict[str, Callable[[], Iterator[tuple[str, ...]]]] = {
     "causes": causes,
     "rules_each": partial(rules, lambda check: [*of_end(check, "client"), *of_end(check, "server")]),
     "rules_both": partial(rules, lambda check: [NOTHING_LOST, *of_pair(check)]),
+    "symbol_errors": permitted_symbol_errors,
     "drivers": drivers,
     "fabric": lambda: fields(schema.FABRIC),
     "rail": lambda: fields(schema.RAIL),

@@ -76,9 +76,6 @@ _GREATEST = {
 }
 _GREATEST_OF_ANY = (2**32 - 1, 2**64 - 1)
 
-#: More symbol errors than these at once are no single burst that a link may have.
-SYMBOLS_AT_ONCE = 10
-
 Values = dict[str, int]
 #: Returns the driver's statistics of a netdev.
 Stats = Callable[[str], Mapping[str, int]]

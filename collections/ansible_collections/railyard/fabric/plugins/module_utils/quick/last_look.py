@@ -22,13 +22,13 @@ from ansible_collections.railyard.fabric.plugins.module_utils.facts.link_errors 
     NOTICE,
     PHYSICAL,
     SYMBOL,
-    SYMBOLS_AT_ONCE,
     show_link,
     stands_still,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils.numeric import is_number, is_whole
 from ansible_collections.railyard.fabric.plugins.module_utils.quick import xids
 from ansible_collections.railyard.fabric.plugins.module_utils.quick.found import Finding
+from ansible_collections.railyard.fabric.plugins.module_utils.rules import symbol_errors
 
 FOLDER = "/var/lib/railyard/quick"
 SCHEMA = 1
@@ -178,11 +178,18 @@ def store(folder: str, name: str, look: Last) -> None:
         raise LookError(f"{path} cannot be written: {error.strerror or error}") from error
 
 
-def grown(last: Last | None, now: Last, rail: str) -> Grown:
-    """Hold a rail's counters against the last look.
+def grown(last: Last | None, now: Last, rail: str, rate_gbps: float | None = None) -> Grown:
+    """Compare a rail's counters with the last look.
 
     A counter that went back began anew (a driver loaded again): what it has since then grew. One of a cable
-    that is new and stands above 0 grew, too, where others of the port were there before.
+    that is new and stands above 0 grew, too, where others of the port were there before. Symbol errors may
+    grow by what the link may have in the time since then; a burst may come at any time.
+
+    Args:
+        last: the last look, or None.
+        now: this one.
+        rail: the rail's name.
+        rate_gbps: the rate that its link trained to; without it only a burst is permitted.
     """
     seen = now.rails[rail]
     before = last.rails.get(rail) if last is not None and last.boot_id == now.boot_id else None
@@ -198,6 +205,9 @@ def grown(last: Last | None, now: Last, rail: str) -> Grown:
     gone = [name for name in before.values if name not in seen.values and KINDS.get(name) == PHYSICAL]
     if gone:
         unknown.append(f"{gone[0]} is not there any more")
+    since_s = now.uptime_s - last.uptime_s if last is not None else 0.0
+    symbols = symbol_errors.permitted(rate_gbps, None, since_s)
+    most_symbols = symbols.errors if symbols else symbol_errors.AT_ONCE
     wrong: dict[str, int] = {}
     told: dict[str, int] = {}
     for name, value in seen.values.items():
@@ -206,7 +216,7 @@ def grown(last: Last | None, now: Last, rail: str) -> Grown:
         kind = KINDS.get(name)
         if by <= 0 or kind in (None, NOTICE):
             continue
-        if kind == PHYSICAL or (kind == SYMBOL and by > SYMBOLS_AT_ONCE):
+        if kind == PHYSICAL or (kind == SYMBOL and by > most_symbols):
             wrong[name] = by
         else:
             told[name] = by

@@ -168,7 +168,7 @@ def _since_last(
         seen = rails.counters(bound, reader.sys_root)
         now = last_look.Last(boot_id, time.clock_gettime(time.CLOCK_BOOTTIME), seen)
         if bound:
-            rails.since(last, now, found)
+            rails.since(last, now, bound, found)
         same_boot = last if last is not None and last.boot_id == boot_id else None
         after = same_boot.log_next if same_boot else 0
         looked = True

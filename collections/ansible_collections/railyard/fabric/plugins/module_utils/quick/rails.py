@@ -101,13 +101,13 @@ def counters(bound: Mapping[str, Bound], sys_root: str) -> dict[str, last_look.S
     return seen
 
 
-def since(last: last_look.Last | None, now: last_look.Last, found: Found) -> None:
-    """Say what the error counters did since the last look."""
+def since(last: last_look.Last | None, now: last_look.Last, bound: Mapping[str, Bound], found: Found) -> None:
+    """Report what the error counters did since the last look."""
     first = []
     grew = False
     doubts = 0
     for rail in now.rails:
-        grown = last_look.grown(last, now, rail)
+        grown = last_look.grown(last, now, rail, bound[rail].rate_gbps)
         grew = grew or bool(grown.wrong)
         doubts += len(grown.unknown)
         item = f"link_errors/{rail}"

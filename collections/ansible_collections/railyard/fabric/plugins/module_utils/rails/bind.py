@@ -50,6 +50,13 @@ class Bound:
     findings: list[Finding] = field(default_factory=list)
     renamed: Mapping[str, Any] | None = None
 
+    @property
+    def rate_gbps(self) -> float | None:
+        """Return the rate that the rail's link trained to, as the netdev or else the RDMA port reports it."""
+        speed_mbps = (self.netdev or {}).get("speed_mbps")
+        rate_gbps: float | None = (self.hca or {}).get("rate_gbps")
+        return speed_mbps / 1000 if speed_mbps else rate_gbps
+
 
 class Selected(NamedTuple):
     """Which netdevs answer to what the plan says of a rail: one is the rail's, none or several are not.

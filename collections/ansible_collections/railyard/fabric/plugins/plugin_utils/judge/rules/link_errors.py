@@ -26,7 +26,6 @@ from ansible_collections.railyard.fabric.plugins.module_utils.facts.link_errors 
     NOTICE,
     PHYSICAL,
     SYMBOL,
-    SYMBOLS_AT_ONCE,
     TRANSPORT,
     kind_of,
     show_link,
@@ -34,6 +33,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.facts.link_errors 
 )
 from ansible_collections.railyard.fabric.plugins.module_utils.rails.bind import Bound
 from ansible_collections.railyard.fabric.plugins.module_utils.records.asked import AskedLine
+from ansible_collections.railyard.fabric.plugins.module_utils.rules import symbol_errors
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue import CHECKS, PASS
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.policy import (
     are_pairs,
@@ -169,7 +169,7 @@ def judge(
         name: by
         for name, by in seen.growth.items()
         if KINDS[name] == PHYSICAL
-        or (KINDS[name] == SYMBOL and (seen.spans[name] > 1 or by > SYMBOLS_AT_ONCE))
+        or (KINDS[name] == SYMBOL and (seen.spans[name] > 1 or by > symbol_errors.AT_ONCE))
     }
     if physical:
         shown = f"; {optical.detail}" if optical.cause else ""

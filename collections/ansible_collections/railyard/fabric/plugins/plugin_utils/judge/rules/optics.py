@@ -107,7 +107,7 @@ def find(bound: Bound, corrected: CorrectedBits) -> Findings:
         found.remarks.append("the module was not read")
     parts: list[OpticalModule] = [part for part in (optics["module"], optics["link"]) if part is not None]
     faults = _alarms(optics, parts, found)
-    high = _ratios(optics, corrected.ratio(_gbps(bound)), found)
+    high = _ratios(optics, corrected.ratio(bound.rate_gbps), found)
     if faults:
         found.cause, found.detail = "module_alarm", "; ".join([*faults, *high])
     elif high:
@@ -197,13 +197,6 @@ def _fec(optics: Optics) -> str | None:
     if optics["link"] is not None and optics["link"]["fec"] is not None:
         return optics["link"]["fec"]
     return " ".join(optics["fec"]["active"]) or None if optics["fec"] is not None else None
-
-
-def _gbps(bound: Bound) -> float | None:
-    """Return the speed of the port."""
-    speed_mbps = (bound.netdev or {}).get("speed_mbps")
-    rate_gbps: float | None = (bound.hca or {}).get("rate_gbps")
-    return speed_mbps / 1000 if speed_mbps else rate_gbps
 
 
 def _moment(text: object) -> datetime.datetime | None:

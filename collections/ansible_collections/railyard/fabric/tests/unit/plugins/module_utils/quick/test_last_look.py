@@ -39,6 +39,31 @@ def test_growth_is_judged_by_the_kind_of_its_counter(before, after, wrong, told)
 
 
 @pytest.mark.parametrize(
+    ("rate_gbps", "after_s", "by", "is_wrong"),
+    [
+        # At 40 Gbit/s 10^-12 permits 144 an hour, at 400 Gbit/s 10^-13 the same.
+        (40, 3600, 144, False),
+        (40, 3600, 145, True),
+        (400, 3600, 144, False),
+        (400, 3600, 145, True),
+        (400, 300, 12, False),
+        (400, 300, 13, True),
+        # A burst may come at once.
+        (400, 1, 10, False),
+        (400, 1, 11, True),
+        # Nothing is known of the rate.
+        (None, 3600, 10, False),
+        (None, 3600, 11, True),
+    ],
+)
+def test_symbol_errors_may_grow_by_what_the_link_may_have_in_that_time(rate_gbps, after_s, by, is_wrong):
+    before = look({CRC: 0, SYMBOLS: 3})
+    after = look({CRC: 0, SYMBOLS: 3 + by})._replace(uptime_s=before.uptime_s + after_s)
+    found = last_look.grown(before, after, "rail0", rate_gbps)
+    assert (found.wrong, found.told) == (({SYMBOLS: by}, {}) if is_wrong else ({}, {SYMBOLS: by}))
+
+
+@pytest.mark.parametrize(
     ("last", "now"),
     [
         (None, look({CRC: 9})),
