@@ -93,6 +93,49 @@ def write(folder: Path) -> list[Path]:
     return written
 
 
+def sample(rail_state: int) -> dict[str, Any]:
+    return {"labels": 'railyard:rail_state{cluster="c1", node="gpu001", rail="rail3"}', "value": rail_state}
+
+
+@pytest.fixture(scope="module")
+def states(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Return what promtool says of the states of a rail; each must be as its case has it."""
+    tests = [
+        {
+            "name": why,
+            "interval": "1m",
+            "input_series": series,
+            "promql_expr_test": [
+                {
+                    "expr": "railyard:rail_state",
+                    "eval_time": "30m",
+                    "exp_samples": [] if state is None else [sample(state)],
+                }
+            ],
+        }
+        for why, state, series in rails.STATES
+    ]
+    path = tmp_path_factory.mktemp("states") / "states.test.yml"
+    document = {
+        "rule_files": [str(RULES / "railyard.records.yml")],
+        "evaluation_interval": "1m",
+        "tests": tests,
+    }
+    path.write_text(yaml.safe_dump(document, sort_keys=False), encoding="utf-8")
+    promtool = prometheus_tools.find("promtool")
+    done = subprocess.run([promtool, "test", "rules", path], capture_output=True, text=True, check=False)
+    return done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("why", [why for why, _state, _series in rails.STATES])
+def test_a_rail_has_the_state_that_its_series_show(states: str, why: str) -> None:
+    assert f"name: {why}," not in states, states
+
+
+def test_promtool_understood_the_states(states: str) -> None:
+    assert states.split() == ["Unit", "Testing:", states.split()[2], "SUCCESS"]
+
+
 def test_promtool_finds_no_fault_in_the_rule_files() -> None:
     promtool = prometheus_tools.find("promtool")
     done = subprocess.run(

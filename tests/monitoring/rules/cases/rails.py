@@ -266,3 +266,26 @@ EVERYTHING_GOOD = quiet(
 )
 
 CASES = [*NOW, *GROWTH, *DAY, EVERYTHING_GOOD]
+
+LINK = [NET, LO, carrier("1x60")]
+HCA = rail("railyard_rail_rdma_port_active", "1x60")
+#: What is special, the rail's state (None: no series), and its series.
+STATES: list[tuple[str, int | None, list[Series]]] = [
+    ("a good rail", 0, [*LINK, HCA, *rates("50e9x60", "50e9x60"), *mtus("9000x60", "4096x60")]),
+    ("no link", 2, [NET, LO, carrier("0x60")]),
+    ("no netdev", 2, [NET, LO]),
+    ("the RDMA port is down", 2, [*LINK, rail("railyard_rail_rdma_port_active", "0x60")]),
+    ("slow", 2, [*LINK, *rates("25e9x60", "50e9x60")]),
+    ("a wrong MTU", 2, [*LINK, *mtus("1500x60", "1024x60")]),
+    ("a link that is down and has errors", 2, [NET, LO, carrier("0x60"), errors("physical", "0+1x60")]),
+    ("physical errors", 1, [*LINK, errors("physical", "0x20 1x40")]),
+    ("lost packets", 1, [*LINK, errors("loss", "0x20 1x40")]),
+    ("old errors", 0, [*LINK, errors("physical", "7x60")]),
+    ("more symbol errors than permitted", 1, [*LINK, ALLOWED, errors("symbol", "0+9x60")]),
+    ("as many symbol errors as are permitted", 0, [*LINK, ALLOWED, errors("symbol", "0+1x60")]),
+    ("packets that were sent again", 0, [*LINK, errors("transport", "0+9x60")]),
+    ("long pauses", 1, [*LINK, pauses("0+30x60")]),
+    ("short pauses", 0, [*LINK, pauses("0+1x60")]),
+    ("an RDMA port without a netdev", 0, [HCA]),
+    ("link state is not known, and there is no RDMA", None, [NET]),
+]
