@@ -25,3 +25,19 @@ def find(program: str) -> Path:
     if found is None:
         pytest.skip(f"{program} is not here: `tools/setup --check` fetches it where apt-get is there")
     return Path(found)
+
+
+def alertmanager(*options: str) -> list[str]:
+    """Return the command line of Alertmanager.
+
+    It wants its templates in /usr/share and ends without them. Unpacked, it finds them there in a mount namespace
+    of its own, for which nobody need be root.
+    """
+    program = find("prometheus-alertmanager")
+    if not program.is_relative_to(TREE):
+        return [str(program), *options]
+    script = (
+        "mount -t tmpfs none /usr/share && mkdir /usr/share/prometheus && "
+        'mount --bind "$0/usr/share/prometheus" /usr/share/prometheus && exec "$@"'
+    )
+    return ["unshare", "--map-root-user", "--mount", "sh", "-c", script, str(TREE), str(program), *options]
