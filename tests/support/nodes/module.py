@@ -21,9 +21,11 @@ class FakeModule:
 
     Attributes:
         installed: Whether the programs that are looked for are there.
+        cwd: The folder in which the last command was run, where the module named one.
     """
 
     installed = True
+    cwd: str | None = None
 
     def __init__(
         self,
@@ -38,6 +40,7 @@ class FakeModule:
     def get_bin_path(self, name: str, *_required: Any, **_places: Any) -> str | None:
         return f"/usr/bin/{name}" if self.installed else None
 
-    def run_command(self, argv: list[str], **_options: Any) -> Answer:
+    def run_command(self, argv: list[str], **options: Any) -> Answer:
         assert self.run is not None, argv
+        self.cwd = options.get("cwd")
         return self.run(argv)

@@ -63,11 +63,12 @@ def write_bytes(path: str, data: bytes, mode: int = 0o600, owner: tuple[int, int
 
 
 class NewFile(NamedTuple):
-    """A file to be written: its path, bytes and mode."""
+    """A file to be written: its path, bytes and mode, and its group where that is not the writer's choice."""
 
     path: str
     data: bytes
     mode: int
+    gid: int | None = None
 
 
 def write_together(files: Sequence[NewFile], owner: tuple[int, int] = (0, 0)) -> None:
@@ -83,7 +84,8 @@ def write_together(files: Sequence[NewFile], owner: tuple[int, int] = (0, 0)) ->
             os.makedirs(folder, mode=0o755, exist_ok=True)
             # A leading dot keeps netplan from reading it, should we die here.
             temporary[file.path] = os.path.join(folder, f".{name}.railyard")
-            _write(temporary[file.path], file.data, file.mode, owner)
+            of_file = owner if file.gid is None else (owner[0], file.gid)
+            _write(temporary[file.path], file.data, file.mode, of_file)
         for file in files:
             os.replace(temporary[file.path], file.path)
     except OSError as error:

@@ -16,7 +16,7 @@ description:
     longer wanted.
   - All new files are on the node's disk before the first one is put in place by a rename. A full disk changes
     nothing.
-  - Files belong to root. Folders that are missing are made with mode V(0755); those that are there stay as
+  - Files belong to root, and to its group unless O(files[].group) names another one. Folders that are missing are made with mode V(0755); those that are there stay as
     they are. A symbolic link at the path of a file is replaced by the file, and is never removed.
 author:
   - Railyard contributors (@railyard)
@@ -47,6 +47,12 @@ options:
         description: The file's mode, in octal digits.
         type: str
         default: "0644"
+      group:
+        description:
+          - The file's group, for a secret that a daemon reads and nobody else.
+          - In check mode it need not exist yet.
+        type: str
+        default: root
   unwanted:
     description:
       - Paths of files that are not to be there, in the order in which they are removed.
@@ -66,6 +72,25 @@ options:
     type: list
     elements: str
     default: []
+  checks:
+    description:
+      - Programs that check files together, such as C(promtool check config). Each runs in a copy of a folder as
+        that will be, before the first file is replaced, also in check mode. One that fails changes nothing.
+      - Nothing runs where no file of the folder changes. A program that the node does not have is passed over and
+        named in RV(unchecked).
+    type: list
+    elements: dict
+    default: []
+    suboptions:
+      folder:
+        description: The absolute path of the folder. The program runs in its copy.
+        type: str
+        required: true
+      argv:
+        description: The program and its arguments. Names of files are relative to the folder.
+        type: list
+        elements: str
+        required: true
   reload_systemd:
     description: >-
       Whether systemd reads its configuration again where a file below C(/etc/systemd) was written or removed.
@@ -108,6 +133,12 @@ removed:
   type: list
   elements: str
   sample: []
+unchecked:
+  description: Programs of O(checks) that the node does not have, so that nobody checked these files.
+  returned: success
+  type: list
+  elements: str
+  sample: []
 units:
   description: >-
     For each of O(units) its C(unit_file_state) and C(active_state) after this call, in systemd's words; empty
@@ -117,6 +148,7 @@ units:
   sample: {"railyard-cpu-governor.service": {"unit_file_state": "enabled", "active_state": "active"}}
 """
 
+import grp
 import os
 import typing as t
 
@@ -137,6 +169,16 @@ ARGUMENTS: dict[str, t.Any] = {
             "template": {"type": "str"},
             "content": {"type": "str"},
             "mode": {"type": "str", "default": "0644"},
+            "group": {"type": "str", "default": "root"},
+        },
+    },
+    "checks": {
+        "type": "list",
+        "elements": "dict",
+        "default": [],
+        "options": {
+            "folder": {"type": "str", "required": True},
+            "argv": {"type": "list", "elements": "str", "required": True},
         },
     },
     "unwanted": {"type": "list", "elements": "str", "default": []},
@@ -144,6 +186,47 @@ ARGUMENTS: dict[str, t.Any] = {
     "units": {"type": "list", "elements": "str", "default": []},
     "reload_systemd": {"type": "bool", "default": False},
 }
+
+
+def group_id(path: str, group: str, check_mode: bool) -> int | None:
+    """Return the number of a group; None for root's, which files have anyway."""
+    if group == "root":
+        return None
+    try:
+        return grp.getgrnam(group).gr_gid
+    except KeyError:
+        if check_mode:
+            return -1  # its package is not there yet; no file has it
+        raise managed_files.ManagedFilesError(
+            f"{path}: the node has no group {group}. Fix: install the package that makes it before this file"
+        ) from None
+
+
+def run_checks(
+    module: AnsibleModule, plan: managed_files.Plan, checks: t.Sequence[t.Mapping[str, t.Any]]
+) -> list[str]:
+    """Run the programs that check the new files; return those that the node does not have.
+
+    Raises:
+        ManagedFilesError: One of them refuses the files.
+    """
+    missing = []
+    for check in checks:
+        program = module.get_bin_path(check["argv"][0])
+        with managed_files.copy_as_planned(ROOT, plan, check["folder"]) as copy:
+            if copy is None:
+                continue
+            if program is None:
+                missing.append(check["argv"][0])
+                continue
+            code, out, error = module.run_command([program, *check["argv"][1:]], cwd=copy)
+            if code != 0:
+                said = f"{out.strip()}\n{error.strip()}".strip().replace(copy, check["folder"])
+                raise managed_files.ManagedFilesError(
+                    f"{' '.join(check['argv'])} refuses the new files of {check['folder']}, and nothing was "
+                    f"changed: {said or f'exit status {code}'}. Fix: correct the variables that they are made of"
+                )
+    return list(dict.fromkeys(missing))
 
 
 def hold(module: AnsibleModule) -> dict[str, t.Any]:
@@ -154,10 +237,12 @@ def hold(module: AnsibleModule) -> dict[str, t.Any]:
             one["path"],
             (one["content"] or "").encode("utf-8", "surrogateescape"),
             managed_files.parse_mode(one["path"], one["mode"]),
+            group_id(one["path"], one["group"], module.check_mode),
         )
         for one in asked["files"]
     ]
     plan = managed_files.make_plan(ROOT, wanted, asked["unwanted"])
+    unchecked = run_checks(module, plan, asked["checks"])
     diff = []
     if asked["role"] is not None and plan.write:
         paths = [file.path for file in wanted]
@@ -179,6 +264,7 @@ def hold(module: AnsibleModule) -> dict[str, t.Any]:
         "changed_files": changed_files,
         "written": written,
         "removed": plan.remove,
+        "unchecked": unchecked,
         "units": units.show(module, asked["units"]),
         "diff": diff,
     }

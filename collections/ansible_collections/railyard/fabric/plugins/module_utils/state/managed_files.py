@@ -8,9 +8,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
+import shutil
 import stat
+import tempfile
 import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils import atomic_files
@@ -102,8 +105,9 @@ def make_plan(root: str, wanted: t.Sequence[atomic_files.NewFile], unwanted: t.I
         found = look(root, path)
         if found is not None:
             present[path] = found
-    owner = own_ids()
-    write = [file for file in wanted if present.get(file.path) != Present(file.data, file.mode, owner)]
+    write = [
+        file for file in wanted if present.get(file.path) != Present(file.data, file.mode, _ids_of(file))
+    ]
     remove = [path for path in dict.fromkeys(unwanted) if path in present and path not in paths]
     return Plan(write, remove, present)
 
@@ -111,6 +115,46 @@ def make_plan(root: str, wanted: t.Sequence[atomic_files.NewFile], unwanted: t.I
 def own_ids() -> tuple[int, int]:
     """Return the user and group that the files belong to: root's, save in tests."""
     return (0, 0) if os.geteuid() == 0 else (os.geteuid(), os.getegid())
+
+
+def _ids_of(file: atomic_files.NewFile) -> tuple[int, int]:
+    user, group = own_ids()
+    return user, group if file.gid is None else file.gid
+
+
+@contextlib.contextmanager
+def copy_as_planned(root: str, plan: Plan, folder: str) -> t.Iterator[str | None]:
+    """Make a copy of a folder as it will be, for as long as the block runs; None where it does not change.
+
+    Programs that check a configuration look there before the first file is replaced.
+
+    Raises:
+        ManagedFilesError: The folder is not absolute.
+        OSError: It cannot be copied.
+    """
+    inside = folder.rstrip("/") + "/"
+    changes = [file for file in plan.write if file.path.startswith(inside)]
+    gone = [path for path in plan.remove if path.startswith(inside)]
+    if not changes and not gone:
+        yield None
+        return
+    # Only root can enter it: there may be passwords in these files.
+    with tempfile.TemporaryDirectory(prefix="railyard-check-") as made:
+        copy = os.path.join(made, os.path.basename(folder.rstrip("/")))
+        where = place(root, folder.rstrip("/"))
+        if os.path.isdir(where):
+            shutil.copytree(where, copy, symlinks=True)
+        for path in gone:
+            os.remove(os.path.join(copy, path[len(inside) :]))
+        for file in changes:
+            target = os.path.join(copy, file.path[len(inside) :])
+            os.makedirs(os.path.dirname(target), exist_ok=True)
+            # A link at this place is replaced, as `apply` does.
+            with contextlib.suppress(FileNotFoundError):
+                os.remove(target)
+            with open(target, "wb") as handle:
+                handle.write(file.data)
+        yield copy
 
 
 def apply(root: str, plan: Plan) -> None:
@@ -148,7 +192,7 @@ def make_diff(plan: Plan) -> list[dict[str, str]]:
         before = plan.present.get(file.path)
         if before is None or before.data != file.data:
             entries.append(_diff_content(file.path, before and before.data, file.data))
-        ids = own_ids()
+        ids = _ids_of(file)
         if before is not None and (before.mode, before.owner) != (file.mode, ids):
             headers = dict.fromkeys(("before_header", "after_header"), f"{file.path} (mode and owner)")
             states = {"before": _describe(before.mode, before.owner), "after": _describe(file.mode, ids)}

@@ -5,8 +5,10 @@
 
 from __future__ import annotations
 
+import grp
 import json
 import os
+from pathlib import Path
 
 import pytest
 import yaml
@@ -57,12 +59,15 @@ def node(tmp_path, monkeypatch):
     return Node(tmp_path)
 
 
-def file(path, content="a\n", mode="0644"):
-    return {"path": path, "content": content, "template": None, "mode": mode}
+def file(path, content="a\n", mode="0644", group="root"):
+    return {"path": path, "content": content, "template": None, "mode": mode, "group": group}
+
+
+UNSET = {"unwanted": [], "role": None, "units": [], "checks": [], "reload_systemd": False}
 
 
 def hold(node, *files, check_mode=False, **params):
-    unset = {"files": list(files), "unwanted": [], "role": None, "units": [], "reload_systemd": False}
+    unset = {"files": list(files), **UNSET}
     return managed_files.hold(FakeModule({**unset, **params}, node.run, check_mode))
 
 
@@ -271,5 +276,88 @@ def test_text_that_is_not_utf_8_comes_through(node):
 
 def test_the_documented_options_are_those_of_the_module():
     options = yaml.safe_load(managed_files.DOCUMENTATION)["options"]
-    assert set(options) == {"files", "unwanted", "role", "units", "reload_systemd"}
-    assert set(options["files"]["suboptions"]) == {"path", "template", "content", "mode"}
+    assert set(options) == {"files", *UNSET}
+    assert set(options["files"]["suboptions"]) == {"path", "template", "content", "mode", "group"}
+    assert set(options["checks"]["suboptions"]) == {"folder", "argv"}
+
+
+CHECK = {"folder": "/etc/x", "argv": ["checker", "check", "main.conf"]}
+
+
+class Checker(FakeModule):
+    """A node with a program that refuses files with the word `bad`, and what that program saw."""
+
+    def __init__(self, params, check_mode=False):
+        super().__init__(params, self.check, check_mode)
+        self.seen = None
+
+    def check(self, argv):
+        assert argv == ["/usr/bin/checker", "check", "main.conf"]
+        folder = Path(self.cwd)
+        self.seen = {
+            str(one.relative_to(folder)): one.read_text() for one in folder.rglob("*") if one.is_file()
+        }
+        bad = [name for name, text in self.seen.items() if "bad" in text]
+        return (1, "", f"{self.cwd}/{bad[0]}: it is bad") if bad else (0, "good", "")
+
+
+def checked(*files, check_mode=False, installed=True, unwanted=()):
+    module = Checker(
+        {"files": list(files), **UNSET, "unwanted": list(unwanted), "checks": [CHECK]}, check_mode
+    )
+    module.installed = installed
+    return module, managed_files.hold(module)
+
+
+@pytest.mark.parametrize("check_mode", [True, False])
+def test_a_folder_is_checked_as_it_will_be_before_any_file_is_replaced(node, check_mode):
+    hold(
+        node,
+        file("/etc/x/main.conf", "old\n"),
+        file("/etc/x/rules/a", "rule\n"),
+        file("/etc/x/gone", "bad\n"),
+    )
+    module, _done = checked(
+        file("/etc/x/main.conf", "new\n"),
+        file("/etc/y", "bad\n"),
+        unwanted=["/etc/x/gone"],
+        check_mode=check_mode,
+    )
+    assert module.seen == {"main.conf": "new\n", "rules/a": "rule\n"}
+    assert not Path(module.cwd).exists()
+
+
+@pytest.mark.parametrize("check_mode", [True, False])
+def test_files_that_a_program_refuses_change_nothing(node, check_mode):
+    hold(node, file("/etc/x/main.conf", "old\n"))
+    before = node.tree()
+    with pytest.raises(ManagedFilesError, match=r"/etc/x/main.conf: it is bad. Fix: correct the variables"):
+        checked(file("/etc/a"), file("/etc/x/main.conf", "bad\n"), check_mode=check_mode)
+    assert node.tree() == before
+
+
+def test_a_check_runs_only_where_its_folder_changes_and_its_program_is_there(node):
+    wanted = file("/etc/x/main.conf", "new\n")
+    module, done = checked(wanted, installed=False)
+    assert (module.seen, done["unchecked"], done["changed"]) == (None, ["checker"], True)
+    module, done = checked(wanted, file("/etc/y"))
+    assert (module.seen, done["unchecked"], done["changed"]) == (None, [], True)
+
+
+def test_a_secret_has_the_group_of_its_daemon(node):
+    other = next(one for one in grp.getgrall() if one.gr_gid not in (0, os.getegid()))
+    if os.geteuid() != 0:
+        pytest.skip("only root gives files away")
+    secret = file("/etc/x/password", "s\n", "0640", other.gr_name)
+    assert hold(node, secret)["changed"]
+    status = node.path("/etc/x/password").stat()
+    assert (status.st_gid, status.st_uid, status.st_mode & 0o777) == (other.gr_gid, 0, 0o640)
+    assert not hold(node, secret)["changed"]
+    assert hold(node, {**secret, "group": "root"})["changed"]
+
+
+def test_a_group_that_is_not_there_is_refused_but_for_check_mode(node):
+    secret = file("/etc/x/password", group="no-such-group")
+    assert hold(node, secret, check_mode=True)["changed"]
+    with pytest.raises(ManagedFilesError, match="no group no-such-group. Fix: "):
+        hold(node, secret)
