@@ -20,6 +20,7 @@ from railyard.base.ansible_options import takes_ansible_options
 from railyard.base.errors import UserError
 from railyard.base.verbs import ReportsDir, end, refuse_both, takes_inventory, with_fields_of
 from railyard.discover.wanted import Wanted as Discovery
+from railyard.monitoring.verbs import app as monitoring
 from railyard.new_inventory.wanted import Wanted
 
 _EXIT_STATUSES = (
@@ -375,6 +376,7 @@ def export(
     end(exporting.run(folder, form, output, verdicts=verdicts))
 
 
+app.add_typer(monitoring, name="monitoring")
 reckoning.add_to(app)
 
 

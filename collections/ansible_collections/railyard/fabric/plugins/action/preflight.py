@@ -25,6 +25,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory import (
 )
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory import nodes as node_checks
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.load import Inventory, Problem
+from ansible_collections.railyard.fabric.plugins.plugin_utils.monitoring import checks as monitoring_checks
 
 display = Display()
 
@@ -34,6 +35,8 @@ _INVENTORY_ONLY = ("fabric", "node_index", "scalable_unit", "rail_overrides")
 _TIME_FACTOR, _MOST_TIME_FACTOR = "railyard_time_factor", 100
 # The tag of the play that measures.
 _MEASURES = "validate"
+# Roles that run on another group than the nodes'.
+_OF_MONITORS = ("monitoring",)
 _TAGS_OF_ANSIBLE = ("all", "always", "never", "tagged", "untagged")
 
 
@@ -141,7 +144,12 @@ class ActionModule(ActionBase):
         if args["known_tags"]:
             problems += check_tags(args["known_tags"], *given)
         if not problems:
-            problems += self._check_roles(args["roles"], [one.name for one in inventory.selected_nodes()])
+            problems += monitoring_checks.check(inventory)
+        if not problems:
+            nodes = [one.name for one in inventory.selected_nodes()]
+            problems += self._check_roles([one for one in args["roles"] if one not in _OF_MONITORS], nodes)
+            monitors = [one.name for one in inventory.monitors]
+            problems += self._check_roles([one for one in args["roles"] if one in _OF_MONITORS], monitors)
         if args["measures"] and not problems and not self._task.check_mode and will_measure(*given):
             problems += self._check_cost(inventory, seen.get(cost.CONSENT, False))
         result["changed"] = False

@@ -16,8 +16,9 @@ description:
     longer wanted.
   - All new files are on the node's disk before the first one is put in place by a rename. A full disk changes
     nothing.
-  - Files belong to root, and to its group unless O(files[].group) names another one. Folders that are missing are made with mode V(0755); those that are there stay as
-    they are. A symbolic link at the path of a file is replaced by the file, and is never removed.
+  - Files belong to root, and to its group unless O(files[].group) names another one. Folders that are missing
+    are made with mode V(0755); those that are there stay as they are. A symbolic link at the path of a file
+    is replaced by the file, and is never removed.
 author:
   - Railyard contributors (@railyard)
 extends_documentation_fragment:
@@ -74,10 +75,11 @@ options:
     default: []
   checks:
     description:
-      - Programs that check files together, such as C(promtool check config). Each runs in a copy of a folder as
-        that will be, before the first file is replaced, also in check mode. One that fails changes nothing.
-      - Nothing runs where no file of the folder changes. A program that the node does not have is passed over and
-        named in RV(unchecked).
+      - Programs that check files together, such as C(promtool check config). Each runs in a copy of a folder
+        as that will be, before the first file is replaced, also in check mode. One that fails changes
+        nothing.
+      - Nothing runs where no file of the folder changes. A program that the node does not have is passed over
+        and named in RV(unchecked).
     type: list
     elements: dict
     default: []
@@ -224,7 +226,8 @@ def run_checks(
                 said = f"{out.strip()}\n{error.strip()}".strip().replace(copy, check["folder"])
                 raise managed_files.ManagedFilesError(
                     f"{' '.join(check['argv'])} refuses the new files of {check['folder']}, and nothing was "
-                    f"changed: {said or f'exit status {code}'}. Fix: correct the variables that they are made of"
+                    f"changed: {said or f'exit status {code}'}. "
+                    "Fix: correct the variables that they are made of"
                 )
     return list(dict.fromkeys(missing))
 

@@ -13,6 +13,7 @@ short_description: Refuse a wrong inventory before any node is touched
 version_added: 0.1.0
 description:
   - Checks C(fabric) and the host variables of all hosts in group C(gpu_nodes), as C(railyard plan) does.
+  - Where monitoring is turned on, its variables are checked too, of nodes and of group C(monitoring).
   - All problems are told at once, each with file (or variable), host, rail and what to write instead.
   - Runs on the controller and opens no connection. Use it with C(run_once).
   - The hosts outside the limit are checked as well, since an address must be free among all of them.
@@ -28,6 +29,7 @@ options:
       - Roles that will run on each host of C(gpu_nodes) within the limit. Their variables are checked by
         their C(meta/argument_specs.yml), as each role does where it is run alone. A value that needs facts of
         the node is not checked, since there are none yet.
+      - Role C(monitoring) runs on the hosts of group C(monitoring), and is checked for these.
     type: list
     elements: str
     default: []

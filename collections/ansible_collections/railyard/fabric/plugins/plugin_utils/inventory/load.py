@@ -23,6 +23,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory import (
     addresses,
     cross_checks,
     layout,
+    monitoring_names,
     nodes,
     plaintext_secrets,
     qos_notes,
@@ -34,6 +35,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.lines im
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.model import (
     Inventory,
     Located,
+    Monitor,
     Node,
     Origin,
     Problem,
@@ -42,10 +44,24 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.schema i
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.values import Vaulted, literal
 from ansible_collections.railyard.fabric.plugins.plugin_utils.plain_text import fold_names
 
-__all__ = ["GROUP", "Inventory", "Node", "Problem", "cluster_name", "fold", "from_play", "load", "validate"]
+__all__ = [
+    "GROUP",
+    "MONITORING",
+    "Inventory",
+    "Node",
+    "Problem",
+    "cluster_name",
+    "fold",
+    "from_play",
+    "load",
+    "validate",
+]
 
-GROUP = "gpu_nodes"
+GROUP, MONITORING = "gpu_nodes", "monitoring"
 VARIABLES = (*layout.VARIABLES, "ansible_host")
+_OF_A_NODE = (
+    *VARIABLES, *nodes.WAYS, *qos_notes.VARIABLES, *monitoring_names.OF_NODES, role_names.OWN,
+)  # fmt: skip
 
 
 def load(sources: Sequence[str], limit: str | None = None) -> Inventory:
@@ -158,7 +174,7 @@ def _read(inventory: Inventory, reader: inventory_source.Reader) -> None:
     machines, file_names = nodes.Machines(), nodes.FileNames()
     for host in hosts:
         name = str(host.name)
-        known = reader.variables(host, (*VARIABLES, *nodes.WAYS, *qos_notes.VARIABLES, role_names.OWN))
+        known = reader.variables(host, _OF_A_NODE)
         groups, variables = known.groups, known.values
         findings = [*nodes.check_name(name), *file_names.check(name)]
         inventory.findings += [(finding, Origin(groups, name)) for finding in findings]
@@ -187,10 +203,15 @@ def _read(inventory: Inventory, reader: inventory_source.Reader) -> None:
                 groups=groups,
                 **{variable: plain(variables.get(variable)) for variable in layout.OF_NODES},
                 qos={name: plain(variables[name]) for name in qos_notes.VARIABLES if name in variables},
+                metrics={
+                    name: plain(variables[name]) for name in monitoring_names.OF_NODES if name in variables
+                },
             )
         )
+    _read_monitors(inventory, reader)
     inventory.selected = frozenset(reader.selected(GROUP))
-    if hosts and not inventory.selected:
+    # Playbooks may be limited to the host that monitors.
+    if hosts and not inventory.selected and not reader.selected(MONITORING):
         fix = f"name hosts of group {GROUP} in --limit"
         inventory.findings.append((Finding("--limit", f"it leaves no host of group {GROUP}", fix), Origin()))
     names = reader.host_names(), reader.group_names()
@@ -202,6 +223,32 @@ def _read(inventory: Inventory, reader: inventory_source.Reader) -> None:
                 message = "a password stands readable in the inventory"
                 finding = Finding(path, message, plaintext_secrets.FIX, host_name)
                 inventory.findings.append((finding, Origin(own_groups, host_name)))
+
+
+def _read_monitors(inventory: Inventory, reader: inventory_source.Reader) -> None:
+    """Read the hosts of group monitoring: they have no rails, so that nothing of a node is asked of them."""
+    are_nodes = {str(host.name) for host in reader.hosts(GROUP)}
+    for host in reader.hosts(MONITORING):
+        name = str(host.name)
+        known = reader.variables(host, (*monitoring_names.OF_MONITORS, "ansible_host", role_names.OWN))
+        if name not in are_nodes:
+            found = [
+                *nodes.check_name(name),
+                *role_names.check(name, known.names, known.values.get(role_names.OWN)),
+            ]
+            inventory.findings += [(finding, Origin(known.groups, name)) for finding in found]
+        inventory.monitors.append(
+            Monitor(
+                name,
+                _literal_host(plain(known.values.get("ansible_host"))),
+                known.groups,
+                {
+                    one: plain(known.values[one])
+                    for one in monitoring_names.OF_MONITORS
+                    if one in known.values
+                },
+            )
+        )
 
 
 def _literal_host(address: Any) -> str | None:

@@ -61,7 +61,8 @@ class Problem:
 class Node:
     """What the inventory says of one node; raw values, None where it says nothing.
 
-    `qos` holds variables of roles, which may be expressions, for what `railyard plan` tells of them.
+    `qos` and `metrics` hold variables of roles, which may be expressions, by name: of RoCE QoS for what
+    `railyard plan` reports, and of monitoring for the targets of Prometheus.
     """
 
     name: str
@@ -77,6 +78,17 @@ class Node:
     expected_gpus: Any = None
     nvlink_domain: Any = None
     qos: Mapping[str, Any] = field(default_factory=dict)
+    metrics: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Monitor:
+    """A host of group monitoring, which need not be a node; its variables raw, those that are set."""
+
+    name: str
+    ansible_host: str | None
+    groups: tuple[str, ...]
+    variables: Mapping[str, Any]
 
 
 @dataclass
@@ -88,6 +100,7 @@ class Inventory:
         sources: the inventory sources, as paths.
         nodes: all hosts of group gpu_nodes, whatever the limit: an address must be free among all of them.
         selected: names of the nodes within the limit.
+        monitors: all hosts of group monitoring, whatever the limit.
         policy: raw `fabric_policy`, or None.
         problems: what kept the inventory from being read; then there is nothing else to check.
         misplaced: what is wrong with files as such: never read, set twice, numbers in base 8.
@@ -98,6 +111,7 @@ class Inventory:
     sources: list[str]
     nodes: list[Node] = field(default_factory=list)
     selected: frozenset[str] = frozenset()
+    monitors: list[Monitor] = field(default_factory=list)
     policy: Any = None
     problems: list[Problem] = field(default_factory=list)
     misplaced: list[Problem] = field(default_factory=list)

@@ -359,5 +359,5 @@ def test_a_secret_has_the_group_of_its_daemon(node):
 def test_a_group_that_is_not_there_is_refused_but_for_check_mode(node):
     secret = file("/etc/x/password", group="no-such-group")
     assert hold(node, secret, check_mode=True)["changed"]
-    with pytest.raises(ManagedFilesError, match="no group no-such-group. Fix: "):
+    with pytest.raises(ManagedFilesError, match=r"no group no-such-group\. Fix: "):
         hold(node, secret)

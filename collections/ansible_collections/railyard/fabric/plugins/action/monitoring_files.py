@@ -1,0 +1,51 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Make the files of a monitoring host from the inventory. Options: modules/monitoring_files.py."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ansible.errors import AnsibleActionFail
+from ansible.plugins.action import ActionBase
+from ansible_collections.railyard.fabric.plugins.modules import monitoring_files
+from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory import load
+from ansible_collections.railyard.fabric.plugins.plugin_utils.monitoring import rules, server
+
+
+class ActionModule(ActionBase):
+    """Read the play's inventory raw, as `railyard monitoring` does; no connection is opened."""
+
+    TRANSFERS_FILES = False
+    _requires_connection = False
+    _supports_check_mode = True
+
+    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        """Return `files`, `secrets` and `nodes`."""
+        result: dict[str, Any] = super().run(tmp, task_vars)
+        _spec, args = self.validate_argument_spec(monitoring_files.ARGUMENTS)
+        given = load.plain(args)
+        mode = given.pop("mode")
+        settings = server.Settings(**given)
+        inventory = load.from_play(self._task.get_variable_manager()._inventory, self._loader)
+        try:
+            if mode == "export":
+                made = server.export_files(inventory, settings)
+            else:
+                made = server.server_files(inventory, settings, server.base_of(inventory.sources))
+        except rules.RulesError as error:
+            raise AnsibleActionFail(f"{error}. Fix: correct the variables of role monitoring") from error
+        except (OSError, UnicodeDecodeError, KeyError) as error:
+            raise AnsibleActionFail(
+                f"a file of monitoring cannot be made: {error}. Fix: see its README"
+            ) from error
+        return {
+            **result,
+            "changed": False,
+            "files": list(made.files.values()),
+            "secrets": list(made.secrets.values()),
+            # Never in the output, whatever the verbosity: secrets are in it.
+            "_ansible_no_log": True,
+        }

@@ -1,0 +1,25 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Names of the variables that say where Prometheus finds a node, and what the monitoring host is to be.
+
+They are read raw from the inventory: the targets are made without a connection to any node.
+"""
+
+from __future__ import annotations
+
+#: Of a node. `monitoring_state` is there to notice that it is set for everyone, and no host monitors.
+OF_NODES = (
+    "monitoring_state", "node_metrics_state", "node_metrics_listen", "node_metrics_port",
+    "node_metrics_interval_s", "node_metrics_tls", "node_metrics_tls_ca_file", "node_metrics_basic_auth",
+    "node_metrics_dcgm_port",
+)  # fmt: skip
+#: Of a host of group monitoring.
+OF_MONITORS = (
+    "monitoring_state", "monitoring_mode", "monitoring_listen", "monitoring_port",
+    "monitoring_alertmanager_listen", "monitoring_alertmanager_port", "monitoring_scrape_interval_s",
+    "monitoring_retention", "monitoring_receivers", "monitoring_thresholds", "monitoring_rule_overrides",
+    "monitoring_tls", "monitoring_tls_cert_file", "monitoring_tls_key_file", "monitoring_basic_auth",
+    "monitoring_runs_file",
+)  # fmt: skip

@@ -1,0 +1,342 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What is wrong with the variables of monitoring, before any host is touched: file, line, host and fix."""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import re
+import ssl
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory import load, values
+from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory import plan as fabric_plan
+from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.lines import places
+from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.model import (
+    Inventory,
+    Monitor,
+    Node,
+    Problem,
+)
+from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.schema import Finding, near_key
+from ansible_collections.railyard.fabric.plugins.plugin_utils.monitoring import (
+    receivers,
+    rules,
+    server,
+    targets,
+)
+
+#: Seconds between scrapes, and between writes of a node's metrics.
+INTERVAL_S = (15, 3600)
+#: Prometheus', Alertmanager's, and that of the exporter of runs.
+PORT, ALERTMANAGER_PORT, RUNS_PORT = 9090, 9093, 9101
+_DURATION = re.compile(r"[1-9][0-9]*(ms|s|m|h|d|w|y)")
+_EVERY_INTERFACE = "it is every interface, those of the rails too"
+_ADDRESS_FIX = "write the host's own address on the management network"
+
+Values = Mapping[str, Any]
+
+
+class Rails:
+    """The networks of all rails, by which an address is found among thousands at once."""
+
+    def __init__(self, nodes: Iterable[Node]) -> None:
+        self._owners: dict[tuple[int, int, int], str] = {}
+        for name, node in fabric_plan.plans_of(list(nodes)).items():
+            for rail in node["rails"]:
+                for interface in filter(None, (rail.get("address"), rail.get("address6"))):
+                    network = ipaddress.ip_interface(interface).network
+                    key = (network.version, network.prefixlen, int(network.network_address))
+                    self._owners.setdefault(key, f"{rail['name']} ({network}, {name})")
+
+    def owner(self, address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> str | None:
+        """Return the rail whose network holds an address, in words."""
+        for prefix in {prefix for version, prefix, _network in self._owners if version == address.version}:
+            network = ipaddress.ip_network((address, prefix), strict=False)
+            owner = self._owners.get((address.version, prefix, int(network.network_address)))
+            if owner is not None:
+                return owner
+        return None
+
+
+def check(inventory: Inventory, *, export: bool = False) -> list[Problem]:
+    """Return everything that is wrong; nothing where neither role is turned on.
+
+    Args:
+        inventory: without problems of its own (`load.validate`).
+        export: targets are made for a Prometheus of the site, whatever the roles' states are.
+    """
+    found: list[tuple[Finding, tuple[str, ...]]] = []
+    nodes = targets.nodes_to_scrape(inventory, only_ours=not export)
+    on = [one for one in inventory.monitors if one.variables.get("monitoring_state") == "present"]
+    if not nodes and not on and not any(_wants_server(node) for node in inventory.nodes):
+        return []
+    groups = {node.name: node.groups for node in inventory.nodes}
+    groups |= {monitor.name: monitor.groups for monitor in inventory.monitors}
+    rails = Rails(inventory.nodes)
+    found += [(one, groups.get(one.host or "", ())) for one in _check_nodes(nodes, rails, inventory)]
+    if not export:
+        servers = list(_check_servers(inventory, on, nodes, rails))
+        found += [(one, groups.get(one.host or "", ())) for one in servers]
+    return _problems(inventory, found)
+
+
+def _wants_server(node: Node) -> bool:
+    return node.metrics.get("monitoring_state") == "present"
+
+
+def _problems(inventory: Inventory, found: Iterable[tuple[Finding, tuple[str, ...]]]) -> list[Problem]:
+    folded: dict[tuple[str, str, str], list[tuple[str | None, tuple[str, ...]]]] = {}
+    for one, groups in found:
+        folded.setdefault((one.variable, one.message, one.fix), []).append((one.host, groups))
+    problems = []
+    for (variable, message, fix), hosts in folded.items():
+        host, groups = hosts[0]
+        file = places.of_variable(inventory.sources, variable, host, groups)
+        if file is None and host is not None:
+            file = places.of_host(inventory.sources, host)
+        text = f"{variable}: {message}" if file else message
+        named = load.fold([name for name, _groups in hosts if name is not None])
+        problems.append(Problem(file or variable, named, None, text, fix))
+    return problems
+
+
+def _check_nodes(nodes: Iterable[Node], rails: Rails, inventory: Inventory) -> Iterator[Finding]:
+    taken: dict[tuple[str, int], str] = {}
+    for node in nodes:
+        said = list(_check_node(node, rails, inventory))
+        yield from said
+        if said:
+            continue
+        address = targets.scrape_address(node)
+        ports = [("node_metrics_port", targets.port_of(node))]
+        if node.metrics.get("node_metrics_dcgm_port"):
+            ports.append(("node_metrics_dcgm_port", int(node.metrics["node_metrics_dcgm_port"])))
+        for variable, port in ports:
+            other = taken.setdefault((address, port), node.name)
+            if other != node.name:
+                message = f"{address}:{port} is where Prometheus would find {other} as well"
+                fix = "write each node's own management address as node_metrics_listen"
+                yield Finding("node_metrics_listen", message, fix, node.name)
+            elif variable == "node_metrics_dcgm_port" and port == targets.port_of(node):
+                message = f"{port} is the port of node_exporter too"
+                yield Finding(variable, message, "give each exporter a port of its own (9400)", node.name)
+
+
+def _check_node(node: Node, rails: Rails, inventory: Inventory) -> Iterator[Finding]:
+    given = node.metrics
+    for variable, low, high, fix in (
+        ("node_metrics_port", 1, 65535, "write the port of node_exporter, as 9100"),
+        ("node_metrics_dcgm_port", 1, 65535, "write the port of dcgm-exporter, as 9400, or remove it"),
+        ("node_metrics_interval_s", *INTERVAL_S, f"write seconds from {INTERVAL_S[0]} to {INTERVAL_S[1]}"),
+    ):
+        yield from _check_value(given, variable, values.integer(low, high), fix, node.name)
+    listen = given.get("node_metrics_listen")
+    if listen is not None:
+        wrong = _expression(listen) or values.address(listen)
+        if wrong is not None:
+            yield Finding("node_metrics_listen", wrong, _ADDRESS_FIX + ", or remove it", node.name)
+            return
+    variable = "node_metrics_listen" if listen is not None else "ansible_host"
+    yield from _check_address(variable, targets.scrape_address(node), rails, node.name)
+    yield from _check_node_tls(node, inventory)
+
+
+def _check_node_tls(node: Node, inventory: Inventory) -> Iterator[Finding]:
+    tls = node.metrics.get("node_metrics_tls")
+    wrong = None if tls is None else _expression(tls) or values.choice("none", "self_signed", "files")(tls)
+    if wrong is not None:
+        yield Finding("node_metrics_tls", wrong, "write none, self_signed or files", node.name)
+    file = node.metrics.get("node_metrics_tls_ca_file")
+    if file is not None and not _expression(file) and not os.path.isfile(_beside(inventory, str(file))):
+        message = f"{values.show(file)} is no file on the controller"
+        fix = "name the certificates that signed those of the nodes (PEM), absolute or beside the inventory"
+        yield Finding("node_metrics_tls_ca_file", message, fix, node.name)
+
+
+def _check_servers(
+    inventory: Inventory, on: list[Monitor], nodes: list[Node], rails: Rails
+) -> Iterator[Finding]:
+    if not inventory.monitors and any(_wants_server(node) for node in inventory.nodes):
+        node = next(one for one in inventory.nodes if _wants_server(one))
+        fix = (
+            "add the host to hosts.yml, as `monitoring: {hosts: {monitor1: {ansible_host: 192.168.0.9}}}`; "
+            "for this machine `localhost: {ansible_connection: local, monitoring_listen: 192.168.0.9}`"
+        )
+        message = "it is present, and group monitoring has no host"
+        yield Finding("monitoring_state", message, fix, node.name)
+    for monitor in on:
+        if not nodes:
+            message = "it is present, and no node publishes metrics"
+            fix = (
+                "set node_metrics_state: present for the nodes; for a Prometheus of your own use "
+                "`railyard monitoring export`"
+            )
+            yield Finding("monitoring_state", message, fix, monitor.name)
+        yield from (
+            Finding(one.variable, one.message, one.fix, monitor.name)
+            for one in _check_server(monitor, inventory, rails)
+        )
+
+
+def _check_server(monitor: Monitor, inventory: Inventory, rails: Rails) -> Iterator[Finding]:
+    given = monitor.variables
+    seconds = f"write seconds from {INTERVAL_S[0]} to {INTERVAL_S[1]}, as 15"
+    yield from _check_value(given, "monitoring_scrape_interval_s", values.integer(*INTERVAL_S), seconds)
+    for variable in ("monitoring_port", "monitoring_alertmanager_port"):
+        yield from _check_value(given, variable, values.integer(1, 65535), "write a port, as 9090")
+    yield from _check_value(given, "monitoring_retention", _duration, "write a number and a unit, as 30d")
+    yield from _check_listen(monitor, rails)
+    yield from receivers.check(given.get("monitoring_receivers"))
+    yield from _check_rules(given)
+    yield from _check_tls(given, inventory)
+
+
+def _check_listen(monitor: Monitor, rails: Rails) -> Iterator[Finding]:
+    given = monitor.variables
+    for variable, default in (
+        ("monitoring_listen", monitor.ansible_host), ("monitoring_alertmanager_listen", "127.0.0.1"),
+    ):  # fmt: skip
+        address = given.get(variable, default)
+        if address is not None and _expression(address):
+            continue  # the role's own check has its value
+        wrong = "no address is known" if address is None else values.address(address)
+        if wrong is not None:
+            yield Finding(variable, wrong, f"{_ADDRESS_FIX}, as `{variable}: 192.168.0.9`")
+        else:
+            yield from _check_address(variable, str(address), rails, None)
+    ports = {
+        (str(given.get(listen, default)), given.get(port, usual))
+        for listen, default, port, usual in (
+            ("monitoring_listen", monitor.ansible_host, "monitoring_port", PORT),
+            (
+                "monitoring_alertmanager_listen",
+                "127.0.0.1",
+                "monitoring_alertmanager_port",
+                ALERTMANAGER_PORT,
+            ),
+        )
+    }
+    if len(ports) == 1 or ("127.0.0.1", RUNS_PORT) in ports:
+        message = "another service of the role has the same address and port"
+        yield Finding("monitoring_port", message, f"keep {PORT}, {ALERTMANAGER_PORT} and {RUNS_PORT} apart")
+
+
+def _check_rules(given: Values) -> Iterator[Finding]:
+    overrides, numbers = given.get("monitoring_rule_overrides"), given.get("monitoring_thresholds")
+    alerts = rules.alerts()
+    for variable, value in (("monitoring_rule_overrides", overrides), ("monitoring_thresholds", numbers)):
+        if value is not None and not isinstance(value, Mapping) and not _expression(value):
+            yield Finding(
+                variable, f"it is {values.show(value)}, not a mapping", "write names and their values"
+            )
+    for name, override in overrides.items() if isinstance(overrides, Mapping) else ():
+        where = f"monitoring_rule_overrides.{name}"
+        if name not in alerts:
+            yield Finding(where, f"there is no alert {name}", _named(str(name), alerts))
+        yield from _check_override(override, where)
+    known = rules.thresholds() if isinstance(numbers, Mapping) else {}
+    for name, number in numbers.items() if isinstance(numbers, Mapping) else ():
+        where = f"monitoring_thresholds.{name}"
+        if name not in known:
+            yield Finding(where, f"there is no threshold {name}", _named(str(name), known))
+        elif isinstance(number, bool) or not isinstance(number, (int, float)) or not 0 <= number < 1e15:
+            unit = known[name].get("unit", "a number")
+            yield Finding(
+                where, f"{values.show(number)} is no number", f"write {unit}, as {known[name]['default']}"
+            )
+
+
+def _named(name: str, known: Iterable[str]) -> str:
+    near = near_key(name, list(known))
+    return (f"did you mean {near}? " if near else "") + f"There are: {', '.join(sorted(known))}"
+
+
+def _check_override(override: Any, where: str) -> Iterator[Finding]:
+    fix = "write {enabled: false}, {severity: warning} or {for: 5m}"
+    if not isinstance(override, Mapping):
+        yield Finding(where, f"it is {values.show(override)}, not a mapping", fix)
+        return
+    for key, value in override.items():
+        good = {
+            "enabled": isinstance(value, bool),
+            "severity": value in rules.SEVERITIES,
+            "for": isinstance(value, str) and bool(_DURATION.fullmatch(value)),
+        }
+        if not good.get(str(key), False):
+            yield Finding(f"{where}.{key}", f"{values.show(value)} is not possible for this key", fix)
+
+
+def _check_tls(given: Values, inventory: Inventory) -> Iterator[Finding]:
+    tls = given.get("monitoring_tls", "none")
+    if tls not in ("none", "files"):
+        yield Finding(
+            "monitoring_tls", f"{values.show(tls)} is neither none nor files", "write none or files"
+        )
+        return
+    files = {}
+    for key in ("monitoring_tls_cert_file", "monitoring_tls_key_file") if tls == "files" else ():
+        path = given.get(key)
+        if path is not None and _expression(path):
+            return
+        files[key] = _beside(inventory, str(path)) if path else ""
+        if not os.path.isfile(files[key]):
+            message = "it is missing" if path is None else f"{values.show(path)} is no file on the controller"
+            yield Finding(key, message, "name a PEM file on the controller, absolute or beside the inventory")
+            return
+    if files and (wrong := _why_no_pair(*files.values())) is not None:
+        fix = "name the key that the certificate was made with, both as PEM without a passphrase"
+        yield Finding("monitoring_tls_key_file", wrong, fix)
+
+
+def _why_no_pair(certificate: str, key: str) -> str | None:
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certificate, key, password=lambda: "")
+    except (ssl.SSLError, OSError, ValueError) as error:
+        why = getattr(error, "reason", None) or error
+        return f"certificate and key do not belong together, or are not PEM ({why})"
+    return None
+
+
+def _check_address(variable: str, address: str, rails: Rails, host: str | None) -> Iterator[Finding]:
+    try:
+        parsed = ipaddress.ip_address(address)
+    except ValueError:
+        return  # a name: who it is, only a resolver knows
+    owner = rails.owner(parsed)
+    if parsed.is_unspecified:
+        yield Finding(variable, _EVERY_INTERFACE, _ADDRESS_FIX, host)
+    elif owner is not None:
+        message = f"{address} is in the network of rail {owner}: rails carry the fabric's traffic alone"
+        yield Finding(variable, message, _ADDRESS_FIX, host)
+    elif parsed.is_multicast:
+        yield Finding(variable, f"{address} is a multicast address", _ADDRESS_FIX, host)
+
+
+def _check_value(
+    given: Values, variable: str, good: values.Check, fix: str, host: str | None = None
+) -> Iterator[Finding]:
+    value = given.get(variable)
+    if value is None or (host is None and _expression(value)):
+        return  # the role's own check has the value of an expression
+    wrong = _expression(value) or good(value)
+    if wrong is not None:
+        yield Finding(variable, wrong, fix, host)
+
+
+def _expression(value: Any) -> str | None:
+    return next((wrong for _path, wrong in values.literal(value)), None)
+
+
+def _duration(value: Any) -> str | None:
+    is_one = isinstance(value, str) and _DURATION.fullmatch(value)
+    return None if is_one else f"{values.show(value)} is no duration"
+
+
+def _beside(inventory: Inventory, path: str) -> str:
+    """Return a path on the controller; a relative one starts at the inventory's folder."""
+    return os.path.join(server.base_of(inventory.sources), path)

@@ -1,0 +1,1 @@
+"""Files for Prometheus, Alertmanager and Grafana, made from an inventory."""
