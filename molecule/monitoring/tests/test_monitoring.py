@@ -77,11 +77,15 @@ def test_the_node_is_scraped_and_only_what_is_needed_is_kept(host):
 
 
 def test_the_rules_and_the_site_s_threshold_are_loaded(host):
-    said = host.check_output(f"promtool check rules {FOLDER}/rules/railyard.rails.yml {FOLDER}/rules/railyard.thresholds.yml")
+    said = host.check_output(
+        f"promtool check rules {FOLDER}/rules/railyard.rails.yml {FOLDER}/rules/railyard.thresholds.yml"
+    )
     assert "SUCCESS" in said
     assert "vector(0.3)" in host.file(f"{FOLDER}/rules/railyard.thresholds.yml").content_string
     url = f"http://{management_address(host)}:9090/api/v1/rules"
-    said = host.check_output(f"python3 -c 'import urllib.request as u; print(u.urlopen(\"{url}\").read().decode())'")
+    said = host.check_output(
+        f"python3 -c 'import urllib.request as u; print(u.urlopen(\"{url}\").read().decode())'"
+    )
     names = {rule["name"] for group in json.loads(said)["data"]["groups"] for rule in group["rules"]}
     assert {"RailDown", "NodeMetricsGone", "railyard:threshold:pause_ratio"} <= names
 

@@ -31,7 +31,7 @@ def targets(
     gpus: Annotated[
         bool,
         typer.Option(
-            "--gpus", help="The targets of dcgm-exporter (node_metrics_dcgm_port), not of node_exporter."
+            "--gpus", help="The targets of dcgm-exporter (monitoring_dcgm_port), not of node_exporter."
         ),
     ] = False,
 ) -> None:

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 #: Of a node. `monitoring_state` is there to notice that it is set for everyone, and no host monitors.
 OF_NODES = (
-    "monitoring_state", "node_metrics_state", "node_metrics_listen", "node_metrics_port",
-    "node_metrics_interval_s", "node_metrics_tls", "node_metrics_tls_ca_file", "node_metrics_basic_auth",
-    "node_metrics_dcgm_port",
+    "monitoring_state", "monitoring_dcgm_port", "node_metrics_state", "node_metrics_listen",
+    "node_metrics_port", "node_metrics_interval_s", "node_metrics_tls", "node_metrics_tls_certificate",
+    "node_metrics_tls_key", "node_metrics_basic_auth",
 )  # fmt: skip
 #: Of a host of group monitoring.
 OF_MONITORS = (
@@ -21,5 +21,5 @@ OF_MONITORS = (
     "monitoring_alertmanager_listen", "monitoring_alertmanager_port", "monitoring_scrape_interval_s",
     "monitoring_retention", "monitoring_receivers", "monitoring_thresholds", "monitoring_rule_overrides",
     "monitoring_tls", "monitoring_tls_cert_file", "monitoring_tls_key_file", "monitoring_basic_auth",
-    "monitoring_runs_file",
+    "monitoring_node_ca_file", "monitoring_node_basic_auth", "monitoring_runs_file",
 )  # fmt: skip

@@ -35,6 +35,8 @@ INTERVAL_S = (15, 3600)
 #: Prometheus', Alertmanager's, and that of the exporter of runs.
 PORT, ALERTMANAGER_PORT, RUNS_PORT = 9090, 9093, 9101
 _DURATION = re.compile(r"[1-9][0-9]*(ms|s|m|h|d|w|y)")
+#: What differs between nodes in the name of a file.
+_OWN_NAME = re.compile(r"\{\{\s*inventory_hostname\s*\}\}")
 _EVERY_INTERFACE = "it is every interface, those of the rails too"
 _ADDRESS_FIX = "write the host's own address on the management network"
 
@@ -78,7 +80,7 @@ def check(inventory: Inventory, *, export: bool = False) -> list[Problem]:
     groups = {node.name: node.groups for node in inventory.nodes}
     groups |= {monitor.name: monitor.groups for monitor in inventory.monitors}
     rails = Rails(inventory.nodes)
-    found += [(one, groups.get(one.host or "", ())) for one in _check_nodes(nodes, rails, inventory)]
+    found += [(one, groups.get(one.host or "", ())) for one in _check_nodes(nodes, rails)]
     if not export:
         servers = list(_check_servers(inventory, on, nodes, rails))
         found += [(one, groups.get(one.host or "", ())) for one in servers]
@@ -105,33 +107,33 @@ def _problems(inventory: Inventory, found: Iterable[tuple[Finding, tuple[str, ..
     return problems
 
 
-def _check_nodes(nodes: Iterable[Node], rails: Rails, inventory: Inventory) -> Iterator[Finding]:
+def _check_nodes(nodes: Iterable[Node], rails: Rails) -> Iterator[Finding]:
     taken: dict[tuple[str, int], str] = {}
     for node in nodes:
-        said = list(_check_node(node, rails, inventory))
+        said = list(_check_node(node, rails))
         yield from said
         if said:
             continue
         address = targets.scrape_address(node)
         ports = [("node_metrics_port", targets.port_of(node))]
-        if node.metrics.get("node_metrics_dcgm_port"):
-            ports.append(("node_metrics_dcgm_port", int(node.metrics["node_metrics_dcgm_port"])))
+        if node.metrics.get("monitoring_dcgm_port"):
+            ports.append(("monitoring_dcgm_port", int(node.metrics["monitoring_dcgm_port"])))
         for variable, port in ports:
             other = taken.setdefault((address, port), node.name)
             if other != node.name:
                 message = f"{address}:{port} is where Prometheus would find {other} as well"
                 fix = "write each node's own management address as node_metrics_listen"
                 yield Finding("node_metrics_listen", message, fix, node.name)
-            elif variable == "node_metrics_dcgm_port" and port == targets.port_of(node):
+            elif variable == "monitoring_dcgm_port" and port == targets.port_of(node):
                 message = f"{port} is the port of node_exporter too"
                 yield Finding(variable, message, "give each exporter a port of its own (9400)", node.name)
 
 
-def _check_node(node: Node, rails: Rails, inventory: Inventory) -> Iterator[Finding]:
+def _check_node(node: Node, rails: Rails) -> Iterator[Finding]:
     given = node.metrics
     for variable, low, high, fix in (
         ("node_metrics_port", 1, 65535, "write the port of node_exporter, as 9100"),
-        ("node_metrics_dcgm_port", 1, 65535, "write the port of dcgm-exporter, as 9400, or remove it"),
+        ("monitoring_dcgm_port", 1, 65535, "write the port of dcgm-exporter, as 9400, or remove it"),
         ("node_metrics_interval_s", *INTERVAL_S, f"write seconds from {INTERVAL_S[0]} to {INTERVAL_S[1]}"),
     ):
         yield from _check_value(given, variable, values.integer(low, high), fix, node.name)
@@ -143,19 +145,34 @@ def _check_node(node: Node, rails: Rails, inventory: Inventory) -> Iterator[Find
             return
     variable = "node_metrics_listen" if listen is not None else "ansible_host"
     yield from _check_address(variable, targets.scrape_address(node), rails, node.name)
-    yield from _check_node_tls(node, inventory)
+    yield from _check_node_tls(node)
 
 
-def _check_node_tls(node: Node, inventory: Inventory) -> Iterator[Finding]:
+def _check_node_tls(node: Node) -> Iterator[Finding]:
     tls = node.metrics.get("node_metrics_tls")
-    wrong = None if tls is None else _expression(tls) or values.choice("none", "self_signed", "files")(tls)
+    wrong = None if tls is None else _expression(tls) or values.choice("none", "files")(tls)
     if wrong is not None:
-        yield Finding("node_metrics_tls", wrong, "write none, self_signed or files", node.name)
-    file = node.metrics.get("node_metrics_tls_ca_file")
-    if file is not None and not _expression(file) and not os.path.isfile(_beside(inventory, str(file))):
-        message = f"{values.show(file)} is no file on the controller"
-        fix = "name the certificates that signed those of the nodes (PEM), absolute or beside the inventory"
-        yield Finding("node_metrics_tls_ca_file", message, fix, node.name)
+        yield Finding("node_metrics_tls", wrong, "write none or files", node.name)
+    if tls != "files" or wrong is not None:
+        return
+    files = {}
+    for variable in ("node_metrics_tls_certificate", "node_metrics_tls_key"):
+        path = _OWN_NAME.sub(node.name, str(node.metrics.get(variable) or ""))
+        if not path:
+            yield Finding(variable, "it is missing", "name a PEM file on the controller", node.name)
+            return
+        if _expression(path) or not os.path.isabs(path):
+            return  # only Ansible knows where that is
+        files[variable] = path
+        if not os.path.isfile(path):
+            message = f"{path} is no file on the controller"
+            yield Finding(
+                variable, message, "write the node's certificate there, or correct the path", node.name
+            )
+            return
+    if (wrong := _why_no_pair(*files.values())) is not None:
+        fix = "name the key that the node's certificate was made with, as PEM"
+        yield Finding("node_metrics_tls_key", wrong, fix, node.name)
 
 
 def _check_servers(
@@ -179,11 +196,13 @@ def _check_servers(
             yield Finding("monitoring_state", message, fix, monitor.name)
         yield from (
             Finding(one.variable, one.message, one.fix, monitor.name)
-            for one in _check_server(monitor, inventory, rails)
+            for one in _check_server(monitor, inventory, nodes, rails)
         )
 
 
-def _check_server(monitor: Monitor, inventory: Inventory, rails: Rails) -> Iterator[Finding]:
+def _check_server(
+    monitor: Monitor, inventory: Inventory, nodes: list[Node], rails: Rails
+) -> Iterator[Finding]:
     given = monitor.variables
     seconds = f"write seconds from {INTERVAL_S[0]} to {INTERVAL_S[1]}, as 15"
     yield from _check_value(given, "monitoring_scrape_interval_s", values.integer(*INTERVAL_S), seconds)
@@ -194,6 +213,7 @@ def _check_server(monitor: Monitor, inventory: Inventory, rails: Rails) -> Itera
     yield from receivers.check(given.get("monitoring_receivers"))
     yield from _check_rules(given)
     yield from _check_tls(given, inventory)
+    yield from _check_node_access(given, nodes, inventory)
 
 
 def _check_listen(monitor: Monitor, rails: Rails) -> Iterator[Finding]:
@@ -291,6 +311,20 @@ def _check_tls(given: Values, inventory: Inventory) -> Iterator[Finding]:
     if files and (wrong := _why_no_pair(*files.values())) is not None:
         fix = "name the key that the certificate was made with, both as PEM without a passphrase"
         yield Finding("monitoring_tls_key_file", wrong, fix)
+
+
+def _check_node_access(given: Values, nodes: list[Node], inventory: Inventory) -> Iterator[Finding]:
+    """Check that Prometheus can ask the nodes' exporters."""
+    path = given.get("monitoring_node_ca_file")
+    if path and not _expression(path) and not os.path.isfile(_beside(inventory, str(path))):
+        message = f"{values.show(path)} is no file on the controller"
+        fix = "name the certificates that signed those of the nodes (PEM), absolute or beside the inventory"
+        yield Finding("monitoring_node_ca_file", message, fix)
+    asked = nodes[0].metrics.get("node_metrics_basic_auth") if nodes else None
+    if isinstance(asked, Mapping) and "password" not in asked and not given.get("monitoring_node_basic_auth"):
+        message = "the nodes ask for a password, of which the inventory holds a hash alone"
+        fix = "write monitoring_node_basic_auth: {user: ..., password: ...}, the password encrypted"
+        yield Finding("monitoring_node_basic_auth", message, fix)
 
 
 def _why_no_pair(certificate: str, key: str) -> str | None:

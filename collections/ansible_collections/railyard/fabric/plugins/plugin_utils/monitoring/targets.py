@@ -13,7 +13,7 @@ from typing import Any
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.addresses import address_of
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.model import Inventory, Node
 
-#: node_exporter's usual port, and dcgm-exporter's (a node without `node_metrics_dcgm_port` has none).
+#: node_exporter's usual port, and dcgm-exporter's (a node without `monitoring_dcgm_port` has none).
 NODE_PORT, DCGM_PORT = 9100, 9400
 #: Job of a scrape configuration -> its file of targets.
 FILES = {"railyard-node": "railyard_nodes.json", "railyard-gpu": "railyard_gpus.json"}
@@ -75,7 +75,7 @@ def target_files(cluster: str, nodes: Iterable[Node]) -> dict[str, list[Target]]
         # The scheme of one target; a job has one for all.
         scheme = {"__scheme__": "https"} if has_tls(node) else {}
         files["railyard-node"].append(_target(address, port_of(node), {**labels, **scheme}))
-        dcgm_port = node.metrics.get("node_metrics_dcgm_port")
+        dcgm_port = node.metrics.get("monitoring_dcgm_port")
         if dcgm_port:
             files["railyard-gpu"].append(_target(address, int(dcgm_port), labels))
     return files
