@@ -23,7 +23,7 @@ class ActionModule(ActionBase):
     _supports_check_mode = True
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        """Return `files`, `secrets` and `nodes`."""
+        """Return `files`."""
         result: dict[str, Any] = super().run(tmp, task_vars)
         _spec, args = self.validate_argument_spec(monitoring_files.ARGUMENTS)
         given = load.plain(args)
@@ -44,8 +44,7 @@ class ActionModule(ActionBase):
         return {
             **result,
             "changed": False,
-            "files": list(made.files.values()),
-            "secrets": list(made.secrets.values()),
+            "files": [*made.files.values(), *made.secrets.values()],
             # Never in the output, whatever the verbosity: secrets are in it.
             "_ansible_no_log": True,
         }

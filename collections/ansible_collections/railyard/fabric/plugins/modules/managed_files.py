@@ -19,6 +19,7 @@ description:
   - Files belong to root, and to its group unless O(files[].group) names another one. Folders that are missing
     are made with mode V(0755); those that are there stay as they are. A symbolic link at the path of a file
     is replaced by the file, and is never removed.
+  - The diff does not show the content of a file that not everyone may read.
 author:
   - Railyard contributors (@railyard)
 extends_documentation_fragment:
@@ -58,6 +59,13 @@ options:
     description:
       - Paths of files that are not to be there, in the order in which they are removed.
       - A path that is also in O(files) stays, so that this may be all files that a role ever writes.
+    type: list
+    elements: str
+    default: []
+  own_folders:
+    description:
+      - Absolute paths of folders that hold files of the role alone. What is below them and not in O(files) is
+        removed, such as a rule file of an earlier version. The folders themselves stay.
     type: list
     elements: str
     default: []
@@ -184,6 +192,7 @@ ARGUMENTS: dict[str, t.Any] = {
         },
     },
     "unwanted": {"type": "list", "elements": "str", "default": []},
+    "own_folders": {"type": "list", "elements": "str", "default": []},
     "role": {"type": "str"},
     "units": {"type": "list", "elements": "str", "default": []},
     "reload_systemd": {"type": "bool", "default": False},
@@ -244,7 +253,8 @@ def hold(module: AnsibleModule) -> dict[str, t.Any]:
         )
         for one in asked["files"]
     ]
-    plan = managed_files.make_plan(ROOT, wanted, asked["unwanted"])
+    below = [path for folder in asked["own_folders"] for path in managed_files.files_below(ROOT, folder)]
+    plan = managed_files.make_plan(ROOT, wanted, [*asked["unwanted"], *below])
     unchecked = run_checks(module, plan, asked["checks"])
     diff = []
     if asked["role"] is not None and plan.write:

@@ -92,13 +92,8 @@ EXAMPLES = r"""
 
 RETURN = r"""
 files:
-  description: Files that anyone may read, with C(path), C(content), C(mode) and C(group).
-  returned: success
-  type: list
-  elements: dict
-  sample: []
-secrets:
-  description: Files that the daemons alone may read, in the same form.
+  description: >-
+    All files, with C(path), C(content), C(mode) and C(group); secrets are readable by group prometheus alone.
   returned: success
   type: list
   elements: dict

@@ -85,6 +85,17 @@ def look(root: str, path: str) -> Present | None:
     return Present(data, stat.S_IMODE(status.st_mode), (status.st_uid, status.st_gid))
 
 
+def files_below(root: str, folder: str) -> list[str]:
+    """Return all files and links below a folder, sorted; none where there is no such folder.
+
+    Raises:
+        ManagedFilesError: It is not absolute.
+    """
+    where = place(root, folder.rstrip("/"))
+    found = [os.path.join(parent, name) for parent, _folders, names in os.walk(where) for name in names]
+    return sorted(f"{folder.rstrip('/')}/{os.path.relpath(path, where)}" for path in found)
+
+
 def make_plan(root: str, wanted: t.Sequence[atomic_files.NewFile], unwanted: t.Iterable[str]) -> Plan:
     """Compare the node with what is wanted.
 
@@ -186,29 +197,42 @@ def make_folders(root: str, path: str) -> None:
 
 
 def make_diff(plan: Plan) -> list[dict[str, str]]:
-    """Return what changes, an entry for each file, as Ansible shows it; another one for mode and owner."""
+    """Return what changes, an entry for each file, as Ansible shows it; another one for mode and owner.
+
+    The content of a file that not everyone may read is a secret, and not shown.
+    """
     entries = []
     for file in plan.write:
         before = plan.present.get(file.path)
         if before is None or before.data != file.data:
-            entries.append(_diff_content(file.path, before and before.data, file.data))
+            is_secret = _is_secret(file.mode) or (before is not None and _is_secret(before.mode))
+            entries.append(_diff_content(file.path, before and before.data, file.data, is_secret))
         ids = _ids_of(file)
         if before is not None and (before.mode, before.owner) != (file.mode, ids):
             headers = dict.fromkeys(("before_header", "after_header"), f"{file.path} (mode and owner)")
             states = {"before": _describe(before.mode, before.owner), "after": _describe(file.mode, ids)}
             entries.append({**headers, **states})
-    return entries + [_diff_content(path, plan.present[path].data, None) for path in plan.remove]
+    for path in plan.remove:
+        gone = plan.present[path]
+        entries.append(_diff_content(path, gone.data, None, _is_secret(gone.mode)))
+    return entries
+
+
+def _is_secret(mode: int) -> bool:
+    return not mode & stat.S_IROTH
 
 
 def _describe(mode: int, owner: tuple[int, int]) -> str:
     return f"mode {mode:04o}, uid {owner[0]}, gid {owner[1]}\n"
 
 
-def _diff_content(path: str, before: bytes | None, after: bytes | None) -> dict[str, str]:
+def _diff_content(path: str, before: bytes | None, after: bytes | None, is_secret: bool) -> dict[str, str]:
     headers = {
         "before_header": path if before is not None else f"{path} (absent)",
         "after_header": path if after is not None else f"{path} (absent)",
     }
+    if is_secret:
+        return {**headers, "prepared": f"{path}: not everyone may read it, so it is not shown\n"}
     for side in (before or b"", after or b""):
         if b"\0" in side:
             return {**headers, "prepared": f"{path}: a binary file, which is not shown\n"}

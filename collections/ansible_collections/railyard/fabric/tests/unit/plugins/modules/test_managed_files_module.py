@@ -63,7 +63,7 @@ def file(path, content="a\n", mode="0644", group="root"):
     return {"path": path, "content": content, "template": None, "mode": mode, "group": group}
 
 
-UNSET = {"unwanted": [], "role": None, "units": [], "checks": [], "reload_systemd": False}
+UNSET = {"unwanted": [], "own_folders": [], "role": None, "units": [], "checks": [], "reload_systemd": False}
 
 
 def hold(node, *files, check_mode=False, **params):
@@ -99,7 +99,7 @@ def test_check_mode_reports_what_a_run_does_and_a_second_run_changes_nothing(nod
 def test_the_diff_shows_each_file_and_its_mode(node):
     node.path(OLD).write_text("old\n")
     node.path("/etc/sysctl.d/60-a.conf").write_text("b\n")
-    os.chmod(node.path("/etc/sysctl.d/60-a.conf"), 0o600)
+    os.chmod(node.path("/etc/sysctl.d/60-a.conf"), 0o664)
     diff = hold(node, *WANTED, unwanted=[OLD])["diff"]
     assert [
         (one["before_header"], one["before"], one["after"]) for one in diff if "uid" not in one["after"]
@@ -110,7 +110,7 @@ def test_the_diff_shows_each_file_and_its_mode(node):
     ]
     (mode,) = [one for one in diff if "uid" in one["after"]]
     assert mode["before_header"] == "/etc/sysctl.d/60-a.conf (mode and owner)"
-    assert mode["before"].startswith("mode 0600, ")
+    assert mode["before"].startswith("mode 0664, ")
     assert mode["after"].startswith("mode 0644, ")
 
 
@@ -361,3 +361,22 @@ def test_a_group_that_is_not_there_is_refused_but_for_check_mode(node):
     assert hold(node, secret, check_mode=True)["changed"]
     with pytest.raises(ManagedFilesError, match=r"no group no-such-group\. Fix: "):
         hold(node, secret)
+
+
+@pytest.mark.parametrize("check_mode", [True, False])
+def test_what_an_own_folder_holds_beside_the_files_is_removed(node, check_mode):
+    hold(node, file("/etc/x/rules/old"), file("/etc/x/main.conf"), file("/etc/xy/other"))
+    done = hold(node, file("/etc/x/main.conf"), own_folders=["/etc/x/", "/etc/none"], check_mode=check_mode)
+    assert done["removed"] == ["/etc/x/rules/old"]
+    assert node.path("/etc/x/rules/old").exists() == check_mode
+    assert node.path("/etc/xy/other").exists()
+    assert node.path("/etc/x/rules").is_dir()
+
+
+def test_the_diff_shows_no_secret_neither_new_nor_old(node):
+    hold(node, file("/etc/password", "old-word\n", "0640"), file("/etc/key", "old-word\n", "0600"))
+    done = hold(node, file("/etc/password", "new-word\n", "0644"), unwanted=["/etc/key"])
+    assert "-word" not in str(done["diff"])
+    assert done["changed_files"] == ["/etc/password", "/etc/key"]
+    again = hold(node, file("/etc/other", "third-word\n", "0600"))
+    assert "-word" not in str(again["diff"])
