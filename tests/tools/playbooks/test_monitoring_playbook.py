@@ -1,0 +1,57 @@
+"""playbooks/monitoring.yml by plain ansible-playbook: off by default; wrong variables before any connection."""
+
+from __future__ import annotations
+
+import pytest
+import yaml
+from support import programs
+
+RAILS = [{"name": "rail0", "netdev": "ens6", "subnet": "10.0.0.0/16"}]
+FABRIC = {"transport": "tcp", "mtu": 9000, "rails": RAILS}
+# 192.0.2.0/24 is for documentation: a connection there would hang or fail.
+NODES = {"hosts": {"gpu1": {"ansible_host": "192.0.2.1"}, "gpu2": {"ansible_host": "192.0.2.2"}}}
+
+
+@pytest.fixture
+def run(tmp_path):
+    """Run the playbook on an inventory with these variables of group monitoring; None: without that group."""
+
+    def go(variables, *options, **of_all):
+        hosts = {"gpu_nodes": NODES}
+        if variables is not None:
+            hosts["monitoring"] = {"hosts": {"monitor1": {"ansible_host": "192.0.2.9"}}, "vars": variables}
+        (tmp_path / "hosts.yml").write_text(yaml.safe_dump(hosts))
+        (tmp_path / "group_vars").mkdir()
+        (tmp_path / "group_vars/all.yml").write_text(yaml.safe_dump({"fabric": FABRIC, **of_all}))
+        done = programs.playbook("playbooks/monitoring.yml", tmp_path / "hosts.yml", *options)
+        return done.returncode, " ".join((done.stdout + done.stderr).split())
+
+    return go
+
+
+@pytest.mark.parametrize("variables", [None, {}])
+def test_by_default_nothing_is_asked_of_any_host(run, variables):
+    status, said = run(variables)
+    assert (status, "UNREACHABLE" in said, "WARNING" in said) == (0, False, False), said
+
+
+@pytest.mark.parametrize("options", [(), ("--limit", "monitor1")])
+def test_a_wrong_variable_is_named_before_any_connection(run, options):
+    on = {"monitoring_state": "present", "monitoring_listen": "10.0.9.9"}
+    status, said = run(on, *options, node_metrics_state="present")
+    assert status != 0
+    assert "host monitor1: monitoring_listen: 10.0.9.9 is in the network of rail rail0" in said
+    assert "UNREACHABLE" not in said
+
+
+def test_the_role_s_own_types_are_checked_for_the_monitoring_host(run):
+    on = {"monitoring_state": "present", "monitoring_basic_auth": "admin"}
+    status, said = run(on, node_metrics_state="present")
+    assert status != 0
+    assert "role monitoring, host monitor1: argument 'monitoring_basic_auth'" in said
+
+
+def test_without_the_group_it_cannot_be_turned_on(run):
+    status, said = run(None, monitoring_state="present", node_metrics_state="present")
+    assert status != 0
+    assert "group monitoring has no host" in said
