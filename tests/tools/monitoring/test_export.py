@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 import yaml
 from railyard.base import paths
+from railyard.base.errors import UserError
+from railyard.operate.commands import checked_inventory
 from support import prometheus_tools
 
 INVENTORY = str(paths.repo_root() / "inventories/hgx-h100-roce")
@@ -74,6 +76,17 @@ def test_the_export_has_every_file_that_its_readme_names(call, tmp_path):
     assert [job["job_name"] for job in jobs] == ["railyard-node", "railyard-gpu", "railyard-runs"]
     assert jobs[2]["honor_labels"] is True
     assert not [line for line in readme.splitlines() if "{" in line and "}" not in line]
+
+
+def test_a_monitoring_host_is_no_node_for_other_commands(call, hosts):
+    folder = Path(hosts())
+    group = {"hosts": {"monitor1": {"ansible_host": "192.0.2.9"}}}
+    written = yaml.safe_load((folder / "hosts.yml").read_text())
+    (folder / "hosts.yml").write_text(yaml.safe_dump({**written, "monitoring": group}))
+    status, out, _err = call("plan", "-i", str(folder), "--json")
+    assert (status, list(json.loads(out)["nodes"])) == (0, ["gpu1", "gpu2"])
+    with pytest.raises(UserError, match="--limit monitor1 leaves no node"):
+        checked_inventory([str(folder)], "monitor1")
 
 
 def test_a_second_export_changes_no_byte(call, tmp_path):

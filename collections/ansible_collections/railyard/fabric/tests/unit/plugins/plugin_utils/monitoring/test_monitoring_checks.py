@@ -27,6 +27,12 @@ def test_a_sound_inventory_has_no_problem_and_a_monitoring_host_is_no_node(inven
     assert list(plan.build_plan(made)["nodes"]) == ["gpu1", "gpu2"]
 
 
+def test_a_limit_may_leave_the_monitoring_host_alone_and_then_there_is_no_node(inventory):
+    sources = inventory().sources
+    alone = load.load(sources, "monitor1")
+    assert (load.validate(alone), alone.selected_nodes(), checks.check(alone)) == ([], [], [])
+
+
 def test_nothing_is_looked_at_where_nothing_is_turned_on(inventory):
     off = {"node_metrics_state": "ignored", "node_metrics_port": "many"}
     assert problems(inventory, nodes=off, monitoring_state="ignored", monitoring_port=0) == []
