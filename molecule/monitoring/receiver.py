@@ -7,7 +7,7 @@ import sys
 class Receiver(http.server.BaseHTTPRequestHandler):
     """Answers each POST with 200."""
 
-    def do_POST(self) -> None:  # noqa: N802 - as the library names it
+    def do_POST(self) -> None:
         """Keep the body."""
         body = self.rfile.read(int(self.headers["Content-Length"]))
         with open(sys.argv[2], "ab") as kept:

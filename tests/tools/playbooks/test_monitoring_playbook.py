@@ -1,4 +1,4 @@
-"""playbooks/monitoring.yml by plain ansible-playbook: off by default; what is wrong, before any connection."""
+"""playbooks/monitoring.yml by plain Ansible: off by default; what is wrong is named before any connection."""
 
 from __future__ import annotations
 
