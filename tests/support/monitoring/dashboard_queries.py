@@ -1,0 +1,102 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Read what a Grafana dashboard asks its data source: the queries of its panels and variables."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from railyard.base import paths
+
+FOLDER = paths.repo_root() / "roles/monitoring/files/dashboards"
+FILES = sorted(FOLDER.glob("*.json"))
+#: Grafana's own variables in queries, as they are for a view of six hours.
+BUILT_IN = {"__rate_interval": "2m", "__range": "6h", "__interval": "30s"}
+ALL = ".*"
+_LABEL_VALUES = re.compile(r"label_values\((?P<series>.*), (?P<label>\w+)\)")
+# Not what a keyword, a function or a label is.
+_WORDS = {
+    "by",
+    "on",
+    "or",
+    "and",
+    "unless",
+    "bool",
+    "ignoring",
+    "without",
+    "offset",
+    "group_left",
+    "group_right",
+    "inf",
+}
+
+
+class PanelQuery(NamedTuple):
+    """One query of a panel."""
+
+    board: str
+    panel: Mapping[str, Any]
+    expr: str
+    instant: bool
+    legend: str
+
+    @property
+    def place(self) -> str:
+        """Return the board, the panel and its number: titles may come twice."""
+        return f"{self.board} {self.panel['id']}: {self.panel['title']}"
+
+
+def load(path: Path) -> dict[str, Any]:
+    """Return a dashboard."""
+    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return found
+
+
+def panel_queries(path: Path) -> Iterator[PanelQuery]:
+    """Yield the queries of a dashboard's panels."""
+    for panel in load(path)["panels"]:
+        for target in panel.get("targets", []):
+            yield PanelQuery(
+                path.stem, panel, target["expr"], target.get("instant", False), target.get("legendFormat", "")
+            )
+
+
+def variables(path: Path) -> dict[str, tuple[str, str]]:
+    """Return the series selector and the label of each variable that is read from the data source."""
+    found = {}
+    for variable in load(path)["templating"]["list"]:
+        if variable["type"] == "query":
+            matched = _LABEL_VALUES.fullmatch(variable["query"])
+            if not matched:
+                raise ValueError(
+                    f"{path.name}: variable {variable['name']}: {variable['query']} is no label_values()"
+                )
+            found[variable["name"]] = (matched["series"], matched["label"])
+    return found
+
+
+def fill(expr: str, values: Mapping[str, str]) -> str:
+    """Return a query with variables replaced as Grafana does it; `$name` and `${name}` are the same."""
+    for name, value in {**BUILT_IN, **values}.items():
+        expr = re.sub(rf"\${name}\b|\${{{name}}}", lambda _match, text=value: text, expr)
+    return expr
+
+
+def unfilled(expr: str) -> list[str]:
+    """Return the variables that are left in a query."""
+    return re.findall(r"\$\w+|\$\{[^}]*\}|\[\[\w+\]\]", expr)
+
+
+def metric_names(expr: str) -> set[str]:
+    """Return the names of metrics and records in a PromQL expression."""
+    text = re.sub(r'"(\\.|[^"\\])*"' + r"|'(\\.|[^'\\])*'", "", expr)
+    text = re.sub(r"\{[^}]*\}|\[[^\]]*\]|\$\w+", "", text)
+    text = re.sub(r"\b(by|without|on|ignoring|group_left|group_right)\s*\([^)]*\)", " ", text)
+    return {
+        name for name in re.findall(r"(?<![\w:.])[a-zA-Z_:][\w:]*(?![\w:]*\s*\()", text) if name not in _WORDS
+    }
