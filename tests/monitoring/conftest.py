@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -15,7 +16,7 @@ from support.monitoring.fake_cluster import Cluster
 HOSTILE = """<img src=x onerror="document.title='run'">{{ printf "%s" . }}'&"""
 #: Its run is exported by rail, as that of a large cluster is.
 FOLDED = Cluster(size=2, name="folded", faults={}, folded_run=True)
-CLUSTERS = (Cluster(), FOLDED, Cluster(size=2, name=f"x{HOSTILE}", names=[HOSTILE]))
+CLUSTERS = (Cluster(), FOLDED, Cluster(size=2, name=f"x{HOSTILE}", names=["gpu0001", HOSTILE]))
 
 
 @pytest.fixture(scope="session")
@@ -25,7 +26,12 @@ def watched() -> Iterator[server.Prometheus]:
     program = prometheus_tools.find("prometheus")
     with (
         server.exporters(CLUSTERS) as port,
-        server.prometheus(program, server.scrape_config(CLUSTERS, port, 1), rules) as running,
+        server.prometheus(program, server.scrape_config(CLUSTERS, port, 10), rules) as running,
     ):
-        running.wait_for('ALERTS{alertname="RailPauseStorm",alertstate="firing"}', limit_s=120)
+        paused = 'ALERTS{alertname="RailPauseStorm",alertstate="firing"}'
+        # One node is silent with both of its exporters, and one with its GPUs'.
+        answering = sum(2 * one.size + 1 for one in CLUSTERS) - 3
+        state = 'railyard:rail_state{cluster="fake",node="gpu0008",rail="rail6"} == 1'
+        running.wait_for(f"{paused} and on () ({state}) and on () (sum(up) == {answering})", limit_s=600)
+        running.at_s = time.time()
         yield running

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The dashboards compile against Grafana's own TypeScript types, the oldest and the newest that they are for.
 
-The types come from npm (@grafana/schema, Apache-2.0). Without npm, or without a registry, these tests are skipped.
+The types come from npm (@grafana/schema, Apache-2.0). Without npm or a registry these tests are skipped.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from typing import Any
 
 import pytest
 from railyard.base import paths
-
 from support.monitoring import dashboard_queries
 from support.monitoring.dashboard_queries import FILES
 
@@ -59,16 +58,20 @@ def tools() -> Path:
 def source(board: dict[str, Any], version: str) -> str:
     """Return TypeScript that is right only where a dashboard, its panels' options and its queries are."""
     raw = f"./node_modules/schema-{version}/dist/esm/raw/composable"
-    text = ['import type { Json } from "./json";', 'import type { Dashboard, VariableModel } from "@grafana/schema";']
+    text = [
+        'import type { Json } from "./json";',
+        'import type { Dashboard, VariableModel } from "@grafana/schema";',
+    ]
     for kind, name in PANELS.items():
         folder = f"{raw}/{kind.replace('-', '')}/panelcfg/x/{name}_types.gen"
         fields = f", FieldConfig as {name}Fields" if kind in WITH_FIELDS else ""
         text.append(f'import type {{ Options as {name}{fields} }} from "{folder}";')
-    query = f"./node_modules/schema-10/dist/esm/raw/composable/prometheus/dataquery/x/PrometheusDataQuery_types.gen"
+    prometheus = "dist/esm/raw/composable/prometheus/dataquery/x/PrometheusDataQuery_types.gen"
+    query = f"./node_modules/schema-10/{prometheus}"
     text.append(f'import type {{ PrometheusDataQuery }} from "{query}";')
     # The types of 10.1 demand `style`, which later ones lack, and of a variable what Grafana itself fills in.
     apart = {**board, "templating": {}}
-    text.append(f"export const board: Json<Omit<Dashboard, \"style\">> = {json.dumps(apart)};")
+    text.append(f'export const board: Json<Omit<Dashboard, "style">> = {json.dumps(apart)};')
     variables = json.dumps(board["templating"]["list"])
     text.append(f"export const variables: Array<Json<Partial<VariableModel>>> = {variables};")
     for panel in board["panels"]:
@@ -127,7 +130,9 @@ WRONG: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
         "backgrund",
     ),
     "a line that is drawn in no way": (
-        lambda board: _panel(board, "timeseries")["fieldConfig"]["defaults"]["custom"].update(drawStyle="dots"),
+        lambda board: _panel(board, "timeseries")["fieldConfig"]["defaults"]["custom"].update(
+            drawStyle="dots"
+        ),
         "dots",
     ),
     "a query in no format": (

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A cluster that does not exist, as its exporters would report it, with one fault of each kind.
 
-Railyard's own series go through the node's own renderer (`exposition.render`), which refuses a name or label that
+Railyard's own series go through the node's renderer (`exposition.render`), which refuses a name or label that
 the catalogue lacks. Names and labels of other exporters are those of node_exporter 1.5 (its fixture
 `collector/fixtures/e2e-output.txt`) and of dcgm-exporter (`etc/default-counters.csv` and its README).
 """

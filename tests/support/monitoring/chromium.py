@@ -1,0 +1,70 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A page in headless Chromium at a width: a picture of it, and whether it is wider than its window."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+import pytest
+
+#: Measures a page in a frame of a phone's width: Chromium's own window has a least width of its own.
+_FRAME = """<!doctype html><body style="margin:0">
+<iframe id="page" src="{page}" style="border:0;width:{width}px;height:{height}px"></iframe><script>
+const frame = document.getElementById("page");
+frame.onload = () => {{
+  const root = frame.contentDocument.documentElement;
+  document.title = `${{root.scrollWidth}} ${{root.scrollHeight}} ${{frame.contentDocument.title}}`;
+}};
+</script></body>"""
+
+
+def find() -> str:
+    """Return the program, or skip the test."""
+    found = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if found is None:
+        pytest.skip("no Chromium is here (Debian's package chromium)")
+    return found
+
+
+def _run(argv: list[str]) -> str:
+    with tempfile.TemporaryDirectory(prefix="railyard-chromium-") as profile:
+        fixed = [find(), "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--no-first-run"]
+        fixed += [f"--user-data-dir={profile}", "--disable-web-security", "--allow-file-access-from-files"]
+        # A busy machine takes its time; what Chromium itself waits for is virtual.
+        done = subprocess.run(
+            [*fixed, "--virtual-time-budget=5000", *argv],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=300,
+        )
+    return done.stdout
+
+
+def _framed(folder: Path, page: Path, width: int, height: int) -> str:
+    frame = folder / f"{page.stem}-{width}.html"
+    frame.write_text(_FRAME.format(page=page.name, width=width, height=height), encoding="utf-8")
+    return frame.as_uri()
+
+
+def measure(page: Path, width: int) -> tuple[int, int, str]:
+    """Return how wide and high a page is in a window of a width, and its title after scripts could change it."""
+    text = _run(
+        [f"--window-size={max(width, 600)},900", "--dump-dom", _framed(page.parent, page, width, 900)]
+    )
+    matched = re.search(r"<title>(\d+) (\d+) (.*?)</title>", text, re.DOTALL)
+    if not matched:
+        raise ValueError(f"Chromium printed no measure: {text[-500:]}")
+    return int(matched[1]), int(matched[2]), matched[3]
+
+
+def picture(page: Path, target: Path, width: int, height: int) -> None:
+    """Write a picture of the top of a page at a width."""
+    address = page.as_uri() if width >= 600 else _framed(page.parent, page, width, height)
+    _run([f"--window-size={width},{height}", f"--screenshot={target}", address])
