@@ -2,10 +2,10 @@
 
     .venv/bin/python benchmarks/monitoring/measure.py [--nodes 1000] [--rails 8] [--minutes 10] [--page FILE]
 
-The stand-in exporters (tests/support/monitoring/fake_cluster.py) report what the dashboards and rules read, with one
-fault of each kind, and run in a process of their own, so that their processor time is counted apart. Scrapes are 15 s
-apart and rules are as delivered. At the end each query of each dashboard is executed, as for a view of the last hour
-or of as long as the run took, and the console page is loaded.
+The stand-in exporters (tests/support/monitoring/fake_cluster.py) report what the dashboards and rules read,
+with one fault of each kind. They run in a process of their own, so that their processor time is counted
+apart. Scrapes are 15 s apart, rules are as delivered. At the end each query of each dashboard is executed,
+as for a view of the last hour or of as long as the run took, and the console page is loaded.
 """
 
 from __future__ import annotations

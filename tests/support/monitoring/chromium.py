@@ -54,7 +54,7 @@ def _framed(folder: Path, page: Path, width: int, height: int) -> str:
 
 
 def measure(page: Path, width: int) -> tuple[int, int, str]:
-    """Return how wide and high a page is in a window of a width, and its title after scripts could change it."""
+    """Return how wide and high a page is at a width, and its title after scripts could change it."""
     text = _run(
         [f"--window-size={max(width, 600)},900", "--dump-dom", _framed(page.parent, page, width, 900)]
     )
