@@ -295,18 +295,18 @@ def board(uid: str, title: str, about: str, content: Content, *, one_node: bool 
             .keep_time(True)
         )
         .with_variable(build.DatasourceVariable("datasource").label("Data source").type("prometheus"))
-        .with_variable(_variable("cluster", "Cluster", "label_values(railyard_rail_netdev_info, cluster)"))
+        .with_variable(_variable("cluster", "Cluster", "label_values(railyard_rail_info, cluster)"))
         .with_variable(
             _variable(
                 "node",
                 "Node",
-                f"label_values(railyard_rail_netdev_info{{{CLUSTER}}}, node)",
+                f"label_values(railyard_rail_info{{{CLUSTER}}}, node)",
                 several=not one_node,
             )
         )
     )
     rail = _variable(
-        "rail", "Rail", f"label_values(railyard_rail_netdev_info{{{CLUSTER}}}, rail)", several=True
+        "rail", "Rail", f"label_values(railyard_rail_info{{{CLUSTER}}}, rail)", several=True
     )
     # Where no panel has rails the choice is only carried to the next dashboard.
     made = made.with_variable(rail if rails else rail.hide(model.VariableHide.HIDE_VARIABLE))
