@@ -11,35 +11,20 @@ from typing import Any
 
 import pytest
 from support.monitoring import dashboard_queries
-from support.monitoring.dashboard_queries import ALL, FILES, PanelQuery
-from support.monitoring.fake_cluster import FAULTS
+from support.monitoring.dashboard_queries import FILES, PanelQuery
 from support.monitoring.server import Prometheus
 
 QUERIES = [one for path in FILES for one in dashboard_queries.panel_queries(path)]
 VARIABLES = {path.stem: dashboard_queries.variables(path) for path in FILES}
-#: The node that the Node dashboard shows: one that has what the panel is about.
-NODE_OF_PANEL = {
-    "Paused share of the time": "paused",
-    "Error counters": "physical",
-    "Errors in an hour": "physical",
-    "GPU errors (XID)": "xid_fatal",
-    "Findings of the quick check": "quick_wrong",
-    "Alerts": "no_link",
-}
-
-
-def values(query: PanelQuery, cluster: str = "fake") -> dict[str, str]:
-    """Return what a person has chosen in the dashboard's lists."""
-    node = ALL
-    if query.board == "railyard-node":
-        node = f"gpu{FAULTS[NODE_OF_PANEL.get(query.panel['title'], 'no_link')].node + 1:04d}"
-    return {"cluster": cluster, "node": node, "rail": ALL}
 
 
 def ask(prometheus: Prometheus, query: PanelQuery, cluster: str = "fake") -> list[dict[str, Any]]:
     """Return what Grafana would show in a panel."""
     # The faults are there, so that a number must come from a series and not from what stands in for none.
-    expr = dashboard_queries.fill(query.expr.removesuffix(" or vector(0)"), values(query, cluster))
+    expr = dashboard_queries.fill(
+        query.expr.removesuffix(" or vector(0)"),
+        dashboard_queries.choice(query.board, query.panel["title"], cluster),
+    )
     assert dashboard_queries.unfilled(expr) == [], "a variable that the dashboard does not have"
     return prometheus.query(expr) if query.instant else prometheus.query_range(expr, 60, 5)
 
@@ -156,7 +141,12 @@ def test_a_large_number_counts_the_faults(
     queries = [
         one for one in QUERIES if (one.board, one.panel["title"]) == place and one.panel["type"] == "stat"
     ]
-    found = [watched.query(dashboard_queries.fill(one.expr, values(one))) for one in queries]
+    found = [
+        watched.query(
+            dashboard_queries.fill(one.expr, dashboard_queries.choice(one.board, one.panel["title"]))
+        )
+        for one in queries
+    ]
     assert [[float(one["value"][1]) for one in series] for series in found] == [[one] for one in wanted]
 
 

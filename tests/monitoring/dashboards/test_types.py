@@ -18,12 +18,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from railyard.base import paths
-from support.monitoring import dashboard_queries
+from support.monitoring import dashboard_queries, npm
 from support.monitoring.dashboard_queries import FILES
 
 TYPES = Path(__file__).parent / "types"
-FETCHED = paths.repo_root() / ".cache/grafana-types"
 VERSIONS = ("10", "13")
 PANELS = {
     "stat": "StatPanelCfg",
@@ -39,20 +37,7 @@ WITH_FIELDS = ("timeseries", "state-timeline")
 @pytest.fixture(scope="session")
 def tools() -> Path:
     """Return the folder with tsc and Grafana's types, fetched once for each lock file."""
-    if not shutil.which("npm"):
-        pytest.skip("npm is not here: Grafana's types come from its registry")
-    lock = (TYPES / "package-lock.json").read_text(encoding="utf-8")
-    stamp = FETCHED / "fetched.lock"
-    if not stamp.exists() or stamp.read_text(encoding="utf-8") != lock:
-        FETCHED.mkdir(parents=True, exist_ok=True)
-        for name in ("package.json", "package-lock.json"):
-            shutil.copy(TYPES / name, FETCHED / name)
-        argv = ["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund"]
-        done = subprocess.run(argv, cwd=FETCHED, capture_output=True, text=True, check=False, timeout=300)
-        if done.returncode:
-            pytest.skip(f"npm cannot fetch Grafana's types: {done.stderr.strip()[-300:]}")
-        stamp.write_text(lock, encoding="utf-8")
-    return FETCHED
+    return npm.fetch(TYPES)
 
 
 def source(board: dict[str, Any], version: str) -> str:

@@ -13,11 +13,21 @@ from typing import Any, NamedTuple
 
 from railyard.base import paths
 
+from support.monitoring.fake_cluster import FAULTS
+
 FOLDER = paths.repo_root() / "roles/monitoring/files/dashboards"
 FILES = sorted(FOLDER.glob("*.json"))
 #: Grafana's own variables in queries, as they are for a view of six hours.
 BUILT_IN = {"__rate_interval": "2m", "__range": "6h", "__interval": "30s"}
 ALL = ".*"
+#: The node of the stand-in cluster that the Node dashboard shows: one that has what a panel is about.
+_NODE_OF_PANEL = {
+    "Paused share of the time": "paused",
+    "Error counters": "physical",
+    "Errors in an hour": "physical",
+    "GPU errors (XID)": "xid_fatal",
+    "Findings of the quick check": "quick_wrong",
+}
 _LABEL_VALUES = re.compile(r"label_values\((?P<series>.*), (?P<label>\w+)\)")
 # Not what a keyword, a function or a label is.
 _WORDS = {
@@ -78,6 +88,14 @@ def variables(path: Path) -> dict[str, tuple[str, str]]:
                 )
             found[variable["name"]] = (matched["series"], matched["label"])
     return found
+
+
+def choice(board: str, title: str, cluster: str = "fake") -> dict[str, str]:
+    """Return what a person has chosen in the lists of a dashboard to look at a panel."""
+    node = ALL
+    if board == "railyard-node":
+        node = f"gpu{FAULTS[_NODE_OF_PANEL.get(title, 'no_link')].node + 1:04d}"
+    return {"cluster": cluster, "node": node, "rail": ALL}
 
 
 def fill(expr: str, values: Mapping[str, str]) -> str:
