@@ -8,7 +8,7 @@ from __future__ import annotations
 from html.parser import HTMLParser
 from pathlib import Path
 
-MADE = ("index.html", "report.md", "junit.xml", "railyard.prom")
+MADE = ("index.html", "report.md", "junit.xml", "railyard.prom", "node_results.json")
 HOSTILE = "<script>alert(1)</script>\"'&{{7*7}}\x1b[31m\u202e$x^2$|`"
 
 

@@ -9,32 +9,9 @@ import pytest
 from ansible_collections.railyard.fabric.plugins.action import fabric_open
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present import model, prometheus
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present.documents import write_report
+from support.exposition import parse
 from support.runs.fake_run import RUN
 from support.runs.run_builder import build_run
-
-_SERIES = re.compile(r'([a-z_][a-z0-9_]*)\{((?:[a-z]+="(?:[^"\\\n]|\\[\\"n])*",?)*)\} (-?[0-9.e+-]+)')
-_LABEL = re.compile(r'([a-z]+)="((?:[^"\\]|\\.)*)"')
-
-
-def parse(text: str) -> dict[str, dict[frozenset, float]]:
-    """Read the text format as strictly as the collector does, and each family in one piece."""
-    families: dict[str, dict[frozenset, float]] = {}
-    name = ""
-    for line in text.removesuffix("\n").split("\n"):
-        if line.startswith("# HELP "):
-            name = line.split()[2]
-            assert name not in families, "a family in two pieces"
-            families[name] = {}
-        elif line.startswith("# TYPE "):
-            assert line == f"# TYPE {name} gauge"
-        elif not line.startswith("# "):
-            found = _SERIES.fullmatch(line)
-            assert found, line
-            assert found[1] == name, line
-            labels = frozenset(_LABEL.findall(found[2]))
-            assert labels not in families[name], "a series twice"
-            families[name][labels] = float(found[3])
-    return families
 
 
 def one(families, name):

@@ -26,7 +26,15 @@ from railyard.base.errors import UserError
 
 BUNDLE = "BUNDLE.md"
 #: What is made from the rest, and is made again from the stand-ins.
-MADE = {run_folder.VERDICTS, "index.html", "report.md", "junit.xml", "railyard.prom", BUNDLE}
+MADE = {
+    run_folder.VERDICTS,
+    run_folder.NODE_RESULTS,
+    "index.html",
+    "report.md",
+    "junit.xml",
+    "railyard.prom",
+    BUNDLE,
+}
 #: What is judged.
 _JUDGED = set(rejudge.FILES)
 #: One file of a run.

@@ -18,7 +18,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.ask import pattern
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import policy
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory import plan, qos_notes
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.load import Inventory
-from ansible_collections.railyard.fabric.plugins.plugin_utils.present import prometheus
+from ansible_collections.railyard.fabric.plugins.plugin_utils.present import prometheus, run_metrics
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import (
     action_base,
     baseline,
@@ -82,6 +82,7 @@ def _new(reports_dir: str, run: str | None, inventory: Inventory) -> RunFolder:
     folder.write(run_folder.PLAN, run_folder.pretty(plan_document))
     if found:
         folder.write(baseline.FILE, found[0])
+    run_metrics.keep_inventory(folder.path.parent, [node.name for node in inventory.nodes])
     # Incomplete until it is judged: a run that is killed leaves no word of being whole.
     folder.write(prometheus.FILE, prometheus.unjudged(inventory.cluster))
     return folder

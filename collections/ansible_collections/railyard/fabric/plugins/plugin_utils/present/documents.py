@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The report of a run: page, Markdown, JUnit and Prometheus' gauges, from the run folder alone."""
+"""The report of a run from its folder alone: page, Markdown, JUnit, Prometheus' gauges, results by node."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pathlib import Path
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present import (
     junit,
     model,
+    node_results,
     pages,
     prometheus,
     run_lists,
@@ -36,8 +37,10 @@ def write_report(run_dir: Path, read: model.Report | None = None) -> list[str]:
     """
     report = read or model.read(run_dir)
     folder = run_folder.RunFolder(run_dir)
+    by_node = run_folder.pretty(node_results.document(report.by_node))
     # The page last: where it is, the others are.
     for name, text in (
+        (node_results.FILE, by_node),
         (prometheus.FILE, prometheus.render(report)),
         ("report.md", pages.markdown(report)),
         ("junit.xml", junit.render(report)),

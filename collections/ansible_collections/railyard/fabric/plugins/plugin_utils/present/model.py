@@ -23,6 +23,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.present import (
     environment,
     grouping,
     meetings,
+    node_results,
     rails_used,
     size_curves,
     spread,
@@ -148,6 +149,8 @@ class Report:
     """What the collectives of all nodes reached at each size; none where they were not asked."""
     coverage: dict[str, int]
     """How many of all pairs of nodes met, as `pattern.coverage` has it."""
+    by_node: node_results.RunResult
+    """What was found of each node."""
 
     @property
     def verdict(self) -> str:
@@ -202,6 +205,13 @@ def read(run_dir: str | os.PathLike[str], judged: rejudge.Judged | None = None) 
         meetings=meetings.of(plan, verdicts, suspects.find(verdicts)),
         curves=_curves(measurements, results),
         coverage=total["coverage"],
+        by_node=node_results.summarise(
+            manifest,
+            plan,
+            verdicts,
+            is_whole=not (judged.incomplete or judged.torn),
+            is_steady=node_results.is_all_hardware(plan, facts, str(manifest.get("run"))),
+        ),
     )
 
 

@@ -45,19 +45,19 @@ def render(report: Report) -> str:
     """
     cluster = (("cluster", report.cluster),)
     text = _run(cluster, complete=not report.incomplete, exit_status=report.exit_status)
-    text += _family(
+    text += family(
         "run_info", "The run that this file tells of.", {(*cluster, ("run", report.run)): 1}.items()
     )
     for name, said in (("timestamp", report.started), ("end_timestamp", report.ended)):
         if (moment := _seconds(said)) is not None:
             help_text = "When the run began." if name == "timestamp" else "When the run ended."
-            text += _family(f"run_{name}_seconds", f"{help_text} Unix time.", [(cluster, moment)])
+            text += family(f"run_{name}_seconds", f"{help_text} Unix time.", [(cluster, moment)])
     verdicts = {
         (*cluster, ("check", table.check), ("outcome", outcome)): table.counts.get(outcome, 0)
         for table in report.tables
         for outcome in OUTCOMES
     }
-    text += _family("verdicts", "Verdicts of a check by outcome.", verdicts.items())
+    text += family("verdicts", "Verdicts of a check by outcome.", verdicts.items())
     return text + "".join(_measured(cluster, report.measurements))
 
 
@@ -67,9 +67,9 @@ def unjudged(cluster: str, exit_status: int = 3) -> str:
 
 
 def _run(cluster: Labels, *, complete: bool, exit_status: int) -> str:
-    return _family(
+    return family(
         "run_complete", "1 where the run ended and none of it is lost, else 0.", [(cluster, int(complete))]
-    ) + _family(
+    ) + family(
         "run_exit_status",
         "0 all measured and none failed, 1 something failed, 3 something is unmeasured or incomplete.",
         [(cluster, exit_status)],
@@ -102,7 +102,7 @@ def _measured(cluster: Labels, measurements: Iterable[Measurement]) -> Iterator[
             yield f"# railyard_{name} is left out: {len(series[name])} series are more than the file takes.\n"
             continue
         left -= len(series[name])
-        yield _family(name, f"{_said(name)}.", sorted(series[name].items()))
+        yield family(name, f"{_said(name)}.", sorted(series[name].items()))
 
 
 def _folded(cluster: Labels, values: Mapping[Place, float]) -> dict[Labels, float]:
@@ -135,7 +135,8 @@ def _said(name: str) -> str:
     return f"What checks measured: {wording.metric_name(metric)}, in {wording.unit(metric) or 'numbers'}"
 
 
-def _family(name: str, help_text: str, series: Iterable[tuple[Labels, float]]) -> str:
+def family(name: str, help_text: str, series: Iterable[tuple[Labels, float]]) -> str:
+    """Return a family of gauges: its name without `railyard_`, and each series with its value."""
     head = f"# HELP railyard_{name} {help_text}\n# TYPE railyard_{name} gauge\n"
     return head + "".join(f"railyard_{name}{{{_labels(labels)}}} {value!r}\n" for labels, value in series)
 

@@ -12,7 +12,12 @@ from urllib.parse import quote
 
 from ansible_collections.railyard.fabric.plugins.module_utils import owner_lock
 from ansible_collections.railyard.fabric.plugins.plugin_utils.plain_text import clean_line
-from ansible_collections.railyard.fabric.plugins.plugin_utils.present import history, pages, wording
+from ansible_collections.railyard.fabric.plugins.plugin_utils.present import (
+    history,
+    pages,
+    run_metrics,
+    wording,
+)
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run.folder import RunFolder, RunFolderError
 from markupsafe import Markup
 
@@ -20,6 +25,8 @@ from markupsafe import Markup
 _OURS = b'<meta name="generator" content="Railyard">'
 # The head of our page up to that line is short.
 _HEAD_BYTES = 4096
+#: Environment: the folder of node_exporter's textfile collector on this machine.
+TEXTFILE_DIR = "RAILYARD_TEXTFILE_DIR"
 #: Beside the page; `.lock` is held for the whole of a run.
 _LOCK = ".lists.lock"
 # The page of hundreds of runs takes some seconds.
@@ -42,7 +49,8 @@ def write(run_dir: Path) -> list[str]:
         manifest = RunFolder(path).manifest()
         if (manifest.get("run"), manifest.get("cluster")) != (path.name, cluster.name):
             return []
-        return [*_write(cluster, cluster_page), *_write(cluster.parent, clusters_page)]
+        notes = [*_write(cluster, cluster_page), *_write(cluster.parent, clusters_page)]
+        return [*notes, *_write_metrics(cluster.parent)]
     except (OSError, RunFolderError) as error:
         return [f"the list of runs was not written: {error}"]
 
@@ -55,6 +63,18 @@ def _write(folder: Path, page: Callable[[Path], str]) -> list[str]:
         if not _is_ours(folder / history.PAGE):
             return [f"{folder / history.PAGE} is not Railyard's and was left as it is"]
         RunFolder(folder).write(history.PAGE, page(folder))
+    return []
+
+
+def _write_metrics(reports_dir: Path) -> list[str]:
+    """Write the gauges of all clusters, into node_exporter's folder as well where one is named."""
+    named = os.environ.get(TEXTFILE_DIR)
+    places = [Path(named).expanduser() / run_metrics.FILE] if named else []
+    try:
+        with owner_lock.held(reports_dir / _LOCK, _LOCK_PATIENCE_S):
+            run_metrics.write(reports_dir, places)
+    except (OSError, RunFolderError) as error:
+        return [f"{run_metrics.FILE} was not written: {error}"]
     return []
 
 

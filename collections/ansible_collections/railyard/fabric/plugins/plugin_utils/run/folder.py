@@ -37,6 +37,10 @@ CONFIRM_ARCHIVES = "confirm_archives"
 RESULTS, VERDICTS, WORK_ORDER, SECRET = "results.jsonl", "verdicts.jsonl", "work_order.json", ".secret"
 #: The second work order, which confirms or clears the suspects of the first; most runs have none.
 CONFIRM_ORDER = "confirm_order.json"
+#: What the run found of each node, made from the verdicts (`present.node_results`).
+NODE_RESULTS = "node_results.json"
+#: Beside the runs of a cluster: the names of all nodes of its inventory, as of the newest run.
+INVENTORY_NODES = "inventory_nodes.json"
 SCHEMA = 1
 _LOCK = ".lock"
 # Each of many forks holds it for one write that reaches the disk, and a slow disk takes seconds for that.

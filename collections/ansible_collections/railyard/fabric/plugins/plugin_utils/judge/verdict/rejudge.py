@@ -199,7 +199,8 @@ def written(judged: Judged) -> str:
 
 
 def write(path: str | Path, judged: Judged) -> None:
-    """Replace the folder's verdicts.jsonl."""
+    """Replace the folder's verdicts.jsonl; the summary by node, which was made from the old ones, goes."""
+    (Path(path) / run_folder.NODE_RESULTS).unlink(missing_ok=True)
     RunFolder(path).write(run_folder.VERDICTS, written(judged))
 
 
