@@ -19,6 +19,15 @@ from railyard.base import ending, paths
 from railyard.base.ansible_options import takes_ansible_options
 from railyard.base.errors import UserError
 from railyard.base.verbs import ReportsDir, end, refuse_both, takes_inventory, with_fields_of
+from railyard.continuous import verbs as continuous
+from railyard.continuous.verbs import (
+    DrainOption,
+    IdleOption,
+    LimitTime,
+    MostDrained,
+    refuse_without_idle,
+    validate_idle,
+)
 from railyard.discover.wanted import Wanted as Discovery
 from railyard.monitoring.verbs import app as monitoring
 from railyard.new_inventory.wanted import Wanted
@@ -176,9 +185,17 @@ def validate(
     args: AnsibleArgs = None,
     reports_dir: ReportsDir = None,
     launcher: Annotated[
-        Launcher,
-        typer.Option(help="What reaches the nodes: ansible (SSH), or slurm (srun, inside an allocation)."),
-    ] = Launcher.ANSIBLE,
+        Launcher | None,
+        typer.Option(
+            help="What reaches the nodes: ansible (SSH), or slurm (srun, inside an allocation). Default: "
+            "ansible; with --idle slurm, where this machine has it.",
+            show_default=False,
+        ),
+    ] = None,
+    idle: IdleOption = False,
+    limit_time: LimitTime = None,
+    drain: DrainOption = False,
+    most_drained: MostDrained = None,
     quick: Annotated[
         bool,
         typer.Option(
@@ -195,12 +212,19 @@ def validate(
     if loopback and not quick:
         raise UserError("--loopback is a part of --quick", "add --quick")
     if quick:
-        if launcher is not Launcher.ANSIBLE:
+        if launcher is Launcher.SLURM:
             raise UserError("--quick reaches the nodes by ansible", "leave --launcher out")
+        if idle:
+            raise UserError("--quick and --idle exclude each other", "leave one of them out")
         from railyard.operate import quick as looking
 
         end(looking.quick(inventory, args or [], loopback))
-    _operate("validate", inventory, args, reports_dir, launcher=launcher)
+    if not idle:
+        refuse_without_idle(limit_time, drain, most_drained)
+        _operate("validate", inventory, args, reports_dir, launcher=launcher or Launcher.ANSIBLE)
+    reports = reports_dir or paths.reports_dir()
+    chosen = launcher.value if launcher else None
+    end(validate_idle(inventory, args or [], reports, limit_time, chosen, drain, most_drained))
 
 
 @app.command(epilog=_EXIT_STATUSES)
@@ -378,6 +402,7 @@ def export(
 
 app.add_typer(monitoring, name="monitoring")
 reckoning.add_to(app)
+continuous.add_to(app)
 
 
 @app.command(name="lab", add_help_option=False)

@@ -7,9 +7,12 @@ time, a clean stop, and an exit status that can be relied on.
 
 from __future__ import annotations
 
+import math
 import os
 import subprocess
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -39,6 +42,8 @@ def operate(
     policy: Mapping[str, str] | None = None,
     again: str | None = None,
     launcher: str = "ansible",
+    until_s: float = math.inf,
+    stops: Interrupts | None = None,
 ) -> int:
     """Run `site`, `provision`, `validate`, `sweep` or `resume` on an inventory.
 
@@ -50,6 +55,8 @@ def operate(
         policy: what this run lays over the inventory's policy, by the names of `policy.OF_RUN`.
         again: the run to go back to, as `rebuild.find` takes it; None for a new one.
         launcher: what reaches the nodes; `slurm` can `validate`.
+        until_s: by the monotonic clock; a run that lasts longer is stopped as by Ctrl-C.
+        stops: counts the signals that ask to stop, where the caller does more than this run.
 
     Returns:
         The exit status: 0, 1 or 3.
@@ -81,7 +88,7 @@ def operate(
         inventory.policy = rules.of_run(inventory.policy, policy or {})
         takes = cost.of(inventory).text()
         out.print(takes)
-    with cluster_lock(reports_dir, inventory.cluster, run) as folder, Interrupts() as interrupts:
+    with cluster_lock(reports_dir, inventory.cluster, run) as folder, _counted(stops) as interrupts:
         variables = [f"railyard_run={run}", f"railyard_reports_dir={reports_dir.absolute()}"]
         variables.append("railyard_keep_judgement=true")
         variables += [f"{name}={value}" for name, value in (policy or {}).items()]
@@ -92,7 +99,7 @@ def operate(
                 playbook,
                 sources,
                 [*arguments.argv, *ours],
-                stops_asked=lambda: interrupts.count,
+                stops_asked=lambda: interrupts.count + (time.monotonic() > until_s),
                 passwords=passwords,
                 progress=progress,
                 show=display.show,
@@ -106,6 +113,10 @@ def operate(
         if cut_off and (folder / run).is_dir() and launcher == "ansible":
             _stop(sources, [*arguments.stop_argv, *ours], passwords, interrupts, out)
         return conclude(verb, outcome, folder / run, arguments, out)
+
+
+def _counted(stops: Interrupts | None) -> AbstractContextManager[Interrupts]:
+    return Interrupts() if stops is None else nullcontext(stops)
 
 
 def _existing(run: str, reports_dir: Path, cluster: str) -> str:

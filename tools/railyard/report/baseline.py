@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.load import cluster_name
@@ -39,6 +40,8 @@ def save(run: str, inventory: list[str], reports_dir: Path) -> int:
     if not document["classes"]:
         raise UserError(f"{run} has an authority for all that it measured", "it needs no baseline")
     folder.RunFolder(place).write(baseline.FILE, folder.pretty(document))
+    with suppress(OSError):  # in a folder that is not ours the run is kept by whoever owns it
+        (path / baseline.SAVED).touch()
     links = sum(len(one["links"]) for one in document["classes"])
     print(f"{place / baseline.FILE}: {links} numbers of run {document['run']}")
     return 0

@@ -15,6 +15,8 @@ from ansible_collections.railyard.fabric.plugins.module_utils.channel.errors imp
 from ansible_collections.railyard.fabric.plugins.module_utils.channel.rail_socket import Place
 from ansible_collections.railyard.fabric.plugins.module_utils.measure import counters
 
+#: What a look at a node comes to.
+IDLE, BUSY, UNKNOWN = "idle", "busy", "unknown"
 _WATCH_S = 0.5
 _STEP_TITLE = b"slurmstepd: ["
 _MOST_JOB_BYTES, _MOST_PARENTS = 16, 64
@@ -57,25 +59,36 @@ def node_is_busy(host: str, policy: Mapping[str, object]) -> MeasurementError | 
     """Return the obstacle when GPU processes or a Slurm job run here, the run's own job apart."""
     if policy["allow_busy"]:
         return None
-    processes = gpu_processes()
+    state, why = look(host)
+    return _busy(host, why) if state == BUSY else None
+
+
+def look(host: str) -> tuple[str, str]:
+    """Return whether a node is IDLE, BUSY or UNKNOWN, and why; the run's own Slurm job does not count."""
+    processes, silence = gpu_processes()
     if processes:
-        return _busy(host, "GPU processes run on {}: {}".format(host, ", ".join(processes[:5])))
+        return BUSY, "GPU processes run on {}: {}".format(host, ", ".join(processes[:5]))
     jobs = sorted(slurm_jobs() - own_slurm_job())
     if jobs:
         named = ", ".join(jobs[:5])
-        return _busy(host, f"a Slurm job runs on {host} (the slurmstepd of a step is there: {named})")
-    return None
+        return BUSY, f"a Slurm job runs on {host} (the slurmstepd of a step is there: {named})"
+    return (
+        (UNKNOWN, f"nobody can tell whether GPU processes run on {host}: {silence}")
+        if silence
+        else (IDLE, "")
+    )
 
 
-def gpu_processes() -> list[str]:
-    """Return `pid name` of each GPU compute process; none where there is no nvidia-smi."""
+def gpu_processes() -> tuple[list[str], str]:
+    """Return `pid name` of each GPU compute process, and why they are not known; none without nvidia-smi."""
     argv = ["nvidia-smi", "--query-compute-apps=pid,process_name", "--format=csv,noheader"]
     try:
         told = bounded.ask(argv, 10, subprocess.DEVNULL)
-    except bounded.ToolError:
-        return []
-    lines = told.text.splitlines() if told.status == 0 else []
-    return [" ".join(line.replace(",", " ").split()) for line in lines if line.strip()]
+    except bounded.ToolError as error:
+        return [], "" if error.absent else str(error)
+    if told.status != 0:
+        return [], f"nvidia-smi ended with {told.status}: {' '.join(told.text.split())[:200]}"
+    return [" ".join(line.replace(",", " ").split()) for line in told.text.splitlines() if line.strip()], ""
 
 
 def slurm_jobs(root: str = "/proc") -> set[str]:

@@ -18,8 +18,8 @@ _STATE = re.compile(r"(?m)^\s*State=(\S+)")
 # Its own line; the text may hold anything, and ends with who gave it and when.
 _REASON = re.compile(r"(?m)^\s*Reason=(.*?)(?: \[[^\[\]@\s]+@[^\[\]\s]+\])?\s*$")
 _CPUS = re.compile(r"(?m)^\s*CPUAlloc=(\d+)")
-# `*` not responding, `~` `#` `!` `%` power down or up, `$` maintenance, `@` `^` reboot, `-` planned.
-_MARKS = "*~#!%$@^-"
+#: `*` not responding, `~` `#` `!` `%` power down or up, `$` maintenance, `@` `^` reboot, `-` planned.
+MARKS = "*~#!%$@^-"
 _BUSY = ("ALLOCATED", "MIXED", "DRAINING", "COMPLETING")
 _DRAINED = ("DRAIN", "DRAINED", "DRAINING")
 
@@ -58,7 +58,7 @@ def parse_node(text: str) -> Node:
     state = _STATE.search(text)
     if state is None:
         raise SlurmError(f"scontrol says nothing of the node's state: {text.strip()[:200]!r}")
-    words = [word.rstrip(_MARKS) for word in state.group(1).split("+")]
+    words = [word.rstrip(MARKS) for word in state.group(1).split("+")]
     reason = _REASON.search(text)
     allocated = _CPUS.search(text)
     return Node(

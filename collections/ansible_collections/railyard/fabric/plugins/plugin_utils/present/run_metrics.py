@@ -14,7 +14,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from ansible_collections.railyard.fabric.plugins.module_utils.metrics.catalogue import METRICS
+from ansible_collections.railyard.fabric.plugins.module_utils.metrics.catalogue import DRAINED_BY, METRICS
+from ansible_collections.railyard.fabric.plugins.module_utils.state import slurm
+from ansible_collections.railyard.fabric.plugins.plugin_utils.launch import sinfo
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present import history, node_results, prometheus
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present.node_results import RunResult
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder as run_folder
@@ -23,7 +25,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.run.folder import 
 FILE = "railyard_runs.prom"
 #: A cluster of which everything is bad would have a series per rail and cause; beyond so many none of them.
 MOST_NOT_GOOD = 20_000
-PROVEN, NOT_GOOD = "node_proven_timestamp_seconds", "rail_not_good"
+PROVEN, NOT_GOOD, DRAINED = "node_proven_timestamp_seconds", "rail_not_good", "slurm_node_drained"
 _HEAD = re.compile(r"# (HELP|TYPE) (railyard_[a-z0-9_]+) (.*)")
 _SERIES = re.compile(r"(railyard_[a-z0-9_]+)(\{[^\n]*\}) (-?[0-9.e+-]+)")
 
@@ -82,12 +84,13 @@ def render(reports_dir: Path) -> str:
         OSError: the folder cannot be listed.
     """
     families = _Families()
+    drained = _drained()
     for name in sorted(history.folders(reports_dir)):
         newest = newest_judged(reports_dir / name)
         if newest is not None:
             with suppress(OSError, UnicodeDecodeError), RunFolder(newest).open(prometheus.FILE) as stream:
                 families.take(stream.read(run_folder.MOST_DOCUMENT_BYTES).decode("utf-8"))
-            families.take("".join(_of_nodes(reports_dir / name)))
+            families.take("".join(_of_nodes(reports_dir / name, drained)))
     return families.text()
 
 
@@ -107,10 +110,28 @@ def newest_judged(cluster: Path) -> Path | None:
     return None
 
 
-def _of_nodes(cluster: Path) -> Iterator[str]:
+def _drained() -> dict[str, str] | None:
+    """Return name in Slurm -> who drained it; None where this machine has no Slurm, or it does not answer."""
+    if not sinfo.is_here():
+        return None
+    try:
+        listed = sinfo.ask()
+    except sinfo.SinfoError:
+        return None
+    drained = {name: one for name, one in listed.items() if one.is_drained}
+    return {name: DRAINED_BY[not one.is_drained_by(slurm.OWN_REASON)] for name, one in drained.items()}
+
+
+def _of_nodes(cluster: Path, drained: Mapping[str, str] | None) -> Iterator[str]:
     """Yield what is known of each node of a cluster's inventory."""
-    runs = list(node_results.each(cluster))
-    nodes = inventory_nodes(cluster, runs)
+    runs: list[RunResult] = []
+    wanted = inventory_nodes(cluster, ())
+    for run in node_results.each(cluster):
+        runs.append(run)
+        # Older runs tell nothing new once each node was asked and proven.
+        if wanted and wanted <= proven_s(runs).keys():
+            break
+    nodes = wanted or inventory_nodes(cluster, runs)
     label = ("cluster", cluster.name)
     proven = {(label, ("node", node)): at for node, at in sorted(proven_s(runs).items()) if node in nodes}
     yield prometheus.family(PROVEN, METRICS[f"railyard_{PROVEN}"].help, proven.items())
@@ -124,6 +145,10 @@ def _of_nodes(cluster: Path) -> Iterator[str]:
         yield f"# railyard_{NOT_GOOD} of {label[1]} is left out: {len(places)} series are too many.\n"
     else:
         yield prometheus.family(NOT_GOOD, METRICS[f"railyard_{NOT_GOOD}"].help, places.items())
+    if drained is not None:
+        by = {node: drained.get(node) or drained.get(node.partition(".")[0]) for node in sorted(nodes)}
+        found = {(label, ("node", node), ("by", who)): 1 for node, who in by.items() if who}
+        yield prometheus.family(DRAINED, METRICS[f"railyard_{DRAINED}"].help, found.items())
 
 
 def proven_s(runs: Iterable[RunResult]) -> dict[str, float]:

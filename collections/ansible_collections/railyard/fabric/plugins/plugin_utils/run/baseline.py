@@ -26,6 +26,8 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.run.folder import 
 
 #: Beside the inventory, and in a run's folder.
 FILE = "baseline.json"
+#: An empty file in the folder of a run that was saved as a baseline: `railyard runs prune` keeps it.
+SAVED = ".baseline"
 #: Of manifest.json: the run that was saved, and the digest, which plan.json has, too.
 STATED = "baseline"
 #: check, node, peer, rail (None: the sum of all).
