@@ -48,6 +48,7 @@ class Lab:
         self.reports = folder / "reports"
         self.slurm = FakeSlurm(folder, {name: {"state": "idle", "gres": "gpu:8"} for name in NODES})
         self.measured: list[tuple[list[str], str, str | None]] = []
+        self.words: list[list[str]] = []
         self.finds: Change = lambda row: row
         self.fails = False
         self.day = 1
@@ -59,6 +60,7 @@ class Lab:
         [limit] = [word.removeprefix("--limit=") for word in argv if word.startswith("--limit=")]
         nodes = limit.split(",")
         self.measured.append((nodes, how["launcher"], os.environ.get("SLURM_JOB_ID")))
+        self.words.append(argv)
         self.while_measured()
         self.add(self.finds, nodes)
         return int(self.fails)

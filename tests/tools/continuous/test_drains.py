@@ -125,8 +125,36 @@ def test_a_campaign_drains_the_slow_node_in_one_evening(lab, monkeypatch, capsys
     assert status == 1
     assert [words[0] for words in updates(lab)] == ["NodeName=gpu001"]
     assert "Drained: gpu001" in capsys.readouterr().out
-    # In the next week it is no idle node any more.
+    # A week later Slurm starts nothing on it: it is measured by SSH, beside nodes that a job holds for it.
     lab.measured.clear()
+    lab.words.clear()
+    status = verbs.validate_idle([str(lab.inventory)], [], lab.reports, "30m", None, True, None)
+    [(again, launcher, job), *_idle] = lab.measured
+    assert (again, launcher) == (["gpu001", "gpu002", "gpu003"], "ansible")
+    assert f"railyard_slurm_job={job}" in lab.words[0]
+    held = [call for call in lab.slurm.calls("salloc") if "--nodelist=gpu002,gpu003" in call]
+    assert len(held) == 1
+    assert [job] in lab.slurm.calls("scancel")
+    assert lab.slurm.nodes()["gpu001"]["state"] == "drained", "it is as slow as before"
+    # It was repaired.
     lab.finds, lab.fails = lambda row: row, False
     assert verbs.validate_idle([str(lab.inventory)], [], lab.reports, "30m", None, True, None) == 0
+    assert lab.slurm.nodes()["gpu001"]["state"] == "idle"
+    assert "Resumed: gpu001" in capsys.readouterr().out
+
+
+def test_what_another_tool_drained_is_not_measured_either(lab):
+    nodes = lab.slurm.nodes()
+    nodes["gpu001"] |= {"state": "drained", "reason": "NHC: fan"}
+    lab.slurm.change(nodes=nodes)
+    verbs.validate_idle([str(lab.inventory)], [], lab.reports, "30m", None, True, None)
     assert [sorted(nodes) for nodes, _launcher, _job in lab.measured] == [["gpu002", "gpu003", "gpu004"]]
+
+
+def test_a_drained_node_whose_job_still_runs_is_not_measured(lab):
+    nodes = lab.slurm.nodes()
+    reason = "Railyard: validation: rail1 rail_slow"
+    nodes["gpu001"] |= {"state": "draining", "cpus": "8/0/0/8", "reason": reason}
+    lab.slurm.change(nodes=nodes)
+    verbs.validate_idle([str(lab.inventory)], [], lab.reports, "30m", None, True, None)
+    assert "gpu001" not in [node for nodes, _launcher, _job in lab.measured for node in nodes]

@@ -69,6 +69,8 @@ class Campaign:
         argv: Ansible's options.
         reports_dir: the folder of all clusters' runs.
         uses_slurm: nodes come from sinfo, and are held by salloc; else from a look at each of them.
+        interrupts: counts the signals that ask to stop.
+        retests: nodes that `railyard drain` drained are measured as well, since a good run resumes them.
         until_s: by the monotonic clock; no group begins that would end later, and one that runs is stopped.
     """
 
@@ -79,9 +81,11 @@ class Campaign:
     uses_slurm: bool
     until_s: float
     interrupts: Interrupts
+    retests: bool = False
     done: set[str] = field(default_factory=set)
     met: dict[str, set[str]] = field(default_factory=dict)
     statuses: list[int] = field(default_factory=list)
+    is_shown: bool = False
 
     @property
     def least(self) -> int:
@@ -99,6 +103,8 @@ class Campaign:
 
     def run(self) -> int:
         """Validate groups until the time or the idle nodes are over; return the exit status."""
+        if self.uses_slurm and self.retests:
+            self.retest()
         tries = 0
         while tries < _TRIES and not self.interrupts.count:
             states = self.states()
@@ -112,6 +118,32 @@ class Campaign:
                 say(f"Slurm does not give {fold_names(group)} now: {error}", "yellow")
         return self.conclude()
 
+    def retest(self) -> None:
+        """Measure nodes that `railyard drain` drained, with idle ones as partners.
+
+        Slurm starts nothing on a drained node, so that the run goes by SSH; its partners are allocated, and a
+        step of that job does not make them busy.
+        """
+        states = self.states()
+        ours = choose.order([name for name, one in states.items() if one.is_ours], self.runs())
+        partners = [name for name, one in states.items() if one.state == idle.IDLE][: self.least - 1]
+        if not ours or len(partners) < self.least - 1:
+            return
+        group = next(
+            (ours[:size] for size in range(len(ours), 0, -1) if self.fits([*ours[:size], *partners])), []
+        )
+        if not group:
+            return
+        say(f"Measuring drained nodes again: {fold_names(group)}, with {fold_names(partners)}")
+        try:
+            names = [states[name].name for name in partners]
+            left_s = self.until_s - time.monotonic()
+            # Of the partners' GPUs the job needs none: what is measured does not run in it.
+            with allocation.held(names, 0, left_s) as job:
+                self.operate([*group, *partners], "ansible", ["-e", f"{policy.OF_RUN['slurm_job']}={job}"])
+        except allocation.NotIdleError as error:
+            say(f"Slurm does not give {fold_names(partners)} now: {error}", "yellow")
+
     def states(self) -> dict[str, idle.NodeState]:
         """Return which nodes are idle now."""
         names = [node.name for node in self.inventory.selected_nodes()]
@@ -123,8 +155,9 @@ class Campaign:
         """Return the nodes of the next run, and say why there is none."""
         free = [name for name, one in states.items() if one.state == idle.IDLE]
         waiting = [name for name in free if name not in self.done]
-        if not self.statuses:
+        if not self.is_shown:
             idle.show(states)
+            self.is_shown = True
         if not waiting:
             return []
         runs = self.runs()
@@ -137,7 +170,7 @@ class Campaign:
         spare = sorted((name for name in of_kind if name not in alike), key=lambda name: name in known)
         alike += spare[: max(0, self.least - len(alike))]
         group = choose.group(alike, self.met, self.fits, self.least)
-        if not group and not self.statuses:
+        if not group and not self.done:
             say(self.why_none(alike), "yellow")
         return group
 
@@ -168,23 +201,12 @@ class Campaign:
             NotIdleError: Slurm gave one of them to somebody else.
         """
         say(f"Validating {len(group)} idle nodes: {fold_names(group)}")
-        words = [*self.argv, f"--limit={','.join(group)}", "-e", f"{cost.CONSENT}=true"]
         with ExitStack() as stack:
             if self.uses_slurm:
                 names = [states[name].name for name in group]
                 left_s = self.until_s - time.monotonic()
                 stack.enter_context(allocation.held(names, states[group[0]].gpus, left_s))
-            launcher = "slurm" if self.uses_slurm else "ansible"
-            status = commands.operate(
-                "validate",
-                self.sources,
-                words,
-                self.reports_dir,
-                launcher=launcher,
-                until_s=self.until_s,
-                stops=self.interrupts,
-            )
-        self.statuses.append(status)
+            self.operate(group, "slurm" if self.uses_slurm else "ansible")
         self.done |= set(group)
         runs = self.runs()
         if runs:
@@ -198,6 +220,20 @@ class Campaign:
                 if partners and others and name not in self.met:
                     self.met[name] = partners
                     self.done.discard(name)
+
+    def operate(self, nodes: Sequence[str], launcher: str, more: Sequence[str] = ()) -> None:
+        """Measure nodes, judge and report."""
+        words = [*self.argv, f"--limit={','.join(nodes)}", "-e", f"{cost.CONSENT}=true", *more]
+        status = commands.operate(
+            "validate",
+            self.sources,
+            words,
+            self.reports_dir,
+            launcher=launcher,
+            until_s=self.until_s,
+            stops=self.interrupts,
+        )
+        self.statuses.append(status)
 
     def tell_worse(self, runs: Sequence[RunResult]) -> None:
         """Print which rails became worse than they were in the node's own last good runs."""
@@ -258,7 +294,9 @@ def run(
         raise UserError("there is no sinfo here", "run it on a machine of the Slurm cluster")
     with Interrupts() as interrupts:
         until_s = time.monotonic() + limit_s
-        campaign = Campaign(inventory, sources, argv, reports_dir, has_slurm, until_s, interrupts)
+        campaign = Campaign(
+            inventory, sources, argv, reports_dir, has_slurm, until_s, interrupts, retests=after is not None
+        )
         if arguments.check:
             idle.show(campaign.states())
             print("Check mode: nothing was measured.")

@@ -8,6 +8,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from ansible_collections.railyard.fabric.plugins.plugin_utils.continuous.drains import REASON
 from ansible_collections.railyard.fabric.plugins.plugin_utils.launch import sinfo
 from ansible_collections.railyard.fabric.plugins.plugin_utils.plain_text import clean_line, fold_names
 
@@ -34,12 +35,14 @@ class NodeState(NamedTuple):
         why: what keeps it busy, or why nobody knows.
         gpus: its GPUs by Slurm's GRES; 0 without Slurm.
         name: its name in Slurm; empty without Slurm.
+        is_ours: `railyard drain` drained it, and no job is left on it.
     """
 
     state: str
     why: str = ""
     gpus: int = 0
     name: str = ""
+    is_ours: bool = False
 
 
 @dataclass
@@ -93,7 +96,7 @@ def run(sources: Sequence[str], argv: Sequence[str], *, as_json: bool, without_s
         return list_only(_playbook(), sources, arguments)
     names = [node.name for node in inventory.selected_nodes()]
     slurm = has_slurm() and not without_slurm
-    states = of_slurm(names) if slurm else of_nodes(sources, arguments, names)
+    states = of_slurm(names) if slurm else of_nodes(sources, arguments, names, is_quiet=as_json)
     if as_json:
         print(json.dumps(document(inventory.cluster, SLURM if slurm else NODES, states), indent=2))
     else:
@@ -124,7 +127,8 @@ def _of_listed(one: sinfo.Listed | None) -> NodeState:
     if one.is_idle:
         return NodeState(IDLE, gpus=one.gpus, name=one.name)
     why = f"Slurm: {one.state}" + (f" ({one.reason})" if one.reason else "")
-    return NodeState(BUSY, clean_line(why), one.gpus, one.name)
+    is_ours = one.is_drained_by(REASON) and not one.has_jobs
+    return NodeState(BUSY, clean_line(why), one.gpus, one.name, is_ours)
 
 
 def of_nodes(
@@ -132,8 +136,18 @@ def of_nodes(
     arguments: AnsibleArguments,
     names: Iterable[str],
     stops: Interrupts | None = None,
+    *,
+    is_quiet: bool = False,
 ) -> dict[str, NodeState]:
-    """Return the nodes' states by a look at each of them."""
+    """Return the nodes' states by a look at each of them.
+
+    Args:
+        sources: what stood behind `-i`.
+        arguments: Ansible's options.
+        names: the nodes.
+        stops: counts the signals that ask to stop, where the caller does more than this.
+        is_quiet: print nothing meanwhile.
+    """
     passwords = ansible_args.ask_passwords(arguments)
     out, looks = output.console(), Looks(verbosity=arguments.verbosity)
     counted = Interrupts() if stops is None else nullcontext(stops)
@@ -145,7 +159,7 @@ def of_nodes(
             stops_asked=lambda: interrupts.count,
             passwords=passwords,
             progress=looks,
-            show=display.show,
+            show=(lambda lines: None) if is_quiet else display.show,
         ).run()
     if not looks.started or any(failure.of_preflight for failure in looks.failures):
         said = [failure.message for failure in looks.failures] or looks.messages

@@ -41,8 +41,8 @@ attributes:
     support: none
     details: Every run has a folder of its own.
 notes:
-  - Variables C(railyard_pattern), C(railyard_questions) and C(railyard_lease_s) lie over the keys of
-    C(fabric_policy) that are called so, for this run alone.
+  - Variables C(railyard_pattern), C(railyard_questions), C(railyard_lease_s) and C(railyard_slurm_job) lie
+    over the keys of C(fabric_policy) that are called so, for this run alone.
 """
 
 EXAMPLES = r"""

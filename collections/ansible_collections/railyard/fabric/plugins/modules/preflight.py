@@ -55,8 +55,8 @@ notes:
   - C(fabric), C(node_index), C(scalable_unit) and C(rail_overrides) must come from the inventory. Given as
     extra variables, or changed by the play, they are refused, since the plan would not see them; so are extra
     variables that are nearly called as one of Railyard's.
-  - Variables C(railyard_pattern), C(railyard_questions) and C(railyard_lease_s) lie over the keys of
-    C(fabric_policy) that are called so, for this run alone.
+  - Variables C(railyard_pattern), C(railyard_questions), C(railyard_lease_s) and C(railyard_slurm_job) lie
+    over the keys of C(fabric_policy) that are called so, for this run alone.
   - Variable C(railyard_time_factor), by which the time limits of tasks are multiplied, must be a number from
     1 to 100.
 """

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from ansible_collections.railyard.fabric.plugins.module_utils import bounded
 from ansible_collections.railyard.fabric.plugins.module_utils.channel.errors import MeasurementError
@@ -59,24 +59,28 @@ def node_is_busy(host: str, policy: Mapping[str, object]) -> MeasurementError | 
     """Return the obstacle when GPU processes or a Slurm job run here, the run's own job apart."""
     if policy["allow_busy"]:
         return None
-    state, why = look(host)
+    # The job that holds the node for this run, where the run itself came by SSH.
+    state, why = look(host, {str(policy.get("slurm_job") or "")})
     return _busy(host, why) if state == BUSY else None
 
 
-def look(host: str) -> tuple[str, str]:
-    """Return whether a node is IDLE, BUSY or UNKNOWN, and why; the run's own Slurm job does not count."""
+def look(host: str, held_by: Collection[str] = ()) -> tuple[str, str]:
+    """Return whether a node is IDLE, BUSY or UNKNOWN, and why.
+
+    Args:
+        host: the node, for the sentence.
+        held_by: Slurm jobs that do not count; the one that this process is of does not either.
+    """
     processes, silence = gpu_processes()
     if processes:
         return BUSY, "GPU processes run on {}: {}".format(host, ", ".join(processes[:5]))
-    jobs = sorted(slurm_jobs() - own_slurm_job())
+    jobs = sorted(slurm_jobs() - own_slurm_job() - set(held_by))
     if jobs:
         named = ", ".join(jobs[:5])
         return BUSY, f"a Slurm job runs on {host} (the slurmstepd of a step is there: {named})"
-    return (
-        (UNKNOWN, f"nobody can tell whether GPU processes run on {host}: {silence}")
-        if silence
-        else (IDLE, "")
-    )
+    if silence:
+        return UNKNOWN, f"it is not known whether GPU processes run on {host}: {silence}"
+    return IDLE, ""
 
 
 def gpu_processes() -> tuple[list[str], str]:

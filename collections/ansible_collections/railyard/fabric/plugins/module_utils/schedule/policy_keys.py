@@ -166,6 +166,14 @@ KEYS: Mapping[str, Key] = {
     "collective_duration_s": Key(5, "length of each collective test", "whole", 2, 3600),
     "collective_most_bytes": Key(67108864, "greatest size of such an operation", "whole", 4096, 2**34),
     "lease_s": Key(90, "how long a node goes on without a word from the controller", "number", 10, 86400),
+    "slurm_job": Key(
+        0,
+        "the Slurm job that holds the nodes for this run: its steps do not make a node busy. 0 for none; "
+        "`railyard validate --idle` sets it",
+        "whole",
+        0,
+        2**32 - 1,
+    ),
     "base_port": Key(18600, "first of the ports that nodes meet at and tools use", "whole", 1024, 60000),
     "beacon": Key(
         True,

@@ -23,7 +23,7 @@ PATTERNS = AUTO, ALL_PAIRS, K_REGULAR, RING, PER_LEAF, ACROSS_LEAVES = (
     "auto", "all_pairs", "k_regular", "ring", "per_leaf", "across_leaves"
 )  # fmt: skip
 #: What a run may lay over the inventory's policy, and the variable that says it.
-OF_RUN = {"pattern": "railyard_pattern", "questions": "railyard_questions", "lease_s": "railyard_lease_s"}
+OF_RUN = {key: f"railyard_{key}" for key in ("pattern", "questions", "lease_s", "slurm_job")}
 #: Keys that take one word of these.
 _WORDS = {
     "pattern": PATTERNS,
