@@ -24,7 +24,7 @@ SUBNET = "198.18.6."
 RATE_GBPS = 0.1
 # May become root by sudo without a password; may not.
 ALICE, BOB = 2001, 2002
-PROGRAMS = ("srun", "squeue", "scontrol", "salloc", "scancel")
+PROGRAMS = ("srun", "squeue", "scontrol", "salloc", "scancel", "sinfo")
 PACKAGES = "slurmctld slurmd slurm-client munge"
 CONF = f"""\
 ClusterName=lab
@@ -246,3 +246,72 @@ def test_a_run_that_is_cut_off_is_incomplete_and_leaves_nothing(slurm: Slurm, jo
         done = slurm.railyard("judge", str(run.path))
         assert done.returncode == 3, done.stdout
     slurm.assert_nothing_left()
+
+
+@pytest.fixture
+def operator(slurm: Slurm) -> Iterator[Slurm]:
+    """Root of the cluster, who may change nodes; no job of anybody's is left."""
+    slurm.user, slurm.job = 0, ""
+    yield slurm
+    slurm.user = 0
+    slurm.lab("heal", "--all")
+    slurm.call("scancel", "--user=bob", check=False)
+    slurm.call("scontrol", "update", f"NodeName={NODES[1]}", "State=RESUME", check=False)
+    slurm.user = ALICE
+
+
+def idle(slurm: Slurm) -> list[str]:
+    done = slurm.railyard("idle", "-i", str(slurm.inventory), "--json")
+    assert done.returncode == 0, done.stdout
+    found: list[str] = json.loads(done.stdout[done.stdout.index("{") :])["idle"]
+    return found
+
+
+def validate_idle(slurm: Slurm) -> subprocess.CompletedProcess[str]:
+    words = ("--limit-time", "20m", "--drain", "--most-drained", "1")
+    return slurm.railyard("validate", "--idle", *words, "-i", str(slurm.inventory), timeout=1200)
+
+
+def state(slurm: Slurm, node: str) -> str:
+    return slurm.call("scontrol", "show", "node", node)
+
+
+def test_a_node_with_a_job_is_left_to_its_job(operator: Slurm) -> None:
+    assert sorted(idle(operator)) == sorted(NODES)
+    operator.user = BOB
+    argv = ["srun", "--nodelist", NODES[1], "--nodes=1", "--mem=0", "sleep", "600"]
+    with subprocess.Popen(argv, env=operator.environment(), stdout=subprocess.PIPE) as other:
+        operator.user = 0
+        deadline = time.monotonic() + 60
+        while "ALLOCATED" not in state(operator, NODES[1]) and "MIXED" not in state(operator, NODES[1]):
+            assert time.monotonic() < deadline
+            time.sleep(1)
+        assert idle(operator) == [NODES[0]]
+        done = validate_idle(operator)
+        assert done.returncode == 3, done.stdout
+        assert "Nothing was measured: 1 idle node" in done.stdout
+        assert other.poll() is None, "its job goes on"
+        other.terminate()
+
+
+def test_a_faulty_node_is_drained_after_two_runs_and_resumed_after_a_good_one(operator: Slurm) -> None:
+    done = validate_idle(operator)
+    assert done.returncode == 0, done.stdout
+    assert "DRAIN" not in state(operator, NODES[1])
+    operator.lab("fault", "wrong_mtu", f"{NODES[1]}/rail0")
+    done = validate_idle(operator)
+    assert done.returncode == 1, done.stdout
+    assert "DRAIN" not in state(operator, NODES[1]), "one run is not enough"
+    done = validate_idle(operator)
+    assert done.returncode == 1, done.stdout
+    shown = state(operator, NODES[1])
+    assert "IDLE+DRAIN" in shown
+    assert "Reason=Railyard: validation: rail0" in shown
+    assert "DRAIN" not in state(operator, NODES[0])
+    operator.lab("heal", "--all")
+    # Slurm starts nothing on a drained node: it is measured by SSH, beside a node that Slurm holds.
+    done = validate_idle(operator)
+    assert f"Resumed: {NODES[1]}" in done.stdout
+    assert "DRAIN" not in state(operator, NODES[1])
+    assert operator.call("squeue", "--noheader") == "", "no allocation is left"
+    assert operator.call("sinfo", "--noheader", "--Node", "--format=%T").split() == ["idle", "idle"]
