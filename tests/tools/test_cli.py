@@ -75,6 +75,9 @@ def test_help_names_the_verbs_and_loads_nothing_heavy():
         "size",
         "lint-nccl",
         "lab",
+        "idle",
+        "drain",
+        "runs",
     ):
         assert f" {verb} " in done.stdout
     heavy = ["ansible", "ansible_runner", "matplotlib", "pytest", "jinja2", "yaml", "duckdb"]

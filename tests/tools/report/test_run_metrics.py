@@ -21,7 +21,7 @@ def text(reports):
 
 
 def proven(reports, cluster="lab"):
-    series = parse(text(reports))["railyard_node_proven_timestamp_seconds"]
+    series = parse(text(reports)).get("railyard_node_proven_timestamp_seconds", {})
     return {dict(labels)["node"]: value for labels, value in series.items() if ("cluster", cluster) in labels}
 
 
