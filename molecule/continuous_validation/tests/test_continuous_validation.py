@@ -1,0 +1,35 @@
+"""What continuous_validation leaves on a controller: two timers whose services systemd can start."""
+
+import pytest
+
+testinfra_hosts = ["ansible://gpu_nodes"]
+
+TIMERS = ("railyard-validate", "railyard-run-metrics")
+
+
+@pytest.mark.parametrize("name", TIMERS)
+def test_timers_are_there_where_they_are_wanted(host, asked, name):
+    timer = host.service(f"{name}.timer")
+    assert host.file(f"/etc/systemd/system/{name}.timer").exists == asked
+    assert (timer.is_enabled, timer.is_running) == (asked, asked)
+
+
+@pytest.mark.parametrize("name", TIMERS)
+def test_systemd_takes_the_units_and_starts_the_service(host, asked, name):
+    if not asked:
+        return
+    verified = host.run(f"systemd-analyze verify /etc/systemd/system/{name}.service")
+    assert [line for line in verified.stderr.splitlines() if name in line] == []
+    host.check_output(f"systemctl start {name}.service")
+
+
+def test_the_weekly_service_is_called_with_what_was_asked(host, asked):
+    if not asked:
+        return
+    said = host.check_output("systemctl show --property=ExecStart --value railyard-validate.service")
+    assert "validate --idle --limit-time 30m -i /opt/inventories/mine --reports-dir /srv" in said
+    assert "--drain --most-drained 2%" in said
+    environment = host.check_output("systemctl show --property=Environment --value railyard-validate.service")
+    assert environment == "RAILYARD_TEXTFILE_DIR=/srv"
+    elapses = host.check_output("systemctl show --property=TimersCalendar --value railyard-validate.timer")
+    assert "OnCalendar=Sun *-*-* 03:00:00" in elapses
