@@ -9,9 +9,9 @@ TIMERS = ("railyard-validate", "railyard-run-metrics")
 
 @pytest.mark.parametrize("name", TIMERS)
 def test_timers_are_there_where_they_are_wanted(host, asked, name):
-    timer = host.service(f"{name}.timer")
     assert host.file(f"/etc/systemd/system/{name}.timer").exists == asked
-    assert (timer.is_enabled, timer.is_running) == (asked, asked)
+    assert (host.run(f"systemctl is-enabled {name}.timer").rc == 0) == asked
+    assert (host.run(f"systemctl is-active {name}.timer").rc == 0) == asked
 
 
 @pytest.mark.parametrize("name", TIMERS)
