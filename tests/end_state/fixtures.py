@@ -10,6 +10,7 @@ RAILYARD_EXPECT             JSON: node → those variables of the roles that the
 
 from __future__ import annotations
 
+import datetime
 import json
 import os
 from functools import cache
@@ -18,6 +19,7 @@ from typing import Any
 
 import pytest
 
+from end_state import minimums
 from end_state.reading import NotReadError, read_all, read_before
 
 _GOVERNORS = {"training": "performance", "powersave": "saving"}
@@ -112,6 +114,11 @@ class Session:
             self._states = read_all(self.wanted, self._inventory, force_ansible=self._force_ansible)
         return self._states
 
+    @property
+    def read(self) -> dict[str, Any]:
+        """The nodes that were read so far, without reading any."""
+        return self._states
+
     def options(self, name: str) -> dict[str, Any]:
         """What the inventory sets of the roles' variables for a node."""
         return dict(json.loads(os.environ.get("RAILYARD_EXPECT") or "{}").get(name, {}))
@@ -159,3 +166,11 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     asked = [item.callspec.params.get("node") for item in session.items if hasattr(item, "callspec")]
     names = [node.name for node in asked if isinstance(node, Node)]
     _session(session.config).wanted = list(dict.fromkeys(names))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """Report the versions of the nodes that were read beside their minimums."""
+    states = _session(config).read
+    if states:
+        for line in minimums.lines(states, datetime.datetime.now(datetime.UTC).date()):
+            terminalreporter.write_line(line)

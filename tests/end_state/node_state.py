@@ -243,6 +243,25 @@ def rdma():
     }
 
 
+def versions():
+    """Versions of what has a minimum version, as driver and programs print them; None where it is absent."""
+    nvcc = shutil.which("nvcc") or "/usr/local/cuda/bin/nvcc"
+    devices = glob.glob("/sys/class/infiniband/*/fw_ver")
+    return {
+        "driver": text("/sys/module/nvidia/version"),
+        "nvcc": output(nvcc, "--version"),
+        "dcgmi": output("dcgmi", "--version"),
+        "dcgm_exporter": output("dcgm-exporter", "--version"),
+        "firmware": sorted(
+            {
+                (text(path) or "").strip()
+                for path in devices
+                if (text(os.path.dirname(path) + "/device/vendor") or "").strip() == "0x15b3"
+            }
+        ),
+    }
+
+
 def lines_of(pattern):
     """Lines that are no comment, of files that a distribution or an administrator may have put there."""
     found = []
@@ -280,6 +299,7 @@ def main():
         },
         "ucx": file_state("/etc/railyard/ucx.env"),
         "tools": {tool: shutil.which(tool) for tool in TOOLS},
+        "versions": versions(),
         "listening": (output("ss", "-H", "-l", "-n", "-t", "-u", "-p") or "").splitlines(),
         "processes": processes(),
         "units": (

@@ -23,7 +23,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.catalogue import n
 from ansible_collections.railyard.fabric.plugins.module_utils.catalogue.tests import Check
 from ansible_collections.railyard.fabric.plugins.module_utils.rules import symbol_errors
 from ansible_collections.railyard.fabric.plugins.module_utils.schedule.policy_keys import KEYS
-from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import figures
+from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import figures, minimum_versions
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue import CHECKS, RDMA_LATENCY
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory import schema
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence import formulas
@@ -33,7 +33,10 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.rules.rule i
 from ansible_collections.railyard.fabric.plugins.plugin_utils.outcome.causes import CAUSES
 
 DOCS = paths.repo_root() / "docs"
-NAMES = ("troubleshooting.md", "inventory.md", "figures.md", "drivers.md", "machines.md", "rules.md")
+NAMES = (
+    "troubleshooting.md", "inventory.md", "figures.md", "drivers.md", "machines.md", "rules.md",
+    "clustermax.md",
+)  # fmt: skip
 ENDS = ("client", "server")
 
 
@@ -140,6 +143,26 @@ def drivers() -> Iterator[tuple[str, ...]]:
         yield f"`{row.name}`", row.cards, links, *sent, width, refresh, qos, notes, row.source
 
 
+def minimums() -> Iterator[tuple[str, ...]]:
+    """Yield the rows of the minimum versions."""
+    yield "component", "branch", "minimum", "bulletin", "released", "CVE"
+    for kind in minimum_versions.COMPONENTS.values():
+        for one in kind["minimums"]:
+            bulletin = minimum_versions.BULLETINS[one["bulletin"]]
+            year = bulletin["released"][:4]
+            address = (
+                f"https://github.com/NVIDIA/product-security/blob/main/{year}/{one['bulletin']}/README.md"
+            )
+            yield (
+                kind["title"],
+                "-" if one["branch"] is None else str(one["branch"]),
+                one["version"],
+                f"[{one['bulletin']}]({address})",
+                bulletin["released"],
+                ", ".join(bulletin["cves"]),
+            )
+
+
 def _files(traffic: rdma_counters.Traffic, name: str) -> str:
     """Return the files of one counter of a port, or the netdev's name of it."""
     own = next((counter for counter in traffic.counters if counter.name == name), None)
@@ -156,6 +179,7 @@ TABLES: dict[str, Callable[[], Iterator[tuple[str, ...]]]] = {
     "rules_both": partial(rules, lambda check: [NOTHING_LOST, *of_pair(check)]),
     "symbol_errors": permitted_symbol_errors,
     "drivers": drivers,
+    "minimum_versions": minimums,
     "fabric": lambda: fields(schema.FABRIC),
     "rail": lambda: fields(schema.RAIL),
     "frontend": lambda: fields(schema.FRONTEND),

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import dataclasses
+import datetime
 import difflib
 import os
 from collections.abc import Mapping, Sequence
@@ -17,11 +18,12 @@ from ansible.module_utils.parsing.convert_bool import boolean
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 from ansible_collections.railyard.fabric.plugins.plugin_utils.ask import cost
-from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import policy
+from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import minimum_versions, policy
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory import (
     load,
     role_names,
     role_variables,
+    wanted_versions,
 )
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory import nodes as node_checks
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.load import Inventory, Problem
@@ -114,6 +116,18 @@ def check_cost(found: cost.Cost, allowed: object) -> list[Problem]:
     return [Problem(cost.CONSENT, None, None, refusal, cost.FIX)]
 
 
+def _report_versions(wanted: Mapping[str, Sequence[minimum_versions.Comparison]]) -> None:
+    """Warn of versions that are asked for and are below their minimum; name those of which none is known."""
+    states = (minimum_versions.BELOW, minimum_versions.NOT_KNOWN)
+    table = minimum_versions.age(datetime.datetime.now(datetime.UTC).date())
+    for one, hosts in minimum_versions.fold(wanted, *states):
+        text = f"{hosts} asks for a version that is {one.state}: {one.text} ({table})"
+        if one.state == minimum_versions.BELOW:
+            display.warning(text)
+        else:
+            display.display(text)
+
+
 class ActionModule(ActionBase):
     """Validate the inventory of the running play, all hosts at once."""
 
@@ -185,8 +199,15 @@ class ActionModule(ActionBase):
             found: dict[str, Any] = templar.template(values)
             return found
 
+        wanted: dict[str, list[minimum_versions.Comparison]] = {}
+
+        def seen(host: str, name: str, value: Any) -> None:
+            wanted.setdefault(host, []).extend(wanted_versions.of_variable(name, value))
+
         roles = [role_variables.read_role(name, folders, load_yaml) for name in names]
-        return role_variables.check_roles(roles, hosts, variables_of, render)
+        problems = role_variables.check_roles(roles, hosts, variables_of, render, seen)
+        _report_versions(wanted)
+        return problems
 
     def _check_cost(self, inventory: Inventory, allowed: object) -> list[Problem]:
         """Tell what measuring takes; refuse what takes long, and nodes that cannot meet as they should."""

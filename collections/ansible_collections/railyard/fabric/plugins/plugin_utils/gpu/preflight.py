@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
+from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import minimum_versions
 from ansible_collections.railyard.fabric.plugins.plugin_utils.gpu import replace as gpu_driver_replace
 from ansible_collections.railyard.fabric.plugins.plugin_utils.gpu.driver.work import Choice, Facts
 from ansible_collections.railyard.fabric.plugins.plugin_utils.gpu.replace import branch_of
@@ -113,7 +114,23 @@ def findings(facts: Facts, choice: Choice) -> list[dict[str, str]]:
     if facts.get("secure_boot") is None:
         text = "EFI does not say whether Secure Boot is on (no efivars): an unsigned module may not load."
         found.append({"code": "secure_boot_unknown", "text": text})
-    return found
+    return found + _below_minimum(facts)
+
+
+def _below_minimum(facts: Facts) -> list[dict[str, str]]:
+    """Return what the node has now that is below the minimum version: driver, CUDA and DCGM."""
+    packages = {name: one["version"] for name, one in (facts.get("packages") or {}).items()}
+    compared = minimum_versions.compare_packages(packages)
+    if loaded := facts["driver"].get("loaded"):
+        compared.insert(0, minimum_versions.compare("nvidia_driver", str(loaded)))
+    return [
+        {
+            "code": "below_minimum",
+            "text": f"{one.text}; it is on the node now (table of {minimum_versions.READ})",
+        }
+        for one in dict.fromkeys(compared)
+        if one.state == minimum_versions.BELOW
+    ]
 
 
 def unbuilt_kernels(facts: Facts, choice: Choice, own_kernel: bool) -> list[dict[str, str]]:

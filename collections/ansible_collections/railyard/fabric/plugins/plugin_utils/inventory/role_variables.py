@@ -54,6 +54,7 @@ def check_roles(
     hosts: Sequence[str],
     variables_of: Callable[[str], dict[str, Any]],
     render: Callable[[Values, Values], dict[str, Any]],
+    seen: Callable[[str, str, Any], None] = lambda host, name, value: None,
 ) -> list[Problem]:
     """Return what is wrong with the values that hosts give to roles, hosts with the same problem together.
 
@@ -62,6 +63,7 @@ def check_roles(
         hosts: The hosts.
         variables_of: Returns a host's variables, not rendered.
         render: Renders values with variables.
+        seen: Is given host, name and rendered value of each variable that is set and sound.
     """
     found: dict[tuple[str, str], list[str]] = {}
     for host in hosts if roles else ():
@@ -72,7 +74,11 @@ def check_roles(
             # The defaults fit by themselves (tools/role_docs.py), and most nodes set little more.
             for name in (one for one in role.options if one in known):
                 try:
-                    messages += _errors(name, role.options[name], render({name: known[name]}, variables))
+                    rendered = render({name: known[name]}, variables)
+                    wrong = _errors(name, role.options[name], rendered)
+                    messages += wrong
+                    if not wrong:
+                        seen(host, name, rendered[name])
                 except AnsibleError as error:
                     # A play that comes later may gather the fact.
                     if "ansible_facts" not in str(known[name]):

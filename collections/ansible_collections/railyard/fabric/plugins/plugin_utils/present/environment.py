@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import minimum_versions
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.policy import is_number
 from ansible_collections.railyard.fabric.plugins.plugin_utils.plain_text import fold_names
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present import wording
@@ -17,6 +18,8 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.run.documents impo
 
 # How a kernel calls its netdevs may differ; speed, MTU and driver class have checks of their own.
 _OWN_TO_EACH = ("netdevs", "facts")
+# What the nodes have of versions that are below the minimum; reported, and no check.
+_BELOW = f"versions below their minimum (table of {minimum_versions.READ})"
 # A property in which every node differs is told of so many of them.
 _VALUES_SHOWN = 12
 
@@ -55,16 +58,22 @@ def of_nodes(plan: Plan, facts: Iterable[Row]) -> tuple[Property, ...]:
     names = dict.fromkeys(name for mine in said.values() for name in mine)
     found = [_property(name, said, "all others" if silent else "all nodes") for name in names]
     nothing = [Property("facts", (("the node did not answer", _nodes(silent)),))] if silent else []
-    return (*nothing, *sorted(found, key=lambda one: not one.differs))
+    return (*nothing, *_below_minimum(by_node, said), *sorted(found, key=lambda one: not one.differs))
 
 
 def findings(nodes: Iterable[Property]) -> list[str]:
-    """Return in what nodes differ that should be alike: no failure, but the first to look at after one."""
-    return [
-        f"the nodes differ in {one.name}: {'; '.join(f'{value} on {names}' for value, names in one.values)}"
-        for one in nodes
-        if one.differs and one.name not in _OWN_TO_EACH
-    ]
+    """Return in what nodes differ that should be alike, and which versions are below their minimum.
+
+    No failure, but the first to look at after one.
+    """
+    found = []
+    for one in nodes:
+        values = "; ".join(f"{value} on {names}" for value, names in one.values)
+        if one.name == _BELOW:
+            found.append(f"{one.name}: {values}")
+        elif one.differs and one.name not in _OWN_TO_EACH:
+            found.append(f"the nodes differ in {one.name}: {values}")
+    return found
 
 
 def of_run(manifest: Manifest, plan: Plan) -> tuple[tuple[str, str], ...]:
@@ -97,6 +106,14 @@ def _property(name: str, said: Mapping[str, Mapping[str, str]], everybody: str) 
     shown = ranked if len(ranked) <= _VALUES_SHOWN else ranked[:_VALUES_SHOWN]
     values = tuple((text, everybody if len(alike) == 1 else _nodes(alike[text])) for text in shown)
     return Property(name, values, len(ranked) - len(shown))
+
+
+def _below_minimum(by_node: Mapping[str, Row], names: Iterable[str]) -> tuple[Property, ...]:
+    compared = {name: minimum_versions.of_facts(by_node[name]) for name in names}
+    below = minimum_versions.fold(compared, minimum_versions.BELOW)
+    shown = below[:_VALUES_SHOWN]
+    values = tuple((one.text, folded) for one, folded in shown)
+    return (Property(_BELOW, values, len(below) - len(shown)),) if below else ()
 
 
 def _nodes(names: list[str]) -> str:

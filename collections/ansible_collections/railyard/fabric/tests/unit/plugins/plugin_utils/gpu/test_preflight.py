@@ -216,3 +216,19 @@ def test_the_filters_say_what_is_no_number():
         "differences": [],
         "waits": [],
     }
+
+
+def test_what_the_node_has_below_the_minimum_is_a_finding_and_no_refusal():
+    old = {"version": "1:4.2.3-2", "held": False}
+    facts = node(
+        driver=driver(loaded="535.261.03"),
+        packages={
+            "datacenter-gpu-manager": old,
+            "nvidia-container-toolkit": {"version": "1.17.8-1", "held": False},
+        },
+    )
+    assert "below_minimum" not in [one["code"] for one in refused(facts)]
+    texts = [one["text"] for one in preflight.findings(facts, CHOICE) if one["code"] == "below_minimum"]
+    assert ["NVIDIA driver 535.261.03" in texts[0], "DCGM 4.2.3" in texts[1], len(texts)] == [True, True, 2]
+    fine = node(driver=driver(loaded="550.54.15"), packages={})
+    assert [one for one in preflight.findings(fine, CHOICE) if one["code"] == "below_minimum"] == []

@@ -19,7 +19,7 @@ def facts(node: str, **changes):
         "python": "3.12.3",
         "tools": {"iperf3": "3.16"},
         "netdevs": [{"netdev": name, "driver": "mlx5_core", "mtu_bytes": 9000} for name in ("ens1", "ens2")],
-        "hcas": [{**hca, "firmware": changes.pop("firmware", "28.39.1002")}],
+        "hcas": [{**hca, "firmware": changes.pop("firmware", "28.39.8002")}],
         **changes,
     }
 
@@ -78,3 +78,17 @@ def test_gpus_are_told_with_their_driver_and_absent_ones_are_not():
     assert gpus.values == (
         ("2 H100, driver 550.54.15", "gpu1"), ("1 unknown, driver not loaded", "gpu2"), ("unknown", "gpu3"),
     )  # fmt: skip
+
+
+def test_a_version_below_its_minimum_is_told_with_its_nodes_and_one_that_is_not_known_is_not():
+    rows = [facts(node, gpus={"driver": "550.54.15"}) for node in NODES]
+    rows[2] = facts("gpu3", firmware="28.39.1002")
+    below = [one for one in told(rows) if "below" in one.name]
+    assert [one.name.split(" (")[0] for one in below] == ["versions below their minimum"]
+    ((text, nodes),) = below[0].values
+    assert nodes == "gpu3"
+    assert "28.39.1002 is below 28.39.8002" in text
+    assert [one for one in environment.findings(told(rows)) if "below" in one] == [
+        f"{below[0].name}: {text} on gpu3"
+    ]
+    assert not [one for one in told([facts(node) for node in NODES]) if "below" in one.name]
