@@ -20,6 +20,8 @@ _SYSCTL = {
     "net.ipv4.tcp_mtu_probing": "1",
     "kernel.numa_balancing": "0",
 }
+_PROFILING = {"kernel.perf_event_paranoid": "1", "kernel.kptr_restrict": "0"}
+_PASSTHROUGH = "iommu.passthrough=1"
 _NOFILE = 1048576
 _HUGEPAGE = {"enabled": "always", "defrag": "madvise"}
 _SYSCTL_FILE = "/etc/sysctl.d/60-railyard.conf"
@@ -143,7 +145,23 @@ def sysctl(options: Options, reading: Reading) -> Problems:
 
 def unknown_sysctl(options: Options, reading: Reading) -> list[str]:
     """Keys of the inventory's own of which nothing was found on the node, neither value nor file."""
-    return [key for key in _wanted_sysctl(options) if key not in reading["sysctl"] and key not in _SYSCTL]
+    known = _SYSCTL.keys() | _PROFILING.keys()
+    return [key for key in _wanted_sysctl(options) if key not in reading["sysctl"] and key not in known]
+
+
+def iommu(reading: Reading) -> Problems:
+    """The running kernel was booted without translation by the IOMMU, and the next boot will be."""
+    problems = []
+    if _PASSTHROUGH not in reading["command_line"]:
+        problems.append(f"the kernel was booted without {_PASSTHROUGH}: the node waits for a reboot")
+    if _PASSTHROUGH not in reading["iommu_file"]:
+        problems.append(f"no file in /etc/default/grub.d has {_PASSTHROUGH}, so that a new menu loses it")
+    return problems
+
+
+def is_passthrough_asked(options: Options) -> bool:
+    """Whether the inventory wants the IOMMU not to translate."""
+    return bool(options.get("node_tuning_iommu") == "passthrough")
 
 
 def hugepage(options: Options, reading: Reading) -> Problems:
@@ -185,5 +203,6 @@ def nofile_wanted(options: Options) -> int:
 
 
 def _wanted_sysctl(options: Options) -> dict[str, str]:
-    wanted: dict[str, Any] = options.get("node_tuning_sysctl", _SYSCTL)
+    wanted: dict[str, Any] = dict(_PROFILING) if options.get("node_tuning_profiling") else {}
+    wanted |= options.get("node_tuning_sysctl", _SYSCTL)
     return {key: str(value) for key, value in wanted.items()}

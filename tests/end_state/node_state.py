@@ -25,6 +25,8 @@ SYSCTL = (
     "net.core.default_qdisc",
     "net.ipv4.tcp_mtu_probing",
     "kernel.numa_balancing",
+    "kernel.perf_event_paranoid",
+    "kernel.kptr_restrict",
 )
 # Prints a line per entry in use: device, port, GID, type. Most entries are empty; their type answers EINVAL.
 GIDS = """cd /sys/class/infiniband 2>/dev/null || exit 0
@@ -132,6 +134,8 @@ def tuning():
         "lacks_fq": not os.path.isdir("/sys/module/sch_fq")
         and shutil.which("modinfo") is not None
         and output("modinfo", "-n", "sch_fq") is None,
+        "command_line": (text("/proc/cmdline") or "").split(),
+        "iommu_file": text("/etc/default/grub.d/60-railyard-iommu.cfg") or "",
         "hugepage": {name: setting(thp + name) for name in ("enabled", "defrag")},
         "tmpfiles": [line.split() for line in tmpfiles if not line.startswith("#")],
     }

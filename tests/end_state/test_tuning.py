@@ -88,3 +88,9 @@ def test_enough_files_can_be_open(tuned):
     if not expect_tuning.nofile_wanted(tuned.options):
         pytest.skip("the inventory leaves the limit alone (node_tuning_nofile is 0)")
     agree(expect_tuning.nofile(tuned.options, tuned.node_class, tuned.state))
+
+
+def test_the_iommu_does_not_translate(tuned):
+    if not expect_tuning.is_passthrough_asked(tuned.options):
+        pytest.skip("the inventory leaves the IOMMU alone (node_tuning_iommu is keep)")
+    agree(expect_tuning.iommu(tuned.state))

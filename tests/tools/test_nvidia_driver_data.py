@@ -236,3 +236,14 @@ def test_a_mirror_or_a_bundle_takes_the_place_of_nvidias_repository(tmp_path, sa
         "uris": found["uris"],
         **wanted,
     }
+
+
+@pytest.mark.parametrize("distribution", DISTRIBUTIONS)
+def test_gdrcopy_is_of_nvidias_repository_alone_and_only_where_it_is_asked(distribution):
+    generation = {"debian_13": "Hopper"}.get(distribution, "Volta")
+    asked = chosen(distribution, generations=[generation], gdrcopy=True)
+    assert asked["refusals"] == []
+    assert {"gdrdrv-dkms", "libgdrapi"} <= set(asked["other_packages"])
+    assert chosen(distribution, generations=[generation])["other_packages"] == []
+    refused = chosen(distribution, "distribution", generations=[generation], gdrcopy=True)["refusals"]
+    assert [one["code"] for one in refused] == ["gdrcopy_not_offered"]

@@ -122,3 +122,18 @@ def test_originals_are_recorded_once(host, name):
     preferences = set(document.get("energy_preferences", {}).values())
     assert preferences == ({"balance_performance"} if name == "gpuserver1" else set())
     assert document["sysctl"]["net.ipv4.tcp_rmem"].split() != TCP_RMEM_BYTES[name].split()
+
+
+def test_profiling_is_written_where_it_is_asked_and_can_be_set(host, name):
+    text = host.file("/etc/sysctl.d/60-railyard.conf").content_string
+    for key, value in (("perf_event_paranoid", "1"), ("kptr_restrict", "0")):
+        # Nodes of containers share these with their host, which shows them only.
+        settable = host.run(f"test -w /proc/sys/kernel/{key}").rc == 0
+        assert (f"kernel.{key} = {value}\n" in text) == (name == "gpuserver2" and settable)
+
+
+def test_passthrough_is_in_the_menu_and_waits_for_a_reboot(host, name):
+    menu = host.run("cat /boot/grub/grub.cfg").stdout
+    waits = host.run("cat /var/lib/railyard/waits/node_tuning_iommu.json").stdout
+    assert ("iommu.passthrough=1" in menu.split()) == (name == "gpuserver2")
+    assert ("boot with iommu.passthrough=1" in waits) == (name == "gpuserver2")

@@ -17,9 +17,11 @@ PLAY = """\
         that:
           - __benchmark_tools_daemons == daemons
           - (benchmark_tools_health | bool) == health
+          - __benchmark_tools_pins == pins
         fail_msg: "{{ __benchmark_tools_daemons }}, {{ benchmark_tools_health }}"
 """
 OURS, BOTH = ["iperf3.service"], ["iperf3.service", "smartmontools.service"]
+NCCL = "2.28.3-1+cuda12.9"
 MOUNTS = {"storage_mounts": ["/data"]}
 
 
@@ -36,13 +38,20 @@ HOSTS: dict[str, tuple[dict[str, Any], list[str], bool]] = {
     # The site's own monitoring, whose package is merely newer now.
     "was_there": ({"fabric_policy": MOUNTS, **planned(("smartmontools", "7.2"))}, OURS, True),
     "nothing_planned": ({"__apt_packages_planned": {"changed": False}}, OURS, False),
+    "with_nccl": ({"benchmark_tools_nccl": NCCL}, OURS, False),
     "switched_off": ({"fabric_policy": {**MOUNTS, "storage_health": False}}, OURS, False),
 }
 
 
 def test_smartd_is_stopped_where_the_role_brought_it_and_nowhere_else(tmp_path: Path) -> None:
     hosts = {
-        name: {**variables, "daemons": daemons, "health": health, "fabric": {"transport": "tcp"}}
+        name: {
+            **variables,
+            "daemons": daemons,
+            "health": health,
+            "pins": {"libnccl2": NCCL} if name == "with_nccl" else {},
+            "fabric": {"transport": "tcp"},
+        }
         for name, (variables, daemons, health) in HOSTS.items()
     }
     done = play_on_hosts(tmp_path, of_role(PLAY, "benchmark_tools"), hosts)

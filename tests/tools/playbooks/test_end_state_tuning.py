@@ -235,3 +235,28 @@ def test_services_are_held_to_the_same_limit(reading):
     [problem] = expect_tuning.nofile({}, "hardware", reading)
     assert "524288" in problem
     assert expect_tuning.nofile({"node_tuning_nofile": 524288}, "hardware", reading) != []
+
+
+def test_profiling_is_asked_of_the_kernel_only_where_the_inventory_asks_it(reading):
+    reading["sysctl"] |= {"kernel.perf_event_paranoid": setting("3"), "kernel.kptr_restrict": setting("1")}
+    assert expect_tuning.sysctl({}, reading) == []
+    problems = expect_tuning.sysctl({"node_tuning_profiling": True}, reading)
+    assert {one.split(" ")[0] for one in problems} >= {"kernel.perf_event_paranoid", "kernel.kptr_restrict"}
+    reading["sysctl"] |= {"kernel.perf_event_paranoid": setting("1"), "kernel.kptr_restrict": setting("0")}
+    reading["sysctl_at_boot"] |= {"kernel.perf_event_paranoid": "1", "kernel.kptr_restrict": "0"}
+    assert expect_tuning.sysctl({"node_tuning_profiling": True}, reading) == []
+    # A value of the inventory's own wins.
+    own = {"node_tuning_profiling": True, "node_tuning_sysctl": {"kernel.kptr_restrict": "1"}}
+    assert any("wanted is 1" in one for one in expect_tuning.sysctl(own, reading))
+
+
+def test_an_iommu_that_a_boot_has_not_set_yet_is_named(reading):
+    line = 'GRUB_CMDLINE_LINUX_DEFAULT="$GRUB_CMDLINE_LINUX_DEFAULT iommu.passthrough=1"\n'
+    reading |= {"command_line": ["ro", "iommu.passthrough=1"], "iommu_file": line}
+    assert expect_tuning.iommu(reading) == []
+    assert [
+        "waits for a reboot" in one for one in expect_tuning.iommu(reading | {"command_line": ["ro"]})
+    ] == [True]
+    assert len(expect_tuning.iommu(reading | {"iommu_file": ""})) == 1
+    assert expect_tuning.is_passthrough_asked({"node_tuning_iommu": "passthrough"})
+    assert not expect_tuning.is_passthrough_asked({})

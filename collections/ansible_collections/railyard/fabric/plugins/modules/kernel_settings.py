@@ -86,6 +86,10 @@ options:
   nofile:
     description: A limit on open files; nothing is set, RV(nofile_possible) tells whether a login may have it.
     type: int
+  boot_parameter:
+    description: >-
+      A parameter of the kernel's command line; nothing is set, RV(boot_parameter) says where it is.
+    type: str
   originals:
     description: The file that holds the values from before the first change.
     type: path
@@ -212,6 +216,13 @@ nofile_possible:
   returned: success
   type: int
   sample: 1048576
+boot_parameter:
+  description: >-
+    Whether the running kernel was booted with O(boot_parameter) (C(runs)), whether an entry of GRUB's menu
+    has it (C(in_menu)), and whether that menu can be made anew (C(can_write)). Null without it.
+  returned: success
+  type: dict
+  sample: {"runs": false, "in_menu": true, "can_write": true}
 memlock_unlimited_possible:
   description: >-
     Whether root may raise the hard limit on locked memory here. In a container without CAP_SYS_RESOURCE it
@@ -226,6 +237,7 @@ import typing as t
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.railyard.fabric.plugins.module_utils import module_end
 from ansible_collections.railyard.fabric.plugins.module_utils.kernel import (
+    boot_parameter,
     cpus,
     irqs,
     limits,
@@ -351,6 +363,9 @@ def hold(module: AnsibleModule) -> dict[str, t.Any]:
         "absent_sysfs": [name for name in sysfs if name not in held["sysfs"]],
         "nofile_possible": limits.nofile_possible(wanted["nofile"]),
         "memlock_unlimited_possible": limits.memlock_unlimited_possible(),
+        "boot_parameter": boot_parameter.look(ROOT, wanted["boot_parameter"])
+        if wanted["boot_parameter"]
+        else None,
     }
 
 
@@ -374,6 +389,7 @@ def main() -> None:
             "sysctl": {"type": "dict", "default": {}},
             "sysfs": {"type": "dict", "default": {}},
             "nofile": {"type": "int"},
+            "boot_parameter": {"type": "str"},
             "originals": {"type": "path", "required": True},
             "rivals": {"type": "list", "elements": "str", "default": []},
         },

@@ -24,7 +24,7 @@ def choose(facts: Facts, asked: Mapping[str, Any], layout: Mapping[str, Any]) ->
     Args:
         facts: What `gpu_info` returned.
         asked: `branch`, `flavour`, `generations`, `gpudirect`, `rdma_provider`, `fabric_manager`, `imex`,
-            `gds`, `dcgm`, `cuda`, `vendor_uris`, `prebuilt`; what is absent is not asked.
+            `gds`, `dcgm`, `gdrcopy`, `cuda`, `vendor_uris`, `prebuilt`; what is absent is not asked.
         layout: One source of packages for the node's distribution, from the role's vars.
 
     Returns:
@@ -70,6 +70,7 @@ def choose(facts: Facts, asked: Mapping[str, Any], layout: Mapping[str, Any]) ->
                 (chosen["imex"], "imex", "IMEX", "same_version_packages"),
                 (asked.get("gds"), "gds", "GPUDirect Storage", "other_packages"),
                 (asked.get("dcgm"), "dcgm", "DCGM", "other_packages"),
+                (asked.get("gdrcopy"), "gdrcopy", "GDRCopy", "other_packages"),
             ):
                 chosen[of] += packages.beside(work, key, what, branch) if wanted else []
             chosen["other_packages"] += packages.of_cuda(work, generations, branch)
