@@ -359,3 +359,27 @@ def test_whatever_is_asked_is_planned_or_refused(
         for rail in node["rails"]
     ]
     assert len({one.ip for one in taken}) == count * rails
+
+
+def test_an_overlay_is_a_file_of_its_own_and_its_variables_are_the_roles(tmp_path):
+    _plan, folder = make(tmp_path, overlay="clustermax")
+    written = yaml.safe_load((folder / "group_vars/all/clustermax.yml").read_text())
+    known = {}
+    for role in ("node_tuning", "benchmark_tools", "nvidia_driver", "rdma_stack"):
+        specs = yaml.safe_load((paths.repo_root() / f"roles/{role}/meta/argument_specs.yml").read_text())
+        known |= specs["argument_specs"]["main"]["options"]
+    assert written.keys() <= known.keys()
+    # What is default already would turn nothing on.
+    assert [name for name, value in written.items() if value == known[name].get("default")] == []
+    text = (folder / "group_vars/all/clustermax.yml").read_text()
+    assert len(re.findall(r"Cost: |No cost to security", text)) >= 5
+    # Without it there is none; it comes first, so that the site's own files win.
+    assert not (make(tmp_path / "other")[1] / "group_vars/all/clustermax.yml").exists()
+    assert sorted(path.name for path in (folder / "group_vars/all").iterdir())[0] == "clustermax.yml"
+
+
+def test_an_overlay_that_is_none_is_refused_with_those_that_there_are(tmp_path):
+    with pytest.raises(UserError) as refused:
+        make(tmp_path, overlay="clustermux")
+    assert "clustermux" in str(refused.value)
+    assert not (tmp_path / "mine").exists()

@@ -217,6 +217,11 @@ def _out_of_range(wanted: Wanted) -> list[Wrong]:
     wrong = options.out_of_range(wanted, _BOUNDS)
     if wanted.leaf_uplink_gbps is not None and wanted.leaf is None:
         wrong.append(("--leaf-uplink-gbps", "no leaf is named", "give --leaf as well"))
+    known = new_inventory_files.overlays()
+    if wanted.overlay is not None and wanted.overlay not in known:
+        wrong.append(
+            ("--overlay", f"there is no overlay {wanted.overlay!r}", f"write one of {', '.join(known)}")
+        )
     if wanted.user is not None and not new_inventory_nodes.is_login_name(wanted.user):
         what = f"{wanted.user!r} is no name to log in with"
         wrong.append(("--user", what, "write one without blanks, as ubuntu"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import yaml
@@ -34,6 +35,7 @@ _RDMA_QOS = """\
 # and NCCL marks its packets.
 """
 _FOLDED_MAX = 100
+_OVERLAYS = Path(__file__).with_name("overlays")
 
 
 @dataclass(frozen=True)
@@ -63,7 +65,20 @@ def files(contents: Contents) -> dict[str, str]:
         **variable_files(_fabric(contents), contents.wanted.user),
         "hosts.yml": hosts_file(contents.nodes),
         "README.md": _readme(contents),
+        **overlay_files(contents.wanted.overlay),
     }
+
+
+def overlays() -> list[str]:
+    """Return the names of the overlays that there are."""
+    return sorted(path.stem for path in _OVERLAYS.glob("*.yml"))
+
+
+def overlay_files(name: str | None) -> dict[str, str]:
+    """Return the file of an overlay; none without a name."""
+    if name is None:
+        return {}
+    return {f"group_vars/all/{name}.yml": (_OVERLAYS / f"{name}.yml").read_text(encoding="utf-8")}
 
 
 def variable_files(fabric: Mapping[str, Any], user: str | None) -> dict[str, str]:

@@ -78,3 +78,6 @@ class Wanted:
     frontend: Annotated[str | None, Option(help="Interface that the nodes are reached over.")] = None
     cabling: Annotated[str | None, Option(help="switched or back_to_back.")] = None
     node_class: Annotated[str | None, Option(help="hardware, virtual or container.")] = None
+    overlay: Annotated[
+        str | None, Option(help="Further variables, as a file of their own: clustermax (docs/clustermax.md).")
+    ] = None
