@@ -118,6 +118,15 @@ class Cluster:
         )
 
     def ssh(self, node: str, *command: str, check: bool = True, timeout: float = 60) -> str:
+        done = run(*self._reach(node), *command, timeout=timeout)
+        assert not check or done.returncode == 0, f"{node}: {command}: {done.stdout}"
+        return done.stdout
+
+    def send(self, node: str, data: bytes, command: str) -> None:
+        """Give data to a command on a node."""
+        subprocess.run([*self._reach(node), command], input=data, check=True, timeout=120)
+
+    def _reach(self, node: str) -> list[str]:
         state = ROOT / ".lab" / self.lab_name / "ssh"
         hosts = yaml.safe_load((self.inventory / "hosts.yml").read_text(encoding="utf-8"))
         address = hosts["gpu_nodes"]["hosts"][node]["ansible_host"]
@@ -129,10 +138,7 @@ class Cluster:
             "BatchMode": "yes",
         }
         flags = [word for key, value in options.items() for word in ("-o", f"{key}={value}")]
-        target = f"railyard@{address}"
-        done = run("ssh", "-i", state / "id_ed25519", *flags, target, *command, timeout=timeout)
-        assert not check or done.returncode == 0, f"{node}: {command}: {done.stdout}"
-        return done.stdout
+        return ["ssh", "-i", str(state / "id_ed25519"), *flags, f"railyard@{address}"]
 
     def put(self, node: str, path: str, text: str) -> None:
         """Write an executable file on a node as root."""

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-LABS = ("lab", "molecule", "molecule2", "e2e", "rolling", "eight", "drivers", "dkms", "onerail")
+LABS = ("lab", "molecule", "molecule2", "e2e", "rolling", "eight", "drivers", "dkms", "onerail", "cmax")
 ROOT = Path(__file__).resolve().parents[2]
 
 
