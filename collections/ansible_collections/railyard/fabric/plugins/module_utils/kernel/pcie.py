@@ -14,14 +14,18 @@ reported:
 - ACS: `pci=disable_acs_redir=` (Documentation/admin-guide/kernel-parameters.txt) clears the three redirects
   alone; what else a port has stays. Where ConnectX-8 has a DMA function of its own (Data Direct) its switch
   needs some of the redirects: rdma-core's kernel-boot/rdma_topo has the values for each port.
+- RShim: rshim-user-space makes /dev/rshim<N>/ and tmfifo_net<N> for each BlueField that the host may manage
+  (its README). "mlxprivhost" of NVIDIA's MFT manual blocks the interface for a host that is not trusted.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import struct
 import typing as t
 
+from ansible_collections.railyard.fabric.plugins.module_utils import node_files
 from ansible_collections.railyard.fabric.plugins.module_utils.facts.pcie import pci_folder
 from ansible_collections.railyard.fabric.plugins.module_utils.kernel import files
 
@@ -32,6 +36,7 @@ _REDIRECTS = 0x0004 | 0x0008 | 0x0010  # requests, completions, upstream forward
 _RELAXED_ORDERING = 0x0010
 _SMALLEST_USUAL_READ_BYTES = 512  # what PCI Express has after a reset
 _LARGEST_READ_BYTES = 4096
+_RSHIM, _TMFIFO = re.compile(r"rshim[0-9]+\Z"), re.compile(r"tmfifo_net[0-9]+\Z")
 _NVIDIA, _MELLANOX = "0x10de", "0x15b3"
 _DATA_DIRECT = "0x2100"  # ConnectX-8's DMA function, as rdma_topo's table has it
 
@@ -116,7 +121,25 @@ def findings(root: str, ports: t.Mapping[str, str]) -> list[str]:
             "each, which is not judged here. Fix: `rdma_topo check` of rdma-core says what differs, "
             "`rdma_topo write-grub-acs` sets it"
         )
-    return told + _read_findings(reads, cards) + _order_findings(unordered, cards)
+    return told + _read_findings(reads, cards) + _order_findings(unordered, cards) + _rshim_findings(root)
+
+
+def _rshim_findings(root: str) -> list[str]:
+    named = [
+        *(os.path.join("/dev", name) for name in _names(root, "dev") if _RSHIM.match(name)),
+        *(name for name in _names(root, "sys/class/net") if _TMFIFO.match(name)),
+    ]
+    if not named:
+        return []
+    return [
+        f"this host reaches the Arm side of a BlueField through RShim ({', '.join(named)}): who is root here "
+        "can replace the DPU's software. Where root on this host is not trusted (tenants), fix on the DPU: "
+        "`mlxprivhost -d DEVICE r --disable_rshim` and a power cycle; otherwise leave it"
+    ]
+
+
+def _names(root: str, folder: str) -> list[str]:
+    return node_files.list_names(os.path.join(root, folder))
 
 
 def _order_findings(unordered: t.Sequence[str], cards: t.Mapping[str, str]) -> list[str]:

@@ -155,3 +155,17 @@ def test_connectx_8s_switch_has_values_of_its_own(node):
 
 def test_a_software_port_has_no_way(tmp_path):
     assert pcie.findings(str(tmp_path), {"veth0": "rail0"}) == []
+
+
+def test_a_dpu_that_the_host_can_manage_is_named_with_what_leads_to_it(node, tmp_path):
+    root = node()
+    (tmp_path / "dev/rshim0").mkdir(parents=True)
+    (tmp_path / "dev/rshim").mkdir()
+    (tmp_path / "sys/class/net/tmfifo_net0").mkdir()
+    ((found),) = pcie.findings(root, PORTS)
+    assert "RShim (/dev/rshim0, tmfifo_net0)" in found
+    assert "--disable_rshim" in found
+
+
+def test_a_node_without_rshim_has_no_finding_of_it(node):
+    assert pcie.findings(node(), PORTS) == []
