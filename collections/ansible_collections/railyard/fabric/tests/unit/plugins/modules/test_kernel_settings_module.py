@@ -15,7 +15,7 @@ def hold(check_mode=False, active=(), **params):
         return 3, "\n".join(states) + "\n", ""
 
     names = ("governor", "energy_preference", "idle_limit_us", "irq_affinity", "irq_program", "nofile")
-    names += ("ring_program", "allow_ring_resize")
+    names += ("ring_program", "allow_ring_resize", "boot_parameter")
     empty = {"rails": [], "rivals": [], **{name: {} for name in ("ring_sizes", "sysctl", "sysfs")}}
     unset = {**dict.fromkeys(names), **empty}
     return kernel_settings.hold(FakeModule({**unset, **params}, run, check_mode))
@@ -215,3 +215,12 @@ def test_rings_that_nobody_asks_for_any_more_stay_on_record_until_they_are_back(
     hold(originals=str(record), allow_ring_resize=True)
     assert rings_of == {"ens6": "rx 1024 tx 512"}
     assert not record.exists()
+
+
+def test_a_parameter_of_the_command_line_is_looked_for_and_never_set(governor, record, tmp_path):
+    (tmp_path / "proc").mkdir()
+    (tmp_path / "proc/cmdline").write_text("ro iommu.passthrough=1\n")
+    done = hold(originals=str(record), boot_parameter="iommu.passthrough=1")
+    assert done["boot_parameter"] == {"runs": True, "in_menu": False, "can_write": False}
+    assert not done["changed"]
+    assert hold(originals=str(record))["boot_parameter"] is None
