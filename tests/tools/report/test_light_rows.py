@@ -14,6 +14,7 @@ import pytest
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence import light_rows
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.verdict import rejudge
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder as run_folder
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run.asked_lines import AskedLines
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run.folder import RunFolder, RunFolderError
 
 sys.path.insert(0, str(Path(__file__).parents[3] / "benchmarks" / "judge"))
@@ -85,8 +86,8 @@ def test_both_ways_have_the_same_verdicts(
 
 def test_what_is_held_of_a_good_row_is_no_more_than_others_need(sound: RunFolder, monkeypatch: Any) -> None:
     monkeypatch.setattr(light_rows, "HELD_BYTES", 0)
-    asked = sound.rows(run_folder.ASKED)[0]
-    rows = light_rows.Rows(sound, asked)
+    asked = AskedLines.read(sound)
+    rows = light_rows.Rows(sound, asked.by_id)
     whole = sound.rows(run_folder.RESULTS)[0]
     tests = [light for light, row in zip(rows, whole, strict=True) if row["id"].startswith("m")]
     assert len(tests) == 2 * sum(line["id"].startswith("m") for line in asked)
@@ -100,7 +101,7 @@ def test_rows_that_change_meanwhile_are_not_judged(
 ) -> None:
     folder = spoilt(sound, tmp_path, 0)
     monkeypatch.setattr(light_rows, "HELD_BYTES", 0)
-    rows = light_rows.Rows(folder, folder.rows(run_folder.ASKED)[0])
+    rows = light_rows.Rows(folder, AskedLines.read(folder).by_id)
     results = folder.path / run_folder.RESULTS
     results.write_bytes(results.read_bytes().replace(b'"proof": "proven"', b'"proof": "PROVEN"'))
     light = next(row for row in rows if str(row["id"]).startswith("m"))

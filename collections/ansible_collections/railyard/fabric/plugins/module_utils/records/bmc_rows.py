@@ -12,6 +12,9 @@ from ansible_collections.railyard.fabric.plugins.module_utils.records import rea
 from ansible_collections.railyard.fabric.plugins.module_utils.records.facts import Count
 from ansible_collections.railyard.fabric.plugins.module_utils.records.node_rows import Positive
 
+#: Who asks BMCs. The rows of nodes carry the node's name here.
+CONTROLLER = "controller"
+
 
 class _BmcOfSome(TypedDict, total=False):
     questions: Count

@@ -34,7 +34,7 @@ _WRITTEN_ANEW = ("id", "sequence", "node", "peer", "round", "group")
 #: In these times and windows are written: tenths of a millisecond.
 TICKS = 10000
 #: A UUID's first digits. Both are shorter than what may be an address.
-BOOT_DIGITS, _DIGEST_DIGITS, _NAME_DIGITS = 8, 11, 5
+BOOT_DIGITS, DIGEST_DIGITS, _NAME_DIGITS = 8, 11, 5
 #: What comes of a line that is not as it has to be; a time beyond all calendars is an error of the system.
 _UNLIKE = (ValueError, TypeError, LookupError, AttributeError, OverflowError, OSError)
 
@@ -73,7 +73,7 @@ def _digest(row: Mapping[str, Any]) -> str:
 
 def digest_of(told: str) -> str:
     """Return the digest of what an end tells the other, given as the JSON text of it."""
-    return hashlib.sha256(told.encode()).hexdigest()[:_DIGEST_DIGITS]
+    return hashlib.sha256(told.encode()).hexdigest()[:DIGEST_DIGITS]
 
 
 def told_form(

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-import operator
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import zip_longest
 from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.module_utils.catalogue import tests as catalogue
@@ -26,6 +26,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue i
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.policy import Policy
 from ansible_collections.railyard.fabric.plugins.plugin_utils.plain_text import named
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run.asked_lines import AskedLines
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run.documents import Manifest, Order, Plan, Row
 
 #: The controller's own time to start a runner: what lies between the first and the last of them.
@@ -106,30 +107,62 @@ def asked_lines(plan: Plan, order: Order, second: Order | None = None) -> list[A
     Raises:
         AskError: there is nothing to ask.
     """
-    lines: list[AskedLine] = list(_facts_lines(plan, order.get("rails")))
-    lines += _bmc_lines(plan, order["policy"])
-    lines += _gpu_lines(plan)
-    lines += cable_checks.asked_lines(order)
-    tests = list(schedule.asked_tests(order))
-    lines += tests
-    lines += _link_error_lines(plan, tests)
-    lines += _hops_lines(plan, tests)
-    lines += node_tests.asked_lines(order)
-    sums = _aggregate_lines(tests)
-    lines += sums
+    return list(_each_line(plan, order, second))
+
+
+def _each_line(plan: Plan, order: Order, second: Order | None = None) -> Iterator[AskedLine]:
+    """Yield what `asked_lines` returns, of which there may be millions."""
+    facts = list(_facts_lines(plan, order.get("rails")))
+    yield from facts
+    yield from _bmc_lines(plan, order["policy"])
+    yield from _gpu_lines(plan)
+    yield from cable_checks.asked_lines(order)
+    tests = _Tests()
+    yield from tests.each(order)
+    yield from _link_error_lines(plan, tests)
+    yield from _hops_lines(plan, tests)
+    yield from node_tests.asked_lines(order)
+    sums = _aggregate_lines(tests.groups.values())
+    yield from sums
     if second is not None:
-        further = list(schedule.asked_tests(second))
-        lines += further
-        lines += _aggregate_lines(further, len(sums))
-    if not any(line["rail"] or line["peer"] for line in lines):
+        further = _Tests()
+        yield from further.each(second)
+        yield from _aggregate_lines(further.groups.values(), len(sums))
+    if not facts and not tests.covered:
         raise AskError(
             "nothing is asked: no node of group gpu_nodes has a rail; give `fabric` rails, or widen --limit"
         )
-    return lines
+
+
+class _Tests:
+    """Yields the tests of a work order, and keeps what further lines follow from them.
+
+    Attributes:
+        covered: check -> nodes and rails that it covers.
+        groups: group -> its first test of those that are added up, and the ids of all of these.
+    """
+
+    def __init__(self) -> None:
+        self.covered: dict[str, set[tuple[object, object]]] = {}
+        self.groups: dict[str, tuple[AskedLine, list[str]]] = {}
+
+    def each(self, order: Order) -> Iterator[AskedLine]:
+        """Yield the tests."""
+        added_up = set(AGGREGATES.values())
+        for test in schedule.asked_tests(order):
+            check, rail, group = test["check"], test["rail"], test.get("group")
+            covered = self.covered.setdefault(check, set())
+            covered.add((test["node"], rail))
+            covered.add((test["peer"], rail))
+            if group is not None and check in added_up:
+                self.groups.setdefault(group, (test, []))[1].append(test["id"])
+            yield test
 
 
 def fingerprint(lines: Sequence[Row]) -> dict[str, Any]:
     """Return what the manifest keeps of the asked lines, so that a line lost later is noticed."""
+    if isinstance(lines, AskedLines):
+        return lines.fingerprint
     digest = hashlib.sha256()
     for one in lines:
         digest.update((folder.line(one) + "\n").encode())
@@ -163,11 +196,14 @@ def not_all_asked(
             return fewer
         if second is not None and not pattern.goes_on(order, second):
             return f"{folder.CONFIRM_ORDER} is not of this run's work order"
-        wanted = asked_lines(plan, order, second)
+        wanted, alike = 0, True
+        for line, one in zip_longest(lines, _each_line(plan, order, second)):
+            alike = alike and line == one
+            wanted += one is not None
     except (AskError, schedule.ScheduleError, ValueError, LookupError, TypeError, AttributeError) as error:
         return f"work_order.json is not whole: {error}"
-    if len(lines) != len(wanted) or not all(map(operator.eq, lines, wanted)):
-        return f"asked.jsonl holds {len(lines)} lines that are not the {len(wanted)} that had to be asked"
+    if not alike:
+        return f"asked.jsonl holds {len(lines)} lines that are not the {wanted} that had to be asked"
     return None
 
 
@@ -177,6 +213,7 @@ def alone(lines: Sequence[Row]) -> str | None:
     Such a rail's own state is looked at, but nothing is measured over it: a lone node, one that --limit
     cut off from the others, or a rail that no other node has.
     """
+    lines = _distinct(lines)
     tested = _covered(line for line in lines if line["peer"] is not None)
     # A BMC and GPUs are on no rail.
     looked_at = dict.fromkeys(
@@ -194,6 +231,7 @@ def rdma_left_out(plan: Plan, lines: Sequence[Row]) -> str | None:
     Looking at a port is no test of it: only a rail over which RDMA was asked to run is asked of RDMA.
     """
     rdma_tests = {name for name, check in CHECKS.items() if check.rdma and check.source == "test"}
+    lines = _distinct(lines)
     tested = _covered(line for line in lines if line["check"] in rdma_tests)
     transports = {name: node.get("transport") for name, node in plan.get("nodes", {}).items()}
     left = {
@@ -211,14 +249,20 @@ def rdma_left_out(plan: Plan, lines: Sequence[Row]) -> str | None:
     return f"the inventory declares {declared}, and no RDMA test covers {places}"
 
 
+def _distinct(lines: Sequence[Row]) -> Sequence[Row]:
+    """Return lines of each check, node and rail, of which there may be many."""
+    return lines.distinct() if isinstance(lines, AskedLines) else lines
+
+
 def _covered(tests: Iterable[Row]) -> set[tuple[object, object]]:
     """Return the nodes and rails that tests between nodes run over."""
     return {(test[end], test["rail"]) for test in tests for end in ("node", "peer")}
 
 
-def _rails_covered(plan: Plan, tests: Iterable[Row]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+def _rails_covered(
+    plan: Plan, covered: Collection[tuple[object, object]]
+) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """Yield the planned rails that tests between nodes run over, each with its node."""
-    covered = _covered(tests)
     for name, node in plan["nodes"].items():
         yield from ((name, rail) for rail in node["rails"] if (name, rail["name"]) in covered)
 
@@ -260,37 +304,33 @@ def _gpu_lines(plan: Plan) -> Iterator[AskedLine]:
     return _local_lines("g", questions)
 
 
-def _link_error_lines(plan: Plan, tests: Sequence[Row]) -> Iterator[AskedLine]:
+def _link_error_lines(plan: Plan, tests: _Tests) -> Iterator[AskedLine]:
     """Ask of each node and rail that a test covers whether its error counters stood still."""
-    rails = _rails_covered(plan, tests)
+    rails = _rails_covered(plan, set[tuple[object, object]]().union(*tests.covered.values()))
     return _local_lines("e", (("link_errors", "counters", name, rail["name"]) for name, rail in rails))
 
 
-def _hops_lines(plan: Plan, tests: Sequence[Row]) -> Iterator[AskedLine]:
+def _hops_lines(plan: Plan, tests: _Tests) -> Iterator[AskedLine]:
     """Ask of each node and rail whose leaf the inventory names whether its latencies fit the planned way."""
-    rails = _rails_covered(plan, (test for test in tests if test["check"] == "rdma_latency"))
+    rails = _rails_covered(plan, tests.covered.get("rdma_latency", ()))
     planned = ((name, rail["name"]) for name, rail in rails if rail.get("leaf") is not None)
     return _local_lines("h", (("hops", "ib_write_lat", *place) for place in planned))
 
 
-def _aggregate_lines(tests: Sequence[Row], first: int = 0) -> list[AskedLine]:
+def _aggregate_lines(groups: Iterable[tuple[AskedLine, list[str]]], first: int = 0) -> list[AskedLine]:
     sums = {part: name for name, part in AGGREGATES.items()}
-    groups: dict[str, list[Mapping[str, Any]]] = {}
-    for test in tests:
-        if test.get("group") is not None and test["check"] in sums:
-            groups.setdefault(str(test["group"]), []).append(test)
     return [
         {
             "schema": 1,
             "id": f"a{number:05d}",
-            "check": sums[parts[0]["check"]],
-            "tool": parts[0]["tool"],
-            "node": parts[0]["node"],
-            "peer": parts[0]["peer"],
+            "check": sums[part["check"]],
+            "tool": part["tool"],
+            "node": part["node"],
+            "peer": part["peer"],
             "rail": None,
             "direction": "uni",
-            "round": parts[0]["round"],
-            "parts": [part["id"] for part in parts],
+            "round": part["round"],
+            "parts": parts,
         }
-        for number, parts in enumerate(groups.values(), first)
+        for number, (part, parts) in enumerate(groups, first)
     ]

@@ -119,7 +119,7 @@ def read(path: Path) -> Run:
     run = str(manifest.get("run"))
     facts = clean_all(folder.rows(run_folder.FACTS)[0])
     fleet = fact_rows.gather(plan, facts, run)
-    verdicts = clean_all(judged.verdicts)
+    verdicts = clean_all(list(judged.verdicts))
     results = folder.rows(run_folder.RESULTS)[0]
     measured = _conditions(results)
     outcomes, numbers = {_place(one): str(one["outcome"]) for one in verdicts}, {}

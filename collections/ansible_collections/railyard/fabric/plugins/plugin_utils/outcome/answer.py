@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -28,6 +28,7 @@ class Answer:
         cause: `cause_class`, `cause` and `next`, empty when there is nothing to explain.
         proof: `proven` when the evidence is whole, else `unproven` or None.
         rows: ids of the tests that it rests on, where they are not the asked line's own.
+        are_known: all of these are known to have rows.
         attempts: how often it was measured.
         reproduced: in how many attempts of how many it was so bad, as "2/3"; None where the first was good.
         flaky: an attempt was bad, and it is none the less good.
@@ -42,7 +43,8 @@ class Answer:
     basis: str = ""
     cause: dict[str, str] = field(default_factory=dict)
     proof: str | None = None
-    rows: list[str] | None = None
+    rows: Sequence[str] | None = None
+    are_known: bool = False
     attempts: int = 1
     reproduced: str | None = None
     flaky: bool = False
@@ -109,7 +111,7 @@ class Answer:
             "basis": self.basis or None,
             "proof": self.proof,
             **cause,
-            "rows": [part for part in parts if part in known],
+            "rows": parts if self.are_known else [part for part in parts if part in known],
             "attempts": self.attempts,
             "reproduced": self.reproduced,
             "flaky": self.flaky,

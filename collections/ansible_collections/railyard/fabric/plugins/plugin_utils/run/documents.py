@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 from ansible_collections.railyard.fabric.plugins.module_utils.records import reader
 from ansible_collections.railyard.fabric.plugins.module_utils.records.asked import AskedLine
@@ -15,6 +15,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.records.reader imp
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue import CHECKS
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.policy import is_whole
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run.asked_lines import AskedLines
 
 #: manifest.json and plan.json, in which `problem` finds nothing; a work order; a line of a file; a verdict.
 Manifest = Mapping[str, Any]
@@ -51,7 +52,8 @@ def _problems(manifest: Manifest, plan: Plan, asked: Sequence[Row]) -> Iterator[
         "gpus": {name for name, node in nodes.items() if isinstance(node.get("gpus"), Mapping)},
     }
     seen: set[str] = set()
-    for line in asked:
+    lines = asked if isinstance(asked, AskedLines) else AskedLines(cast("Sequence[AskedLine]", asked))
+    for line in lines.doubtful(rails, lambda check: check in CHECKS and CHECKS[check].source == "test"):
         yield from _line_problems(line, rails, declared, seen)
         seen.add(str(line.get("id")))
 
@@ -115,7 +117,7 @@ def _is_address(value: object) -> bool:
         return False
 
 
-def _line_problems(line: Row, rails: Names, declared: Names, seen: set[str]) -> Iterator[str]:
+def _line_problems(line: Mapping[str, Any], rails: Names, declared: Names, seen: set[str]) -> Iterator[str]:
     identity = str(line.get("id"))
     where = f"asked.jsonl: {identity}"
     if not _is_known(line):

@@ -11,6 +11,7 @@ most the last line, and a torn line is dropped and said.
 from __future__ import annotations
 
 import errno
+import io
 import json
 import os
 import re
@@ -197,32 +198,26 @@ class RunFolder:
             raise _unreadable(self.path / name, error) from error
 
     def each_row_at(
-        self, name: str, frames: Frames, short: Callable[[bytes, int], Mapping[str, Any] | None]
+        self, name: str, frames: Frames, short: Callable[[int, bytes], Iterable[tuple[int, bytes]]]
     ) -> Iterator[tuple[tuple[int, int], Mapping[str, Any] | None]]:
         """Yield what `each_row` does, each with where its line begins in the file and how long it is.
 
         Args:
             name: the file.
             frames: takes those that are read, by which single short rows can be read again.
-            short: returns what the line of a short row, which begins there, is taken for; where that is None,
-                the row is made whole.
+            short: takes lines of short rows, and where they begin; returns those that are to be made whole.
 
         Raises:
             RunFolderError: the file cannot be read.
         """
         try:
             with self.open(name) as stream:
-                for raw in json_lines.lines(stream):
-                    if raw is None:
-                        yield (0, 0), None
-                        continue
-                    place = stream.tell() - len(raw), len(raw)
-                    made = short(raw, place[0]) if raw.startswith(SHORT_BEGINS) else None
-                    if made is not None:
-                        yield place, made
-                        continue
-                    for row in json_lines.rows_of(raw, frames):
-                        yield place, row
+                for begin, block in json_lines.blocks(stream, SHORT_BEGINS):
+                    taken = short(begin, block) if block.startswith(SHORT_BEGINS) else ((begin, block),)
+                    for at, line in taken:
+                        for raw in json_lines.lines(io.BytesIO(line)):
+                            for row in (None,) if raw is None else json_lines.rows_of(raw, frames):
+                                yield (at, len(line)), row
         except OSError as error:
             raise _unreadable(self.path / name, error) from error
 

@@ -16,6 +16,8 @@ from ansible_collections.railyard.fabric.plugins.module_utils.runner.short_rows 
 
 #: No honest row comes near; what Python makes of JSON is many times as large.
 MOST_LINE_BYTES = 8 << 20
+#: What `blocks` reads at once.
+_BLOCK_BYTES = 1 << 20
 
 
 def parse_lines(data: bytes, frames: Frames | None = None) -> tuple[list[dict[str, Any]], bool]:
@@ -60,6 +62,25 @@ def each(
             yield None
         elif of is None or raw.startswith(FRAME_BEGINS) or _names_one(raw, of):
             yield from rows_of(raw, frames, whole)
+
+
+def blocks(stream: BinaryIO, begins: bytes) -> Iterator[tuple[int, bytes]]:
+    """Yield lines, and where they begin: many that begin so and follow each other, or one that does not.
+
+    A line that has no end, or none within MOST_LINE_BYTES, is cut there.
+    """
+    alike = re.compile(rb"(?:" + re.escape(begins) + rb"[^\n]*+\n)++")
+    while block := stream.read(_BLOCK_BYTES):
+        if not block.endswith(b"\n"):
+            block += stream.readline(MOST_LINE_BYTES)
+        begin, last = stream.tell() - len(block), 0
+        while last < len(block):
+            found = alike.match(block, last)
+            end = found.end() if found else block.find(b"\n", last) + 1 or len(block)
+            yield begin + last, block[last:end]
+            last = end
+        while not block.endswith(b"\n") and (block := stream.readline(MOST_LINE_BYTES)):
+            pass  # the rest of a line that is too long
 
 
 def lines(stream: BinaryIO) -> Iterator[bytes | None]:

@@ -20,7 +20,7 @@ link is not good, whatever the last attempts say.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from ansible_collections.railyard.fabric.plugins.module_utils.facts.link_errors import KINDS, LOSS, PHYSICAL
@@ -29,6 +29,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils import plain_text
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue import (
     CHECKS,
     FAIL,
+    PASS,
     RECORDED,
     UNMEASURED,
 )
@@ -50,6 +51,7 @@ _BEYOND = ("lost_packets", "below_floor", "too_slow", "tool_failed")
 REPRODUCED = 2
 #: Flaky tests are unsteady from so many, and from this share of the tests.
 UNSTEADY_TESTS, UNSTEADY_SHARE = 2, 0.02
+_PASSING = Answer(PASS)
 
 
 def by_attempt(rows: Iterable[Row], confirm: int) -> dict[int, list[Row]] | None:
@@ -137,16 +139,24 @@ def grew_on_the_link(rows: Iterable[Row]) -> bool:
     return False
 
 
-def unsteady(asked: Sequence[AskedLine], answers: Sequence[Answer]) -> None:
+def unsteady(
+    asked: Sequence[AskedLine],
+    answers: Sequence[Answer],
+    passing: Callable[[], Iterable[tuple[int, AskedLine]]] = tuple,
+) -> None:
     """Turn flaky tests into unmeasured ones where there are too many of them.
 
     Args:
         asked: the asked lines.
         answers: their answers, in the same order; changed in place.
+        passing: returns the asked lines of further tests, which pass at once.
     """
+    if not any(answer.flaky for answer in answers):
+        return
     tests = [([(line[end], line["rail"]) for end in ("node", "peer")], answer)
              for line, answer in zip(asked, answers, strict=True)
              if CHECKS[str(line["check"])].source == "test"]  # fmt: skip
+    tests += [([(line[end], line["rail"]) for end in ("node", "peer")], _PASSING) for _at, line in passing()]
     all_of = Counter(place for both, _answer in tests for place in both)
     flaky = [(both, answer) for both, answer in tests if answer.flaky]
     flaky_of = Counter(place for both, _answer in flaky for place in both)

@@ -48,6 +48,7 @@ def of(
     asked: Sequence[AskedLine],
     results: Iterable[Row],
     verdicts: Sequence[Row],
+    rest: Iterable[Row] | None = None,
 ) -> culprits.Findings:
     """Return who is slow in a run that was judged; of a run without anything bad, nothing.
 
@@ -56,10 +57,13 @@ def of(
         asked: the asked lines.
         results: the result rows.
         verdicts: the verdicts.
+        rest: those of them that are not plain passes; None where nobody has sorted them.
     """
     check = check_of(asked)
     # All numbers are read only where there is something to explain.
-    if order is None or not any(one["outcome"] in (FAIL, UNMEASURED) for one in _of(check, verdicts)):
+    if order is None or not any(
+        one["outcome"] in (FAIL, UNMEASURED) for one in _of(check, verdicts if rest is None else rest)
+    ):
         return culprits.NOTHING
     try:
         wiring = measured.wiring(order)

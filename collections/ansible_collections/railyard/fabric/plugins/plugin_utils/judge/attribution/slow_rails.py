@@ -18,12 +18,13 @@ Only causes are replaced; an outcome never changes here.
 
 from __future__ import annotations
 
+import operator
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from ansible_collections.railyard.fabric.plugins.module_utils.measure import outliers
-from ansible_collections.railyard.fabric.plugins.module_utils.records.asked import AskedLine
+from ansible_collections.railyard.fabric.plugins.module_utils.records.asked import AskedLine, nodes_of
 from ansible_collections.railyard.fabric.plugins.plugin_utils.bounds.facts import BoundFacts
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue import (
     BI,
@@ -64,31 +65,48 @@ class _Test:
         return tuple(end for node, peer in self.ways for end in ((node, "sends"), (peer, "receives")))
 
 
-def name(asked: Sequence[AskedLine], answers: Sequence[Answer], fleet: BoundFacts) -> None:
+def name(
+    asked: Sequence[AskedLine],
+    answers: Sequence[Answer],
+    fleet: BoundFacts,
+    places: Sequence[int] = (),
+    passing: Callable[[str], Iterable[tuple[int, AskedLine]]] = lambda _check: (),
+) -> None:
     """Give slow answers the cause that their pattern shows, with what the run's facts say of it.
 
     Args:
         asked: the asked lines.
         answers: their answers, in the same order; causes are replaced in place, outcomes never.
         fleet: the nodes' facts.
+        places: where they stand among all asked lines.
+        passing: returns the asked lines of further tests of a check, which pass, and where they stand.
     """
     seen = Signs(asked, answers, fleet)
-    tests: dict[str, dict[str, list[_Test]]] = {}
-    for line, answer in zip(asked, answers, strict=True):
+    tests: dict[str, list[tuple[int, str, _Test]]] = {}
+    for place, line, answer in zip(places or range(len(asked)), asked, answers, strict=True):
         if CHECKS[str(line["check"])].source != "test":
             continue
         slow = answer.outcome == FAIL and answer.cause.get("cause_class") in SLOW
         if slow or answer.outcome in (PASS, RECORDED):
-            way = str(line["node"]), str(line["peer"])
-            ways = (way, way[::-1]) if line["check"] in BI else (way,)
-            by_rail = tests.setdefault(str(line["check"]), {})
-            by_rail.setdefault(str(line["rail"]), []).append(_Test(answer, not slow, ways))
+            one = _Test(answer, not slow, _ways(line))
+            tests.setdefault(str(line["check"]), []).append((place, str(line["rail"]), one))
         else:
             seen.explain(line, answer)
-    for by_rail in tests.values():
-        if not all(test.good for mine in by_rail.values() for test in mine):
-            _Check(by_rail, seen).name()
+    good = Answer(PASS)
+    for check, mine in tests.items():
+        if all(one.good for _place, _rail, one in mine):
+            continue
+        mine += [(place, str(line["rail"]), _Test(good, True, _ways(line))) for place, line in passing(check)]
+        by_rail: dict[str, list[_Test]] = {}
+        for _place, rail, one in sorted(mine, key=operator.itemgetter(0)):
+            by_rail.setdefault(rail, []).append(one)
+        _Check(by_rail, seen).name()
     _explain_sums(asked, answers)
+
+
+def _ways(line: AskedLine) -> tuple[Pair, ...]:
+    way = nodes_of(line)
+    return (way, way[::-1]) if line["check"] in BI else (way,)
 
 
 def guilty_ends(tests: Iterable[tuple[str, str, bool]]) -> set[End]:

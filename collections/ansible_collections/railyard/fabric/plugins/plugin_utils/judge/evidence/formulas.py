@@ -60,6 +60,11 @@ def larger(one: float, other: Numbers) -> Numbers:
     return np.maximum(one, other) if getattr(other, "ndim", 0) else max(one, other)
 
 
+def smaller(one: Numbers, other: Numbers) -> Numbers:
+    """Return the smaller of two numbers, or of each of two columns, in which NaN is none."""
+    return np.fmin(one, other) if getattr(other, "ndim", 0) else min(one, other)
+
+
 def is_of_kind(seen: Numbers, kind: str) -> Holds:
     """Tell whether a metric can be of the kind that the table of checks asks for."""
     holds = ((seen > 0) if kind.startswith("positive") else (seen >= 0)) & (seen < math.inf)

@@ -11,6 +11,8 @@ the folder, and by the same rules. Short rows are columns (`columns/tables.py`) 
 
 from __future__ import annotations
 
+import heapq
+import operator
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -49,32 +51,35 @@ class Rows:
     """The rows of a folder, in their order; light ones where they are many.
 
     Attributes:
+        tables: the short rows.
+        others: all others, and where their lines begin.
         torn: a line was lost.
 
     Args:
         folder: the run's.
-        asked: the asked lines.
+        asked: returns the asked line of an id.
 
     Raises:
         RunFolderError: the rows are there and cannot be read.
     """
 
-    def __init__(self, folder: RunFolder, asked: Iterable[Mapping[str, object]]) -> None:
+    def __init__(self, folder: RunFolder, asked: Callable[[str], AskedLine | None]) -> None:
         self._path = folder.path / run_folder.RESULTS
         self._handle: int | None = None
         self._frames = Frames()
         self._read: dict[tuple[int, int], dict[str, Any]] = {}
         self.tables = Tables(self._frames, self._short_at)
-        self._rows: list[Row]
+        self.others: list[tuple[int, Row]]
         many, short = self._size()
         if many or short:
-            self._rows, self.torn = self._light(folder, asked, many)
+            self.others, self.torn = self._light(folder, asked, many)
         else:
             held, self.torn = folder.rows(run_folder.RESULTS)
-            self._rows = [*held]
+            self.others = list(enumerate(held))
 
     def __iter__(self) -> Iterator[Row]:
-        return iter(self._rows)
+        short = self.tables.in_file()
+        yield from (row for _at, row in heapq.merge(self.others, short, key=operator.itemgetter(0)))
 
     def whole(self, row: Row) -> Row:
         """Return a row as it stands in the folder.
@@ -137,21 +142,24 @@ class Rows:
             return False, False  # whoever reads it says why
 
     def _light(
-        self, folder: RunFolder, asked: Iterable[Mapping[str, object]], many: bool
-    ) -> tuple[list[Row], bool]:
-        check = {str(line.get("id")): CHECKS.get(str(line.get("check"))) for line in asked}
-        tests = {identity for identity, one in check.items() if one is not None and one.source == "test"}
-        rows: list[Row] = []
+        self, folder: RunFolder, asked: Callable[[str], AskedLine | None], many: bool
+    ) -> tuple[list[tuple[int, Row]], bool]:
+        rows: list[tuple[int, Row]] = []
         torn, shared = False, _Shared()
-        for place, row in folder.each_row_at(run_folder.RESULTS, self._frames, self.tables.row):
+        for place, row in folder.each_row_at(run_folder.RESULTS, self._frames, self.tables.take):
             if row is None:
                 torn = True
             # A row that brings an error is told in full, and they are few.
-            elif many and isinstance(row, dict) and str(row.get("id")) in tests and row.get("error") is None:
-                rows.append(shared.light(row, place))
+            elif many and row.get("error") is None and _is_test(asked(str(row.get("id")))):
+                rows.append((place[0], shared.light(row, place)))
             else:
-                rows.append(row)
+                rows.append((place[0], row))
         return rows, torn
+
+
+def _is_test(line: Mapping[str, object] | None) -> bool:
+    check = None if line is None else CHECKS.get(str(line.get("check")))
+    return check is not None and check.source == "test"
 
 
 def whole_of(results: Iterable[Row]) -> Callable[[Row], Row]:

@@ -6,9 +6,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.module_utils.records.pair_rows import PairRow
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence import row_counters
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence import formulas, row_counters
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence.row_numbers import numbers_of
 
 _ETHERNET_HEADER_BYTES = 14
@@ -19,11 +20,16 @@ def observed(client: PairRow, server: PairRow) -> dict[str, float]:
     return beside(numbers_of(client), numbers_of(server))
 
 
-def beside(mine: Mapping[str, float], theirs: Mapping[str, float]) -> dict[str, float]:
-    """Return the client's metrics, the lower of both ends' bandwidths, and the processors' use at both."""
+def beside(mine: Mapping[str, Any], theirs: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the client's metrics, the lower of both ends' bandwidths, and the processors' use at both.
+
+    Args:
+        mine: the client's metrics, or of many tests a column of each.
+        theirs: the server's.
+    """
     shown = dict(mine)
     if "bandwidth_gbps" in theirs and "bandwidth_gbps" in shown:
-        shown["bandwidth_gbps"] = min(shown["bandwidth_gbps"], theirs["bandwidth_gbps"])
+        shown["bandwidth_gbps"] = formulas.smaller(shown["bandwidth_gbps"], theirs["bandwidth_gbps"])
     for key in ("cpu_percent", "node_cpu_percent"):
         if key in theirs:
             shown[f"peer_{key}"] = theirs[key]

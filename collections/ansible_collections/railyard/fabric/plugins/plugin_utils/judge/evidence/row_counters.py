@@ -10,7 +10,7 @@ measured, never of the claim that a row brings along: that one is as good as the
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from ansible_collections.railyard.fabric.plugins.module_utils.catalogue.rdma_counters import NETDEV, Traffic
@@ -32,16 +32,14 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.policy impo
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence import formulas
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence.columns import overlaps
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence.columns.overlaps import Source
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence.columns.tables import (
-    ShortRow,
-    shared,
-)
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence.formulas import Numbers
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence.row_numbers import (
     attempt_of,
     numbers_of,
     window_s,
 )
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence.rows_by_test import RowsByTest
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run.asked_lines import AskedLines
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run.documents import Row
 
 #: An attempt at a test at one end: (test id, client or server, attempt).
@@ -173,25 +171,25 @@ class Claims:
 
     Args:
         run: the run id; rows of other runs claim nothing.
-        tests: all asked lines that two nodes answer.
-        rows: test id -> its rows.
+        asked: the asked lines.
+        rows: id -> its rows.
     """
 
-    def __init__(self, run: str, tests: Iterable[Row], rows: Mapping[str, Sequence[Row]]) -> None:
+    def __init__(self, run: str, asked: AskedLines, rows: RowsByTest) -> None:
         spans: dict[Source, list[Span]] = {}
-        short: list[ShortRow] = []
         self._rails: dict[object, set[str]] = {}
-        for test in tests:
-            for row in rows.get(str(test["id"]), ()):
-                said = shared(row)
-                host = test["node"] if said.get("end") == "client" else test["peer"]
-                if said.get("run") == run and said.get("host") == host and said.get("proof") == "proven":
-                    if isinstance(row, ShortRow):
-                        short.append(row)
-                    else:
-                        _add(spans, row)
+        for identity, mine in rows.others.items():
+            test = asked.by_id(identity)
+            if test is None or CHECKS[test["check"]].source != "test":
+                continue
+            for row in mine:
+                host = test["node"] if row.get("end") == "client" else test["peer"]
+                if row.get("run") == run and row.get("host") == host and row.get("proof") == "proven":
+                    _add(spans, row)
                     self._rails.setdefault(host, set()).add(str(test["rail"]))
-        for row in list(overlaps.suspected(short, _source, spans)):
+        for host, rail in rows.proven_rails():
+            self._rails.setdefault(host, set()).add(rail)
+        for row in list(overlaps.suspected(rows.proven(), _source, spans)):
             _add(spans, row)
         #: Whose counters are in part another test's, and in what.
         self.shared: dict[Turn, str] = {}

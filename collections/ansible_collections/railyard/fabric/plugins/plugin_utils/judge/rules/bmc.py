@@ -15,7 +15,7 @@ from typing import Annotated, Any
 
 from ansible_collections.railyard.fabric.plugins.module_utils.records import bmc_rows, failures, reader
 from ansible_collections.railyard.fabric.plugins.module_utils.records.asked import AskedLine
-from ansible_collections.railyard.fabric.plugins.module_utils.records.bmc_rows import Bmc
+from ansible_collections.railyard.fabric.plugins.module_utils.records.bmc_rows import CONTROLLER, Bmc
 from ansible_collections.railyard.fabric.plugins.module_utils.records.reader import AboveZero
 from ansible_collections.railyard.fabric.plugins.plugin_utils.launch.bmc_probe import (
     ANSWERED,
@@ -28,8 +28,6 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.outcome.answer imp
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run.documents import Plan, Row, unlike
 
 CHECK = "bmc"
-#: Who asks. The rows of nodes carry the node's name here.
-CONTROLLER = "controller"
 NONE = "none"
 
 _CAUSES = {SILENT: "bmc_silent", NO_WAY: "bmc_no_way"}

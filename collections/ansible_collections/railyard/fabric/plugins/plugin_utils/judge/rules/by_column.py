@@ -11,25 +11,28 @@ column tells: no outcome rests on anything here but a pass.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from typing import NamedTuple
 
-from ansible_collections.railyard.fabric.plugins.module_utils.records.asked import AskedLine, nodes_of
+from ansible_collections.railyard.fabric.plugins.module_utils.records.asked import AskedLine
 from ansible_collections.railyard.fabric.plugins.plugin_utils.bounds.bounds import Bounds
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue import CHECKS, PASS
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence import formulas, readings
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence.columns.asked import (
     Asked,
     Column,
+    array_of,
+    number_in,
 )
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence.columns.tables import (
-    ShortRow,
-    Table,
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence.columns.rail_rows import (
+    ByRail,
+    Part,
 )
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence.columns.views import (
     ColumnEnd,
     ColumnPair,
 )
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence.rows_by_test import RowsByTest
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence.views import Known
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.rules.of_end import of_end
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.rules.of_pair import NOTHING_LOST, of_pair
@@ -63,64 +66,108 @@ class Court(NamedTuple):
 
 
 class Plain:
-    """The tests that plainly pass, by their ids."""
+    """The tests that plainly pass.
 
-    def __init__(self) -> None:
-        self._where: dict[str, tuple[ColumnPair, int, Bounds]] = {}
+    Args:
+        asked: the tests among which they are.
+    """
+
+    def __init__(self, asked: Asked) -> None:
+        self.asked = asked
+        self._groups: list[tuple[ColumnPair, Bounds]] = []
+        #: Of each test its group, or -1, and its place in the group's pair.
+        self._group = np.full(len(asked.number), -1, dtype=np.int32)
+        self._at = np.zeros(len(asked.number), dtype=np.int32)
 
     def __contains__(self, identity: object) -> bool:
-        return identity in self._where
+        place = self.asked.place(str(identity))
+        return place >= 0 and bool(self._group[place] >= 0)
 
-    def add(self, identity: str, pair: ColumnPair, place: int, bounds: Bounds) -> None:
-        """Count a test among them."""
-        self._where[identity] = pair, place, bounds
+    def __bool__(self) -> bool:
+        return bool((self._group >= 0).any())
 
-    def answer(self, identity: str) -> Answer:
+    @property
+    def places(self) -> Column:
+        """Which of the tests they are."""
+        return np.flatnonzero(self._group >= 0)
+
+    def add(self, tests: Column, pair: ColumnPair, places: Column, bounds: Bounds) -> None:
+        """Count tests among them: these places of a pair, which have the same bounds."""
+        self._group[tests], self._at[tests] = len(self._groups), places
+        self._groups.append((pair, bounds))
+
+    def lines(self, check: str | None = None) -> Iterator[tuple[int, AskedLine]]:
+        """Yield their asked lines, of one check or all, and where these stand among all asked lines."""
+        for place in self.places.tolist():
+            line = self.asked.line(place)
+            if check in (None, line["check"]):
+                yield int(self.asked.at[place]), line
+
+    def drop(self, tests: Column) -> None:
+        """Count tests among them no longer."""
+        self._group[tests] = -1
+
+    def alike(self) -> Iterator[tuple[int, int, dict[str, Column]]]:
+        """Yield tests whose verdicts differ in their nodes and numbers alone.
+
+        Yields:
+            the first of them, how many they are, and what their verdicts show: NaN where one does not.
+        """
+        for number, (pair, _bounds) in enumerate(self._groups):
+            mine = np.flatnonzero(self._group == number)
+            for what in np.unique(self.asked.of_what[mine]).tolist():
+                tests = mine[self.asked.of_what[mine] == what]
+                at = self._at[tests]
+                shown = readings.beside(pair.client.every_metric(at), pair.server.every_metric(at))
+                yield int(tests[0]), len(tests), shown
+
+    def rows(self, parts: Iterable[Part]) -> ByRail:
+        """Return their rows by rail.
+
+        Args:
+            parts: all rows of tests.
+        """
+        mine = self._group >= 0
+        mine_of = ((part, mine[part.tests]) for part in parts)
+        return ByRail(
+            self.asked, [Part(part.table, part.indices[is_], part.tests[is_]) for part, is_ in mine_of]
+        )
+
+    def answer(self, place: int) -> Answer:
         """Return the pass of a test that is among them, as the judge of single tests would word it."""
-        pair, place, bounds = self._where[identity]
-        shown = readings.beside(pair.client.seen(place), pair.server.seen(place))
+        (pair, bounds), at = self._groups[self._group[place]], self._at[place]
+        shown = readings.beside(pair.client.seen(at), pair.server.seen(at))
         # Alike tests share their bounds, of which there may be millions.
         return Answer(PASS, shown, bounds.floor, bounds.ceiling, bounds.basis, proof="proven")
 
 
-def find(tests: Mapping[str, AskedLine], rows: Mapping[str, Sequence[Row]], court: Court) -> Plain:
+def find(asked: Asked, rows: RowsByTest, court: Court) -> Plain:
     """Return which tests plainly pass.
 
     Args:
-        tests: id -> the asked line, of all that two nodes answer.
-        rows: id -> all its rows.
+        asked: the tests that two nodes answer.
+        rows: their rows.
         court: the judge of single tests.
     """
-    met: dict[tuple[Table, Table], tuple[list[AskedLine], list[int], list[int]]] = {}
-    for identity, line in tests.items():
-        one, *others = rows.get(identity, ()) or (None,)
-        other = others[0] if len(others) == 1 else None
-        if isinstance(one, ShortRow) and isinstance(other, ShortRow):
-            client, server = (one, other) if one.table.kind.end == "client" else (other, one)
-            lines, clients, servers = met.setdefault((client.table, server.table), ([], [], []))
-            lines.append(line)
-            clients.append(client.index)
-            servers.append(server.index)
-    found = Plain()
-    nodes = {name: number for number, name in enumerate(court.known.ends)}
-    for (mine, its), (lines, *indices) in met.items():
+    found = Plain(asked)
+    for mine, its, tests, *indices in rows.pairs():
         ends = [(table.kind.end, table.kind.check) for table in (mine, its)]
         check = mine.kind.check
         if check not in CHECKED or ends != [("client", check), ("server", check)]:
             continue
         # What is no number is not good, and says no more than that.
         with np.errstate(all="ignore"):
-            asked = Asked(lines, nodes)
+            some = asked.only(tests)
             both = [
-                ColumnEnd(table, np.array(places, dtype=np.int64), court.known, asked)
+                ColumnEnd(table, places, court.known, some)
                 for table, places in zip((mine, its), indices, strict=True)
             ]
             if all(end.can_be_told for end in both):
-                _find(found, ColumnPair(*both), court)
+                _find(found, ColumnPair(*both), tests, court)
     return found
 
 
-def _find(found: Plain, pair: ColumnPair, court: Court) -> None:
+def _find(found: Plain, pair: ColumnPair, tests: Column, court: Court) -> None:
     """Add to those found the tests of two tables that plainly pass."""
     good = np.ones(len(pair.client.places), dtype=bool)
     for end in pair.each():
@@ -129,19 +176,29 @@ def _find(found: Plain, pair: ColumnPair, court: Court) -> None:
     good = hold([NOTHING_LOST, *of_pair(pair.check)], pair, good)
     for end in pair.each():
         good &= _sound(end, good, court)
-    lines = pair.client.asked.lines
-    alike: dict[Hashable, list[int]] = {}
-    for place in np.flatnonzero(good).tolist():
-        rail = str(lines[place]["rail"])
-        node, peer = (court.like(name, rail) for name in nodes_of(lines[place]))
-        alike.setdefault((node, peer), []).append(place)
-    for places in alike.values():
-        bounds = court.bounds(lines[places[0]])
-        for place in np.array(places)[_within(bounds, pair, places)].tolist():
-            found.add(str(lines[place]["id"]), pair, place, bounds)
+    at = np.flatnonzero(good)
+    for places in _alike(pair.client.asked, at, court):
+        bounds = court.bounds(pair.client.asked.line(places[0]))
+        within = places[_within(bounds, pair, places)]
+        found.add(tests[within], pair, within, bounds)
 
 
-def _within(bounds: Bounds, pair: ColumnPair, places: Sequence[int]) -> Column:
+def _alike(asked: Asked, at: Column, court: Court) -> Iterator[Column]:
+    """Yield the tests at these places, those together whose ends are alike."""
+    names, whats = list(asked.nodes), list(asked.what)
+    kinds: dict[object, int] = {}
+    kind = np.zeros(len(at), dtype=np.int64)
+    for end in (asked.node, asked.peer):
+        ends, which = np.unique(end[at] * len(whats) + asked.of_what[at], return_inverse=True)
+        each = (divmod(one, len(whats)) for one in ends.tolist())
+        likes = [court.like(names[node], str(whats[what][2])) for node, what in each]
+        of_end = array_of(number_in(kinds, like) for like in likes)
+        kind = (kind << 32) + of_end[which]
+    for one in np.unique(kind).tolist():
+        yield at[kind == one]
+
+
+def _within(bounds: Bounds, pair: ColumnPair, places: Column) -> Column:
     """Tell which numbers of tests at these places lie within their bounds, as a pass needs it."""
     good = np.ones(len(places), dtype=bool)
     if not bounds.floor or set(bounds.floor) != set(bounds.ceiling):
@@ -158,7 +215,7 @@ def _sound(end: ColumnEnd, good: Column, court: Court) -> Column:
     numbers, first = np.unique(end.frame_of[at], return_index=True)
     sound = np.zeros(len(end.table.frames), dtype=bool)
     for number, one in zip(numbers.tolist(), at[first].tolist(), strict=True):
-        line, row = end.asked.lines[one], end.table.whole(int(end.places[one]))
+        line, row = end.asked.line(one), end.table.row(int(end.places[one])).whole()
         host = str(line["node" if end.kind.end == "client" else "peer"])
         frame = end.table.frames[number].row
         sound[number] = end.is_sound(row, frame) and not court.refuses(row, line, host)

@@ -16,8 +16,9 @@ rail's module, and a bit error ratio before FEC above the limit, fail as well (`
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.module_utils.facts.link_errors import (
@@ -41,6 +42,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.policy impo
     is_whole,
 )
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence import row_numbers
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence.columns.rail_rows import RailRows
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence.columns.tables import shared
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.rules import lossless, optics
 from ansible_collections.railyard.fabric.plugins.plugin_utils.outcome.answer import Answer
@@ -62,7 +64,8 @@ class _Seen:
         losses: the same of drops and pause storms that break the promise.
         told: the same of what is no fault by itself.
         peers: with whom one grew that may not.
-        used: ids of the rows.
+        rows: how many there are.
+        used: ids of their tests.
         names: counters that were read and may be judged.
         spans: counter -> in how many rows, and gaps between rows, it grew.
         sent_again: test -> the attempts at it in which packets were sent again.
@@ -77,7 +80,8 @@ class _Seen:
     losses: dict[str, int] = field(default_factory=dict)
     told: dict[str, int] = field(default_factory=dict)
     peers: dict[str, None] = field(default_factory=dict)
-    used: list[str] = field(default_factory=list)
+    rows: int = 0
+    used: list[Iterable[str]] = field(default_factory=list)
     names: set[str] = field(default_factory=set)
     spans: Counter[str] = field(default_factory=Counter)
     sent_again: dict[str, set[int]] = field(default_factory=dict)
@@ -114,18 +118,20 @@ def judge(
     confirm: int = 0,
     lost: str | None = None,
     adaptive_routing: bool = False,
+    plain: RailRows | None = None,
 ) -> Answer:
     """Answer a `link_errors` line.
 
     Args:
         asked: the asked line: one node, one rail.
         run: the run id.
-        mine: the asked lines of tests between nodes that the rail is an end of.
+        mine: the asked lines of tests between nodes that the rail is an end of, but for those of `plain`.
         rows: test id -> its rows.
         bound: the rail, bound to the node's facts.
         confirm: how often a test that looks bad is measured again.
         lost: rows of the node that are known to be missing: what grew in them is not known.
         adaptive_routing: whether the fabric spreads a connection's packets over several paths.
+        plain: the rail's rows of tests that plainly pass.
 
     Returns:
         pass with zero growth; fail where a counter of the cable grew, symbol errors came twice or many at
@@ -142,7 +148,7 @@ def judge(
             said = shared(row)
             if said.get("host") == node and said.get("end") == end and said.get("run") == run:
                 found.append((str(peer), row))
-    seen = _read(found, bound, adaptive_routing)
+    seen = _read(found, plain, bound, adaptive_routing)
     optical = optics.find(bound, seen.corrected)
     where = f"{node} {rail} ({(bound.netdev or {}).get('netdev')})"
     peers = named(list(seen.peers), _NAMED)
@@ -158,12 +164,13 @@ def judge(
         },
         {"errors": 0},
         {"errors": 0},
-        f"no error counter of the rail may grow, in {len(seen.used)} rows and between them"
+        f"no error counter of the rail may grow, in {seen.rows} rows and between them"
         + lossless.basis(seen.promise, seen.names)
         + (f"; told, not judged: {_told(seen.told)}" if seen.told else "")
         + "".join(f"; {remark}" for remark in optical.remarks),
         proof="proven",
-        rows=list(dict.fromkeys(seen.used)),
+        rows=plain.ids() if plain and not found else list(dict.fromkeys(chain.from_iterable(seen.used))),
+        are_known=True,
     )
     physical = {
         name: by
@@ -187,7 +194,8 @@ def judge(
     # it may have.
     if not show_link(seen.names):
         return Answer.unmeasured("no_error_counters", where)
-    if any(CHECKS[str(test["check"])].rdma for test in mine) and not _has_rdma(seen.names):
+    checks = {str(test["check"]) for test in mine}.union(plain.checks if plain else ())
+    if any(CHECKS[check].rdma for check in checks) and not _has_rdma(seen.names):
         return answer.unknown("no_error_counters", f"{where}: none of the RDMA port's own was read")
     silent = next((str(test["id"]) for test in mine if str(test["id"]) not in seen.attempts), None)
     if lost or silent:
@@ -199,60 +207,109 @@ def judge(
             if _is_software(bound):
                 why = "software RDMA sends again whenever its processor is late, and no authority bounds that"
         return answer.recorded(
-            f"{_told(seen.growth)}: {why}; no other counter of the link grew, in {len(seen.used)} rows and "
+            f"{_told(seen.growth)}: {why}; no other counter of the link grew, in {seen.rows} rows and "
             "between them",
         )
     return answer
 
 
-def _read(found: Sequence[tuple[str, Row]], bound: Bound, adaptive_routing: bool) -> _Seen:
+def _read(
+    found: Sequence[tuple[str, Row]], plain: RailRows | None, bound: Bound, adaptive_routing: bool
+) -> _Seen:
     seen = _Seen(lossless.promise(bound.netdev), adaptive_routing)
     last: dict[str, int] = {}
     still: object = None
     netdev = (bound.netdev or {}).get("netdev")
-    for peer, row in _in_turn(found):
-        said, identity = shared(row), str(row["id"])
-        seen.attempts.setdefault(identity, set()).add(row_numbers.attempt_of(said))
-        spans = said.get("link_errors")
-        if spans is None and (said.get("status") != "measured" or row.get("counters") is None):
-            continue  # a test that did not come to its counters has its own verdict
-        if not isinstance(spans, Mapping) or not spans:
-            seen.doubt = f"{identity}: link_errors is {spans!r}"
+    for peer, row, more in _in_turn(found, plain):
+        still = _read_row(seen, last, still, netdev, peer, row)
+        if plain is None or not more:
             continue
-        if said.get("netdev") != netdev:
-            seen.doubt = f"{identity}: read on netdev {said.get('netdev')!r}"
+        if still is not None and plain.said == (still, netdev):
+            # They say again what the row before them said.
+            seen.rows += len(more)
+            seen.used.append(plain.ids(more.start, more.stop))
+            seen.corrected.add(final := plain.row(more[-1]), final.frame["link_errors"])
             continue
-        seen.used.append(identity)
-        seen.corrected.add(row, spans)
-        # Rows of one frame have one object.
-        if spans is still or (spans == still and are_pairs(spans.values())):
-            continue
-        gone = [name for name in last if name not in spans]
-        if gone:
-            seen.doubt = f"{identity}: {gone[0]} is not there any more"
-        for name, span in spans.items():
-            _read_one(seen, last, str(name), span, row, peer)
-        # What stands still, without a doubt, and then says the same again, says nothing new.
-        still = (
-            None
-            if seen.doubt or any(not is_pair(span) or span[0] != span[1] for span in spans.values())
-            else spans
-        )
+        for at in more:
+            still = _read_row(seen, last, still, netdev, plain.peer(at), plain.row(at))
     return seen
 
 
-def _in_turn(found: Sequence[tuple[str, Row]]) -> Sequence[tuple[str, Row]]:
-    """Return rows in the order in which they were written, as their node numbered them.
+def _read_row(
+    seen: _Seen, last: dict[str, int], still: object, netdev: object, peer: str, row: Row
+) -> object:
+    """Read the counters of a row; return them where what says the same after it says nothing new.
+
+    Args:
+        seen: what was read so far; changed in place.
+        last: counter -> where it stood; changed in place.
+        still: what this returned for the row before.
+        netdev: the rail's.
+        peer: the node at the other end of the row's test.
+        row: the row.
+    """
+    said, identity = shared(row), str(row["id"])
+    seen.attempts.setdefault(identity, set()).add(row_numbers.attempt_of(said))
+    spans = said.get("link_errors")
+    if spans is None and (said.get("status") != "measured" or row.get("counters") is None):
+        return still  # a test that did not come to its counters has its own verdict
+    if not isinstance(spans, Mapping) or not spans:
+        seen.doubt = f"{identity}: link_errors is {spans!r}"
+        return still
+    if said.get("netdev") != netdev:
+        seen.doubt = f"{identity}: read on netdev {said.get('netdev')!r}"
+        return still
+    seen.rows += 1
+    seen.used.append([identity])
+    seen.corrected.add(row, spans)
+    # Rows of one frame have one object.
+    if spans is still or (spans == still and are_pairs(spans.values())):
+        return still
+    gone = [name for name in last if name not in spans]
+    if gone:
+        seen.doubt = f"{identity}: {gone[0]} is not there any more"
+    for name, span in spans.items():
+        _read_one(seen, last, str(name), span, row, peer)
+    # What stands still, without a doubt, and then says the same again, says nothing new.
+    if seen.doubt or any(not is_pair(span) or span[0] != span[1] for span in spans.values()):
+        return None
+    return spans
+
+
+def _in_turn(found: Sequence[tuple[str, Row]], plain: RailRows | None) -> Iterator[tuple[str, Row, range]]:
+    """Yield rows in the order in which they were written, as their node numbered them.
 
     A clock may be set back; a row of an earlier version has no number, and of equal ones the clock decides.
+
+    Yields:
+        the node at the other end, the row, and which of the plain rows follow a plain row at once.
     """
     numbers: list[Any] = [row.get("sequence") for _peer, row in found]
     numbered = all(map(is_whole, numbers))
-    if numbered and len(set(numbers)) == len(numbers):
-        return [found[at] for at in sorted(range(len(found)), key=lambda at: int(numbers[at]))]
-    return sorted(
-        found, key=lambda one: (int(one[1]["sequence"]) if numbered else 0, str(one[1].get("started")))
-    )
+    alone = numbered and len(set(numbers)) == len(numbers)
+    if plain is not None:
+        places = plain.places(numbers) if alone else None
+        if places is None:
+            every = [(plain.peer(at), plain.row(at)) for at in range(len(plain))]
+            yield from _in_turn([*found, *every], None)
+            return
+        begin = 0
+        turn = sorted(range(len(found)), key=numbers.__getitem__)
+        for place, at in [*((places[at], at) for at in turn), (len(plain), -1)]:
+            if begin < place:
+                yield plain.peer(begin), plain.row(begin), range(begin + 1, place)
+            if at >= 0:
+                yield (*found[at], range(0))
+            begin = place
+        return
+    if alone:
+        turn = sorted(range(len(found)), key=numbers.__getitem__)
+    else:
+        turn = sorted(
+            range(len(found)),
+            key=lambda at: (numbers[at] if numbered else 0, str(found[at][1].get("started"))),
+        )
+    yield from ((*found[at], range(0)) for at in turn)
 
 
 def _read_one(seen: _Seen, last: dict[str, int], name: str, span: object, row: Row, peer: str) -> None:
@@ -271,7 +328,7 @@ def _read_one(seen: _Seen, last: dict[str, int], name: str, span: object, row: R
             seen.grew(name, after - before, peer, row, broken=False)
         return
     seen.names.add(name)
-    if name not in last and before and kind in (PHYSICAL, SYMBOL) and len(seen.used) > 1:
+    if name not in last and before and kind in (PHYSICAL, SYMBOL) and seen.rows > 1:
         # One that a driver brings later begins at 0; of this one nobody knows what grew in the rows before.
         seen.doubt = f"{identity}: {name} was not there before and stands at {before}"
     earlier = last.get(name, before)

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 
 from ansible_collections.railyard.fabric.plugins.module_utils.catalogue.tests import GPU_MEMORY, WITHOUT_IP
@@ -34,7 +34,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.rules.truste
 from ansible_collections.railyard.fabric.plugins.plugin_utils.outcome.answer import Answer
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run.documents import Plan, Row
 
-Rows = dict[str, list[Row]]
+Rows = Mapping[str, Sequence[Row]]
 
 
 class Between:
@@ -44,9 +44,8 @@ class Between:
         plan: plan.json.
         rules: the merged policy.
         fleet: all nodes' facts.
-        tests: id -> the asked line, of the whole run.
+        test: returns the asked line of an id, None where there is none.
         rows: id -> its rows.
-        lines: the asked lines of tests between two nodes.
         trust: says which rows a verdict may rest on.
     """
 
@@ -55,17 +54,17 @@ class Between:
         plan: Plan,
         rules: Policy,
         fleet: BoundFacts,
-        tests: Mapping[str, AskedLine],
+        test: Callable[[str], AskedLine | None],
         rows: Rows,
-        lines: Sequence[AskedLine],
         trust: TrustedRows,
     ) -> None:
         self.policy = rules
         self.confirm = int(rules["confirm"])
         self.fleet = fleet
-        self.tests = tests
+        self.test = test
         self.rows = rows
-        self.lines = lines
+        #: The tests between two nodes, but for those of a sweep that plainly pass.
+        self.lines: Sequence[AskedLine] = ()
         self.trust = trust
         self.alike = alike.Alike(fleet.bound)
         #: Node -> rail -> its row of the plan.
@@ -167,7 +166,7 @@ class Between:
         """
         if CHECKS[str(asked["check"])].rdma:
             return None
-        parts = [self.tests[part] for part in asked.get("parts") or () if part in self.tests] or [asked]
+        parts = [line for part in asked.get("parts") or () if (line := self.test(part))] or [asked]
         for part in parts:
             for node in nodes_of(part):
                 addressed = self.is_addressed(node, str(part["rail"]))

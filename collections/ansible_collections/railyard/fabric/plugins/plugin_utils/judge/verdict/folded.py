@@ -9,13 +9,20 @@ pass keeps its line, and `railyard export --verdicts` writes them all. Pure.
 
 from __future__ import annotations
 
-import statistics
-from array import array
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import operator
+import sys
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.policy import is_number, is_whole
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.verdict.verdicts import Verdicts
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run.documents import Row
+
+try:
+    import numpy as np
+    from numpy.typing import NDArray
+except ImportError:  # sanity's environment has none
+    np = None  # type: ignore[assignment]
 
 #: A run of so many verdicts has a line for each: 16 nodes with 8 rails and every test have 21,216.
 MOST_LINES = 50_000
@@ -38,17 +45,24 @@ def lines(verdicts: Sequence[Row], most: int = MOST_LINES) -> Iterator[Row]:
     if len(verdicts) <= most:
         yield from verdicts
         return
+    found = verdicts if isinstance(verdicts, Verdicts) else None
     classes: dict[tuple[str, ...], _Class] = {}
-    for one in verdicts:
-        if not _is_plain(one):
+    for place, one in enumerate(verdicts) if found is None else found.placed:
+        if _is_plain(one):
+            _class_of(classes, place, one).add(1, one["observed"])
+        else:
             yield one
-            continue
-        # Not JSON, which costs as much as the line.
-        key = tuple(repr(one[name]) for name in _ALIKE)
-        if key not in classes:
-            classes[key] = _Class(one)
-        classes[key].add(one)
-    yield from (one.line() for one in classes.values())
+    for place, one, number, shown in () if found is None else found.alike():
+        _class_of(classes, place, one).add(number, shown)
+    yield from (one.line() for one in sorted(classes.values(), key=operator.attrgetter("first")))
+
+
+def _class_of(classes: dict[tuple[str, ...], _Class], place: int, one: Row) -> _Class:
+    # Not JSON, which costs as much as the line.
+    key = tuple(repr(one[name]) for name in _ALIKE)
+    found = classes.setdefault(key, _Class(one))
+    found.first = min(found.first, place)
+    return found
 
 
 def count(line: Row) -> int:
@@ -73,26 +87,31 @@ def _is_plain(one: Row) -> bool:
 
 
 class _Class:
-    """Passing tests that differ in their nodes and numbers alone."""
+    """Passing tests that differ in their nodes and numbers alone.
 
-    def __init__(self, first: Row) -> None:
-        self._first, self._count = first, 0
-        self._observed: dict[str, array[float]] = {}
+    Attributes:
+        first: the place of the first of them.
+    """
 
-    def add(self, one: Row) -> None:
-        """Take one more of them."""
-        self._count += 1
-        for name, value in one["observed"].items():
-            if is_number(value):
-                self._observed.setdefault(name, array("d")).append(value)
+    def __init__(self, one: Row) -> None:
+        self.first, self._one, self._count = sys.maxsize, one, 0
+        self._observed: dict[str, list[Any]] = {}
+
+    def add(self, count: int, observed: Mapping[str, Any]) -> None:
+        """Take more of them, which show a number each, or a column of numbers."""
+        self._count += count
+        for name, value in observed.items():
+            if isinstance(value, np.ndarray) or is_number(value):
+                self._observed.setdefault(name, []).append(value)
 
     def line(self) -> dict[str, Any]:
         """Return how many there are, and between what their numbers lie."""
-        alike = {name: self._first[name] for name in _ALIKE}
-        observed = {name: _spread(values) for name, values in self._observed.items()}
-        return {"schema": self._first["schema"], "count": self._count, **alike, "observed": observed}
+        alike = {name: self._one[name] for name in _ALIKE}
+        observed = {name: _spread(np.hstack(values)) for name, values in self._observed.items()}
+        return {"schema": self._one["schema"], "count": self._count, **alike, "observed": observed}
 
 
-def _spread(values: Iterable[float]) -> dict[str, float]:
-    ordered = sorted(values)
-    return {"min": ordered[0], "median": statistics.median(ordered), "max": ordered[-1]}
+def _spread(values: NDArray[np.float64]) -> dict[str, float]:
+    ordered = np.sort(values[~np.isnan(values)].astype(np.float64))
+    middle = ordered[(len(ordered) - 1) // 2], ordered[len(ordered) // 2]
+    return {"min": float(ordered[0]), "median": float(sum(middle) / 2), "max": float(ordered[-1])}

@@ -5,13 +5,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from ansible_collections.railyard.fabric.plugins.module_utils.records import failures
 from ansible_collections.railyard.fabric.plugins.module_utils.records.asked import AskedLine, nodes_of
+from ansible_collections.railyard.fabric.plugins.module_utils.records.bmc_rows import CONTROLLER
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue import CHECKS, PASS
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence import clock
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence.columns import tables
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence.columns.rail_rows import ByRail
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence.rows_by_test import RowsByTest
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.rules import (
     bmc,
     cabling,
@@ -37,6 +40,9 @@ class OneNode:
         chart: what the rails heard of each other.
         times: when rows can have been written.
         lost: node -> which of its rows are not there any more.
+        rows: id -> its rows.
+        lines: the asked lines, but for those of tests that plainly pass.
+        plain: the rows of these.
     """
 
     def __init__(
@@ -47,10 +53,13 @@ class OneNode:
         chart: cabling.CablingMap,
         times: clock.Clock,
         lost: Mapping[str, str],
+        rows: RowsByTest,
+        lines: Sequence[AskedLine],
+        plain: ByRail,
     ) -> None:
         self._run = run
         self._between = between
-        self._fleet, self._tests, self._rows = between.fleet, between.tests, between.rows
+        self._fleet, self._lines, self._rows = between.fleet, lines, rows
         self._chart = chart
         self._times = times
         self._lost = lost
@@ -58,8 +67,10 @@ class OneNode:
         self._bmcs = {name: str(node.get("bmc_address")) for name, node in plan["nodes"].items()}
         self._gpus = {name: node.get("gpus") or {} for name, node in plan["nodes"].items()}
         self._usual_gpus = gpus.usual(plan, self._fleet)
-        self._no_bmc_answers = bmc.nobody(self._tests.values(), self._rows)
+        self._no_bmc_answers = bmc.nobody(lines, self._rows)
         self._contested = self._claimed_by_others()
+        self._plain = plain
+        #: Node and rail -> its tests, but for those that plainly pass.
         self._tests_of: dict[tuple[str, str], list[AskedLine]] = {}
         for line in between.lines:
             if not between.without_ip(line):
@@ -73,8 +84,8 @@ class OneNode:
         if check.source == "bmc":
             mine, address = self._rows.get(str(asked["id"]), []), self._bmcs[node]
             found = bmc.judge(asked, self._run, address, mine, self._fleet.owners, self._no_bmc_answers)
-            outside = self._times.outside(bmc.CONTROLLER, mine[0]) if len(mine) == 1 else None
-            return Answer.unmeasured("row_garbled", f"{bmc.CONTROLLER}: {outside}") if outside else found
+            outside = self._times.outside(CONTROLLER, mine[0]) if len(mine) == 1 else None
+            return Answer.unmeasured("row_garbled", f"{CONTROLLER}: {outside}") if outside else found
         if check.source == "node":
             mine = self._rows.get(str(asked["id"]), [])
             known = self._fleet.unknown(node) or (None if mine else self._fleet.held_up(node))
@@ -96,6 +107,7 @@ class OneNode:
                 self._between.confirm,
                 self._lost.get(node),
                 self._between.policy.get("adaptive_routing") is True,
+                self._plain.of(node, rail),
             )
         if check.source == "cabling":
             return self._chart.judge(asked, self._rows)
@@ -137,7 +149,7 @@ class OneNode:
 
     def _trusted_latencies(self) -> Iterator[hops.Sample]:
         """Yield each latency test's sample: of several attempts the quickest, since a switch adds to each."""
-        for line in hops.tests(self._tests.values()):
+        for line in hops.tests(self._lines):
             pairs = self._between.trusted_pairs(line)
             samples = [hops.sample(line, pair[0]["metrics"], self._fleet.bound) for pair in pairs]
             if samples:
@@ -149,8 +161,12 @@ class OneNode:
         The node's own facts cannot show it: a stranger is found by who asks on the rail.
         """
         found: dict[tuple[str, str], str] = {}
-        for identity, asked in self._tests.items():
-            for row in self._rows.get(identity, []):
+        # A short row brings no error.
+        for identity, mine in self._rows.others.items():
+            asked = self._between.test(identity)
+            if asked is None:
+                continue
+            for row in mine:
                 if row.get("error") is None or (error := failures.error_of(row)) is None:
                     continue
                 owner, claimed = error.get("host"), error["class"] in ("address_in_use", "stranger")

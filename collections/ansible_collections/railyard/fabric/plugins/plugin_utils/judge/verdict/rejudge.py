@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import gc
-import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -15,6 +14,7 @@ from typing import Any, NamedTuple
 
 from ansible_collections.railyard.fabric.plugins.module_utils.records import reader
 from ansible_collections.railyard.fabric.plugins.module_utils.records.reader import RefusedError
+from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue import PASS
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.attribution import (
     attempts,
     baseline,
@@ -28,9 +28,11 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.attribution.
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence import light_rows
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.rules import gpus
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.verdict import folded, run_status, verdict
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.verdict.verdicts import Verdicts
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import baseline as kept_baseline
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder as run_folder
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import provenance
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run.asked_lines import AskedLines
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run.documents import Manifest, Order, Plan, Row
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run.folder import RunFolder
 
@@ -46,7 +48,7 @@ class Judged:
     """A run's verdicts and what they mean.
 
     Attributes:
-        verdicts: one for each asked line.
+        verdicts: one for each asked line; `Verdicts` where there are many.
         exit_status: 0, 1 or 3 as in the contract of `railyard`.
         torn: the files of which a line was lost.
         strangers: result rows that answer nothing that was asked.
@@ -82,20 +84,21 @@ def judge_folder(path: str | Path, manifest: Manifest | None = None) -> Judged:
     """
     with _without_collector(), _read(path, manifest) as read:
         manifest, plan, asked, facts, results = read.documents[:5]
-        verdicts = verdict.judge(*read.documents)
+        answers = verdict.answers(*read.documents)
+        verdicts = Verdicts(answers)
         incomplete = run_status.incomplete(manifest, asked, plan, read.order, read.second)
-        outcomes = {one["outcome"] for one in verdicts}
-        findings = isolation.of(read.order, asked, results, verdicts)
+        outcomes = {one["outcome"] for one in verdicts.rest} | ({PASS} if answers.plain else set())
+        findings = isolation.of(read.order, asked, results, verdicts, verdicts.rest)
         return Judged(
-            verdicts,
+            verdicts if len(verdicts) > folded.MOST_LINES else list(verdicts),
             run_status.status_of(outcomes, not read.torn and incomplete is None),
             read.torn,
-            run_status.strangers(manifest, asked, results),
+            run_status.strangers(manifest, asked, answers.rows.strange),
             incomplete,
-            [*provenance.notes(manifest, plan), *gpus.notes(plan, facts), *attempts.notes(verdicts)],
+            [*provenance.notes(manifest, plan), *gpus.notes(plan, facts), *attempts.notes(verdicts.rest)],
             findings,
             run_status.why_not_further(manifest, read.order, asked, read.second, findings),
-            oversubscription.of(plan, asked, verdicts, isolation.check_of(asked)),
+            oversubscription.of(plan, asked, verdicts, isolation.check_of(asked.distinct())),
         )
 
 
@@ -106,8 +109,9 @@ def baseline_of(path: str | Path) -> dict[str, Any]:
         RunFolderError, JudgeError, PolicyError: as judge_folder.
     """
     with _read(path) as read:
-        manifest, _plan, asked, *_rest = read.documents
-        return baseline.document(manifest, asked, verdict.answers(*read.documents)[0])
+        answers = verdict.answers(*read.documents)
+        # What passes plainly has a bound.
+        return baseline.document(read.documents[0], answers.lines, answers.found)
 
 
 @contextmanager
@@ -138,20 +142,19 @@ def _read(path: str | Path, manifest: Manifest | None = None) -> Iterator[_Folde
     plan = folder.plan()
     torn = []
     read = {}
-    for name in (run_folder.ASKED, run_folder.FACTS, run_folder.OBSTACLES):
+    asked = AskedLines.read(folder)
+    torn += [run_folder.ASKED] if asked.torn else []
+    for name in (run_folder.FACTS, run_folder.OBSTACLES):
         read[name], damaged = folder.rows(name)
         torn += [name] if damaged else []
-    for line in read[run_folder.ASKED]:
-        # Words that millions of lines have in common are kept once.
-        line.update((key, sys.intern(word)) for key, word in line.items() if isinstance(word, str))
-    results = light_rows.Rows(folder, read[run_folder.ASKED])
+    results = light_rows.Rows(folder, asked.by_id)
     torn += [run_folder.RESULTS] if results.torn else []
     order = _work_order(folder, run_folder.WORK_ORDER)
     second = _work_order(folder, run_folder.CONFIRM_ORDER)
     documents = (
         manifest,
         plan,
-        read[run_folder.ASKED],
+        asked,
         read[run_folder.FACTS],
         results,
         read[run_folder.OBSTACLES],

@@ -5,20 +5,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.module_utils.records.asked import AskedLine
 from ansible_collections.railyard.fabric.plugins.plugin_utils.ask import confirm, requests
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue import (
-    CHECKS,
     FAIL,
     PASS,
     RECORDED,
 )
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.attribution.culprits import Findings
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence import clock
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.rules import bmc
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence.rows_by_test import writers
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import provenance
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run.documents import Manifest, Order, Plan, Row
 
@@ -81,12 +80,12 @@ def not_ended(manifest: Manifest) -> str | None:
     return None if end.get("reason") == "completed" else f"the run was {end.get('reason')}"
 
 
-def strangers(manifest: Manifest, asked: Sequence[AskedLine], results: Iterable[Row]) -> list[str]:
-    """Name the result rows that answer nothing that was asked of who wrote them."""
-    of = {str(line["id"]): writers(line) for line in asked}
+def strangers(manifest: Manifest, asked: Sequence[AskedLine], strange: Sequence[Row]) -> list[str]:
+    """Name the result rows that answer nothing that was asked of who wrote them (`RowsByTest.strange`)."""
+    of = {str(line["id"]): writers(line) for line in asked} if strange else {}
     said = []
     foreign: dict[str, list[Any]] = {}
-    for row in results:
+    for row in strange:
         mine = of.get(str(row.get("id")))
         if row.get("run") != manifest.get("run"):
             said.append(f"a row of run {row.get('run')!r} by {row.get('host')!r} (test {row.get('id')!r})")
@@ -97,13 +96,6 @@ def strangers(manifest: Manifest, asked: Sequence[AskedLine], results: Iterable[
     for host, ids in foreign.items():
         said.append(f"{len(ids)} rows by {host}, of tests that it has no end of (test {ids[0]!r} the first)")
     return said
-
-
-def writers(asked: AskedLine) -> tuple[object, ...]:
-    """Return whose rows may answer a line."""
-    if CHECKS[str(asked["check"])].source == "bmc":
-        return (bmc.CONTROLLER,)
-    return (asked["node"],) if asked["peer"] is None else (asked["node"], asked["peer"])
 
 
 def why_not_further(

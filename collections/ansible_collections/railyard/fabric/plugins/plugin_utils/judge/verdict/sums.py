@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from ansible_collections.railyard.fabric.plugins.module_utils.rails.bind import Bound
@@ -28,29 +28,33 @@ def answer(between: Between, asked: AskedLine) -> Answer:
         between: the run's tests between two nodes.
         asked: the sum's asked line.
     """
-    parts = [between.tests[part] for part in asked["parts"] if part in between.tests]
-    rows = [row for part in parts for row in between.rows.get(str(part["id"]), [])]
+    parts = {part: line for part in asked["parts"] if (line := between.test(part))}
+    rows = [row for part in parts for row in between.rows.get(part, [])]
     attempts = lasting.by_attempt(rows, between.confirm) or {1: []}
-    answers = {number: _sum(between, asked, attempts.get(number, [])) for number in {1, *attempts}}
+    answers = {number: _sum(between, asked, parts, attempts.get(number, [])) for number in {1, *attempts}}
     return lasting.with_tries(lasting.combine(str(asked["check"]), answers, between.confirm), answers)
 
 
-def _sum(between: Between, asked: AskedLine, rows: Sequence[Row]) -> Answer:
+def _sum(between: Between, asked: AskedLine, every: Mapping[str, AskedLine], rows: Iterable[Row]) -> Answer:
     """Answer a sum by the rows of one attempt at its parts."""
-    servers, able = [], []
+    servers, able, parts = [], [], []
     conditions = between.conditions(asked)
+    rows_of: dict[str, list[Row]] = {}
+    for row in rows:
+        rows_of.setdefault(str(row["id"]), []).append(row)
     for part_id in asked["parts"]:
-        part = between.tests.get(part_id)
+        part = every.get(part_id)
         if part is None:
             return Answer.unmeasured("part_unmeasured", f"{part_id} was not asked")
         if part["check"] != AGGREGATES[str(asked["check"])]:
             return Answer.unmeasured("part_unmeasured", f"{part_id} is a {part['check']}")
         if (part["node"], part["peer"]) != (asked["node"], asked["peer"]):
             return Answer.unmeasured("part_unmeasured", f"{part_id} is of {part['node']} and {part['peer']}")
-        pair = between.trust.pair(part, [row for row in rows if row.get("id") == part_id])
+        pair = between.trust.pair(part, rows_of.get(part_id, []))
         if isinstance(pair, Answer):
             return Answer.unmeasured("part_unmeasured", f"{part['rail']}: {pair.cause.get('cause')}")
         servers.append(pair[1])
+        parts.append(part)
         one = between.alike.capability(str(asked["check"]), part, conditions.transport)
         able.append(replace(one, share=between.share(part)))
     rdma = CHECKS[str(asked["check"])].rdma
@@ -58,7 +62,6 @@ def _sum(between: Between, asked: AskedLine, rows: Sequence[Row]) -> Answer:
         observed = aggregate.add_up(servers, payload=rdma)
     except aggregate.NotAdded as problem:
         return Answer.unmeasured(problem.cause, str(problem))
-    parts = [between.tests[str(row["id"])] for row in servers]
     ends = [[between.ends(part)[end] for part in parts] for end in (0, 1)]
     bounds = limits.for_aggregate(str(asked["check"]), _of_wires(able, ends), conditions)
     if any(one.share is not None for one in able):

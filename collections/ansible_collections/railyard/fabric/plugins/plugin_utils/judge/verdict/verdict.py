@@ -11,13 +11,13 @@ out of it.
 from __future__ import annotations
 
 import functools
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.module_utils.catalogue.tests import GPU_MEMORY
+from ansible_collections.railyard.fabric.plugins.module_utils.catalogue.tests import GPU_MEMORY, WITHOUT_IP
 from ansible_collections.railyard.fabric.plugins.module_utils.records import failures
 from ansible_collections.railyard.fabric.plugins.module_utils.records.asked import AskedLine, nodes_of
+from ansible_collections.railyard.fabric.plugins.module_utils.records.bmc_rows import CONTROLLER
 from ansible_collections.railyard.fabric.plugins.module_utils.records.failures import Error
 from ansible_collections.railyard.fabric.plugins.module_utils.rules import gpu
 from ansible_collections.railyard.fabric.plugins.plugin_utils.bounds import facts as fact_rows
@@ -35,10 +35,10 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence imp
     row_counters,
     row_numbers,
 )
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence.columns import tables
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence.columns.asked import Asked
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence.rows_by_test import RowsByTest
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence.views import Known
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.rules import (
-    bmc,
     by_column,
     cabling,
     collectives,
@@ -49,14 +49,21 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.rules import
     peers,
 )
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.rules.trusted_rows import TrustedRows
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.verdict import run_status, sums
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.verdict.between import Between, Rows
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.verdict import sums
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.verdict.between import Between
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.verdict.one_node import OneNode
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.verdict.verdicts import Answers, Verdicts
 from ansible_collections.railyard.fabric.plugins.plugin_utils.outcome.answer import Answer
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import documents
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run.asked_lines import AskedLines
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run.baseline import Saved
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run.documents import Manifest, Plan, Row
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run.folder import CONFIRM_ARCHIVES
+
+try:
+    import numpy as np
+except ImportError:  # sanity's environment has none
+    np = None  # type: ignore[assignment]
 
 
 class JudgeError(ValueError):
@@ -92,10 +99,8 @@ def judge(
         JudgeError: nothing was asked, or a line asks of a node or rail that the plan does not have.
         PolicyError: the manifest's policy is not one.
     """
-    found, rows = answers(manifest, plan, asked, facts, results, obstacles, answered, saved)
-    found.reverse()
-    # An answer goes when its verdict is there: both of millions of tests would not fit the memory.
-    return [found.pop().line(line, rows) for line in asked]
+    found = answers(manifest, plan, asked, facts, results, obstacles, answered, saved)
+    return list(Verdicts(found))
 
 
 def answers(
@@ -107,8 +112,9 @@ def answers(
     obstacles: Iterable[Row],
     answered: Iterable[str],
     saved: Saved | None,
-) -> tuple[list[Answer], Rows]:
-    """Return what `judge` makes verdicts of, and id -> the rows of it; arguments and errors are the same."""
+) -> Answers:
+    """Return what `judge` makes verdicts of; arguments and errors are the same."""
+    asked = asked if isinstance(asked, AskedLines) else AskedLines(asked)
     problem = documents.problem(manifest, plan, asked)
     if problem:
         raise JudgeError(problem)
@@ -116,40 +122,42 @@ def answers(
     fleet = fact_rows.gather(plan, facts, run)
     fleet.obstacles = _obstacles(obstacles, run)
     fleet.lost = frozenset(answered) - fleet.bound.keys() - fleet.broken.keys()
-    tests = {str(line["id"]): line for line in asked}
-    rows = _by_id(results, tests)
+    numbered = Asked(asked, fleet.bound)
+    rows = RowsByTest(run, results, numbered)
     times = clock.Clock(manifest, fleet.collected)
     rules = policy.merge(manifest.get("policy"))
     lost = _rows_lost(manifest, rows)
-    court = _Judge(run, plan, rules, fleet, tests, rows, times, light_rows.whole_of(results), lost)
-    found = [Answer()] * len(asked)
-    for place in light_rows.in_turn(asked):
-        found[place] = court.answer(asked[place])
-    for line, answer in zip(asked, found, strict=True):
+    court = _Judge(run, plan, rules, fleet, rows, times, light_rows.whole_of(results), lost, numbered)
+    plain, places = court.plain, court.places
+    lines = court.lines
+    found = [Answer()] * len(lines)
+    for place in light_rows.in_turn(lines):
+        found[place] = court.answer(lines[place])
+    for line, answer in zip(lines, found, strict=True):
         answer.like = court.like(line) if answer.tries else {}
     # A sum's parts stand for it.
-    parts = ((one, line) for one, line in zip(found, asked, strict=True) if line["rail"])
+    parts = ((one, line) for one, line in zip(found, lines, strict=True) if line["rail"])
     fleet_rules.settle(
         ((one, court.lost_of(line)) for one, line in parts),
         court.confirm,
         direct=plan.get("cabling") == "back_to_back",
     )
     if saved is not None:
-        baseline.settle(asked, found, saved, rules)
+        baseline.settle(lines, found, saved, rules)
     alone = {} if rules["allow_busy"] else plan["nodes"]
     hardware = {name for name, node in alone.items() if node.get("node_class") == "hardware"}
     models = {name: gpu.model_of(seen) for name, seen in fleet.gpus.items()}
     groups = peers.groups(plan["nodes"], models)
-    drives.settle(asked, found, rows, hardware, groups)
+    drives.settle(lines, found, rows, hardware, groups)
     containers = {name for name, node in plan["nodes"].items() if node.get("node_class") == "container"}
-    drive_health.settle(asked, found, rows, containers)
-    lasting.unsteady(asked, found)
-    slow_rails.name(asked, found, fleet)
-    collectives.agree(asked, found, rows)
-    collectives.compare(asked, found)
+    drive_health.settle(lines, found, rows, containers)
+    lasting.unsteady(lines, found, plain.lines)
+    slow_rails.name(lines, found, fleet, places, plain.lines)
+    collectives.agree(lines, found, rows)
+    collectives.compare(lines, found)
     declared = {name: (node.get("gpus") or {}).get("count") for name, node in plan["nodes"].items()}
-    gpu_links.settle(asked, found, rows, declared, hardware, groups)
-    return found, rows
+    gpu_links.settle(lines, found, rows, declared, hardware, groups)
+    return Answers(lines, found, places, plain, rows)
 
 
 class _Judge:
@@ -161,25 +169,32 @@ class _Judge:
         plan: Plan,
         rules: Policy,
         fleet: BoundFacts,
-        tests: Mapping[str, AskedLine],
-        rows: Rows,
+        rows: RowsByTest,
         times: clock.Clock,
         whole: Callable[[Row], Row],
         lost: Mapping[str, str],
+        numbered: Asked,
     ) -> None:
         chart = cabling.CablingMap(run, plan, fleet, times)
-        chart.read(tests.values(), rows)
-        lines = [line for line in tests.values() if CHECKS[str(line["check"])].source == "test"]
-        counted = row_counters.Claims(run, lines, rows)
+        asked = numbered.lines
+        chart.read(asked.others.values(), rows)
+        counted = row_counters.Claims(run, asked, rows)
         self._known = Known.of(run, rules, fleet, times, counted)
         trust = TrustedRows(self._known, chart.finding, whole)
-        self.between = Between(plan, rules, fleet, tests, rows, lines, trust)
+        self.between = Between(plan, rules, fleet, asked.by_id, rows, trust)
         self.confirm = self.between.confirm
         self.lost = lost
-        self._one_node = OneNode(run, plan, self.between, chart, times, lost)
         self._units = {name: node.get("scalable_unit") for name, node in plan["nodes"].items()}
-        self._plain = trust.plain = by_column.find(
-            {str(line["id"]): line for line in lines}, rows, self._court()
+        self.plain = trust.plain = by_column.find(numbered, rows, self._court())
+        if any(transport in WITHOUT_IP for transport in fleet.transports.values()):
+            passing = self.plain.places.tolist()
+            self.plain.drop([at for at in passing if self.between.without_ip(numbered.line(at))])
+        #: Where the lines stand that do not plainly pass, and these lines.
+        self.places = np.delete(np.arange(len(asked)), numbered.at[self.plain.places]).tolist()
+        self.lines = [asked[place] for place in self.places]
+        self.between.lines = [line for line in self.lines if CHECKS[line["check"]].source == "test"]
+        self._one_node = OneNode(
+            run, plan, self.between, chart, times, lost, rows, self.lines, self.plain.rows(rows.parts)
         )
 
     def answer(self, asked: AskedLine) -> Answer:
@@ -188,8 +203,6 @@ class _Judge:
             return self._one_node.answer(asked)
         if left_out := self.between.without_ip(asked):
             return left_out
-        if asked["id"] in self._plain:
-            return self._plain.answer(str(asked["id"]))
         if check.source == "sum":
             return self.between.trust.unknown(asked) or sums.answer(self.between, asked)
         return self.between.answer(asked)
@@ -212,7 +225,7 @@ class _Judge:
     def like(self, asked: AskedLine) -> dict[str, str]:
         """Return what makes a test like another; of a sum what its parts have."""
         if parts := asked.get("parts"):
-            each = [self.like(self.between.tests[part]) for part in parts]
+            each = [self.like(line) for part in parts if (line := self.between.test(part))]
             said = {key: ", ".join(sorted({one[key] for one in each})) for key in each[0]}
             return {**said, "check": str(asked["check"])}
         ends, check = self.between.ends(asked), str(asked["check"])
@@ -241,21 +254,10 @@ def _obstacles(rows: Iterable[Row], run: str) -> dict[str, Error]:
     return found
 
 
-def _by_id(results: Iterable[Row], tests: Mapping[str, AskedLine]) -> Rows:
-    """Return test -> the rows by those who were asked it: nobody else has a say in it."""
-    rows: Rows = {}
-    writers = {identity: run_status.writers(line) for identity, line in tests.items()}
-    for row in results:
-        identity = str(row.get("id"))
-        if tables.shared(row).get("host") in writers.get(identity, ()):
-            rows.setdefault(identity, []).append(row)
-    return rows
-
-
-def _rows_lost(manifest: Manifest, rows: Rows) -> dict[str, str]:
+def _rows_lost(manifest: Manifest, rows: RowsByTest) -> dict[str, str]:
     """Return node -> which of the rows that it handed over are not there any more."""
     taken = manifest.get("archives")
-    here = Counter(str(tables.shared(row).get("host")) for mine in rows.values() for row in mine)
+    here = rows.by_host()
     if taken is None:
         return {}  # a run of an earlier version
     told = [taken, manifest[CONFIRM_ARCHIVES]] if CONFIRM_ARCHIVES in manifest else [taken]
@@ -267,6 +269,6 @@ def _rows_lost(manifest: Manifest, rows: Rows) -> dict[str, str]:
         said[node] = said.get(node, 0) + count if known else count
     return {
         node: f"{node} handed {said.get(node)!r} rows over, {here[node]} of them are here"
-        for node in {*said, *here} - {bmc.CONTROLLER}
+        for node in {*said, *here} - {CONTROLLER}
         if said.get(node) != here[node]
     }

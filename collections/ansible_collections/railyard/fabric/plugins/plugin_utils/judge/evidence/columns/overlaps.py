@@ -5,7 +5,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+import bisect
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence.columns.tables import (
@@ -25,33 +26,29 @@ _MOST = 1 << 61
 
 
 def suspected(
-    rows: Sequence[ShortRow], source_of: Callable[[Any, str], Source], elsewhere: Collection[Source]
+    parts: Iterable[tuple[Table, Any]], source_of: Callable[[Any, str], Source], elsewhere: Collection[Source]
 ) -> Iterator[ShortRow]:
     """Yield the rows of which a counter's span reaches into another's, or may do so.
 
     Args:
-        rows: those that count.
+        parts: tables, and which of their rows count.
         source_of: returns whose counter it is that a row, or its frame, brings.
         elsewhere: counters that other rows than short ones bring too.
     """
-    by_table: dict[Table, list[ShortRow]] = {}
-    for row in rows:
-        by_table.setdefault(row.table, []).append(row)
     numbers: dict[Source, int] = {}
     spans: list[list[Any]] = [[], [], [], []]
     bad: set[int] = set()
     beyond: set[int] = set()
-    every: list[ShortRow] = []
-    for table, mine in by_table.items():
-        indices = np.array([row.index for row in mine], dtype=np.int64)
-        frames = np.array(table.frame_of, dtype=np.int64)[indices]
-        places = np.arange(len(every), len(every) + len(mine), dtype=np.int64)
-        every += mine
+    rows: list[tuple[int, Table, Any]] = []
+    first = 0
+    for table, indices in parts:
+        frames = table.frame_of.array()[indices]
+        places = np.arange(first, first + len(indices), dtype=np.int64)
+        rows.append((first, table, indices))
+        first += len(indices)
         for number, name in enumerate(table.kind.counters):
             place = table.kind.of_counters + 2 * number
-            begin, grown = (
-                np.frombuffer(table.column(at), dtype=np.int64)[indices] for at in (place, place + 1)
-            )
+            begin, grown = (table.column(at)[indices].astype(np.int64) for at in (place, place + 1))
             whose = [source_of(frame.row, name) for frame in table.frames]
             source = np.array([numbers.setdefault(one, len(numbers)) for one in whose], dtype=np.int64)[
                 frames
@@ -63,7 +60,7 @@ def suspected(
             counts = ~far & (grown > 0)
             for kept, values in zip(spans, (source, begin, begin + grown, places), strict=True):
                 kept.append(values[counts])
-    if not every:
+    if not spans[0]:
         return
     source, begin, end, places = (np.concatenate(one) for one in spans)
     order = np.lexsort((begin, source))
@@ -73,4 +70,7 @@ def suspected(
     bad |= set(source[1:][into].tolist())
     if bad:
         near = np.isin(source, np.array(sorted(bad), dtype=np.int64))
-        yield from (every[place] for place in sorted(beyond | set(places[near].tolist())))
+        firsts = [begin for begin, _table, _indices in rows]
+        for place in sorted(beyond | set(places[near].tolist())):
+            begin, table, indices = rows[bisect.bisect_right(firsts, place) - 1]
+            yield table.row(int(indices[place - begin]))

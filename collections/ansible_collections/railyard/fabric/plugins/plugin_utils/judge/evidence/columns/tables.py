@@ -10,22 +10,29 @@ stays in the file.
 
 from __future__ import annotations
 
-import json
+import io
 import math
-import re
-import sys
-from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import chain, islice
 from typing import Any, NamedTuple
 
 from ansible_collections.railyard.fabric.plugins.module_utils.runner import short_rows
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence.columns.column import (
+    Column,
+    narrow,
+)
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence.columns.lines import Lines, parse
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run.documents import Row
+
+try:
+    import numpy as np
+    from numpy.typing import NDArray
+except ImportError:  # sanity's environment has none
+    np = None  # type: ignore[assignment]
 
 Read = Callable[[tuple[int, int], str, int], dict[str, Any]]
 """Returns the whole row whose line begins there and is so long, given its test's id and its sequence."""
 
-#: As `short_rows.Shortener` writes it, without a text that has to be read with care.
-_LINE = re.compile(rb'\{"as":"([^"\\]+)","id":"(.[0-9]{1,18})","v":(\[[^][{}\\]*\])\}\n')
 #: What a row has of its own; all else is its frame's.
 _OWN = frozenset(
     ("id", "sequence", "started", "node", "peer", "round", "group", "other_end", "metrics", "counters",
@@ -39,8 +46,8 @@ _NAMED = ("check", "tool", "rail", "direction", "host", "end", "status", "proof"
 #: The first values of all short rows.
 SEQUENCE, AFTER_MS, OTHER, ROUND, IN_GROUP, HEARD, FIRST = range(7)
 _FIRST_KINDS = (int, int, str, int, int, str)
-#: So many rows are turned into columns at once. More tables than these are no sweep's.
-_CHUNK, _MOST_TABLES = 4096, 64
+#: More tables than these are no sweep's.
+_MOST_TABLES = 64
 #: Texts of types that are known at once. What a row is later than its frame, and the last time of a frame.
 _MOST_KNOWN, _MOST_MS, _LAST_MS = 1 << 12, 10**12, 2 * 10**14
 #: Stands in a column for a number beyond all that is counted.
@@ -104,7 +111,7 @@ class Kind(NamedTuple):
         others = (*rest[: self.of_words - self.of_counters], *rest[self.of_iterations - self.of_counters :])
         return (
             types[:FIRST] == _FIRST_KINDS
-            and (len(types) == self.fixed or (self.sampled and len(types) > self.fixed))
+            and len(types) == self.fixed
             and set(numbers) <= {int, float}
             and set(words) <= {int, str}
             and set(others) <= {int}
@@ -136,96 +143,107 @@ class Table:
     Attributes:
         kind: which.
         frames: the frames of its rows.
-        ids: of its rows, the tests' ids.
+        numbers: of its rows, those in the tests' ids.
         frame_of: of its rows, which of the frames.
+        begin: of its rows, where their lines begin in the file.
     """
 
     def __init__(self, kind: Kind, read: Read) -> None:
         self.kind = kind
         self.frames: list[short_rows.Frame] = []
-        self.ids: list[str] = []
-        self.frame_of = array("i")
-        self._numbers: dict[str, int] = {}
+        self.numbers, self.frame_of, self.begin, self._length = (Column(int) for _each in range(4))
+        self._places: dict[bytes, int] = {}
         self._read = read
-        self._places, self._lengths = array("q"), array("i")
-        self._columns: list[Any] = [
-            array("q") if one is int else array("d") if one is float else [] for one in kind.kinds
-        ]
-        self._window, self._fixed = slice(kind.of_window, kind.of_words), kind.fixed
-        #: All rows' samples one after the other, and where each row's end.
-        self._samples, self._samples_end = array("q"), array("q")
-        self._chunk: list[Sequence[Any]] = []
-        self._turned = 0
-        #: Texts of these columns say the same in many rows.
-        self._texts: dict[str, str] = {}
+        self._columns = [Column(bytes if at == HEARD else one) for at, one in enumerate(kind.kinds)]
+        #: All rows' samples one after the other, and how many each row has.
+        self._samples, self._sampled = Column(int), Column(int)
+        self._samples_end: NDArray[np.int64] | None = None
+        self._items: list[Callable[[int], Any]] | None = None
+
+    def __len__(self) -> int:
+        return len(self.numbers.array())
 
     def add(
-        self, name: str, frame: short_rows.Frame, identity: str, values: Sequence[Any], at: tuple[int, int]
-    ) -> ShortRow | None:
-        """Take a row: its frame and the frame's name, the id, its values, and its line; None if it is odd."""
-        try:
-            # A window of 310 digits is none that a row can be made whole of.
-            array("q", values[self._window])
-            samples = array("q", values[self._fixed :])
-        except OverflowError:
-            return None
-        if self.kind.sampled:
-            self._samples.extend(samples)
-            self._samples_end.append(len(self._samples))
-        number = self._numbers.get(name)
-        if number is None:
-            number = self._numbers[name] = len(self.frames)
-            self.frames.append(frame)
-        self.ids.append(identity)
-        self.frame_of.append(number)
-        self._places.append(at[0])
-        self._lengths.append(at[1])
-        self._chunk.append(values)
-        if len(self._chunk) >= _CHUNK:
-            self._turn()
-        return ShortRow(self, len(self.ids) - 1, frame.row, identity)
+        self, lines: Lines, columns: Sequence[Sequence[Any]], known: Mapping[bytes, short_rows.Frame]
+    ) -> None:
+        """Take rows.
 
-    def column(self, place: int) -> Any:
-        """Return the values at a place: an array of numbers, or a list of texts."""
-        if self._chunk:
-            self._turn()
-        return self._columns[place]
+        Args:
+            lines: theirs.
+            columns: their values but for the samples, by the column.
+            known: their frames.
+
+        Raises:
+            OverflowError: one of the numbers is none of 64 bits, in a row that is not alone.
+        """
+        fixed, places = self.kind.fixed, self._places
+        window = range(self.kind.of_window, self.kind.of_words)
+        made = []
+        for at, (column, values) in enumerate(zip(self._columns, columns, strict=True)):
+            try:
+                made.append(column.made_of(values))
+            except OverflowError:
+                # A window of 310 digits is none that a row can be made whole of.
+                if len(values) > 1 or at in window:
+                    raise
+                made.append(np.array([one if abs(one) < -BEYOND else BEYOND for one in values]))
+        if self.kind.sampled:
+            each = [values[fixed:] for values in lines.values]
+            samples = self._samples.made_of(list(chain.from_iterable(each)))
+            self._sampled.add(np.array([len(one) for one in each], dtype=np.int32))
+            self._samples.add(samples)
+        for name in set(lines.frames) - places.keys():
+            places[name] = len(self.frames)
+            self.frames.append(known[name])
+        for column, part in zip(self._columns, made, strict=True):
+            column.add(part)
+        self.frame_of.add(np.array([places[name] for name in lines.frames], dtype=np.int32))
+        self.numbers.add(narrow(lines.numbers))
+        self.begin.add(lines.begin)
+        self._length.add(lines.length.astype(np.int32))
+
+    def column(self, place: int) -> NDArray[Any]:
+        """Return the values at a place; of texts their numbers in `texts`."""
+        return self._columns[place].array()
+
+    def texts(self, place: int) -> list[str]:
+        """Return the texts of a column, in the order of their numbers."""
+        return list(self._columns[place].texts)
+
+    def at(self, place: int, index: int) -> Any:
+        """Return a row's number at a place."""
+        if self._items is None:
+            self._items = [column.array().item for column in self._columns]
+        return self._items[place](index)
 
     def samples(self, index: int) -> Sequence[int]:
         """Return a row's samples, as a short row has them."""
-        return self._samples[self._samples_end[index - 1] if index else 0 : self._samples_end[index]]
+        if self._samples_end is None:
+            self._samples_end = np.cumsum(self._sampled.array(), dtype=np.int64)
+        begin = self._samples_end[index - 1] if index else 0
+        found: list[int] = self._samples.array()[begin : self._samples_end[index]].tolist()
+        return found
 
-    def whole(self, index: int) -> dict[str, Any]:
+    def row(self, index: int) -> ShortRow:
+        """Return a row."""
+        frame = self.frames[self.frame_of.array().item(index)].row
+        return ShortRow(self, index, frame, f"m{self.numbers.at(index):05d}")
+
+    def whole(self, index: int, identity: str) -> dict[str, Any]:
         """Return a row as it stands in the folder."""
-        place = self._places[index], self._lengths[index]
-        return self._read(place, self.ids[index], self.column(SEQUENCE)[index])
-
-    def _turn(self) -> None:
-        texts = self._texts
-        # Whatever follows are samples.
-        for place, column in enumerate(self._columns):
-            values = [row[place] for row in self._chunk]
-            if not isinstance(column, list):
-                try:
-                    column.extend(values)
-                except OverflowError:
-                    del column[self._turned :]
-                    column.extend(one if abs(one) < -BEYOND else BEYOND for one in values)
-            elif place == HEARD:
-                column.extend(values)
-            else:
-                column.extend([texts.setdefault(one, one) for one in values])
-        self._turned += len(self._chunk)
-        self._chunk.clear()
+        place = self.begin.at(index), self._length.at(index)
+        return self._read(place, identity, self.at(SEQUENCE, index))
 
 
 class ShortRow(Mapping[str, Any]):
     """A row of a table, which looks like the whole row; what is not at hand is read from the folder."""
 
-    __slots__ = ("_id", "frame", "index", "table")
+    __slots__ = ("_id", "_told", "frame", "index", "table")
 
     def __init__(self, table: Table, index: int, frame: Row, identity: str) -> None:
         self.table, self.index, self.frame, self._id = table, index, frame, identity
+        #: What was made of columns before.
+        self._told: dict[str, Any] = {}
 
     def get(self, key: str, default: Any = None) -> Any:
         """Return what the row says of a key."""
@@ -234,12 +252,13 @@ class ShortRow(Mapping[str, Any]):
         if key == "id":
             return self._id
         if key == "sequence":
-            sequence = self.table.column(SEQUENCE)[self.index]
+            sequence = self.table.at(SEQUENCE, self.index)
             return sequence if sequence != BEYOND else self.whole()[key]
         if key == "started":
-            frame = self.table.frames[self.table.frame_of[self.index]]
-            return short_rows.timestamp(frame.begun + self.table.column(AFTER_MS)[self.index])
-        made = self._made(key)
+            frame = self.table.frames[self.table.frame_of.at(self.index)]
+            return short_rows.timestamp(frame.begun + self.table.at(AFTER_MS, self.index))
+        if (made := self._told.get(key)) is None:
+            made = self._told[key] = self._made(key)
         return self.whole().get(key, default) if made is None else made
 
     def _made(self, key: str) -> Any:
@@ -249,22 +268,22 @@ class ShortRow(Mapping[str, Any]):
         if key == "metrics":
             said = dict(self.frame["metrics"][0])
             for place, name in enumerate(kind.metrics, FIRST):
-                value = table.column(place)[index]
+                value = table.at(place, index)
                 if not math.isfinite(value) or value == BEYOND:
                     return None
                 said[name] = value
             return said
         if key == "counters":
-            values = [table.column(place)[index] for place in range(kind.of_counters, kind.of_window)]
+            values = [table.at(place, index) for place in range(kind.of_counters, kind.of_window)]
             spans = zip(kind.counters, values[::2], values[1::2], strict=True)
             return None if BEYOND in values else {name: [begin, begin + by] for name, begin, by in spans}
         if key == "window_s" and kind.windowed:
-            ticks = [table.column(kind.of_window + side)[index] for side in (0, 1)]
+            ticks = [table.at(kind.of_window + side, index) for side in (0, 1)]
             return [tick / short_rows.TICKS for tick in ticks]
         if key == "samples" and kind.sampled:
             begins = "rx_bytes" in kind.counters
             place = kind.of_counters + 2 * kind.counters.index("rx_bytes") if begins else 0
-            before = table.column(place)[index] if begins else 0
+            before = table.at(place, index) if begins else 0
             return None if before == BEYOND else short_rows.samples(before, table.samples(index))
         return None
 
@@ -274,7 +293,7 @@ class ShortRow(Mapping[str, Any]):
         Raises:
             RunFolderError: it cannot be read, or is another one by now.
         """
-        return self.table.whole(self.index)
+        return self.table.whole(self.index, self._id)
 
     def __getitem__(self, key: str) -> Any:
         found = self.get(key, self)
@@ -305,39 +324,76 @@ class Tables:
     def __init__(self, frames: short_rows.Frames, read: Read) -> None:
         self.frames, self._read = frames, read
         self._tables: dict[Kind, Table] = {}
-        #: Frame's name -> how its rows are laid out; that and the types of a row's values -> its table.
-        self._layouts: dict[str, tuple[short_rows.Frame, int]] = {}
-        self._kinds: dict[Kind, int] = {}
-        self._table_of: dict[tuple[int, tuple[type, ...]], Table] = {}
+        #: Frame's name -> the frame, and how its rows are laid out.
+        self._known: dict[bytes, short_rows.Frame] = {}
+        self._layouts: dict[bytes, Kind] = {}
+        self._table_of: dict[tuple[Kind, tuple[type, ...]], Table] = {}
 
     def __iter__(self) -> Iterator[Table]:
         return iter(self._tables.values())
 
-    def row(self, line: bytes, at: int) -> ShortRow | None:
-        """Return the row of a line that begins there; None where it has to be read with more care.
+    def in_file(self) -> Iterator[tuple[int, ShortRow]]:
+        """Yield all rows, and where they begin, in the order of the file."""
+        every = list(self)
+        begin = [table.begin.array() for table in every]
+        table_of = np.repeat(np.arange(len(every)), [len(table) for table in every])
+        index = np.concatenate([np.zeros(0, np.int64), *(np.arange(len(table)) for table in every)])
+        places = np.concatenate([np.zeros(0, np.int64), *begin])
+        for at in np.argsort(places).tolist():
+            yield int(places[at]), every[table_of[at]].row(int(index[at]))
 
-        A row that is returned is one that `Frames.whole` makes whole.
+    def take(self, begin: int, block: bytes) -> Iterator[tuple[int, bytes]]:
+        """Take rows, whose lines begin there in the file; yield the lines that need more care.
+
+        A row that is taken is one that `Frames.whole` makes whole.
         """
-        found = _LINE.fullmatch(line)
-        if found is None:
-            return None
+        lines = parse(block, begin)
+        if lines is None:
+            each = list(io.BytesIO(block))
+            for line in each:
+                if len(each) == 1:
+                    yield begin, line
+                else:
+                    yield from self.take(begin, line)
+                begin += len(line)
+            return
+        alike: dict[Kind | None, list[int]] = {}
+        layouts = self._layouts
+        for place, name in enumerate(lines.frames):
+            alike.setdefault(layouts.get(name) or self._layout(name), []).append(place)
+        for kind, places in alike.items():
+            for place in self._take(kind, lines, places) if kind else places:
+                at = int(lines.begin[place]) - begin
+                yield begin + at, block[at : at + int(lines.length[place])]
+
+    def _take(self, kind: Kind, lines: Lines, places: Sequence[int]) -> Iterator[int]:
+        """Take rows of frames that are laid out alike; yield the places of those that are not such rows."""
+        mine, fixed = lines.only(places), kind.fixed
+        columns = list(islice(zip(*mine.values, strict=False), fixed))
+        types = [set(map(type, values)) for values in columns]
+        more = chain.from_iterable(values[fixed:] for values in mine.values)
+        if all(len(one) == 1 for one in types) and set(map(type, more)) <= ({int} if kind.sampled else set()):
+            table = self._table(kind, tuple(one.pop() for one in types))
+            try:
+                if table is not None and all(-_MOST_MS < late < _MOST_MS for late in columns[AFTER_MS]):
+                    table.add(mine, columns, self._known)
+                    return
+            except OverflowError:
+                pass  # one of them has such a number
+        if len(places) == 1:
+            yield from places
+            return
+        alike: dict[tuple[type, ...], list[int]] = {}
+        for place in places:
+            alike.setdefault(tuple(map(type, lines.values[place][:fixed])), []).append(place)
+        for group in alike.values() if len(alike) > 1 else ([place] for place in places):
+            yield from self._take(kind, lines, group)
+
+    def _layout(self, name: bytes) -> Kind | None:
         try:
-            name, identity = found[1].decode(), sys.intern(found[2].decode())
-            values = json.loads(found[3].decode())
+            frame = self.frames.frame(name.decode())
         except ValueError:
             return None
-        layout = self._layouts.get(name)
-        if layout is None and (layout := self._layout(name)) is None:
-            return None
-        frame, kind = layout
-        types = kind, tuple(map(type, values))
-        table = self._table_of.get(types) or self._table(*types)
-        if table is None or not -_MOST_MS < values[AFTER_MS] < _MOST_MS:
-            return None
-        return table.add(name, frame, identity, values, (at, len(line)))
-
-    def _layout(self, name: str) -> tuple[short_rows.Frame, int] | None:
-        frame = self.frames.frame(name)
         if frame is None or not 0 <= frame.begun < _LAST_MS:
             return None
         row = frame.row
@@ -349,22 +405,18 @@ class Tables:
             parts = bool(row["window_s"]), words, bool(row["iterations"]), bool(row["samples"])
             kind = Kind(row["check"], row["end"], metrics, counters, *parts, ())
             # Whatever else may be wrong with the frame is wrong with each of its rows.
-            sound = self.frames.whole({"as": name, "id": "m00000", "v": kind.example()}) is not None
+            whole = self.frames.whole({"as": name.decode(), "id": "m00000", "v": kind.example()})
         except (TypeError, LookupError, ValueError):
             return None
-        if not sound:
+        if whole is None:
             return None
-        self._layouts[name] = found = frame, self._kinds.setdefault(kind, len(self._kinds))
-        return found
+        self._known[name], self._layouts[name] = frame, kind
+        return kind
 
-    def _table(self, number: int, types: tuple[type, ...]) -> Table | None:
+    def _table(self, kind: Kind, types: tuple[type, ...]) -> Table | None:
         """Return the table of rows whose values are of these types, None where they may not be."""
-        kind = list(self._kinds)[number]
-        fixed = types[: kind.fixed]
-        known = kind._replace(kinds=fixed)
-        if not kind.allows(types) or (known not in self._tables and len(self._tables) >= _MOST_TABLES):
-            return None
-        table = self._tables.setdefault(known, Table(known, self._read))
-        if len(self._table_of) < _MOST_KNOWN:
-            self._table_of[number, types] = table
-        return table
+        known = kind._replace(kinds=types)
+        found = self._tables.get(known)
+        if found is None and kind.allows(types) and len(self._tables) < _MOST_TABLES:
+            found = self._tables[known] = Table(known, self._read)
+        return found

@@ -33,6 +33,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence.col
 )
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence.columns.tables import Table
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence.views import Known
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run.asked_lines import number_of
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run.documents import Row
 
 try:
@@ -60,7 +61,7 @@ class ColumnEnd:
     def __init__(self, table: Table, places: Column, known: Known, asked: Asked) -> None:
         self.table, self.places, self.known, self.asked = table, places, known, asked
         self.kind, self.policy, self.check = table.kind, known.policy, CHECKS[table.kind.check]
-        self.frame_of = np.array(table.frame_of, dtype=np.int64)[places]
+        self.frame_of = table.frame_of.array()[places].astype(np.int64)
         form = rdma_counters.form_of(self.kind.counters) if self.check.rdma else NETDEV
         self._of_one_driver = form is not None
         self.driver = form or NETDEV
@@ -160,8 +161,8 @@ class ColumnEnd:
         ends = asked.node, asked.peer
         mine, its = ends if self.kind.end == "client" else ends[::-1]
         hosts = self._by_frame(nodes.get(one, -1) for one in self.of_frames("host"))
-        others = self.table.column(tables.OTHER)
-        other = array_of(nodes.get(others[at], -1) for at in self.places)
+        known = array_of(nodes.get(name, -1) for name in self.table.texts(tables.OTHER))
+        other = known[self.table.column(tables.OTHER)[self.places]]
         good = (hosts == mine) & (other == its) & (mine >= 0) & (its >= 0) & (mine != its)
         what = self._by_frame(asked.numbered(frame.row) for frame in self.table.frames)
         good &= (what == asked.of_what) & (self._column(tables.ROUND) == asked.round)
@@ -181,19 +182,16 @@ class ColumnEnd:
     def told_this_rail(self) -> Column:
         """Whether their command lines' own words are ports, or their peer's address."""
         good = np.ones(len(self.places), dtype=bool)
-        rails, others = self.of_frames("rail"), self.table.column(tables.OTHER)
-        addresses = {
-            (node, rail): end.address for node, ends in self.known.ends.items() for rail, end in ends.items()
-        }
-        places, frames = self.places.tolist(), self.frame_of.tolist()
+        rails = list(dict.fromkeys(map(str, self.of_frames("rail"))))
+        rail = self._by_frame(map(rails.index, self.of_frames("rail")))
+        other = self.table.column(tables.OTHER)[self.places]
+        ends = [self.known.ends.get(name, {}) for name in self.table.texts(tables.OTHER)]
         for place in range(self.kind.of_words, self.kind.of_iterations):
             if self.kind.kinds[place] is not int:
-                words = self.table.column(place)
-                told = (
-                    addresses.get((others[at], rails[frame])) == words[at]
-                    for at, frame in zip(places, frames, strict=True)
-                )
-                good &= np.fromiter(told, dtype=bool, count=len(good))
+                number = {word: number for number, word in enumerate(self.table.texts(place))}
+                address = [[mine[one].address if one in mine else None for one in rails] for mine in ends]
+                wanted = np.array([[number.get(str(one), -1) for one in mine] for mine in address])
+                good &= wanted[other, rail] == self.table.column(place)[self.places]
         return good
 
     def span(self, counter: str) -> tuple[Column, Column]:
@@ -212,9 +210,9 @@ class ColumnEnd:
     @property
     def counted_once(self) -> Column:
         """Whether their counters are no other test's."""
-        shared, end = self.known.claims.shared, self.kind.end
-        ids = [str(line["id"]) for line in self.asked.lines]
-        return np.fromiter(((one, end, 1) not in shared for one in ids), dtype=bool, count=len(ids))
+        shared = {number_of(one, "m") for one, end, attempt in self.known.claims.shared
+                  if (end, attempt) == (self.kind.end, 1)}  # fmt: skip
+        return ~np.isin(self.asked.number, np.array(sorted(shared), dtype=np.int64))
 
     # What only columns have.
 
@@ -246,11 +244,17 @@ class ColumnEnd:
         """Return a number for what the rows' frames say of a key, the same for the same."""
         return self._by_frame(number_in(book, (type(one), one)) for one in self.of_frames(key))
 
+    def every_metric(self, places: Column) -> dict[str, Column]:
+        """Return all metrics that some of these rows state; NaN where one does not."""
+        names = dict.fromkeys([*(name for said in self.constant for name in said), *self.kind.metrics])
+        found = {name: self.metric(name)[places] for name in names}
+        return {name: column for name, column in found.items() if not np.isnan(column).all()}
+
     def seen(self, place: int) -> dict[str, Any]:
         """Return the metrics of one row."""
         said = {k: v for k, v in self.constant[self.frame_of[place]].items() if is_number(v)}
         for at, name in enumerate(self.kind.metrics, tables.FIRST):
-            said[name] = self.table.column(at)[self.places[place]]
+            said[name] = self.table.at(at, self.places[place])
         return said
 
     def _counted(self, counter: str) -> tuple[Column, Column]:
@@ -259,7 +263,7 @@ class ColumnEnd:
 
     def _column(self, place: int) -> Column:
         kind = np.int64 if self.kind.kinds[place] is int else np.float64
-        return np.frombuffer(self.table.column(place), dtype=kind)[self.places]
+        return self.table.column(place)[self.places].astype(kind)
 
     def _by_frame(self, values: Iterable[Any]) -> Column:
         return np.array(list(values))[self.frame_of]
@@ -282,16 +286,12 @@ class ColumnPair:
     @property
     def told_alike(self) -> Column:
         """Whether each end heard from the other one what that one wrote."""
-        heard, told = [], []
-        for end in self.each():
-            column = end.table.column(tables.HEARD)
-            heard.append([column[at] for at in end.places])
-            told.append(_told(end))
-        return np.fromiter(
-            (one == its and other == mine for one, other, mine, its in zip(*heard, *told, strict=True)),
-            dtype=bool,
-            count=len(self.client.places),
-        )
+        good = np.ones(len(self.client.places), dtype=bool)
+        for end, other in (self.each(), self.each()[::-1]):
+            heard = end.table.column(tables.HEARD)[end.places]
+            told = np.fromiter(_told(other), dtype=heard.dtype, count=len(heard))
+            good &= (heard == told) & (heard != b"")
+        return good
 
     def alike(self, key: str) -> Column:
         """Tell whether both ends say the same of a key."""
@@ -339,7 +339,7 @@ class _Idle(NamedTuple):
         return self.idle_bytes / proof.SMALLEST_FRAME_BYTES
 
 
-def _told(end: ColumnEnd) -> Iterator[str | None]:
+def _told(end: ColumnEnd) -> Iterator[str]:
     """Yield of each row what the other end's short row says of it: beginning of its boot id, and digest."""
     kind, words = end.kind, []
     for frame, fixed in zip(end.table.frames, end.constant, strict=True):
@@ -352,7 +352,7 @@ def _told(end: ColumnEnd) -> Iterator[str | None]:
         values += [column.tolist() for column in end.span(counter)]
     for frame, row in zip(end.frame_of.tolist(), zip(*values, strict=True), strict=True):
         said = words[frame]
-        yield said and said[0] + short_rows.digest_of(said[1] % row)
+        yield said[0] + short_rows.digest_of(said[1] % row) if said else ""
 
 
 def _number(value: object, otherwise: float = _ABSENT) -> float:

@@ -181,10 +181,10 @@ HEALTHY = FakeRun(**RUN_OF)
 
 
 def saved_of(run: FakeRun) -> kept.Saved:
-    found, _rows = verdict.answers(
+    found = verdict.answers(
         run.manifest, run.plan, run.asked, run.facts, exchanged(run.results), (), (), None
     )
-    return kept.read(baseline.document(run.manifest, run.asked, found))
+    return kept.read(baseline.document(run.manifest, found.lines, found.found))
 
 
 def judged(run: FakeRun, saved: kept.Saved | None) -> dict[str, dict[str, Any]]:

@@ -332,7 +332,7 @@ def test_a_tests_like_have_its_mtus_and_its_way(
     for facts in run.facts:
         facts["netdevs"][0]["mtu_bytes"] = 8000
     given = run.manifest, run.plan, run.asked, run.facts, exchanged(run.results)
-    found, _rows = verdict.answers(*given, (), (), None)
+    found = verdict.answers(*given, (), (), None).found
     for line, answer in zip(run.asked, found, strict=True):
         if line["check"] == check and line["rail"] == "rail0":
             assert (answer.outcome, answer.like["hops"]) == ("recorded", hops)

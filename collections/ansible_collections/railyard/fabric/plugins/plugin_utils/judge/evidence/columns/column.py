@@ -1,0 +1,71 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Values of many rows as one array. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ansible_collections.railyard.fabric.plugins.module_utils.runner import short_rows
+
+try:
+    import numpy as np
+    from numpy.typing import NDArray
+except ImportError:  # sanity's environment has none
+    np = None  # type: ignore[assignment]
+
+#: How long it is what a row heard of the other end: the beginning of its boot id, a dot, a digest.
+HEARD_BYTES = short_rows.BOOT_DIGITS + 1 + short_rows.DIGEST_DIGITS
+
+
+class Column:
+    """Values of one kind that come in parts and are read as one array.
+
+    Args:
+        kind: int, whose values take as few bytes as hold them; float; str, kept as their numbers in `texts`;
+            or bytes, of a fixed length.
+    """
+
+    def __init__(self, kind: type) -> None:
+        self._kind = kind
+        self._parts: list[NDArray[Any]] = []
+        #: Text -> its number.
+        self.texts: dict[str, int] = {}
+
+    def made_of(self, values: Sequence[Any]) -> NDArray[Any]:
+        """Return values as an array that `add` takes.
+
+        Raises:
+            OverflowError: one of them is no number of 64 bits.
+        """
+        if self._kind is int:
+            return narrow(np.array(values, dtype=np.int64))
+        if self._kind is str:
+            numbers = self.texts
+            return np.array([numbers.setdefault(one, len(numbers)) for one in values], dtype=np.int32)
+        if self._kind is bytes:
+            known = [one.encode() if len(one) == HEARD_BYTES and one.isascii() else b"" for one in values]
+            return np.array(known, dtype=f"S{HEARD_BYTES}")
+        return np.array(values, dtype=np.float64)
+
+    def add(self, values: NDArray[Any]) -> None:
+        """Take the next values."""
+        self._parts.append(values)
+
+    def array(self) -> NDArray[Any]:
+        """Return all values."""
+        if len(self._parts) != 1:
+            self._parts = [np.concatenate(self._parts or [np.zeros(0, dtype=np.int64)])]
+        return self._parts[0]
+
+    def at(self, index: int) -> Any:
+        """Return a number as a row has it."""
+        return self.array().item(index)
+
+
+def narrow(values: NDArray[np.int64]) -> NDArray[Any]:
+    """Return whole numbers in half of the bytes where these hold them."""
+    half = values.astype(np.int32)
+    return half if np.array_equal(half, values) else values

@@ -1,0 +1,144 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Short rows by node and rail, in the order in which their node wrote them. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NamedTuple, overload
+
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence.columns.asked import (
+    MOST,
+    Asked,
+    Column,
+)
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence.columns.tables import (
+    BEYOND,
+    SEQUENCE,
+    ShortRow,
+    Table,
+)
+
+try:
+    import numpy as np
+except ImportError:  # sanity's environment has none
+    np = None  # type: ignore[assignment]
+
+
+class Part(NamedTuple):
+    """Rows of a table, and the places of their tests among those asked."""
+
+    table: Table
+    indices: Column
+    tests: Column
+
+
+class Ids(Sequence[str]):
+    """Ids of tests, which are texts only while somebody reads them."""
+
+    def __init__(self, numbers: Column) -> None:
+        self._numbers = numbers
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    def __iter__(self) -> Iterator[str]:
+        return (f"m{number:05d}" for number in self._numbers.tolist())
+
+    @overload
+    def __getitem__(self, at: int) -> str: ...
+
+    @overload
+    def __getitem__(self, at: slice) -> list[str]: ...
+
+    def __getitem__(self, at: int | slice) -> str | list[str]:
+        return list(Ids(self._numbers[at])) if isinstance(at, slice) else f"m{self._numbers[at]:05d}"
+
+
+class RailRows:
+    """The rows that one end of a rail wrote, as it numbered them.
+
+    Attributes:
+        sequence: their numbers.
+        checks: of which checks they are.
+        said: what they all say of the rail's error counters, and on which netdev they were read; None where
+            one of them says something else.
+    """
+
+    def __init__(
+        self, asked: Asked, parts: Sequence[Part], rows: tuple[Column, Column, Column, Column]
+    ) -> None:
+        self._asked, self._parts = asked, parts
+        self._part, self._index, self._tests, self.sequence = rows
+        frames = []
+        for number in np.unique(self._part).tolist():
+            table = parts[number].table
+            used = table.frame_of.array()[self._index[self._part == number]]
+            frames += [table.frames[one].row for one in np.unique(used).tolist()]
+        self.checks = {str(frame["check"]) for frame in frames}
+        said = [(frame.get("link_errors"), frame.get("netdev")) for frame in frames]
+        self.said = said[0] if all(repr(one) == repr(said[0]) for one in said) else None
+
+    def __len__(self) -> int:
+        return len(self.sequence)
+
+    def row(self, at: int) -> ShortRow:
+        """Return a row."""
+        table: Table = self._parts[self._part[at]].table
+        return table.row(int(self._index[at]))
+
+    def peer(self, at: int) -> str:
+        """Return the node at the other end of its test."""
+        line, end = self._asked.line(self._tests[at]), self._parts[self._part[at]].table.kind.end
+        return str(line["peer" if end == "client" else "node"])
+
+    def places(self, numbers: Sequence[int]) -> list[int] | None:
+        """Return before which of them rows of these numbers come; None where two have the same number."""
+        if not (np.diff(self.sequence) > 0).all() or any(abs(number) >= MOST for number in numbers):
+            return None
+        others = np.array(numbers, dtype=np.int64)
+        if BEYOND in self.sequence or np.isin(others, self.sequence).any():
+            return None
+        found: list[int] = np.searchsorted(self.sequence, others).tolist()
+        return found
+
+    def ids(self, begin: int = 0, end: int | None = None) -> Ids:
+        """Return the ids of their tests."""
+        return Ids(self._asked.number[self._tests[begin:end]])
+
+
+class ByRail:
+    """Rows by node and rail.
+
+    Args:
+        asked: the tests that two nodes answer.
+        parts: rows of theirs.
+    """
+
+    def __init__(self, asked: Asked, parts: Iterable[Part]) -> None:
+        self._asked, self._parts = asked, list(parts)
+        rails: dict[object, int] = {}
+        rail_of = np.array([rails.setdefault(what[2], len(rails)) for what in asked.what], dtype=np.int64)
+        self._rails, empty = rails, np.zeros(0, dtype=np.int32)
+        columns: list[list[Any]] = [[empty], [empty], [empty], [empty], [empty]]
+        for number, (table, indices, tests) in enumerate(self._parts):
+            host = (asked.node if table.kind.end == "client" else asked.peer)[tests]
+            place = (host * max(len(rails), 1) + rail_of[asked.of_what[tests]]).astype(np.int32)
+            of_part = np.full(len(indices), number, dtype=np.int16)
+            sequence = table.column(SEQUENCE)[indices]
+            for column, values in zip(columns, (place, of_part, indices, tests, sequence), strict=True):
+                column.append(values)
+        place, *rows = (np.concatenate(column) for column in columns)
+        turn = np.lexsort((rows[-1], place))
+        self._rows = [column[turn] for column in rows]
+        self._begin = np.searchsorted(place[turn], np.arange(len(asked.nodes) * len(rails) + 1))
+
+    def of(self, node: str, rail: str) -> RailRows | None:
+        """Return the rows of a node's rail, None where it has none."""
+        at, number = self._asked.nodes.get(node), self._rails.get(rail)
+        if at is None or number is None:
+            return None
+        begin, end = self._begin[at * len(self._rails) + number :][:2].tolist()
+        part, index, tests, sequence = (column[begin:end] for column in self._rows)
+        return RailRows(self._asked, self._parts, (part, index, tests, sequence)) if begin < end else None

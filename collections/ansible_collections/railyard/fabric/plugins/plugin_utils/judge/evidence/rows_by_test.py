@@ -1,0 +1,190 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Which rows answer which test. Short rows stay columns; one is an object only while somebody looks at it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from ansible_collections.railyard.fabric.plugins.module_utils.records.asked import AskedLine
+from ansible_collections.railyard.fabric.plugins.module_utils.records.bmc_rows import CONTROLLER
+from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue import CHECKS
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence.columns.asked import (
+    Asked,
+    Column,
+)
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence.columns.rail_rows import Part
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence.columns.tables import (
+    ShortRow,
+    Table,
+)
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence.light_rows import Rows
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run.asked_lines import number_of
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run.documents import Row
+
+try:
+    import numpy as np
+except ImportError:  # sanity's environment has none
+    np = None  # type: ignore[assignment]
+
+
+def writers(asked: AskedLine) -> tuple[object, ...]:
+    """Return whose rows may answer a line."""
+    if CHECKS[str(asked["check"])].source == "bmc":
+        return (CONTROLLER,)
+    return (asked["node"],) if asked["peer"] is None else (asked["node"], asked["peer"])
+
+
+class RowsByTest(Mapping[str, Sequence[Row]]):
+    """Test -> the rows by those who were asked it, as they stand in the file: nobody else has a say in it.
+
+    Attributes:
+        others: the same of tests that have other rows than short ones.
+        parts: the short rows of all other tests.
+        strange: rows of other runs, and by others than who was asked.
+
+    Args:
+        run: the run id.
+        results: the result rows, held, light or short.
+        asked: what was asked.
+    """
+
+    def __init__(self, run: str, results: Iterable[Row], asked: Asked) -> None:
+        self._asked = asked
+        placed: dict[str, list[tuple[int, Row]]] = {}
+        strange: list[tuple[int, Row]] = []
+        whole = results.others if isinstance(results, Rows) else enumerate(results)
+        rows = list(whole)
+        self.parts: list[Part] = []
+        for table in results.tables if isinstance(results, Rows) else ():
+            places = asked.find(table.numbers.array())
+            hosts = by_frame(table, (asked.nodes.get(frame.row["host"], -1) for frame in table.frames))
+            good = (places >= 0) & (hosts >= 0)
+            node, peer = (np.append(ends, -1)[places] for ends in (asked.node, asked.peer))
+            good &= (hosts == node) | (hosts == peer)
+            mine = good & by_frame(table, (frame.row.get("run") == run for frame in table.frames))
+            self.parts.append(Part(table, np.flatnonzero(mine), places[mine].astype(np.int32)))
+            rows += ((table.begin.at(at), table.row(at)) for at in np.flatnonzero(~mine).tolist())
+        for place, row in rows:
+            identity = str(row.get("id"))
+            line = asked.lines.by_id(identity)
+            if line is not None and row.get("host") in writers(line):
+                placed.setdefault(identity, []).append((place, row))
+                if row.get("run") == run:
+                    continue
+            strange.append((place, row))
+        if self.parts and placed:
+            self._leave_mixed(placed)
+        in_file = {identity: sorted(found, key=_place) for identity, found in placed.items()}
+        self.others = {identity: [row for _place, row in found] for identity, found in in_file.items()}
+        self.strange = [row for _place, row in sorted(strange, key=_place)]
+        self._sort()
+
+    def _leave_mixed(self, placed: dict[str, list[tuple[int, Row]]]) -> None:
+        """Take the short rows of tests that have other ones too out of the columns."""
+        numbers = np.array([number_of(identity, "m") for identity in placed], dtype=np.int64)
+        mixed = np.zeros(len(self._asked.number), dtype=bool)
+        found = self._asked.find(numbers)
+        mixed[found[found >= 0]] = True
+        for number, (table, indices, tests) in enumerate(self.parts):
+            taken = mixed[tests]
+            for at in indices[taken].tolist():
+                row = table.row(at)
+                placed[row["id"]].append((table.begin.at(at), row))
+            self.parts[number] = Part(table, indices[~taken], tests[~taken])
+
+    def _sort(self) -> None:
+        """Bring the rows in the columns in the order of their tests, and of the file."""
+        empty = np.zeros(0, dtype=np.int32)
+        each = [np.full(len(one.tests), number, np.int16) for number, one in enumerate(self.parts)]
+        begin = [one.table.begin.array()[one.indices] for one in self.parts]
+        tests = np.concatenate([empty, *(one.tests for one in self.parts)])
+        turn = np.lexsort((np.concatenate([empty, *begin]), tests))
+        self._part = np.concatenate([empty, *each])[turn]
+        self._index = np.concatenate([empty, *(one.indices.astype(np.int32) for one in self.parts)])[turn]
+        self._begin = np.searchsorted(tests[turn], np.arange(len(self._asked.number) + 1))
+
+    def __getitem__(self, identity: str) -> Sequence[Row]:
+        if (found := self.others.get(identity)) is not None:
+            return found
+        place = self._asked.place(identity)
+        if place >= 0 and (mine := self._of(place)):
+            return mine
+        raise KeyError(identity)
+
+    def __contains__(self, identity: object) -> bool:
+        place = self._asked.place(str(identity))
+        return identity in self.others or (place >= 0 and bool(self._begin[place] < self._begin[place + 1]))
+
+    def _of(self, place: int) -> list[ShortRow]:
+        mine = slice(*self._begin[place : place + 2].tolist())
+        each = zip(self._part[mine].tolist(), self._index[mine].tolist(), strict=True)
+        return [self.parts[part].table.row(index) for part, index in each]
+
+    def __iter__(self) -> Iterator[str]:
+        yield from self.others
+        for place in np.flatnonzero(np.diff(self._begin)).tolist():
+            yield f"m{self._asked.number[place]:05d}"
+
+    def __len__(self) -> int:
+        return len(self.others) + int(np.count_nonzero(np.diff(self._begin)))
+
+    def proven(self) -> Iterator[tuple[Table, Column]]:
+        """Yield each table with those of its rows that their nodes call proven."""
+        for table, indices, _tests in self._proven():
+            yield table, indices
+
+    def proven_rails(self) -> Iterator[tuple[str, str]]:
+        """Yield node and rail wherever a test has such a row."""
+        names, whats = list(self._asked.nodes), list(self._asked.what)
+        for table, _indices, tests in self._proven():
+            end = self._asked.node if table.kind.end == "client" else self._asked.peer
+            both = np.unique(np.stack((end[tests], self._asked.of_what[tests])), axis=1)
+            yield from ((names[host], str(whats[what][2])) for host, what in both.T.tolist())
+
+    def _proven(self) -> Iterator[Part]:
+        for table, indices, tests in self.parts:
+            end = self._asked.node if table.kind.end == "client" else self._asked.peer
+            hosts = by_frame(table, (self._asked.nodes.get(frame.row["host"], -1) for frame in table.frames))
+            proven = by_frame(table, (frame.row["proof"] == "proven" for frame in table.frames))
+            mine = proven[indices] & (hosts[indices] == end[tests])
+            yield Part(table, indices[mine], tests[mine])
+
+    def by_host(self) -> Counter[str]:
+        """Return how many rows of each host there are."""
+        found = Counter(str(row.get("host")) for mine in self.others.values() for row in mine)
+        for table, indices, _tests in self.parts:
+            frames = np.bincount(table.frame_of.array()[indices], minlength=len(table.frames))
+            for frame, count in zip(table.frames, frames.tolist(), strict=True):
+                found[str(frame.row.get("host"))] += count
+        return +found
+
+    def pairs(self) -> Iterator[tuple[Table, Table, Column, Column, Column]]:
+        """Yield the tests of which two rows are there, by their tables.
+
+        Yields:
+            the table of a row that is the client's, if one is; that of the other one; the tests' places, and
+            the rows of both.
+        """
+        two = np.flatnonzero(np.diff(self._begin) == 2)
+        first = self._begin[two]
+        client = np.array([part.table.kind.end == "client" for part in self.parts], dtype=bool)
+        ahead = client[self._part[first]] if len(two) else np.zeros(0, dtype=bool)
+        one, other = np.where(ahead, first, first + 1), np.where(ahead, first + 1, first)
+        both = self._part[one].astype(np.int64) * len(self.parts) + self._part[other]
+        for kind in np.unique(both).tolist():
+            mine = np.flatnonzero(both == kind)
+            tables = (self.parts[number].table for number in divmod(kind, len(self.parts)))
+            yield (*tables, two[mine], self._index[one[mine]], self._index[other[mine]])
+
+
+def _place(one: tuple[int, Any]) -> int:
+    return one[0]
+
+
+def by_frame(table: Table, values: Iterable[Any]) -> Column:
+    """Return of each row what its frame has."""
+    return np.array(list(values))[table.frame_of.array()]

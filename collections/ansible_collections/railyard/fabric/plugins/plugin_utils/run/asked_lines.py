@@ -1,0 +1,272 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The lines of asked.jsonl. Those of tests between nodes are columns; one is a dict while it is looked at.
+
+All pairs of 1,024 nodes with 8 rails are 4.2 million lines that differ in their nodes and three numbers. As
+dicts they take 700 bytes each, here 30.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import Any, cast, overload
+
+from ansible_collections.railyard.fabric.plugins.module_utils.records.asked import AskedLine
+from ansible_collections.railyard.fabric.plugins.module_utils.runner.short_rows import Frames
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder as run_folder
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run import json_lines
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run.folder import RunFolder, RunFolderError
+
+try:
+    import numpy as np
+    from numpy.typing import NDArray
+except ImportError:  # sanity's environment has none
+    np = None  # type: ignore[assignment]
+
+#: As the controller writes the line of a test: what is alike in many, and of its own id, nodes and numbers.
+_LINE = re.compile(
+    rb'(\{"check":"[^"\\\n]*","direction":"[^"\\\n]*","group":)(?:"g([0-9]{5}|[1-9][0-9]{5,17})"|null)'
+    rb',"id":"m([0-9]{5}|[1-9][0-9]{5,17})","node":"([^"\\\x00-\x1f]*)","peer":"([^"\\\x00-\x1f]*)"'
+    rb'(,"rail":"[^"\\\n]*","round":)(0|[1-9][0-9]{0,8})(,"schema":1,[^{}\\\n]*\})\n'
+)
+#: What of such a line is in none of its groups: without a group, and with one.
+_AROUND, _GROUPED = len(b'null,"id":"m","node":"","peer":""\n'), len(b'"g"') - len(b"null")
+_BEGINS = b'{"check":'
+_NONE, _HALF = -1, 1 << 31
+#: How many numbers there are for each test: a schedule leaves out those of rails that a pair does not share.
+_MOST_GAPS = 16
+
+
+class AskedLines(Sequence[AskedLine]):
+    """What a run asks, in the order of the file.
+
+    Attributes:
+        torn: a line was lost.
+        fingerprint: how many lines were read, and the digest of them as the controller writes them.
+        kinds: what lines of a kind have alike; each is a line.
+        names: nodes; in columns they are numbers, places in these.
+        at: of each line in the columns where it stands among all.
+        kind, node, peer, number, group, round: of each of these; `_NONE` for no group.
+        others: place among all -> line, of all that is not in the columns.
+
+    Args:
+        lines: what is asked, where that does not come from a folder; none of it is in columns.
+    """
+
+    def __init__(self, lines: Sequence[AskedLine] = ()) -> None:
+        self.kinds: list[AskedLine] = []
+        self.others: dict[int, AskedLine] = dict(enumerate(lines))
+        self.torn, self._digest = False, hashlib.sha256()
+        self._count = len(lines)
+        self._kind_of: dict[tuple[Any, ...], int] = {}
+        self._nodes: dict[bytes, int] = {}
+        self._parts: list[list[NDArray[Any]]] = [[np.zeros(0, dtype=np.int32)] for _column in range(7)]
+        self._finish()
+
+    def _finish(self) -> None:
+        """Make the columns of what was taken."""
+        columns = [np.concatenate(parts) for parts in self._parts]
+        self.at, self.kind, self.node, self.peer, self.number, self.group, self.round = columns
+        self.names = [name.decode() for name in self._nodes]
+        self.fingerprint = {"count": self._count, "sha256": self._digest.hexdigest()}
+        #: Of each line its place in the columns, or _NONE.
+        self._where = np.full(self._count, _NONE, dtype=np.int32)
+        self._where[self.at] = np.arange(len(self.at))
+        self._turn = np.argsort(self.number, kind="stable")
+        #: Number -> place in the columns; None where numbers have so many gaps that it would be long.
+        self._place_of: NDArray[np.int32] | None = None
+        most = int(self.number.max(initial=_NONE))
+        if 0 <= most < _MOST_GAPS * len(self.number):
+            self._place_of = np.full(most + 1, _NONE, dtype=np.int32)
+            self._place_of[self.number] = np.arange(len(self.number))
+        self._others = {str(line.get("id")): line for line in self.others.values()}
+
+    @classmethod
+    def read(cls, folder: RunFolder) -> AskedLines:
+        """Return what asked.jsonl holds; no file means no lines.
+
+        Raises:
+            RunFolderError: the file is there and cannot be read.
+        """
+        made = cls()
+        try:
+            with folder.open(run_folder.ASKED) as stream:
+                for _begin, block in json_lines.blocks(stream, _BEGINS):
+                    made._take(block)
+        except FileNotFoundError:
+            pass
+        except OSError as error:
+            raise RunFolderError(
+                f"{folder.path / run_folder.ASKED} cannot be read: {error.strerror}"
+            ) from error
+        made._finish()
+        return made
+
+    def _take(self, block: bytes) -> None:
+        """Take lines."""
+        found = _LINE.findall(block)
+        lengths = (sum(map(len, parts)) + _AROUND + (_GROUPED if parts[1] else 0) for parts in found)
+        if sum(lengths) == len(block) and self._take_tests(block, found):
+            return
+        lines = list(io.BytesIO(block))
+        for line in lines if len(lines) > 1 else ():
+            self._take(line)
+        for raw in json_lines.lines(io.BytesIO(block)) if len(lines) == 1 else ():
+            for row in (None,) if raw is None else json_lines.rows_of(raw, Frames()):
+                if row is None:
+                    self.torn = True
+                    continue
+                self.others[self._count] = cast("AskedLine", row)
+                self._digest.update((run_folder.line(row) + "\n").encode())
+                self._count += 1
+
+    def _take_tests(self, block: bytes, found: Sequence[tuple[bytes, ...]]) -> bool:
+        """Take the lines of tests into the columns; tell whether they all are what they look like."""
+        head, group, number, node, peer, rail, at, tail = zip(*found, strict=True)
+        alike = list(zip(head, map(bool, group), rail, tail, strict=True))
+        kinds, nodes = self._kind_of, self._nodes
+        try:
+            for kind in dict.fromkeys(alike):
+                if kind not in kinds:
+                    kinds[kind] = self._new_kind(*kind)
+            for name in dict.fromkeys((*node, *peer)):
+                name.decode()
+                nodes.setdefault(name, len(nodes))
+        except ValueError:
+            return False
+        here = [kinds[kind] for kind in alike]
+        if _NONE in here:
+            return False
+        numbers, groups = (np.array([int(one or _NONE) for one in values]) for values in (number, group))
+        columns = (
+            np.arange(self._count, self._count + len(found)),
+            np.array(here),
+            np.array([nodes[name] for name in node]),
+            np.array([nodes[name] for name in peer]),
+            numbers,
+            groups,
+            np.array([int(one) for one in at]),
+        )
+        for parts, column in zip(self._parts, columns, strict=True):
+            parts.append(column.astype(np.int32) if column.max() < _HALF else column)
+        self._digest.update(block)
+        self._count += len(found)
+        return True
+
+    def _new_kind(self, head: bytes, grouped: bool, rail: bytes, tail: bytes) -> int:
+        """Return the number of a kind, _NONE where its lines are not as the controller writes them.
+
+        Raises:
+            ValueError: they are no JSON.
+        """
+        group = b'"g00000"' if grouped else b"null"
+        text = (head + group + b',"id":"m00000","node":"a","peer":"b"' + rail + b"0" + tail).decode()
+        line = json_lines.read(text)
+        if run_folder.line(line) != text:
+            return _NONE
+        self.kinds.append(line)
+        return len(self.kinds) - 1
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __iter__(self) -> Iterator[AskedLine]:
+        return map(self._at, range(self._count))
+
+    @overload
+    def __getitem__(self, at: int) -> AskedLine: ...
+
+    @overload
+    def __getitem__(self, at: slice) -> list[AskedLine]: ...
+
+    def __getitem__(self, at: int | slice) -> AskedLine | list[AskedLine]:
+        places = range(self._count)[at]
+        return self._at(places) if isinstance(places, int) else list(map(self._at, places))
+
+    def _at(self, place: int) -> AskedLine:
+        at: int = self._where.item(place)
+        return self.others[place] if at == _NONE else self.test(at)
+
+    def test(self, at: int) -> AskedLine:
+        """Return a line that is in the columns."""
+        line: AskedLine = self.kinds[self.kind.item(at)].copy()
+        group = self.group.item(at)
+        line["id"], line["round"] = f"m{self.number.item(at):05d}", self.round.item(at)
+        line["node"], line["peer"] = self.names[self.node.item(at)], self.names[self.peer.item(at)]
+        line["group"] = None if group == _NONE else f"g{group:05d}"
+        return line
+
+    def by_id(self, identity: str) -> AskedLine | None:
+        """Return the line of an id, None where there is none; of several, which are refused, any of them."""
+        if (other := self._others.get(identity)) is not None:
+            return other
+        at = self.place(identity)
+        return None if at == _NONE else self.test(at)
+
+    def place(self, identity: str) -> int:
+        """Return where in the columns a test's line stands, `_NONE` where it is not there."""
+        number = number_of(identity, "m")
+        if self._place_of is not None:
+            return self._place_of.item(number) if 0 <= number < len(self._place_of) else _NONE
+        return int(self.find(np.array([number], dtype=np.int64))[0])
+
+    def find(self, numbers: NDArray[Any]) -> NDArray[np.int64]:
+        """Return where in the columns the tests of these numbers stand, `_NONE` where there is none."""
+        if self._place_of is not None:
+            known = (numbers >= 0) & (numbers < len(self._place_of))
+            return np.where(known, self._place_of[np.where(known, numbers, 0)], _NONE)
+        ordered = self.number[self._turn]
+        places = np.searchsorted(ordered, numbers, side="right") - 1
+        known = (places >= 0) & (np.append(ordered, _NONE)[places] == numbers)
+        return np.where(known, np.append(self._turn, _NONE)[places], _NONE)
+
+    def distinct(self) -> list[AskedLine]:
+        """Return lines among which each check is asked of each node and rail of which it is."""
+        size = max(len(self.names), 1)
+        places = [
+            np.unique(self.kind.astype(np.int64) * size + end, return_index=True)[1]
+            for end in (self.node, self.peer)
+        ]
+        return self._in_order(np.concatenate(places))
+
+    def doubtful(
+        self, rails: Mapping[str, Collection[str]], is_test: Callable[[str], bool]
+    ) -> list[AskedLine]:
+        """Return the lines that have to be looked at one by one, in their order.
+
+        All others are as the first of their kind, which is among these, and ask of two other nodes that have
+        the rail; and no two lines have an id in common.
+
+        Args:
+            rails: node -> its rails.
+            is_test: tells whether a check is a test between two nodes.
+        """
+        has = np.zeros((len(self.kinds), max(len(self.names), 1)), dtype=bool)
+        for number, kind in enumerate(self.kinds):
+            if is_test(kind["check"]):
+                has[number, : len(self.names)] = [kind["rail"] in rails.get(name, ()) for name in self.names]
+        good = has[self.kind, self.node] & has[self.kind, self.peer] & (self.node != self.peer)
+        good[np.unique(self.kind, return_index=True)[1]] = False
+        ordered = self.number[self._turn]
+        twice = np.flatnonzero(ordered[1:] == ordered[:-1])
+        good[self._turn[twice]] = good[self._turn[twice + 1]] = False
+        for identity in self._others:
+            if (at := self.place(identity)) != _NONE:
+                good[at] = False
+        return self._in_order(np.flatnonzero(~good))
+
+    def _in_order(self, tests: NDArray[np.int64]) -> list[AskedLine]:
+        places = {*self.others, *self.at[tests].tolist()}
+        return [self._at(place) for place in sorted(places)]
+
+
+def number_of(name: str | None, letter: str) -> int:
+    """Return the number of a group, or of a test, `_NONE` where it is written otherwise."""
+    if name and name[1:].isascii() and name[1:].isdigit() and len(name) <= 19:
+        number = int(name[1:])
+        return number if name == f"{letter}{number:05d}" else _NONE
+    return _NONE
