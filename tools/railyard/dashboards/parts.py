@@ -305,9 +305,7 @@ def board(uid: str, title: str, about: str, content: Content, *, one_node: bool 
             )
         )
     )
-    rail = _variable(
-        "rail", "Rail", f"label_values(railyard_rail_info{{{CLUSTER}}}, rail)", several=True
-    )
+    rail = _variable("rail", "Rail", f"label_values(railyard_rail_info{{{CLUSTER}}}, rail)", several=True)
     # Where no panel has rails the choice is only carried to the next dashboard.
     made = made.with_variable(rail if rails else rail.hide(model.VariableHide.HIDE_VARIABLE))
     for number, item in enumerate(content, start=1):
