@@ -9,7 +9,10 @@ from types import FrameType
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.verdict import rejudge
 from ansible_collections.railyard.fabric.plugins.plugin_utils.launch import archive_limits
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present import model
-from ansible_collections.railyard.fabric.plugins.plugin_utils.present.documents import write_report
+from ansible_collections.railyard.fabric.plugins.plugin_utils.present.documents import (
+    write_node_results,
+    write_report,
+)
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder as run_folder
 
 from railyard.base import output, signals, terminal
@@ -72,6 +75,7 @@ def _again(run: str, reports_dir: Path, *, documents: bool) -> int:
     rejudge.write(folder, judged)
     out, read = output.console(), model.read(folder, judged)
     terminal.summary(read, out)
+    write_node_results(folder, read)
     if documents:
         notes = write_report(folder, read)
         terminal.report_place(folder, out, notes)

@@ -37,10 +37,9 @@ def write_report(run_dir: Path, read: model.Report | None = None) -> list[str]:
     """
     report = read or model.read(run_dir)
     folder = run_folder.RunFolder(run_dir)
-    by_node = run_folder.pretty(node_results.document(report.by_node))
+    write_node_results(run_dir, report)
     # The page last: where it is, the others are.
     for name, text in (
-        (node_results.FILE, by_node),
         (prometheus.FILE, prometheus.render(report)),
         ("report.md", pages.markdown(report)),
         ("junit.xml", junit.render(report)),
@@ -48,3 +47,13 @@ def write_report(run_dir: Path, read: model.Report | None = None) -> list[str]:
     ):
         folder.write(name, text)
     return run_lists.write(run_dir)
+
+
+def write_node_results(run_dir: Path, report: model.Report) -> None:
+    """Write what the run found of each node, for metrics, the choice of nodes and drains.
+
+    Raises:
+        RunFolderError: it cannot be written.
+    """
+    text = run_folder.pretty(node_results.document(report.by_node))
+    run_folder.RunFolder(run_dir).write(node_results.FILE, text)
