@@ -7,20 +7,20 @@ testinfra_hosts = ["ansible://gpu_nodes"]
 TIMERS = ("railyard-validate", "railyard-run-metrics")
 
 
-@pytest.mark.parametrize("name", TIMERS)
-def test_timers_are_there_where_they_are_wanted(host, asked, name):
-    assert host.file(f"/etc/systemd/system/{name}.timer").exists == asked
-    assert (host.run(f"systemctl is-enabled {name}.timer").rc == 0) == asked
-    assert (host.run(f"systemctl is-active {name}.timer").rc == 0) == asked
+@pytest.mark.parametrize("unit", TIMERS)
+def test_timers_are_there_where_they_are_wanted(host, asked, unit):
+    assert host.file(f"/etc/systemd/system/{unit}.timer").exists == asked
+    assert (host.run(f"systemctl is-enabled {unit}.timer").rc == 0) == asked
+    assert (host.run(f"systemctl is-active {unit}.timer").rc == 0) == asked
 
 
-@pytest.mark.parametrize("name", TIMERS)
-def test_systemd_takes_the_units_and_starts_the_service(host, asked, name):
+@pytest.mark.parametrize("unit", TIMERS)
+def test_systemd_takes_the_units_and_starts_the_service(host, asked, unit):
     if not asked:
         return
-    verified = host.run(f"systemd-analyze verify /etc/systemd/system/{name}.service")
-    assert [line for line in verified.stderr.splitlines() if name in line] == []
-    host.check_output(f"systemctl start {name}.service")
+    verified = host.run(f"systemd-analyze verify /etc/systemd/system/{unit}.service")
+    assert [line for line in verified.stderr.splitlines() if unit in line] == []
+    host.check_output(f"systemctl start {unit}.service")
 
 
 def test_the_weekly_service_is_called_with_what_was_asked(host, asked):
