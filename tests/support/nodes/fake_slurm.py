@@ -1,8 +1,8 @@
 """Stand-ins for sinfo, salloc, scancel and scontrol, to the output formats that Slurm documents.
 
 sinfo: fields %N|%T|%C|%G|%E of sinfo(1), "NODE STATE CODES"; a node of two partitions has two lines.
-salloc: salloc(1) and the words that its source prints: `Granted job allocation N` on standard error,
-`error: Unable to allocate resources: ...` where --immediate is over (src/salloc/salloc.c).
+salloc: salloc(1) and the words that Debian's Slurm 22.05.8 printed: `Granted job allocation N`, and `error:
+Unable to allocate resources: Connection timed out` where --immediate is over (src/salloc/salloc.c).
 scontrol: `show node` as of Slurm 22.05, see fake_scontrol.py.
 One state file beside them: what nodes there are, and how the programs were called.
 """
@@ -38,7 +38,8 @@ elif name == "sinfo":
 elif name == "salloc":
     wanted = given["nodelist"].split(",")
     if any(nodes[node]["state"] != "idle" or node in state["taken"] for node in wanted):
-        print("salloc: error: Unable to allocate resources: Requested nodes are busy", file=sys.stderr)
+        print("salloc: Pending job allocation 40", file=sys.stderr)
+        print("salloc: error: Unable to allocate resources: Connection timed out", file=sys.stderr)
         for node in state["taken"]:
             nodes[node].update(state="allocated", cpus="8/0/0/8")
         status = 1

@@ -93,3 +93,28 @@ def test_a_line_that_is_not_understood_is_an_error(line):
 def test_inventory_names_may_have_a_domain():
     listed = sinfo.parse("gpu001|idle|0/8/0/8|(null)|none\n")
     assert set(sinfo.of_inventory(["gpu001.cluster.example", "gpu002"], listed)) == {"gpu001.cluster.example"}
+
+
+# Printed by Debian's Slurm 22.05.8 for ARGV: four slurmd of one machine, two partitions, a job by salloc,
+# drains by scontrol.
+CAPTURED = """\
+gpu001|drained|0/0/2/2|(null)|Railyard: validation: rail1 rail_slow, runs a and b
+gpu001|drained|0/0/2/2|(null)|Railyard: validation: rail1 rail_slow, runs a and b
+gpu002|idle|0/2/0/2|(null)|none
+gpu002|idle|0/2/0/2|(null)|none
+gpu003|draining|2/0/0/2|(null)|fan | broken
+gpu004|allocated|2/0/0/2|(null)|none
+"""
+
+
+def test_what_a_real_slurm_printed():
+    found = sinfo.parse(CAPTURED)
+    assert [name for name, one in found.items() if one.is_idle] == ["gpu002"]
+    drained = {name: (one.has_jobs, one.reason) for name, one in found.items() if one.is_drained}
+    ours = "Railyard: validation: rail1 rail_slow, runs a and b"
+    assert drained == {"gpu001": (False, ours), "gpu003": (True, "fan | broken")}
+
+
+@pytest.mark.parametrize("state", ["idle*", "unknown", "unknown*"])
+def test_a_node_just_resumed_or_not_yet_registered_is_not_idle(state):
+    assert not sinfo.parse(f"gpu001|{state}|0/2/0/2|(null)|none\n")["gpu001"].is_idle
