@@ -38,6 +38,8 @@ def test_only_root_reads_the_password_and_nobody_sees_it_in_a_command_line(host)
     config = host.file("/etc/prometheus/railyard-ipmi.yml")
     assert (config.user, config.mode) == ("root", 0o600)
     assert "secret-pw" in config.content_string
+    copy = host.file("/run/railyard-ipmi/ipmi.yml")
+    assert (copy.user, copy.mode) == ("prometheus", 0o400)
     assert "secret-pw" not in host.check_output("ps -ef; systemctl show prometheus-ipmi-exporter.service")
 
 
