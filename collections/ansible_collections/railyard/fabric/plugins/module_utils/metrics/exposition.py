@@ -15,7 +15,11 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple, Union
 
-from ansible_collections.railyard.fabric.plugins.module_utils.metrics.catalogue import METRICS, Metric
+from ansible_collections.railyard.fabric.plugins.module_utils.metrics.catalogue import (
+    FOR_PERSONS,
+    METRICS,
+    Metric,
+)
 
 #: Larger than any node's file by far: 8 rails have about 200 series. More would be a defect that fills the
 #: memory of Prometheus, so that whole metrics are left out, and a comment names them.
@@ -95,10 +99,10 @@ def escape_help(value: str) -> str:
 
 
 def _largest(families: Mapping[str, Mapping[Labels, Number]], most_series: int) -> set[str]:
-    """Return the names of the largest families, as many as make the rest fit."""
+    """Return the names of families that make the rest fit: first those of no rule, then the largest."""
     sizes = {name: len(series) for name, series in families.items()}
     chosen: set[str] = set()
-    for name in sorted(sizes, key=lambda one: (-sizes[one], one)):
+    for name in sorted(sizes, key=lambda one: (one not in FOR_PERSONS, -sizes[one], one)):
         if sum(size for one, size in sizes.items() if one not in chosen) <= most_series:
             break
         chosen.add(name)
