@@ -16,9 +16,10 @@ import pytest
 import yaml
 from ansible_collections.railyard.fabric.plugins.module_utils import program
 from ansible_collections.railyard.fabric.plugins.module_utils.facts import ethtool
-from ansible_collections.railyard.fabric.plugins.module_utils.metrics import catalogue, main, totals
+from ansible_collections.railyard.fabric.plugins.module_utils.metrics import catalogue, main, rails, totals
 from ansible_collections.railyard.fabric.plugins.module_utils.quick import trace, xids
 from ansible_collections.railyard.fabric.plugins.module_utils.quick.found import Found
+from ansible_collections.railyard.fabric.plugins.module_utils.rails.bind import Bound
 from support.metrics.exposition_reader import parse, values
 from support.nodes.gpu_node import GpuNode
 
@@ -135,6 +136,26 @@ def test_each_rail_has_what_the_contract_names(node):
     assert "node=" not in text
     assert "cluster=" not in text
     assert "railyard_quick" not in text
+
+
+@pytest.mark.parametrize(("active", "expected"), [(4096, 4096), (2048, 2048), (1024, 2048), (256, 2048)])
+def test_every_rdma_mtu_that_the_check_accepts_is_the_expected_one(active, expected):
+    """A ConnectX-3 may use 2048 or 4096 below an MTU of 9000: neither is wrong, and 1024 is."""
+    port = {"active_mtu_bytes": active, "max_mtu_bytes": 4096, "driver": "mlx4_core"}
+    bound = Bound({"mtu": 9000}, {"mtu_bytes": 9000}, port)
+    found = {(name, labels["layer"]): value for name, labels, value in rails._mtu(bound, "roce")}
+    assert (found["mtu_bytes", "rdma"], found["expected_mtu_bytes", "rdma"]) == (active, expected)
+
+
+@pytest.mark.parametrize(("seen", "expected"), [(199.0, 199.0), (200.0, 200.0), (100.0, 200.0)])
+def test_an_infiniband_rate_that_the_check_accepts_is_the_expected_one(seen, expected):
+    """Names of rates are rounded; half the rate is a cable or a port that trained low."""
+    bound = Bound({"rate_gbps": 200}, None, {"rate_gbps": seen})
+    found = {name: value for name, _labels, value in rails._rate(bound, "infiniband")}
+    assert found == {
+        "rate_bytes_per_second": seen * 125e6,
+        "expected_rate_bytes_per_second": expected * 125e6,
+    }
 
 
 def test_a_rail_that_is_gone_still_has_its_info(node):
