@@ -118,6 +118,26 @@ def test_an_exporter_that_is_killed_comes_back_on_its_address(host, asked, scrap
     assert listening(host, 9100) == [address]
 
 
+def test_the_socket_does_not_wait_for_its_address(host, asked, scrape):
+    """At boot the management address may come later: a second address, which no netdev has, is listened on."""
+    if not asked:
+        return
+    folder = "/run/systemd/system/railyard-node-exporter.socket.d"
+    restart = (
+        "systemctl daemon-reload && systemctl stop prometheus-node-exporter.service && "
+        "systemctl restart railyard-node-exporter.socket && systemctl start prometheus-node-exporter.service"
+    )
+    host.check_output(f"mkdir -p {folder}")
+    host.check_output(f"printf '[Socket]\\nListenStream=198.51.100.77:9109\\n' > {folder}/late.conf")
+    try:
+        host.check_output(restart)
+        assert listening(host, 9109) == ["198.51.100.77"]
+        assert "railyard_rail_info" in scrape()
+    finally:
+        host.check_output(f"rm -r {folder}")
+        host.check_output(restart)
+
+
 def test_a_file_that_is_cut_off_does_no_harm(host, asked, scrape):
     """Nothing half-written is ever called *.prom; another program's broken file costs this one nothing."""
     if not asked:
