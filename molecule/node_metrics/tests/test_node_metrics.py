@@ -119,7 +119,7 @@ def test_an_exporter_that_is_killed_comes_back_on_its_address(host, asked, scrap
 
 
 def test_the_socket_does_not_wait_for_its_address(host, asked, scrape):
-    """At boot the management address may come later: a second address, which no netdev has, is listened on."""
+    """At boot the management address may come later: a second one, which no netdev has, is listened on."""
     if not asked:
         return
     folder = "/run/systemd/system/railyard-node-exporter.socket.d"
