@@ -96,6 +96,7 @@ def test_without_soft_roce_node_exporter_reads_the_ports(exporter, tmp_path):
 
 
 def test_soft_roce_takes_node_exporter_s_ports_and_not_ours(exporter, tmp_path):
+    """Users report it of bnxt_re and irdma without counters/ as well (procfs #687, node_exporter #2846)."""
     text = exporter(*make_node(tmp_path / "node", soft_roce=True))
     assert values(text, "node_infiniband_link_downed_total") == {}
     assert values(text, "railyard_rail_info") == {
