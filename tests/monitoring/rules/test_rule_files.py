@@ -106,6 +106,17 @@ def test_severity_and_scope_are_those_of_the_design(alert: str) -> None:
     assert alerts()[alert]["labels"] == labels | ({"remedy": wanted.remedy} if wanted.remedy else {})
 
 
+@each_alert
+def test_it_is_pending_as_long_as_the_design_says_and_outlasts_the_death_of_its_node(alert: str) -> None:
+    rule = alerts()[alert]
+    assert rule.get("for") == ALERTS[alert].hold
+    # NodeMetricsGone takes 1 min, a scrape and an evaluation: until then what it silences must still fire.
+    kept = None
+    if ALERTS[alert].scope == "rail":
+        kept = "5m" if "[" in rule["expr"] or "rate5m" in rule["expr"] else "2m"
+    assert rule.get("keep_firing_for") == kept
+
+
 NAMED = {
     "rail": ("cluster", "node", "rail"),
     "node": ("cluster", "node"),

@@ -74,9 +74,11 @@ CASES: list[Case] = [
         FATAL.format("145_fatal"),
     ),
     quiet("GpuXidFatal", "the driver says nothing of the kind", [xid("145", "1x20")], "4m"),
+    quiet("GpuXidFatal", "none of it", [xid("79", "0x40")], "6m"),
     quiet("GpuXidFatal", "an application's", [xid("43", "0 5x40")], "6m"),
     quiet("GpuXidFatal", "the node was restarted", [xid("79", "1x30 stale")], "20m"),
     fires("GpuXidNeedsReset", "48", [xid("48", "_x10 1x20")], "6m", of_xid("48"), RESET.format("48")),
+    quiet("GpuXidNeedsReset", "none of it", [xid("48", "0x40")], "6m"),
     quiet("GpuXidNeedsReset", "63, a row that was remapped", [xid("63", "_x10 1x20")], "6m"),
     fires("GpuMissing", "seven of eight", [*temperatures(7), EXPECTED], "5m", NODE, MISSING.format("7")),
     fires(
@@ -128,6 +130,13 @@ CASES: list[Case] = [
         "9m",
         {**GPU, "clock_event": "hw_thermal", **WINDOW},
         "c1: gpu001 GPU 3: its hardware slows it down (hw_thermal)",
+        "30s",
+    ),
+    quiet(
+        "GpuHardwareSlowdown",
+        "cool",
+        [gpu("DCGM_EXP_CLOCK_EVENTS_COUNT", "0x60", clock_event="hw_thermal", **WINDOW)],
+        "9m",
         "30s",
     ),
     quiet(

@@ -294,4 +294,47 @@ RUNS: list[Case] = [
     ),
 ]
 
-CASES = [*NODES, *RUNS]
+#: A process of another job on a node: it says nothing of node_exporter.
+OTHER = one("up", "1x400", target={**TARGET, "job": "mysqld"})
+
+
+def limit(name: str, value: str) -> Series:
+    """Return a threshold that the site changed."""
+    return {"series": f"railyard:threshold:{name}", "values": value}
+
+
+OF_THE_SITE: list[Case] = [
+    fires(
+        "NodeMetricsStale",
+        "the clock was put back by an hour, and nothing was written since",
+        [clock("-3600+15x60"), written("0x60")],
+        "6m",
+        STALE,
+        "c1: gpu001: Railyard's metrics are 54m 0s old",
+    ),
+    quiet("NodeMetricsMissing", "another job answers", [OTHER], "8m"),
+    quiet("NodeNotProven", "another job answers", [proven("0x400"), OTHER], "380h", "1h"),
+    quiet(
+        "QuickCheckOld",
+        "the site looks each half hour",
+        [clock("0+60x60"), looked("0x60"), limit("quick_check_age_seconds", "7200x60")],
+        "25m",
+        "1m",
+    ),
+    quiet(
+        "ValidationTooOld",
+        "the site validates monthly",
+        [run("end_timestamp_seconds", "0x240"), limit("validation_age_seconds", "2764800x240")],
+        "200h",
+        "1h",
+    ),
+    quiet(
+        "NodeNotProven",
+        "the site validates monthly",
+        [proven("0x400"), up("1x400"), limit("node_proven_age_seconds", "2764800x400")],
+        "380h",
+        "1h",
+    ),
+]
+
+CASES = [*NODES, *RUNS, *OF_THE_SITE]

@@ -239,6 +239,20 @@ DAY: list[Case] = [
     quiet("RailCongestion", "100 a second is nothing", [cnps("0x720 0+12000x60")], "1500m", "2m/10m"),
 ]
 
+DAY += [
+    quiet(
+        "RailCongestion",
+        f"the site raised {name}",
+        [
+            cnps("0+12000x720 8640000+1200000x60"),
+            {"series": f"railyard:threshold:{name}", "values": f"{value}x780"},
+        ],
+        "1500m",
+        "2m/10m",
+    )
+    for name, value in (("cnps_per_second", 20000), ("cnp_growth_factor", 200))
+]
+
 EVERYTHING_GOOD = quiet(
     "RailDown",
     "a good rail in every respect",
