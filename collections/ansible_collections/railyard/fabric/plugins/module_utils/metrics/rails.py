@@ -27,9 +27,10 @@ from ansible_collections.railyard.fabric.plugins.module_utils.quick import rails
 from ansible_collections.railyard.fabric.plugins.module_utils.quick.expectation import Expectation
 from ansible_collections.railyard.fabric.plugins.module_utils.rails import lag, pci_links, rdma_mtu
 from ansible_collections.railyard.fabric.plugins.module_utils.rails.bind import Bound, bind
-from ansible_collections.railyard.fabric.plugins.module_utils.rules import link, rdma
+from ansible_collections.railyard.fabric.plugins.module_utils.rules import link, rdma, symbol_errors
 
 _BYTES_PER_GBIT = 1e9 / 8
+_HOUR_S = 3600
 #: What other drivers call the counters that mlx5 has given their names; sources in catalogue/nic_drivers.py.
 _CONGESTION = {
     **{f"hw.{name}": name for name in CONGESTION_COUNTERS},
@@ -94,7 +95,7 @@ def _info(one: Bound, transport: str) -> _Values:
 
 
 def _rate(one: Bound, transport: str) -> _Values:
-    """Yield the declared rate and the rate now, as the checks `link` and `rdma_port` compare them."""
+    """Yield the declared rate and the rate now, as the checks compare them, and what follows from it."""
     declared = one.rail.get("rate_gbps")
     wanted = float(declared) * lag.links(one.rail) if is_number(declared) else None
     seen = None
@@ -110,6 +111,10 @@ def _rate(one: Bound, transport: str) -> _Values:
         yield "expected_rate_bytes_per_second", {}, wanted * _BYTES_PER_GBIT
     if seen is not None:
         yield "rate_bytes_per_second", {}, seen * _BYTES_PER_GBIT
+    # The link's FEC is not read each minute (mlxlink takes seconds): without it the larger limit counts.
+    permitted = symbol_errors.permitted(seen, None, _HOUR_S)
+    if permitted is not None:
+        yield "symbol_errors_allowed_per_hour", {}, permitted.errors
 
 
 def _mtu(one: Bound, transport: str) -> _Values:

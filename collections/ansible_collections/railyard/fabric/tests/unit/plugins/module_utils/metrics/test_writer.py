@@ -108,6 +108,8 @@ def test_each_rail_has_what_the_contract_names(node):
         "gid_present": 1, "gid_index": 3, "pcie_lanes": 16, "pcie_lanes_max": 16,
     }.items():  # fmt: skip
         assert of(text, f"rail_{name}", rail="rail1") == value, name
+    # 400 Gbit/s with an error in 10^13 bits.
+    assert of(text, "rail_symbol_errors_allowed_per_hour", rail="rail1") == pytest.approx(144)
     assert of(text, "rail_mtu_bytes", rail="rail0", layer="netdev") == 9000
     assert of(text, "rail_expected_mtu_bytes", rail="rail0", layer="netdev") == 9000
     assert of(text, "rail_congestion_total", rail="rail1", counter="np_cnp_sent") == 71
@@ -147,14 +149,18 @@ def test_every_rdma_mtu_that_the_check_accepts_is_the_expected_one(active, expec
     assert (found["mtu_bytes", "rdma"], found["expected_mtu_bytes", "rdma"]) == (active, expected)
 
 
-@pytest.mark.parametrize(("seen", "expected"), [(199.0, 199.0), (200.0, 200.0), (100.0, 200.0)])
-def test_an_infiniband_rate_that_the_check_accepts_is_the_expected_one(seen, expected):
+# Above 100 Gbit/s a link may have an error in 10^13 bits, else in 10^12: 0.36 or 3.6 an hour for each of them.
+@pytest.mark.parametrize(
+    ("seen", "expected", "symbols"), [(199.0, 199.0, 71.64), (200.0, 200.0, 72), (100.0, 200.0, 360)]
+)
+def test_an_infiniband_rate_that_the_check_accepts_is_the_expected_one(seen, expected, symbols):
     """Names of rates are rounded; half the rate is a cable or a port that trained low."""
     bound = Bound({"rate_gbps": 200}, None, {"rate_gbps": seen})
     found = {name: value for name, _labels, value in rails._rate(bound, "infiniband")}
     assert found == {
         "rate_bytes_per_second": seen * 125e6,
         "expected_rate_bytes_per_second": expected * 125e6,
+        "symbol_errors_allowed_per_hour": pytest.approx(symbols),
     }
 
 
@@ -212,6 +218,7 @@ def test_a_port_of_soft_roce_takes_nothing_from_the_others(node):
     )
     # Its speed is no line rate.
     assert of(text, "rail_rate_bytes_per_second", rail="rail2") is None
+    assert of(text, "rail_symbol_errors_allowed_per_hour", rail="rail2") is None
 
 
 def test_the_sum_of_errors_never_falls(node, monkeypatch):
