@@ -149,7 +149,7 @@ def test_every_rdma_mtu_that_the_check_accepts_is_the_expected_one(active, expec
     assert (found["mtu_bytes", "rdma"], found["expected_mtu_bytes", "rdma"]) == (active, expected)
 
 
-# Above 100 Gbit/s a link may have an error in 10^13 bits, else in 10^12: 0.36 or 3.6 an hour for each of them.
+# A link may have an error in 10^13 bits, up to 100 Gbit/s in 10^12: 0.36 or 3.6 an hour for each Gbit/s.
 @pytest.mark.parametrize(
     ("seen", "expected", "symbols"), [(199.0, 199.0, 71.64), (200.0, 200.0, 72), (100.0, 200.0, 360)]
 )
