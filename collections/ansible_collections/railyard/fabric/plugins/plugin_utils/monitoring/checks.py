@@ -187,6 +187,11 @@ def _check_servers(
         message = "it is present, and group monitoring has no host"
         yield Finding("monitoring_state", message, fix, node.name)
     for monitor in on:
+        if monitor.variables.get("monitoring_mode") == "export":
+            # Rules and targets for a Prometheus of the site: nothing of it listens.
+            rules_alone = _check_rules(monitor.variables)
+            yield from (Finding(one.variable, one.message, one.fix, monitor.name) for one in rules_alone)
+            continue
         if not nodes:
             message = "it is present, and no node publishes metrics"
             fix = (
@@ -306,7 +311,11 @@ def _check_tls(given: Values, inventory: Inventory) -> Iterator[Finding]:
         files[key] = _beside(inventory, str(path)) if path else ""
         if not os.path.isfile(files[key]):
             message = "it is missing" if path is None else f"{values.show(path)} is no file on the controller"
-            yield Finding(key, message, "name a PEM file on the controller, absolute or beside the inventory")
+            yield Finding(
+                key,
+                message,
+                "name a PEM file on the controller, absolute, or from the inventory as ../tls/x.pem",
+            )
             return
     if files and (wrong := _why_no_pair(*files.values())) is not None:
         fix = "name the key that the certificate was made with, both as PEM without a passphrase"
@@ -318,7 +327,7 @@ def _check_node_access(given: Values, nodes: list[Node], inventory: Inventory) -
     path = given.get("monitoring_node_ca_file")
     if path and not _expression(path) and not os.path.isfile(_beside(inventory, str(path))):
         message = f"{values.show(path)} is no file on the controller"
-        fix = "name the certificates that signed those of the nodes (PEM), absolute or beside the inventory"
+        fix = "name the certificates (PEM) that signed the nodes', absolute, or from the inventory as ../tls/x.pem"
         yield Finding("monitoring_node_ca_file", message, fix)
     asked = nodes[0].metrics.get("node_metrics_basic_auth") if nodes else None
     if isinstance(asked, Mapping) and "password" not in asked and not given.get("monitoring_node_basic_auth"):

@@ -181,6 +181,13 @@ def test_what_is_wrong_is_named_with_its_place_and_fix(inventory, changes, file,
     assert fix in problem.fix
 
 
+def test_for_a_prometheus_of_the_site_its_rules_alone_are_checked(inventory):
+    off = {"node_metrics_state": "ignored"}
+    wrong = {"monitoring_listen": "10.0.7.7", "monitoring_rule_overrides": {"RailDwon": {"enabled": False}}}
+    [problem] = problems(inventory, nodes=off, monitoring_mode="export", **wrong)
+    assert (problem.host, "no alert RailDwon" in problem.message) == ("monitor1", True)
+
+
 def test_a_key_of_another_certificate_is_found(inventory, tmp_path):
     for name in ("one", "other"):
         argv = [
