@@ -327,7 +327,7 @@ def _check_node_access(given: Values, nodes: list[Node], inventory: Inventory) -
     path = given.get("monitoring_node_ca_file")
     if path and not _expression(path) and not os.path.isfile(_beside(inventory, str(path))):
         message = f"{values.show(path)} is no file on the controller"
-        fix = "name the certificates (PEM) that signed the nodes', absolute, or from the inventory as ../tls/x.pem"
+        fix = "name the PEM file that signed the nodes', absolute, or from the inventory as ../tls/ca.pem"
         yield Finding("monitoring_node_ca_file", message, fix)
     asked = nodes[0].metrics.get("node_metrics_basic_auth") if nodes else None
     if isinstance(asked, Mapping) and "password" not in asked and not given.get("monitoring_node_basic_auth"):
