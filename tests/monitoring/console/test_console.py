@@ -61,7 +61,7 @@ def section(page: str, title: str) -> Text:
 def test_the_headline_counts_what_is_wrong(watched: Prometheus) -> None:
     """Two of 16 nodes give no metrics of rails: one is silent, one has no metrics of Railyard."""
     (headline,) = Text(fetch(watched, cluster="fake")).by_class["h1"]
-    assert headline == "16 nodes, 112 rails: 4 rails are wrong, 5 have errors, 1 node does not answer"
+    assert headline == "16 nodes, 112 rails: 5 rails are wrong, 5 have errors, 1 node does not answer"
 
 
 def test_nodes_that_are_not_good_stand_there_worst_first_and_good_ones_do_not(watched: Prometheus) -> None:
@@ -92,7 +92,7 @@ def test_alerts_name_node_and_rail_critical_ones_first(watched: Prometheus) -> N
 
 def test_a_unit_shows_all_of_its_nodes(watched: Prometheus) -> None:
     page = fetch(watched, cluster="fake", unit="su01")
-    assert section(page, "Scalable units").by_class["n"][5:] == ["16", "1", "112", "4", "5"]
+    assert section(page, "Scalable units").by_class["n"][5:] == ["16", "1", "112", "5", "5"]
     nodes = section(page, "Nodes of su01").by_class["name"]
     assert nodes == [f"gpu{number:04d}" for number in range(1, 17)]
 
