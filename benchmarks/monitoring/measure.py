@@ -78,10 +78,10 @@ def dashboards(prometheus: server.Prometheus, span_s: int) -> dict[str, Any]:
         node = "gpu0002" if path.stem == "railyard-node" else dashboard_queries.ALL
         values = {"cluster": "fake", "node": node, "rail": dashboard_queries.ALL, "__range": f"{span_s}s"}
         times = {}
-        for query in dashboard_queries.panel_queries(path):
+        for number, query in enumerate(dashboard_queries.panel_queries(path), start=1):
             expr, begun = dashboard_queries.fill(query.expr, values), time.monotonic()
             series = prometheus.query(expr) if query.instant else prometheus.query_range(expr, span_s, 15)
-            times[f"{query.panel['title']} ({len(series)} series)"] = time.monotonic() - begun
+            times[f"{number}: {query.panel['title']} ({len(series)} series)"] = time.monotonic() - begun
         slowest = max(times, key=lambda name: times[name])
         found[path.stem] = {
             "queries": len(times),
