@@ -273,7 +273,7 @@ class Cluster:
             yield one("DCGM_FI_DEV_ROW_REMAP_FAILURE", remap)
             yield one("DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS", remap)
             yield one("DCGM_FI_DEV_CORRECTABLE_REMAPPED_ROWS", remap)
-            event = "hw_thermal_slowdown" if hot else "power_cap"
+            event = "hw_thermal" if hot else "power_cap"
             yield one(
                 "DCGM_EXP_CLOCK_EVENTS_COUNT", 40 if hot else 3, clock_event=event, window_size_in_ms="300000"
             )

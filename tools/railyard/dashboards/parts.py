@@ -274,7 +274,7 @@ def matrix(
 
 
 def board(uid: str, title: str, about: str, content: Content, *, one_node: bool = False, rails: bool = True,
-          more: Iterable[model.VariableModel] = (), span: str = "6h") -> build.Dashboard:  # fmt: skip
+          more: Iterable[build.TextBoxVariable] = (), span: str = "6h") -> build.Dashboard:  # fmt: skip
     """Build a dashboard of rows and panels, with the variables and links that all of them have."""
     made = (
         build.Dashboard(title)
@@ -308,6 +308,8 @@ def board(uid: str, title: str, about: str, content: Content, *, one_node: bool 
     rail = _variable("rail", "Rail", f"label_values(railyard_rail_info{{{CLUSTER}}}, rail)", several=True)
     # Where no panel has rails the choice is only carried to the next dashboard.
     made = made.with_variable(rail if rails else rail.hide(model.VariableHide.HIDE_VARIABLE))
+    for variable in more:
+        made = made.with_variable(variable)
     for number, item in enumerate(content, start=1):
         if isinstance(item, str):
             made = made.with_row(build.Row(item).id(number))

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue import OUTCOMES
-from grafana_foundation_sdk.builders.dashboard import Dashboard
+from grafana_foundation_sdk.builders.dashboard import Dashboard, TextBoxVariable
 from grafana_foundation_sdk.models import units
 
 from railyard.dashboards.parts import (
@@ -33,6 +33,7 @@ from railyard.dashboards.promql import (
 )
 
 COMPLETE = (State(1, "yes", GREEN), State(0, "no", ORANGE))
+REPORT = "${reports}/${__data.fields.Cluster}/${__data.fields.Run}/index.html"
 END = f"railyard_run_end_timestamp_seconds{{{CLUSTER}}}"
 # A run of many nodes exports least, median and greatest of each rail (label `stat`), not a series per test.
 RUN_RAIL = f'{CLUSTER},rail=~"$rail"'
@@ -88,9 +89,16 @@ def make() -> Dashboard:
             ),
             rows(
                 "Report",
-                "Name of the newest run. On the controller its report is `reports/CLUSTER/RUN/index.html`.",
+                "Name of the newest run. A click opens its report; see the field Reports at.",
                 [f"max by (cluster, run) (railyard_run_info{{{CLUSTER}}})"],
-                [Column("Cluster", "cluster"), Column("Run", "run")],
+                [
+                    Column("Cluster", "cluster"),
+                    Column(
+                        "Run",
+                        "run",
+                        link=REPORT,
+                    ),
+                ],
                 width=8,
                 height=4,
             ),
@@ -203,6 +211,12 @@ def make() -> Dashboard:
                 sort="Node",
                 width=12,
             ),
+        ],
+        more=[
+            TextBoxVariable("reports")
+            .label("Reports at")
+            .description("Address under which the controller's folder `reports` is served.")
+            .default_value("http://localhost:8000")
         ],
         span="30d",
     )
