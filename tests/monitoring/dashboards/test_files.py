@@ -9,19 +9,24 @@ import re
 from pathlib import Path
 
 import pytest
+import yaml
 from ansible_collections.railyard.fabric.plugins.module_utils.metrics.catalogue import METRICS
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue import CHECKS
+from railyard.base import paths
 from railyard.dashboards import __main__ as program
-from railyard.dashboards.foreign import FOREIGN
+from support import promql
 from support.monitoring import dashboard_queries
 from support.monitoring.dashboard_queries import FILES
 from support.monitoring.server import CONSOLES, delivered_rules
 
+REPO = paths.repo_root()
 BOARDS = {path.stem: dashboard_queries.load(path) for path in FILES}
 # Panels that Grafana 10.0 has built in (its folder public/app/plugins/panel).
 GRAFANA_10 = {"row", "stat", "bargauge", "table", "timeseries", "state-timeline"}
 RULES = [rule for text in delivered_rules().values() for group in text["groups"] for rule in group["rules"]]
 RECORDS = {rule["record"] for rule in RULES if "record" in rule}
+LISTED = yaml.safe_load((REPO / "tests/monitoring/foreign_metrics.yml").read_text(encoding="utf-8"))
+FOREIGN = {name for exporter in LISTED.values() for name in exporter["metrics"]}
 THRESHOLD = re.compile(r"railyard:threshold:\w+")
 
 
@@ -74,7 +79,7 @@ def names_in_boards() -> dict[str, set[str]]:
     for path in FILES:
         texts = [one.expr for one in dashboard_queries.panel_queries(path)]
         texts += [selector for selector, _label in dashboard_queries.variables(path).values()]
-        found[path.stem] = set().union(*map(dashboard_queries.metric_names, texts))
+        found[path.stem] = set().union(*map(promql.metrics, texts))
     return found
 
 
@@ -85,7 +90,7 @@ def console_names() -> set[str]:
         for quoted in re.findall(r'"((?:[^"\\]|\\.)*)"|`([^`]*)`', path.read_text(encoding="utf-8")):
             text = "".join(quoted)
             if re.search(r"railyard[:_]|\bup\b|ALERTS", text):
-                found |= dashboard_queries.metric_names(text)
+                found |= promql.metrics(text)
     return found
 
 
@@ -109,17 +114,5 @@ def test_every_metric_of_a_dashboard_is_in_a_catalogue() -> None:
 
 def test_every_metric_of_another_program_is_read() -> None:
     """A list that only grows tells a Prometheus to keep what nobody looks at."""
-    assert set(FOREIGN) - set().union(console_names(), *names_in_boards().values()) == set()
-
-
-@pytest.mark.parametrize(
-    ("expr", "names"),
-    [
-        ('sum by (node) (rate(a_total{x="b_total{"}[5m])) / on (c) group_left (d) e:f', {"a_total", "e:f"}),
-        ('count(up{job="x"} == 0) or vector(0)', {"up"}),
-        ("topk(10, avg_over_time(x:y{z=~\"$node\"}[$__range] @ end()) > 0)", {"x:y"}),
-        ("quantile by (x) (0.5, y_gbps{stat=\"\"}) > bool 1e6", {"y_gbps"}),
-    ],
-)  # fmt: skip
-def test_names_of_metrics_are_read_out_of_an_expression(expr: str, names: set[str]) -> None:
-    assert dashboard_queries.metric_names(expr) == names
+    of_rules = set().union(*(promql.metrics(rule["expr"]) for rule in RULES))
+    assert FOREIGN - of_rules - console_names() - set().union(*names_in_boards().values()) == set()

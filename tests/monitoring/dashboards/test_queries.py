@@ -114,8 +114,8 @@ NUMBERS = {
     ("railyard-cluster", "Nodes that answer"): [15, 16],
     ("railyard-cluster", "Rails without a link"): [2],
     ("railyard-cluster", "Rails below their rate"): [1],
-    # no_link, netdev_gone, below_rate, mtu; physical, symbol, loss, flap, paused
-    ("railyard-cluster", "Rails that are not good"): [4, 5],
+    # no_link, netdev_gone, rdma_port_down, below_rate, mtu; physical, symbol, loss, flap, paused
+    ("railyard-cluster", "Rails that are not good"): [5, 5],
     ("railyard-cluster", "GPUs missing"): [1],
     ("railyard-cluster", "Last validation"): [1],
     ("railyard-cluster", "Nodes not proven lately"): [1],

@@ -29,21 +29,6 @@ _NODE_OF_PANEL = {
     "Findings of the quick check": "quick_wrong",
 }
 _LABEL_VALUES = re.compile(r"label_values\((?P<series>.*), (?P<label>\w+)\)")
-# Not what a keyword, a function or a label is.
-_WORDS = {
-    "by",
-    "on",
-    "or",
-    "and",
-    "unless",
-    "bool",
-    "ignoring",
-    "without",
-    "offset",
-    "group_left",
-    "group_right",
-    "inf",
-}
 
 
 class PanelQuery(NamedTuple):
@@ -108,13 +93,3 @@ def fill(expr: str, values: Mapping[str, str]) -> str:
 def unfilled(expr: str) -> list[str]:
     """Return the variables that are left in a query."""
     return re.findall(r"\$\w+|\$\{[^}]*\}|\[\[\w+\]\]", expr)
-
-
-def metric_names(expr: str) -> set[str]:
-    """Return the names of metrics and records in a PromQL expression."""
-    text = re.sub(r'"(\\.|[^"\\])*"' + r"|'(\\.|[^'\\])*'", "", expr)
-    text = re.sub(r"\{[^}]*\}|\[[^\]]*\]|\$\w+", "", text)
-    text = re.sub(r"\b(by|without|on|ignoring|group_left|group_right)\s*\([^)]*\)", " ", text)
-    return {
-        name for name in re.findall(r"(?<![\w:.])[a-zA-Z_:][\w:]*(?![\w:]*\s*\()", text) if name not in _WORDS
-    }

@@ -221,8 +221,8 @@ class Cluster:
             yield Sample("railyard_rail_mtu_bytes", planned, 1500 if small else mtu)
         yield Sample("railyard_rail_rdma_port_active", name, int(link and not has("rdma_port_down")))
         yield Sample("railyard_rail_gid_present", name, int(not has("gid_missing")))
-        # It moves each half minute.
-        moved = has("gid_moved") and grown_s // 5 % 2
+        # It moves with each scrape of the tests.
+        moved = has("gid_moved") and grown_s // 10 % 2
         yield Sample("railyard_rail_gid_index", name, 5 if moved else 3)
         yield Sample("railyard_rail_pcie_lanes", name, 8 if has("pcie_lanes") else 16)
         yield Sample("railyard_rail_pcie_lanes_max", name, 16)

@@ -73,9 +73,8 @@ def make() -> Dashboard:
             ),
             single(
                 "Rails that are not good",
-                "`wrong`: without a link, below the declared rate or with another MTU. `errors`: its "
-                "error counters grow, or "
-                "it is paused.",
+                "`wrong`: without a link or RDMA port, below the declared rate or with another MTU. "
+                "`errors`: its error counters grow, or it is paused.",
                 Query(count(f"railyard:rail_state{{{RAIL}}} == 2"), "wrong"),
                 Query(count(f"railyard:rail_state{{{RAIL}}} == 1"), "errors"),
                 bad_from=1,

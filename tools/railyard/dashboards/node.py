@@ -131,7 +131,7 @@ def make() -> Dashboard:
             ),
             timeline(
                 "State of the rails",
-                "Red: no link, below the declared rate, or another MTU. Orange: errors or pauses.",
+                "Red: no link, RDMA port down, below the declared rate, other MTU. Orange: errors, pauses.",
                 Query(f"max by (rail) (railyard:rail_state{{{RAIL}}})", "{{rail}}"),
                 states=RAIL_STATES,
                 height=7,

@@ -28,9 +28,8 @@ from railyard.dashboards.promql import (
 STATE = f"railyard:rail_state{{{RAIL}}}"
 NAME = "{{node}} {{rail}}"
 MAP = (
-    "Green: good. Orange: its error counters grow, or it is paused. Red: no link, below the declared "
-    "rate, or another "
-    "MTU."
+    "Green: good. Orange: its error counters grow, or it is paused. Red: no link, RDMA port down, below the "
+    "declared rate, or another MTU."
 )
 
 
