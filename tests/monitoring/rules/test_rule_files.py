@@ -162,8 +162,7 @@ OF_RAILYARD = [
 def test_each_command_of_an_action_exists(alert: str, words: list[str]) -> None:
     if words[0] == "ansible-playbook":
         (playbook,) = [word for word in words if word.startswith("playbooks/")]
-        # The part "server" of this issue brings this one.
-        assert (REPO / playbook).exists() or playbook == "playbooks/monitoring.yml"
+        assert (REPO / playbook).exists()
         return
     verb = typer.main.get_command(cli.app).commands[words[1]]
     known = {option for parameter in verb.params for option in (*parameter.opts, *parameter.secondary_opts)}
