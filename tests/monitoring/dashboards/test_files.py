@@ -12,6 +12,7 @@ import pytest
 import yaml
 from ansible_collections.railyard.fabric.plugins.module_utils.metrics.catalogue import METRICS
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue import CHECKS
+from ansible_collections.railyard.fabric.plugins.plugin_utils.monitoring import scrape
 from railyard.base import paths
 from railyard.dashboards import __main__ as program
 from support import promql
@@ -116,3 +117,8 @@ def test_every_metric_of_another_program_is_read() -> None:
     """A list that only grows tells a Prometheus to keep what nobody looks at."""
     of_rules = set().union(*(promql.metrics(rule["expr"]) for rule in RULES))
     assert FOREIGN - of_rules - console_names() - set().union(*names_in_boards().values()) == set()
+
+
+def test_our_prometheus_keeps_every_metric_of_node_exporter_that_is_read() -> None:
+    kept = re.compile("|".join(scrape.KEPT))
+    assert [name for name in LISTED["node_exporter"]["metrics"] if not kept.fullmatch(name)] == []
