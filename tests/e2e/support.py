@@ -129,7 +129,9 @@ class Cluster:
     def _reach(self, node: str) -> list[str]:
         state = ROOT / ".lab" / self.lab_name / "ssh"
         hosts = yaml.safe_load((self.inventory / "hosts.yml").read_text(encoding="utf-8"))
-        [address] = [group["hosts"][node]["ansible_host"] for group in hosts.values() if node in group["hosts"]]
+        [address] = [
+            group["hosts"][node]["ansible_host"] for group in hosts.values() if node in group["hosts"]
+        ]
         options = {
             "UserKnownHostsFile": state / "known_hosts",
             "StrictHostKeyChecking": "yes",
