@@ -14,9 +14,10 @@ from typing import Any
 import pytest
 from ansible_collections.railyard.fabric.plugins.plugin_utils.bounds.bounds import Bounds
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence import light_rows
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence.columns import asked, views
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence.columns import views
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.rules import by_column
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.verdict import rejudge, verdict
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run import asked_lines
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run.folder import RunFolder
 from tools.report.column_cases import LEFT, PLAIN, REFUSED, TABLE
 from tools.report.one_change import spoilt
@@ -70,14 +71,7 @@ def test_a_test_without_bounds_is_left_to_single_rows() -> None:
      ("gx", None), ("g\u0665\u0665\u0665\u0665\u0665", None), ("h00058", None)],
 )  # fmt: skip
 def test_a_group_that_no_runner_writes_has_no_number(group: str | None, number: int | None) -> None:
-    assert asked.number_of(group) == (asked.BEYOND if number is None else number)
-
-
-@pytest.mark.parametrize(
-    ("value", "number"), [(5, 5), (-1, -1), (2**61 - 1, 2**61 - 1), (2**61, None), (None, None)]
-)
-def test_a_round_that_no_runner_writes_has_no_number(value: int | None, number: int | None) -> None:
-    assert asked.counted(value) == (asked.BEYOND if number is None else number)
+    assert asked_lines.number_of(group, "g") == (-1 if number is None else number)
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -43,7 +43,7 @@ class Answer:
     basis: str = ""
     cause: dict[str, str] = field(default_factory=dict)
     proof: str | None = None
-    rows: Sequence[str] | None = None
+    rows: Iterable[str] | None = None
     are_known: bool = False
     attempts: int = 1
     reproduced: str | None = None
@@ -120,7 +120,6 @@ class Answer:
 
 def _finite(value: Any) -> Any:
     """Return a value with NaN, infinity and what no float can hold as null: garbage must not stop us."""
-    if isinstance(value, Mapping):
-        return {key: _finite(inner) for key, inner in value.items()}
-    number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    return None if number and not is_number(value) else value
+    if isinstance(value, (int, float)):
+        return value if isinstance(value, bool) or is_number(value) else None
+    return {key: _finite(inner) for key, inner in value.items()} if isinstance(value, Mapping) else value

@@ -30,15 +30,13 @@ except ImportError:  # sanity's environment has none
 #: As the controller writes the line of a test: what is alike in many, and of its own id, nodes and numbers.
 _LINE = re.compile(
     rb'(\{"check":"[^"\\\n]*","direction":"[^"\\\n]*","group":)(?:"g([0-9]{5}|[1-9][0-9]{5,17})"|null)'
-    rb',"id":"m([0-9]{5}|[1-9][0-9]{5,17})","node":"([^"\\\x00-\x1f]*)","peer":"([^"\\\x00-\x1f]*)"'
+    rb',"id":"m([0-9]{5}|[1-9][0-9]{5,7})","node":"([^"\\\x00-\x1f]*)","peer":"([^"\\\x00-\x1f]*)"'
     rb'(,"rail":"[^"\\\n]*","round":)(0|[1-9][0-9]{0,8})(,"schema":1,[^{}\\\n]*\})\n'
 )
 #: What of such a line is in none of its groups: without a group, and with one.
 _AROUND, _GROUPED = len(b'null,"id":"m","node":"","peer":""\n'), len(b'"g"') - len(b"null")
 _BEGINS = b'{"check":'
 _NONE, _HALF = -1, 1 << 31
-#: How many numbers there are for each test: a schedule leaves out those of rails that a pair does not share.
-_MOST_GAPS = 16
 
 
 class AskedLines(Sequence[AskedLine]):
@@ -64,25 +62,21 @@ class AskedLines(Sequence[AskedLine]):
         self._count = len(lines)
         self._kind_of: dict[tuple[Any, ...], int] = {}
         self._nodes: dict[bytes, int] = {}
-        self._parts: list[list[NDArray[Any]]] = [[np.zeros(0, dtype=np.int32)] for _column in range(7)]
         self._finish()
 
-    def _finish(self) -> None:
+    def _finish(self, parts: Sequence[list[NDArray[Any]]] = ()) -> None:
         """Make the columns of what was taken."""
-        columns = [np.concatenate(parts) for parts in self._parts]
+        empty = np.zeros(0, dtype=np.int32)
+        columns = [np.concatenate([empty, *one]) for one in parts or [[]] * 7]
         self.at, self.kind, self.node, self.peer, self.number, self.group, self.round = columns
         self.names = [name.decode() for name in self._nodes]
         self.fingerprint = {"count": self._count, "sha256": self._digest.hexdigest()}
         #: Of each line its place in the columns, or _NONE.
         self._where = np.full(self._count, _NONE, dtype=np.int32)
         self._where[self.at] = np.arange(len(self.at))
-        self._turn = np.argsort(self.number, kind="stable")
-        #: Number -> place in the columns; None where numbers have so many gaps that it would be long.
-        self._place_of: NDArray[np.int32] | None = None
-        most = int(self.number.max(initial=_NONE))
-        if 0 <= most < _MOST_GAPS * len(self.number):
-            self._place_of = np.full(most + 1, _NONE, dtype=np.int32)
-            self._place_of[self.number] = np.arange(len(self.number))
+        #: Number -> place in the columns.
+        self._place_of = np.full(int(self.number.max(initial=_NONE)) + 1, _NONE, dtype=np.int32)
+        self._place_of[self.number] = np.arange(len(self.number))
         self._others = {str(line.get("id")): line for line in self.others.values()}
 
     @classmethod
@@ -93,28 +87,29 @@ class AskedLines(Sequence[AskedLine]):
             RunFolderError: the file is there and cannot be read.
         """
         made = cls()
+        parts: list[list[NDArray[Any]]] = [[] for _column in range(7)]
         try:
             with folder.open(run_folder.ASKED) as stream:
                 for _begin, block in json_lines.blocks(stream, _BEGINS):
-                    made._take(block)
+                    made._take(block, parts)
         except FileNotFoundError:
             pass
         except OSError as error:
             raise RunFolderError(
                 f"{folder.path / run_folder.ASKED} cannot be read: {error.strerror}"
             ) from error
-        made._finish()
+        made._finish(parts)
         return made
 
-    def _take(self, block: bytes) -> None:
-        """Take lines."""
+    def _take(self, block: bytes, parts: Sequence[list[NDArray[Any]]]) -> None:
+        """Take lines; those of tests are added to the parts of the columns."""
         found = _LINE.findall(block)
-        lengths = (sum(map(len, parts)) + _AROUND + (_GROUPED if parts[1] else 0) for parts in found)
-        if sum(lengths) == len(block) and self._take_tests(block, found):
+        lengths = (sum(map(len, one)) + _AROUND + (_GROUPED if one[1] else 0) for one in found)
+        if sum(lengths) == len(block) and self._take_tests(block, found, parts):
             return
         lines = list(io.BytesIO(block))
         for line in lines if len(lines) > 1 else ():
-            self._take(line)
+            self._take(line, parts)
         for raw in json_lines.lines(io.BytesIO(block)) if len(lines) == 1 else ():
             for row in (None,) if raw is None else json_lines.rows_of(raw, Frames()):
                 if row is None:
@@ -124,7 +119,9 @@ class AskedLines(Sequence[AskedLine]):
                 self._digest.update((run_folder.line(row) + "\n").encode())
                 self._count += 1
 
-    def _take_tests(self, block: bytes, found: Sequence[tuple[bytes, ...]]) -> bool:
+    def _take_tests(
+        self, block: bytes, found: Sequence[tuple[bytes, ...]], parts: Sequence[list[NDArray[Any]]]
+    ) -> bool:
         """Take the lines of tests into the columns; tell whether they all are what they look like."""
         head, group, number, node, peer, rail, at, tail = zip(*found, strict=True)
         alike = list(zip(head, map(bool, group), rail, tail, strict=True))
@@ -151,8 +148,8 @@ class AskedLines(Sequence[AskedLine]):
             groups,
             np.array([int(one) for one in at]),
         )
-        for parts, column in zip(self._parts, columns, strict=True):
-            parts.append(column.astype(np.int32) if column.max() < _HALF else column)
+        for part, column in zip(parts, columns, strict=True):
+            part.append(column.astype(np.int32) if column.max() < _HALF else column)
         self._digest.update(block)
         self._count += len(found)
         return True
@@ -210,19 +207,12 @@ class AskedLines(Sequence[AskedLine]):
     def place(self, identity: str) -> int:
         """Return where in the columns a test's line stands, `_NONE` where it is not there."""
         number = number_of(identity, "m")
-        if self._place_of is not None:
-            return self._place_of.item(number) if 0 <= number < len(self._place_of) else _NONE
-        return int(self.find(np.array([number], dtype=np.int64))[0])
+        return self._place_of.item(number) if 0 <= number < len(self._place_of) else _NONE
 
     def find(self, numbers: NDArray[Any]) -> NDArray[np.int64]:
         """Return where in the columns the tests of these numbers stand, `_NONE` where there is none."""
-        if self._place_of is not None:
-            known = (numbers >= 0) & (numbers < len(self._place_of))
-            return np.where(known, self._place_of[np.where(known, numbers, 0)], _NONE)
-        ordered = self.number[self._turn]
-        places = np.searchsorted(ordered, numbers, side="right") - 1
-        known = (places >= 0) & (np.append(ordered, _NONE)[places] == numbers)
-        return np.where(known, np.append(self._turn, _NONE)[places], _NONE)
+        known = (numbers >= 0) & (numbers < len(self._place_of))
+        return np.append(self._place_of, _NONE)[np.where(known, numbers, _NONE)]
 
     def distinct(self) -> list[AskedLine]:
         """Return lines among which each check is asked of each node and rail of which it is."""
@@ -251,9 +241,9 @@ class AskedLines(Sequence[AskedLine]):
                 has[number, : len(self.names)] = [kind["rail"] in rails.get(name, ()) for name in self.names]
         good = has[self.kind, self.node] & has[self.kind, self.peer] & (self.node != self.peer)
         good[np.unique(self.kind, return_index=True)[1]] = False
-        ordered = self.number[self._turn]
-        twice = np.flatnonzero(ordered[1:] == ordered[:-1])
-        good[self._turn[twice]] = good[self._turn[twice + 1]] = False
+        last = self._place_of[self.number]
+        good &= last == np.arange(len(last))
+        good[last[~good]] = False
         for identity in self._others:
             if (at := self.place(identity)) != _NONE:
                 good[at] = False

@@ -66,7 +66,8 @@ class RowsByTest(Mapping[str, Sequence[Row]]):
             node, peer = (np.append(ends, -1)[places] for ends in (asked.node, asked.peer))
             good &= (hosts == node) | (hosts == peer)
             mine = good & by_frame(table, (frame.row.get("run") == run for frame in table.frames))
-            self.parts.append(Part(table, np.flatnonzero(mine), places[mine].astype(np.int32)))
+            indices = np.flatnonzero(mine).astype(np.int32)
+            self.parts.append(Part(table, indices, places[mine].astype(np.int32)))
             rows += ((table.begin.at(at), table.row(at)) for at in np.flatnonzero(~mine).tolist())
         for place, row in rows:
             identity = str(row.get("id"))
@@ -104,7 +105,7 @@ class RowsByTest(Mapping[str, Sequence[Row]]):
         tests = np.concatenate([empty, *(one.tests for one in self.parts)])
         turn = np.lexsort((np.concatenate([empty, *begin]), tests))
         self._part = np.concatenate([empty, *each])[turn]
-        self._index = np.concatenate([empty, *(one.indices.astype(np.int32) for one in self.parts)])[turn]
+        self._index = np.concatenate([empty, *(one.indices for one in self.parts)])[turn]
         self._begin = np.searchsorted(tests[turn], np.arange(len(self._asked.number) + 1))
 
     def __getitem__(self, identity: str) -> Sequence[Row]:

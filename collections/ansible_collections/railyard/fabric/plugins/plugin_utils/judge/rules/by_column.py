@@ -11,7 +11,7 @@ column tells: no outcome rests on anything here but a pass.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from ansible_collections.railyard.fabric.plugins.module_utils.records.asked import AskedLine
@@ -47,6 +47,8 @@ except ImportError:  # sanity's environment has none
 
 #: The checks that a sweep asks between two nodes.
 CHECKED = ("path_mtu", "tcp_bandwidth_concurrent", "rdma_bandwidth_concurrent")
+#: So many tests are looked at at once: a rule makes columns of its own.
+_AT_ONCE = 1 << 17
 
 
 class Court(NamedTuple):
@@ -155,27 +157,35 @@ def find(asked: Asked, rows: RowsByTest, court: Court) -> Plain:
         check = mine.kind.check
         if check not in CHECKED or ends != [("client", check), ("server", check)]:
             continue
-        # What is no number is not good, and says no more than that.
-        with np.errstate(all="ignore"):
-            some = asked.only(tests)
-            both = [
-                ColumnEnd(table, places, court.known, some)
+        # Of each end: which frames are sound, as far as one of their rows was looked at.
+        sound: tuple[dict[int, bool], dict[int, bool]] = {}, {}
+        for begin in range(0, len(tests), _AT_ONCE):
+            part = slice(begin, begin + _AT_ONCE)
+            some = asked.only(tests[part])
+            client, server = (
+                ColumnEnd(table, places[part], court.known, some)
                 for table, places in zip((mine, its), indices, strict=True)
-            ]
-            if all(end.can_be_told for end in both):
-                _find(found, ColumnPair(*both), tests, court)
+            )
+            # What is no number is not good, and says no more than that.
+            with np.errstate(all="ignore"):
+                if client.can_be_told and server.can_be_told:
+                    _find(found, ColumnPair(client, server), tests[part], court, sound)
+            client.forget()
+            server.forget()
     return found
 
 
-def _find(found: Plain, pair: ColumnPair, tests: Column, court: Court) -> None:
+def _find(
+    found: Plain, pair: ColumnPair, tests: Column, court: Court, sound: Sequence[dict[int, bool]]
+) -> None:
     """Add to those found the tests of two tables that plainly pass."""
     good = np.ones(len(pair.client.places), dtype=bool)
     for end in pair.each():
         good &= end.can_be_counted
         good = hold(of_end(pair.check, end.kind.end), end, good)
     good = hold([NOTHING_LOST, *of_pair(pair.check)], pair, good)
-    for end in pair.each():
-        good &= _sound(end, good, court)
+    for end, known in zip(pair.each(), sound, strict=True):
+        good &= _sound(end, good, court, known)
     at = np.flatnonzero(good)
     for places in _alike(pair.client.asked, at, court):
         bounds = court.bounds(pair.client.asked.line(places[0]))
@@ -209,14 +219,16 @@ def _within(bounds: Bounds, pair: ColumnPair, places: Column) -> Column:
     return good
 
 
-def _sound(end: ColumnEnd, good: Column, court: Court) -> Column:
+def _sound(end: ColumnEnd, good: Column, court: Court, known: dict[int, bool]) -> Column:
     """Tell of rows whether one of their frame, good by the column, is good as a single row is looked at."""
     at = np.flatnonzero(good)
     numbers, first = np.unique(end.frame_of[at], return_index=True)
-    sound = np.zeros(len(end.table.frames), dtype=bool)
     for number, one in zip(numbers.tolist(), at[first].tolist(), strict=True):
+        if number in known:
+            continue
         line, row = end.asked.line(one), end.table.row(int(end.places[one])).whole()
         host = str(line["node" if end.kind.end == "client" else "peer"])
         frame = end.table.frames[number].row
-        sound[number] = end.is_sound(row, frame) and not court.refuses(row, line, host)
+        known[number] = end.is_sound(row, frame) and not court.refuses(row, line, host)
+    sound = np.array([known.get(number, False) for number in range(len(end.table.frames))], dtype=bool)
     return sound[end.frame_of]

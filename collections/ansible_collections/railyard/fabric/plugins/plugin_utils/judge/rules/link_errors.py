@@ -224,7 +224,7 @@ def _read(
         still = _read_row(seen, last, still, netdev, peer, row)
         if plain is None or not more:
             continue
-        if still is not None and plain.said == (still, netdev):
+        if still is not None and plain.same_counters == (still, netdev):
             # They say again what the row before them said.
             seen.rows += len(more)
             seen.used.append(plain.ids(more.start, more.stop))

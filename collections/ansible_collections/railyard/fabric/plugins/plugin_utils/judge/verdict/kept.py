@@ -16,6 +16,7 @@ import hashlib
 import json
 from contextlib import suppress
 from dataclasses import asdict, replace
+from itertools import chain
 from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.plugin_utils.ask.suspects import Suspect
@@ -79,7 +80,7 @@ def keep(folder: RunFolder, judged: Judged, state: str) -> str:
     try:
         path.unlink(missing_ok=True)
         with gzip.open(path, "xt", compresslevel=1, encoding="utf-8") as stream:
-            for one in (head, *judged.verdicts):
+            for one in chain((head,), judged.verdicts):
                 stream.write(json.dumps(one) + "\n")
         return _digest(path.read_bytes())
     except OSError:

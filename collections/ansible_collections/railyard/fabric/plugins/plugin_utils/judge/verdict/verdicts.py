@@ -61,7 +61,7 @@ class Verdicts(Sequence[dict[str, Any]]):
     @property
     def placed(self) -> Iterator[tuple[int, dict[str, Any]]]:
         """All that are not of tests that plainly pass, and their places."""
-        return zip(self._places, map(_told, self._rest), strict=True)
+        return zip(self._places, map(_as_written, self._rest), strict=True)
 
     def alike(self) -> Iterator[tuple[int, dict[str, Any], int, dict[str, Any]]]:
         """Yield those of tests that plainly pass, all at once that differ in nodes and numbers alone.
@@ -101,11 +101,11 @@ class Verdicts(Sequence[dict[str, Any]]):
 
     def _at(self, where: int) -> dict[str, Any]:
         if where >= 0:
-            return _told(self._rest[where])
+            return _as_written(self._rest[where])
         place = where + len(self._plain.asked.number)
         return self._plain.answer(place).line(self._plain.asked.line(place), self._rows)
 
 
-def _told(one: dict[str, Any]) -> dict[str, Any]:
+def _as_written(one: dict[str, Any]) -> dict[str, Any]:
     """Return a verdict as it is written."""
     return {**one, "rows": list(one["rows"])} if isinstance(one["rows"], Ids) else one

@@ -6,7 +6,8 @@
 from __future__ import annotations
 
 import bisect
-from collections.abc import Callable, Collection, Iterable, Iterator
+import itertools
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence.columns.tables import (
@@ -35,42 +36,51 @@ def suspected(
         source_of: returns whose counter it is that a row, or its frame, brings.
         elsewhere: counters that other rows than short ones bring too.
     """
+    rows = list(parts)
+    firsts = [0, *itertools.accumulate(len(indices) for _table, indices in rows)]
+    found: set[int] = set()
+    # A counter at a time, so that there are not the spans of all at once.
+    for name in dict.fromkeys(name for table, _indices in rows for name in table.kind.counters):
+        found |= _near(name, rows, firsts, source_of, elsewhere)
+    for place in sorted(found):
+        number = bisect.bisect_right(firsts, place) - 1
+        table, indices = rows[number]
+        yield table.row(int(indices[place - firsts[number]]))
+
+
+def _near(
+    name: str,
+    rows: Sequence[tuple[Table, Any]],
+    firsts: Sequence[int],
+    source_of: Callable[[Any, str], Source],
+    elsewhere: Collection[Source],
+) -> set[int]:
+    """Return the places of the rows of which a counter of this name has such a span, or may have it."""
     numbers: dict[Source, int] = {}
-    spans: list[list[Any]] = [[], [], [], []]
     bad: set[int] = set()
-    beyond: set[int] = set()
-    rows: list[tuple[int, Table, Any]] = []
-    first = 0
-    for table, indices in parts:
-        frames = table.frame_of.array()[indices]
-        places = np.arange(first, first + len(indices), dtype=np.int64)
-        rows.append((first, table, indices))
-        first += len(indices)
-        for number, name in enumerate(table.kind.counters):
+    found: set[int] = set()
+    spans: list[list[Any]] = [[], [], [], []]
+    for (table, indices), first in zip(rows, firsts, strict=False):
+        places = np.arange(first, first + len(indices), dtype=np.int32)
+        whose = [source_of(frame.row, name) for frame in table.frames]
+        every = np.array([numbers.setdefault(one, len(numbers)) for one in whose], dtype=np.int32)
+        source = every[table.frame_of.array()[indices]]
+        for number in (at for at, one in enumerate(table.kind.counters) if one == name):
             place = table.kind.of_counters + 2 * number
             begin, grown = (table.column(at)[indices].astype(np.int64) for at in (place, place + 1))
-            whose = [source_of(frame.row, name) for frame in table.frames]
-            source = np.array([numbers.setdefault(one, len(numbers)) for one in whose], dtype=np.int64)[
-                frames
-            ]
             far = (np.abs(begin) >= _MOST) | (np.abs(grown) >= _MOST)
             bad |= set(source[far].tolist()) | {numbers[one] for one in whose if one in elsewhere}
             # It is no number here, but one that its row may claim.
-            beyond |= set(places[far].tolist())
+            found |= set(places[far].tolist())
             counts = ~far & (grown > 0)
             for kept, values in zip(spans, (source, begin, begin + grown, places), strict=True):
                 kept.append(values[counts])
-    if not spans[0]:
-        return
     source, begin, end, places = (np.concatenate(one) for one in spans)
     order = np.lexsort((begin, source))
-    source, begin, end, places = (one[order] for one in (source, begin, end, places))
+    source, begin, end = source[order], begin[order], end[order]
     # Sorted, none reaches into another unless it does into the next.
     into = (source[1:] == source[:-1]) & (begin[1:] < end[:-1])
     bad |= set(source[1:][into].tolist())
     if bad:
-        near = np.isin(source, np.array(sorted(bad), dtype=np.int64))
-        firsts = [begin for begin, _table, _indices in rows]
-        for place in sorted(beyond | set(places[near].tolist())):
-            begin, table, indices = rows[bisect.bisect_right(firsts, place) - 1]
-            yield table.row(int(indices[place - begin]))
+        found |= set(places[order[np.isin(source, np.array(sorted(bad), dtype=np.int32))]].tolist())
+    return found

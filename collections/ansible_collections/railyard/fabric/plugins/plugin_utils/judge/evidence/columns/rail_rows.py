@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, NamedTuple, overload
+from typing import Any, NamedTuple
 
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence.columns.asked import (
     MOST,
@@ -34,26 +34,14 @@ class Part(NamedTuple):
     tests: Column
 
 
-class Ids(Sequence[str]):
+class Ids(Iterable[str]):
     """Ids of tests, which are texts only while somebody reads them."""
 
     def __init__(self, numbers: Column) -> None:
         self._numbers = numbers
 
-    def __len__(self) -> int:
-        return len(self._numbers)
-
     def __iter__(self) -> Iterator[str]:
         return (f"m{number:05d}" for number in self._numbers.tolist())
-
-    @overload
-    def __getitem__(self, at: int) -> str: ...
-
-    @overload
-    def __getitem__(self, at: slice) -> list[str]: ...
-
-    def __getitem__(self, at: int | slice) -> str | list[str]:
-        return list(Ids(self._numbers[at])) if isinstance(at, slice) else f"m{self._numbers[at]:05d}"
 
 
 class RailRows:
@@ -62,8 +50,8 @@ class RailRows:
     Attributes:
         sequence: their numbers.
         checks: of which checks they are.
-        said: what they all say of the rail's error counters, and on which netdev they were read; None where
-            one of them says something else.
+        same_counters: the rail's error counters and the netdev on which they were read, where all rows have
+            the same; else None.
     """
 
     def __init__(
@@ -78,7 +66,7 @@ class RailRows:
             frames += [table.frames[one].row for one in np.unique(used).tolist()]
         self.checks = {str(frame["check"]) for frame in frames}
         said = [(frame.get("link_errors"), frame.get("netdev")) for frame in frames]
-        self.said = said[0] if all(repr(one) == repr(said[0]) for one in said) else None
+        self.same_counters = said[0] if all(repr(one) == repr(said[0]) for one in said) else None
 
     def __len__(self) -> int:
         return len(self.sequence)

@@ -238,12 +238,12 @@ class Table:
 class ShortRow(Mapping[str, Any]):
     """A row of a table, which looks like the whole row; what is not at hand is read from the folder."""
 
-    __slots__ = ("_id", "_told", "frame", "index", "table")
+    __slots__ = ("_cache", "_id", "frame", "index", "table")
 
     def __init__(self, table: Table, index: int, frame: Row, identity: str) -> None:
         self.table, self.index, self.frame, self._id = table, index, frame, identity
         #: What was made of columns before.
-        self._told: dict[str, Any] = {}
+        self._cache: dict[str, Any] = {}
 
     def get(self, key: str, default: Any = None) -> Any:
         """Return what the row says of a key."""
@@ -257,8 +257,8 @@ class ShortRow(Mapping[str, Any]):
         if key == "started":
             frame = self.table.frames[self.table.frame_of.at(self.index)]
             return short_rows.timestamp(frame.begun + self.table.at(AFTER_MS, self.index))
-        if (made := self._told.get(key)) is None:
-            made = self._told[key] = self._made(key)
+        if (made := self._cache.get(key)) is None:
+            made = self._cache[key] = self._made(key)
         return self.whole().get(key, default) if made is None else made
 
     def _made(self, key: str) -> Any:

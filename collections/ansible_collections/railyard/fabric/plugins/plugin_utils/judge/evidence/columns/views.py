@@ -61,7 +61,7 @@ class ColumnEnd:
     def __init__(self, table: Table, places: Column, known: Known, asked: Asked) -> None:
         self.table, self.places, self.known, self.asked = table, places, known, asked
         self.kind, self.policy, self.check = table.kind, known.policy, CHECKS[table.kind.check]
-        self.frame_of = table.frame_of.array()[places].astype(np.int64)
+        self.frame_of = table.frame_of.array()[places]
         form = rdma_counters.form_of(self.kind.counters) if self.check.rdma else NETDEV
         self._of_one_driver = form is not None
         self.driver = form or NETDEV
@@ -104,6 +104,12 @@ class ColumnEnd:
             and not row_numbers.other_class(argv, str(row["check"]), policy)
             for argv in frame["argv"]
         )
+
+    def forget(self) -> None:
+        """Give up what was made for the rules alone."""
+        vars(self).pop("window_s", None)
+        vars(self).pop("iterations", None)
+        self.asked = self.asked.only(self.places[:0])
 
     # What a single row has as well.
 

@@ -14,10 +14,13 @@ import pytest
 from ansible_collections.railyard.fabric.plugins.plugin_utils.bounds import facts
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence import row_counters
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence.clock import Clock
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence.columns.asked import Asked
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence.rows_by_test import RowsByTest
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence.views import Known
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.rules import cabling
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.rules.trusted_rows import TrustedRows
 from ansible_collections.railyard.fabric.plugins.plugin_utils.outcome.answer import Answer
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run.asked_lines import AskedLines
 from ansible_collections.railyard.fabric.tests.unit.plugins.plugin_utils.judge.test_rdma_without_ip import (
     WITHOUT_IP,
 )
@@ -46,7 +49,9 @@ def known_of(kind: str, held: str, known: tuple[str, ...]) -> tuple[Known, cabli
     fleet.obstacles = {held: error("not_staged", held)["error"]} if held else {}
     clock = Clock(run.manifest, fleet.collected)
     chart = cabling.CablingMap(RUN, run.plan, fleet, clock)
-    return Known.of(RUN, run.policy, fleet, clock, row_counters.Claims(RUN, [], {})), chart
+    nothing = AskedLines()
+    claims = row_counters.Claims(RUN, nothing, RowsByTest(RUN, [], Asked(nothing, fleet.bound)))
+    return Known.of(RUN, run.policy, fleet, clock, claims), chart
 
 
 def trust(kind: str, held: str = "", known: tuple[str, ...] = NODES) -> TrustedRows:

@@ -12,6 +12,9 @@ import pytest
 from ansible_collections.railyard.fabric.plugins.module_utils.catalogue.tests import Check
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import catalogue, policy
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence import row_counters
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence.columns.asked import Asked
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence.rows_by_test import RowsByTest
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run.asked_lines import AskedLines
 from support.runs.bare_rows import counter_problem
 from support.runs.fake_run import NODES, FakeRun, in_sequence
 
@@ -321,10 +324,12 @@ def test_soft_roce_counts_at_its_netdev_and_its_port(changes: dict[str, Any], go
 
 def claims(*rows: dict[str, Any]) -> row_counters.Claims:
     """Return what tests claim of which gpu1 is the client; a row each, on a rail of its own."""
-    tests = [{"id": str(at), "node": "gpu1", "peer": "gpu2", "rail": f"rail{at}"} for at in range(len(rows))]
+    of_all = {"check": "tcp_bandwidth", "node": "gpu1", "peer": "gpu2"}
+    tests: list[Any] = [{**of_all, "id": str(at), "rail": f"rail{at}"} for at in range(len(rows))]
     common = {"run": "r", "host": "gpu1", "end": "client", "proof": "proven"}
-    by_id = {one["id"]: [{**common, **one, **row}] for one, row in zip(tests, rows, strict=True)}
-    return row_counters.Claims("r", tests, by_id)
+    asked = AskedLines(tests)
+    written = [{**common, **one, **row} for one, row in zip(tests, rows, strict=True)]
+    return row_counters.Claims("r", asked, RowsByTest("r", written, Asked(asked, ["gpu1", "gpu2"])))
 
 
 @pytest.mark.parametrize(
