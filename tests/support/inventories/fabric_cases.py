@@ -54,7 +54,7 @@ def node(name, fabric, **keys):
 
 
 def problems_of(nodes, policy=None):
-    found = Inventory("test", [], nodes, frozenset(one.name for one in nodes), policy)
+    found = Inventory("test", [], nodes, frozenset(one.name for one in nodes), policy=policy)
     return load.validate(found)
 
 

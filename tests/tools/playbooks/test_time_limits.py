@@ -15,6 +15,7 @@ LIMIT = re.compile(r"^ *timeout: (.+)$", re.MULTILINE)
 # What they were before there was the variable.
 USUAL_S = {
     "playbooks/discover.yml": [60, 60],
+    "playbooks/idle.yml": [60],
     "playbooks/resume.yml": [300],
     "playbooks/tasks/collect_and_judge.yml": [300],
     "playbooks/tasks/measure.yml": [180, 60, 300],
