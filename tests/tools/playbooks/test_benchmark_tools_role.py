@@ -5,13 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from support.programs import of_role, play_on_hosts
+import yaml
+from support.programs import REPO, of_role, play_on_hosts
 
 PLAY = """\
 - hosts: all
   connection: local
   gather_facts: false
-  vars_files: [ROLE/defaults/main.yml, ROLE/vars/main.yml]
+  vars_files: [ROLE/vars/main.yml]
   tasks:
     - ansible.builtin.assert:
         that:
@@ -44,8 +45,11 @@ HOSTS: dict[str, tuple[dict[str, Any], list[str], bool]] = {
 
 
 def test_smartd_is_stopped_where_the_role_brought_it_and_nowhere_else(tmp_path: Path) -> None:
+    # As variables of the hosts: those of a play would win over them.
+    defaults = yaml.safe_load((REPO / "roles/benchmark_tools/defaults/main.yml").read_text())
     hosts = {
         name: {
+            **defaults,
             **variables,
             "daemons": daemons,
             "health": health,
