@@ -10,9 +10,22 @@ from typing import Any
 
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
-from ansible_collections.railyard.fabric.plugins.modules import monitoring_files
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory import load
 from ansible_collections.railyard.fabric.plugins.plugin_utils.monitoring import rules, server
+
+ARGUMENTS: dict[str, Any] = {
+    "mode": {"type": "str", "choices": ["server", "export"], "default": "server"},
+    "scrape_interval_s": {"type": "int", "default": 15},
+    "alertmanager": {"type": "str", "default": "127.0.0.1:9093"},
+    "receivers": {"type": "list", "elements": "dict", "default": []},
+    "thresholds": {"type": "dict", "default": {}},
+    "rule_overrides": {"type": "dict", "default": {}},
+    "prometheus_version": {"type": "str", "default": ""},
+    "tls_files": {"type": "list", "elements": "str", "default": []},
+    "basic_auth": {"type": "dict", "default": {}},
+    "node_ca_file": {"type": "str", "default": ""},
+    "node_basic_auth": {"type": "dict", "default": {}, "no_log": False},
+}
 
 
 class ActionModule(ActionBase):
@@ -25,7 +38,7 @@ class ActionModule(ActionBase):
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         """Return `files`."""
         result: dict[str, Any] = super().run(tmp, task_vars)
-        _spec, args = self.validate_argument_spec(monitoring_files.ARGUMENTS)
+        _spec, args = self.validate_argument_spec(ARGUMENTS)
         given = load.plain(args)
         mode = given.pop("mode")
         settings = server.Settings(**given)

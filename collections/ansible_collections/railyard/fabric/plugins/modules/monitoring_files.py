@@ -99,19 +99,3 @@ files:
   elements: dict
   sample: []
 """
-
-import typing as t
-
-ARGUMENTS: dict[str, t.Any] = {
-    "mode": {"type": "str", "choices": ["server", "export"], "default": "server"},
-    "scrape_interval_s": {"type": "int", "default": 15},
-    "alertmanager": {"type": "str", "default": "127.0.0.1:9093"},
-    "receivers": {"type": "list", "elements": "dict", "default": []},
-    "thresholds": {"type": "dict", "default": {}},
-    "rule_overrides": {"type": "dict", "default": {}},
-    "prometheus_version": {"type": "str", "default": ""},
-    "tls_files": {"type": "list", "elements": "str", "default": []},
-    "basic_auth": {"type": "dict", "default": {}},
-    "node_ca_file": {"type": "str", "default": ""},
-    "node_basic_auth": {"type": "dict", "default": {}, "no_log": False},
-}

@@ -178,14 +178,14 @@ def _check_node_tls(node: Node) -> Iterator[Finding]:
 def _check_servers(
     inventory: Inventory, on: list[Monitor], nodes: list[Node], rails: Rails
 ) -> Iterator[Finding]:
-    if not inventory.monitors and any(_wants_server(node) for node in inventory.nodes):
-        node = next(one for one in inventory.nodes if _wants_server(one))
+    wanting = [node for node in inventory.nodes if _wants_server(node)]
+    if wanting and not inventory.monitors:
         fix = (
             "add the host to hosts.yml, as `monitoring: {hosts: {monitor1: {ansible_host: 192.168.0.9}}}`; "
             "for this machine `localhost: {ansible_connection: local, monitoring_listen: 192.168.0.9}`"
         )
         message = "it is present, and group monitoring has no host"
-        yield Finding("monitoring_state", message, fix, node.name)
+        yield Finding("monitoring_state", message, fix, wanting[0].name)
     for monitor in on:
         if monitor.variables.get("monitoring_mode") == "export":
             # Rules and targets for a Prometheus of the site: nothing of it listens.

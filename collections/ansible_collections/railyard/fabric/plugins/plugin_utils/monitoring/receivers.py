@@ -156,4 +156,4 @@ def _check_forms(item: _Item) -> Iterator[Finding]:
 
 def _is_known(value: Any) -> bool:
     """Tell whether a value is neither encrypted nor an expression."""
-    return not any(True for _ in literal(value)) if not isinstance(value, (Mapping, list)) else True
+    return isinstance(value, (Mapping, list)) or not list(literal(value))

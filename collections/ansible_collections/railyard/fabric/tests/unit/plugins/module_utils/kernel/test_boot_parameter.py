@@ -12,9 +12,9 @@ PARAMETER = "iommu.passthrough=1"
 # As grub-mkconfig of Debian 12 writes an entry; written by hand to that form.
 MENU = """\
 menuentry 'Debian GNU/Linux' --class debian $menuentry_id_option 'gnulinux-simple-1' {
-	echo	'Loading Linux 6.1.0-28-amd64 %s ...'
-	linux	/boot/vmlinuz-6.1.0-28-amd64 root=UUID=1 ro quiet %s
-	initrd	/boot/initrd.img-6.1.0-28-amd64
+\techo\t'Loading Linux 6.1.0-28-amd64 %s ...'
+\tlinux\t/boot/vmlinuz-6.1.0-28-amd64 root=UUID=1 ro quiet %s
+\tinitrd\t/boot/initrd.img-6.1.0-28-amd64
 }
 """
 

@@ -14,8 +14,8 @@ def node(tmp_path, monkeypatch):
     """A node without nvidia-smi, and without Slurm's steps."""
     monkeypatch.setattr(bounded, "PATH", str(tmp_path))
     monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setattr(busy, "slurm_jobs", lambda: set())
-    monkeypatch.setattr(busy, "own_slurm_job", lambda: set())
+    monkeypatch.setattr(busy, "slurm_jobs", set)
+    monkeypatch.setattr(busy, "own_slurm_job", set)
     return tmp_path
 
 
