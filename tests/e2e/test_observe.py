@@ -101,6 +101,7 @@ def firing() -> set[tuple[str, str, str]]:
 
 def received(lab: Cluster, status: str) -> set[tuple[str, str, str]]:
     """Return the alerts that reached the receiver in a state: firing or resolved."""
+    # Before the first alert there is no file.
     lines = on_monitor(lab, f"cat {WRITTEN} 2>/dev/null || true").splitlines()
     alerts = [alert for line in lines if line.strip() for alert in json.loads(line)["alerts"]]
     found = [alert["labels"] for alert in alerts if alert["status"] == status]

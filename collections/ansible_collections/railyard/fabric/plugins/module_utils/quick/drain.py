@@ -49,7 +49,7 @@ def tell(found: Found, drain: bool, resume: bool, name: str | None = None) -> No
             _update(node, "State=RESUME")
             found.told.append("resumed in Slurm")
     except (bounded.ToolError, slurm.SlurmError) as error:
-        found.add_unknown(f"Slurm was not told: {error}", _ITEM, _CAUSE)
+        found.add_unknown(f"Slurm does not know of it: {error}", _ITEM, _CAUSE)
 
 
 def _update(node: str, *words: str) -> None:

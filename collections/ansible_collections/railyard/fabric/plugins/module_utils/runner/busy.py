@@ -87,12 +87,14 @@ def gpu_processes() -> tuple[list[str], str]:
     """Return `pid name` of each GPU compute process, and why they are not known; none without nvidia-smi."""
     argv = ["nvidia-smi", "--query-compute-apps=pid,process_name", "--format=csv,noheader"]
     try:
-        told = bounded.ask(argv, 10, subprocess.DEVNULL)
+        printed = bounded.ask(argv, 10, subprocess.DEVNULL)
     except bounded.ToolError as error:
         return [], "" if error.absent else str(error)
-    if told.status != 0:
-        return [], f"nvidia-smi ended with {told.status}: {' '.join(told.text.split())[:200]}"
-    return [" ".join(line.replace(",", " ").split()) for line in told.text.splitlines() if line.strip()], ""
+    if printed.status != 0:
+        return [], f"nvidia-smi ended with {printed.status}: {' '.join(printed.text.split())[:200]}"
+    return [
+        " ".join(line.replace(",", " ").split()) for line in printed.text.splitlines() if line.strip()
+    ], ""
 
 
 def slurm_jobs(root: str = "/proc") -> set[str]:
