@@ -81,4 +81,4 @@ def test_slurm_has_a_script_that_says_when_slurm_is_not_there(host, asked):
     assert (script.mode, script.user) == (0o755, "root")
     said = host.run("/usr/local/sbin/railyard-quick-slurm")
     assert said.rc == 1
-    assert "Slurm was not told: scontrol: not found" in said.stdout
+    assert "Slurm does not know of it: scontrol: not found" in said.stdout
