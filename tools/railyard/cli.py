@@ -14,6 +14,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+import railyard
 from railyard import reckoning
 from railyard.base import ending, paths
 from railyard.base.ansible_options import takes_ansible_options
@@ -46,6 +47,11 @@ class _Verbs(TyperGroup):
         found: Any = super().resolve_command(ctx, args)
         name, command, rest = found
         if name == "lab":
+            if not railyard.IS_CHECKOUT:
+                raise UserError(
+                    "the lab is part of a checkout, and this command is installed from a wheel",
+                    "clone the repository and run `make demo` in it",
+                )
             from railyard.lab.cli import app as lab
 
             command = typer.main.get_command(lab)

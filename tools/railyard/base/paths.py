@@ -1,19 +1,19 @@
-"""Where Railyard's own files are."""
+"""Where Railyard's own files are, and where it writes what it keeps."""
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
-_ROOT = Path(__file__).resolve().parents[3]
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run import places
+
+import railyard
 
 
 def repo_root() -> Path:
-    """Return the checkout that this package runs from (it is installed editable, so there always is one)."""
-    return _ROOT
+    """Return the folder with site.yml, playbooks and roles: a checkout, or the copy in an installed wheel."""
+    return railyard.TREE
 
 
 def reports_dir() -> Path:
-    """Return the folder of the run folders: `RAILYARD_REPORTS_DIR`, else `reports/` in the checkout."""
-    named = os.environ.get("RAILYARD_REPORTS_DIR")
-    return Path(named).expanduser().resolve() if named else _ROOT / "reports"
+    """Return the folder of the run folders; the rule is the collection's."""
+    return places.reports_dir()

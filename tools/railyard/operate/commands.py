@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
+import railyard
 from railyard.base import output, paths, terminal
 from railyard.base.errors import BAD_INPUT, UserError
 from railyard.base.lock import cluster_lock
@@ -329,7 +330,12 @@ def _check_allocation() -> None:
 def _playbook(verb: str) -> Path:
     playbook = paths.repo_root() / ("site.yml" if verb == "site" else f"playbooks/{verb}.yml")
     if not playbook.is_file():
-        raise UserError(f"playbook {playbook} is missing", "the checkout is not complete; git status tells")
+        raise UserError(
+            f"playbook {playbook} is missing",
+            "the checkout is not complete; git status tells"
+            if railyard.IS_CHECKOUT
+            else "the installed package is not complete: install the wheel again",
+        )
     return playbook
 
 

@@ -22,6 +22,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.present import pro
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import (
     action_base,
     baseline,
+    places,
     provenance,
     stale_secrets,
 )
@@ -42,15 +43,16 @@ class ActionModule(ActionBase):
         result: dict[str, Any] = super().run(tmp, task_vars)
         _spec, args = self.validate_argument_spec(
             {
-                "reports_dir": {"type": "path", "required": True},
+                "reports_dir": {"type": "path"},
                 "run": {"type": "str"},
                 "existing": {"type": "bool", "default": False},
             }
         )
+        reports = args["reports_dir"] or str(places.reports_dir())
         inventory = action_base.play_inventory(self)
         inventory.policy = policy.of_run(inventory.policy, task_vars or {})
         if args["existing"]:
-            folder = _existing(args["reports_dir"], inventory.cluster, args["run"])
+            folder = _existing(reports, inventory.cluster, args["run"])
             try:
                 compare(folder, inventory)
                 found = {"nodes": measuring(folder), "waits": waits(folder)}
@@ -60,7 +62,7 @@ class ActionModule(ActionBase):
         if self._task.check_mode:
             return {**result, "skipped": True, "msg": "check mode: nothing is measured"}
         try:
-            folder = _new(args["reports_dir"], args["run"] or None, inventory)
+            folder = _new(reports, args["run"] or None, inventory)
         except (run_folder.RunFolderError, policy.PolicyError) as error:
             raise AnsibleActionFail(str(error)) from error
         return {**result, "changed": False, "run": folder.name, "folder": str(folder.path)}

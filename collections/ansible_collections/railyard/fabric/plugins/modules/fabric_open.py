@@ -20,9 +20,11 @@ extends_documentation_fragment:
   - railyard.fabric.attributes
 options:
   reports_dir:
-    description: Folder of all clusters' runs; it is made when it is not there.
+    description:
+      - Folder of all clusters' runs; it is made when it is not there.
+      - Without it, E(RAILYARD_REPORTS_DIR) on the controller; else C(reports/) of the checkout that the
+        collection is part of, or of the current folder where the collection is installed.
     type: path
-    required: true
   run:
     description: Id of the run, as C(20261121T101500Z-3f2a). Omitted, a new run gets a new one.
     type: str
@@ -48,13 +50,12 @@ notes:
 EXAMPLES = r"""
 - name: Open the run folder
   railyard.fabric.fabric_open:
-    reports_dir: "{{ playbook_dir }}/../reports"
+    reports_dir: /srv/railyard/reports
   register: opened
   run_once: true
 
 - name: Find the folder of a run that was cut off
   railyard.fabric.fabric_open:
-    reports_dir: "{{ playbook_dir }}/../reports"
     run: 20261121T101500Z-3f2a
     existing: true
   register: opened
