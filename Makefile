@@ -1,6 +1,6 @@
 # Two commands matter to a newcomer: `make demo` and `make test`. Each does all of its own set-up.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-down check test test-full lint release pins clean
+.PHONY: help setup demo demo-down check test test-full lint release docs pins clean
 
 help: ## Show what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -28,6 +28,10 @@ lint: ## ruff, mypy, yamllint, ansible-lint, shellcheck
 
 release: setup ## Build the collection, the wheel, their bill of materials and checksums into dist/ (from a clean checkout)
 	@PATH="$$PWD/.venv/bin:$$PATH" .venv/bin/python tools/release.py
+
+docs: ## Build the documents as a site with search into dist/docs/ (needs no network after the set-up)
+	@tools/setup --develop
+	@PYTHONPATH=collections .venv/bin/python tools/docs_site.py
 
 pins: ## Resolve requirements/build.in, run.in and develop.in again for each Python and write the pins
 	@tools/pins
