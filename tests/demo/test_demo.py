@@ -72,7 +72,7 @@ def test_every_rail_is_measured_and_proven_in_both_directions(demos) -> None:
 
 def test_the_output_tells_a_stranger_what_he_needs(demos) -> None:
     _, ((_, output), _), _ = demos
-    assert "TCP only, RDMA not asked" in output
+    assert "TCP only, RDMA was not planned" in output
     assert "index.html" in output
     assert "make demo-down" in output
 

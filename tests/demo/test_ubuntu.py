@@ -36,7 +36,7 @@ def test_the_nodes_run_ubuntu_and_all_that_is_asked_is_proven(demo: tuple[str, i
     newest = sorted(path for path in (ROOT / "reports" / "lab").iterdir() if path.is_dir())[-1]
     facts = [json.loads(line) for line in (newest / "facts.jsonl").read_text("utf-8").splitlines()]
     assert [(row["os"]["id"], row["os"]["version"]) for row in facts] == [("ubuntu", VERSIONS[suite])] * 2
-    assert re.search(r"2 nodes, 2 rails: all \d+ asked checks measured and proven", said), said
+    assert re.search(r"2 of 2 nodes good: all \d+ checks measured and confirmed", said), said
 
 
 def test_a_second_program_reads_the_end_state(demo: tuple[str, int, str]) -> None:

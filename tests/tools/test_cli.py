@@ -208,7 +208,7 @@ def silent(row):
 @pytest.mark.parametrize(
     ("change", "status", "words"),
     [
-        (lambda row: row, 0, ["TCP only, RDMA not asked"]),
+        (lambda row: row, 0, ["TCP only, RDMA was not planned"]),
         (slow, 1, ["gpuserver2 → gpuserver1, rail1", "below its floor", "next:"]),
         (silent, 3, ["rail1", "unmeasured"]),
     ],

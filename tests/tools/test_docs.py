@@ -115,7 +115,10 @@ def options_of(words: list[str]) -> tuple[list[str], set[str]]:
     for word in words[2 if words[1] == "lab" else 1 :]:
         verb = getattr(verb, "commands", {}).get(word) or verb
     known = {option for one in verb.params for option in (*one.opts, *one.secondary_opts)}
-    return [one.split("=")[0] for one in own[1:] if one.startswith("-")], known | {"--install-completion", "--help"}
+    return [one.split("=")[0] for one in own[1:] if one.startswith("-")], known | {
+        "--install-completion",
+        "--help",
+    }
 
 
 def test_every_verb_and_option_of_railyard_that_is_told_is_there() -> None:

@@ -34,8 +34,8 @@ from railyard.monitoring.verbs import app as monitoring
 from railyard.new_inventory.wanted import Wanted
 
 _EXIT_STATUSES = (
-    "Exit status: 0 all that was asked is proven and nothing failed; 1 something failed; 2 bad input, no "
-    "node was touched; 3 something asked is unmeasured, a node did not answer, or the run is incomplete."
+    "Exit status: 0 everything planned was measured and confirmed; 1 something failed; 2 bad input, no "
+    "node was touched; 3 something planned is unmeasured, a node did not answer, or the run is incomplete."
 )
 
 

@@ -55,7 +55,7 @@ def test_a_narrow_terminal_is_told_less_of_a_rail_and_never_a_part_of_a_name(bad
     assert "…" not in table
     for name in ("gpuserver1", "gpuserver2", "rail0", "rail1"):
         assert name in table
-    assert (" pass)" in table, "fail" in table) == (width == 200, width > 26)
+    assert (" pass" in table, "fail" in table) == (width == 200, width > 26)
 
 
 def test_the_page_needs_no_script_and_no_network(good):
@@ -85,8 +85,8 @@ def test_the_answer_comes_first_in_one_sentence(good):
     write_report(good)
     page = page_of(good)
     assert [tag for tag, _ in page.tags].count("h1") == 1
-    assert "TCP only, RDMA not asked" in page.text.split("Nodes and rails")[0]
-    assert (good / "report.md").read_text(encoding="utf-8").startswith("# ✓ TCP only, RDMA not asked")
+    assert "TCP only, RDMA was not planned" in page.text.split("Nodes and rails")[0]
+    assert (good / "report.md").read_text(encoding="utf-8").startswith("# ✓ 2 of 2 nodes good: all ")
 
 
 def test_problems_are_told_with_place_cause_and_next_step(bad):

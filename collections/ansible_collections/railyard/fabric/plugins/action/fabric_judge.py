@@ -30,7 +30,7 @@ display = Display()
 
 
 class ActionModule(ActionBase):
-    """End the run, judge, report, and fail unless all that was asked is proven and nothing failed."""
+    """End the run, judge, report, and fail unless everything planned was measured and confirmed."""
 
     _requires_connection = False
     _supports_check_mode = True

@@ -17,7 +17,7 @@ description:
     where Ansible runs; without it the page has its tables and says so. A report that cannot be written is
     said, and changes no verdict.
   - Removes the run's secret.
-  - Fails when something failed (exit status 1), or something asked is unmeasured or the run is incomplete
+  - Fails when something failed (exit status 1), or something planned is unmeasured or the run is incomplete
     (3).
 author:
   - Railyard contributors (@railyard)
@@ -70,10 +70,10 @@ EXAMPLES = r"""
 
 RETURN = r"""
 headline:
-  description: The answer in one sentence.
+  description: The result in one line.
   returned: always, when the folder could be judged
   type: str
-  sample: "TCP only, RDMA not asked: 2 nodes, 2 rails: all 38 asked checks measured and proven (…)."
+  sample: "2 of 2 nodes good: all 38 checks measured and confirmed (…). 2 rails, RDMA over Ethernet."
 lines:
   description: What a terminal shows.
   returned: always, when the folder could be judged

@@ -55,7 +55,7 @@ class RailRow:
     nodes: tuple[str, ...]
     outcomes: tuple[str, ...]
     shares: tuple[str, ...] = ()
-    """Of a single node: how many of a rail's checks pass, such as `7 of 15 pass`."""
+    """Of a single node: how a rail's checks came out, such as `11 pass, 8 recorded`."""
     is_suspect: tuple[bool, ...] = ()
     """Of each rail: with it no test of some check is good, while others of that rail are."""
 
@@ -288,8 +288,11 @@ def _rails(plan: Plan, total: Mapping[str, Any]) -> tuple[tuple[str, ...], tuple
 
 
 def _share(counts: Mapping[str, int]) -> str:
-    asked = sum(count for outcome, count in counts.items() if outcome != "not_applicable")
-    return f"{counts.get('pass', 0)} of {asked} pass" if asked else ""
+    """Return how many of a rail's checks came out how, such as `11 pass, 8 recorded`."""
+    shown = [(name, counts.get(name, 0)) for name in wording.WORST_FIRST if name != "not_applicable"]
+    # What is bad comes first, then what decides: numbers without a limit stand last.
+    shown.sort(key=lambda one: one[0] == "recorded")
+    return ", ".join(f"{count} {wording.outcome(name).word}" for name, count in shown if count)
 
 
 def _tables(measurements: tuple[Measurement, ...]) -> tuple[CheckTable, ...]:

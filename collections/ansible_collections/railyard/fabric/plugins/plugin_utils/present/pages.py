@@ -37,10 +37,10 @@ _SPREADS_OPEN = 24
 _ROWS_OPEN = 8
 
 _EXIT_MEANING = {
-    0: "all that was asked is measured and proven, and nothing failed.",
+    0: "everything planned was measured and confirmed, and nothing failed.",
     1: "something failed.",
     2: "bad input.",
-    3: "something asked is unmeasured, a node did not answer, or the run is incomplete.",
+    3: "something planned is unmeasured, a node did not answer, or the run is incomplete.",
 }
 
 

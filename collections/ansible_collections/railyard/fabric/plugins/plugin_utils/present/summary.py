@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,21 +17,34 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue i
     FAIL,
     NOT_APPLICABLE,
     OUTCOMES,
+    PASS,
     RECORDED,
     UNMEASURED,
     WORST_FIRST,
 )
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.verdict import rejudge
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.verdict.rejudge import Judged
-from ansible_collections.railyard.fabric.plugins.plugin_utils.present import suspects, who_is_slow, wording
+from ansible_collections.railyard.fabric.plugins.plugin_utils.present import (
+    headline,
+    suspects,
+    who_is_slow,
+    wording,
+)
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder as run_folder
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run.documents import Plan, Verdict
 
 _IN_BRACKETS = re.compile(r" \([^)]*\)")
-#: How many places a sentence names before it says "and N more".
-NAMED = 3
 #: What a node's rail is shown as, worst first.
-STATES_WORST_FIRST = (FAIL, UNMEASURED, suspects.MET_SUSPECT, *WORST_FIRST[2:], "absent")
+STATES_WORST_FIRST = (
+    FAIL,
+    UNMEASURED,
+    suspects.MET_SUSPECT,
+    # A number without a limit cannot be bad: what does have limits decides, and the counts stand beside it.
+    PASS,
+    RECORDED,
+    NOT_APPLICABLE,
+    "absent",
+)
 
 
 def summarise(path: str | Path) -> dict[str, Any]:
@@ -65,7 +78,7 @@ def of(plan: Plan, judged: Judged) -> dict[str, Any]:
     blame = suspects.find(verdicts)
     coverage = pattern.coverage(plan, verdicts)
     return {
-        "headline": headline(plan, verdicts, counts, judged, coverage),
+        "headline": headline.write(plan, verdicts, counts, judged, coverage, blame),
         "coverage": coverage,
         "exit_status": judged.exit_status,
         "counts": counts,
@@ -99,7 +112,7 @@ def lines(summary: Mapping[str, Any], folder: str) -> list[str]:
         folded.setdefault((one["outcome"], one["cause"], one["next"]), []).append(one)
     for (outcome, cause, next_step), found in folded.items():
         more = f" and {len(found) - 1} more" if len(found) > 1 else ""
-        text.append(f"{outcome}: {place(found[0])} {CHECKS[found[0]['check']].title}{more}: {cause}")
+        text.append(f"{outcome}: {headline.place(found[0])} {CHECKS[found[0]['check']].title}{more}: {cause}")
         text.append(f"  next: {next_step}")
     text += [f"slow: {told}" for told in summary["who_is_slow"]]
     text += [f"recorded: {count}, {why}" for why, count in summary["recorded"]]
@@ -123,92 +136,6 @@ def families(verdicts: Iterable[Verdict]) -> dict[str, dict[str, int]]:
         family: {outcome: outcomes.count(outcome) for outcome in WORST_FIRST if outcome in outcomes}
         for family, outcomes in found.items()
     }
-
-
-def headline(
-    plan: Plan,
-    verdicts: Sequence[Verdict],
-    counts: Mapping[str, int],
-    judged: Judged,
-    met: Mapping[str, int] | None = None,
-) -> str:
-    """Return the answer in one sentence."""
-    nodes = len(plan["nodes"])
-    rails = len({rail["name"] for node in plan["nodes"].values() for rail in node["rails"]})
-    what = f"{_asked_of(plan, verdicts)}: {wording.count(nodes, 'node')}, {wording.count(rails, 'rail')}: "
-    met = met or pattern.coverage(plan, verdicts)
-    if met["pairs"] < met["of_pairs"]:
-        what = f"{what.removesuffix(': ')}, {met['pairs']} of {wording.count(met['of_pairs'], 'pair')}: "
-    asked = len(verdicts) - counts[NOT_APPLICABLE]
-    bad = []
-    failed = [one for one in verdicts if one["outcome"] == FAIL]
-    unmeasured = [one for one in verdicts if one["outcome"] == UNMEASURED]
-    if failed:
-        bad.append(f"{len(failed)} of {asked} asked checks failed ({_named(failed)})")
-    if unmeasured:
-        silent = _unreachable(unmeasured)
-        # What failed explains most of what could not be measured; without it, say where.
-        why = (
-            f" (unreachable: {', '.join(silent)})" if silent else "" if failed else f" ({_named(unmeasured)})"
-        )
-        bad.append(f"{len(unmeasured)} of {asked} unmeasured{why}")
-    if bad:
-        said = ", ".join(bad)
-    else:
-        settled = f"{counts['pass']} pass, {counts['recorded']} recorded"
-        unproven = sum(one["outcome"] == RECORDED and one["proof"] != "proven" for one in verdicts)
-        proven = f", all but {unproven} proven" if unproven else " and proven"
-        said = f"all {asked} asked checks measured{proven} ({settled})"
-        if not asked:
-            said = "nothing of what was asked applies, so nothing is known"
-    if judged.torn or judged.incomplete:
-        reasons = [f"{', '.join(judged.torn)} lost a line"] if judged.torn else []
-        reasons += [judged.incomplete] if judged.incomplete else []
-        if not bad:
-            said = f"{asked} checks measured ({settled}), but not all that should be"
-        said += f"; incomplete: {' and '.join(reasons)}"
-    return what + said + "."
-
-
-def place(verdict: Verdict) -> str:
-    """Return where a verdict belongs: node, peer and rail, or what of the node was asked about."""
-    if verdict["peer"] is None:
-        what = verdict["rail"] or verdict.get("subject")
-        return f"{verdict['node']} {what}" if what else str(verdict["node"])
-    return f"{verdict['node']} -> {verdict['peer']} {verdict['rail'] or 'all rails'}"
-
-
-def _asked_of(plan: Plan, verdicts: Iterable[Verdict]) -> str:
-    transport = plan.get("transport")
-    rdma = any(CHECKS[one["check"]].rdma and not CHECKS[one["check"]].local for one in verdicts)
-    if transport == "tcp":
-        return "TCP only, RDMA not asked"
-    if rdma:
-        named = {"roce": "RDMA over Ethernet", "infiniband": "RDMA over InfiniBand", "efa": "RDMA over EFA"}
-        return named.get(str(transport), "RDMA and TCP")
-    return f"TCP only, RDMA not measured though the inventory declares {transport}"
-
-
-def _unreachable(verdicts: Iterable[Verdict]) -> list[str]:
-    """Name the nodes that did not answer: those whose own facts checks say so."""
-    found = [
-        one["node"] for one in verdicts if one["cause_class"] == "node_unreachable" and one["peer"] is None
-    ]
-    return list(dict.fromkeys(found))
-
-
-def _named(verdicts: Sequence[Verdict]) -> str:
-    places: dict[str, list[str]] = {}
-    for one in verdicts:
-        titles = places.setdefault(place(one), [])
-        title = CHECKS[one["check"]].title
-        if title not in titles:
-            titles.append(title)
-    # Local checks first: a link that is down explains the tests that did not run over it.
-    ordered = sorted(places, key=lambda name: "->" in name)
-    said = [f"{name}: {', '.join(places[name])}" for name in ordered[:NAMED]]
-    more = len(ordered) - len(said)
-    return "; ".join(said) + (f"; and {more} more" if more > 0 else "")
 
 
 def _rails(plan: Plan, verdicts: Iterable[Verdict], blame: suspects.Blame) -> list[dict[str, Any]]:

@@ -35,21 +35,21 @@ OUTCOMES = {
             "pass",
             "pass",
             "✓",
-            "measured at both ends, proven by counters, within bounds that have an authority",
+            "measured on both nodes, confirmed by the rail's counters, within limits that have a source",
         ),
         Outcome("fail", "fail", "✗", "measured, and not what it should be"),
-        Outcome("unmeasured", "unmeasured", "?", "asked, but not measured or not proven"),
+        Outcome("unmeasured", "unmeasured", "?", "planned, but not measured or not confirmed"),
         Outcome(
             "recorded",
             "recorded",
             "○",
-            "measured, but no authority gives a bound, or nothing proves it: no pass",
+            "measured, but no source gives a limit, or nothing confirms it: not a pass",
         ),
         Outcome(
             "not_applicable",
-            "not asked",
+            "not planned",
             "\N{EN DASH}",
-            "the inventory or the site policy says that it is not asked",
+            "the inventory or the site policy turns it off",
         ),
     )
 }
@@ -60,11 +60,11 @@ STATES = {
         "met_suspect",
         "met a suspect",
         "△",
-        "what is not good here was tested with a suspect: a rail with which no test of that kind is good, "
-        "while its partners do well with others",
+        "bad only in tests with a suspect: a rail with which no test of that kind is good, while its "
+        "partners are good with others",
     ),
     "absent": Outcome(
-        "absent", "no such rail", "\N{MIDDLE DOT}", "the inventory says that the node lacks this rail"
+        "absent", "no such rail", "\N{MIDDLE DOT}", "the inventory says that the node does not have this rail"
     ),
 }
 _UNKNOWN = Outcome("unmeasured", "unknown", "?", "an outcome that this version does not know")

@@ -14,7 +14,7 @@ import pytest
 from ansible_collections.railyard.fabric.plugins.module_utils.schedule import rounds
 from ansible_collections.railyard.fabric.plugins.plugin_utils.ask import pattern
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import policy
-from ansible_collections.railyard.fabric.plugins.plugin_utils.present import summary
+from ansible_collections.railyard.fabric.plugins.plugin_utils.present import headline, suspects
 from support.runs.fake_run import FakeRun
 
 
@@ -257,8 +257,11 @@ def test_a_run_of_some_pairs_passes_and_its_first_line_says_how_many() -> None:
     counts = Counter({"not_applicable": 0}) + Counter(one["outcome"] for one in verdicts)
     met = len({frozenset((one["node"], one["peer"])) for one in verdicts if one["peer"]})
     assert 12 <= met < 66
-    said = summary.headline(run.plan, verdicts, counts, SimpleNamespace(torn=[], incomplete=None))
-    assert f"12 nodes, 4 rails, {met} of 66 pairs: all " in said
+    judged = SimpleNamespace(torn=[], incomplete=None)
+    coverage = pattern.coverage(run.plan, verdicts)
+    line = headline.write(run.plan, verdicts, counts, judged, coverage, suspects.find(verdicts))
+    assert line.startswith("12 of 12 nodes good: all ")
+    assert f" 4 rails, {met} of 66 pairs, RDMA over Ethernet." in line
     # Fewer than that were never asked, whatever the order says.
     run.order["rounds"] = run.order["rounds"][:1]
     assert "too few" in str(run.incomplete())

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from ansible_collections.railyard.fabric.plugins.plugin_utils.ask import requests
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.verdict import rejudge
-from ansible_collections.railyard.fabric.plugins.plugin_utils.present import summary
+from ansible_collections.railyard.fabric.plugins.plugin_utils.present import headline, summary, suspects
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import action_base
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder as run_folder
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run.folder import RunFolder
@@ -121,15 +121,17 @@ def test_the_sentence_calls_nothing_proven_that_a_switch_said() -> None:
         {**local, "check": "neighbour", "outcome": "recorded", "proof": "unproven"},
     ]
     counts, judged = dict.fromkeys(("pass", "recorded"), 1), SimpleNamespace(torn=(), incomplete=None)
-    said = summary.headline(FakeRun().plan, verdicts, {**counts, "not_applicable": 0}, judged)  # type: ignore[arg-type]
-    assert said.endswith("all 2 asked checks measured, all but 1 proven (1 pass, 1 recorded).")
+    counts["not_applicable"] = 0
+    every_pair = {"pairs": 1, "of_pairs": 1}
+    line = headline.write(FakeRun().plan, verdicts, counts, judged, every_pair, suspects.find(verdicts))  # type: ignore[arg-type]
+    assert "all 2 checks measured, all but 1 confirmed (1 pass, 1 recorded)." in line
 
 
 def test_the_sentence_of_a_good_run() -> None:
     said = of(FakeRun())
     assert said["headline"] == (
-        "TCP only, RDMA not asked: 2 nodes, 2 rails: "
-        "all 56 asked checks measured and proven (46 pass, 10 recorded)."
+        "2 of 2 nodes good: all 56 checks measured and confirmed (46 pass, 10 recorded). "
+        "2 rails, TCP only, RDMA was not planned."
     )
     assert said["counts"] == {"pass": 46, "fail": 0, "unmeasured": 0, "not_applicable": 0, "recorded": 10}
     assert said["problems"] == []
@@ -148,7 +150,9 @@ def test_the_sentence_names_node_and_rail_of_what_failed() -> None:
     run.facts[1]["netdevs"][1]["carrier"] = False
     said = of(run)
     assert said["exit_status"] == 1
-    assert "1 of 56 asked checks failed (gpuserver2 rail1: link state)" in said["headline"]
+    assert said["headline"].startswith(
+        "1 of 56 checks failed (gpuserver2 rail1: link state). 1 of 2 nodes good. "
+    )
     assert (
         next(one for one in said["rails"] if one["node"] == "gpuserver2" and one["rail"] == "rail1")[
             "outcome"
@@ -164,22 +168,25 @@ def test_a_silent_node_is_named_once() -> None:
     run = FakeRun()
     run.facts = run.facts[1:]
     said = of(run)
-    assert said["headline"].endswith("48 of 56 unmeasured (unreachable: gpuserver1).")
+    assert said["headline"].startswith("48 of 56 checks unmeasured (no answer from gpuserver1). ")
     lines = summary.lines(said, "reports/lab/x")
-    assert sum("unreachable" in line for line in lines) == 2
+    assert sum("unreachable" in line for line in lines) == 1
     assert any("and 41 more" in line for line in lines)
 
 
 def test_a_declared_rdma_that_nobody_measured_is_not_kept_silent() -> None:
     run = FakeRun()
     run.plan["transport"] = "roce"
-    assert "RDMA not measured though the inventory declares roce" in of(run)["headline"]
+    assert "RDMA was not measured though the inventory declares roce" in of(run)["headline"]
 
 
 def test_an_interrupted_run_says_so() -> None:
     run = FakeRun()
     judged = rejudge.Judged(run.judge(), 3, incomplete="the run was interrupted")
-    assert summary.of(run.plan, judged)["headline"].endswith("incomplete: the run was interrupted.")
+    assert summary.of(run.plan, judged)["headline"] == (
+        "2 of 2 nodes good: 56 checks measured (46 pass, 10 recorded), not all that were planned. "
+        "Incomplete: the run was interrupted. 2 rails, TCP only, RDMA was not planned."
+    )
 
 
 def test_ask_covers_every_node_and_rail_and_the_silent_ones_too() -> None:
