@@ -39,8 +39,33 @@ _EXIT_STATUSES = (
 )
 
 
+#: The commands by what they are for, in the order in which `--help` lists them.
+PANELS = {
+    "Plan": ("discover", "new-inventory", "plan"),
+    "Provision": ("site", "provision", "verify"),
+    "Measure": ("validate", "sweep", "resume", "fabric", "idle", "drain"),
+    "Results": ("report", "judge", "compare", "baseline", "runs", "export", "bundle", "parse", "monitoring"),
+    "Calculators": ("estimate", "size", "simulate", "lint-nccl"),
+    "Lab": ("lab",),
+}
+_PANEL_OF = {name: panel for panel, names in PANELS.items() for name in names}
+
+
 class _Verbs(TyperGroup):
-    """The verbs; what `lab` and `parse` say of themselves is loaded only when they are called."""
+    """The commands; the help of `lab` and `parse` is loaded only when they are called."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """List the commands by panel; one that no panel names comes last."""
+        names: list[str] = super().list_commands(ctx)
+        order = list(_PANEL_OF)
+        return sorted(names, key=lambda name: order.index(name) if name in order else len(order))
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """Return a command, which carries the panel that `--help` lists it in."""
+        command: Any = super().get_command(ctx, cmd_name)
+        if command is not None:
+            command.rich_help_panel = _PANEL_OF.get(cmd_name)
+        return command
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Find the command to run; the list in `--help` does not come through here."""
@@ -129,7 +154,7 @@ def plan(
         typer.Option("--all", help="Print a row for each rail of each node, also where nodes are alike."),
     ] = False,
 ) -> None:
-    """Show every rail and address that an inventory means. Touches no node."""
+    """Show the address of every rail that an inventory plans. Touches no node."""
     from railyard.plan import view as plan_view
 
     refuse_both(as_json, svg)
@@ -142,7 +167,7 @@ def _new_inventory(
     ] = None,
     **wanted: Any,
 ) -> None:
-    """Write an inventory folder that plans cleanly. Overwrites nothing, touches no node."""
+    """Write an inventory from a few options. Overwrites nothing, touches no node."""
     from railyard.new_inventory import command as writing
 
     end(writing.run(Wanted(**wanted), folder))
@@ -153,7 +178,7 @@ app.command(name="new-inventory")(_new_inventory)
 
 
 def _discover(args: list[str] | None = None, **wanted: Any) -> None:
-    """Read nodes that have no inventory over SSH and write one; change nothing on them."""
+    """Write an inventory from the nodes themselves, over SSH. Changes nothing on them."""
     from railyard.discover import command as discovering
 
     end(discovering.discover(Discovery(**wanted), args or []))
@@ -171,7 +196,7 @@ app.command(
 @takes_inventory
 @takes_ansible_options()
 def site(inventory: Inventories, args: AnsibleArgs = None, reports_dir: ReportsDir = None) -> None:
-    """Provision the nodes, then measure, judge and report."""
+    """Provision the nodes, then measure and report."""
     _operate("site", inventory, args, reports_dir)
 
 
@@ -179,7 +204,7 @@ def site(inventory: Inventories, args: AnsibleArgs = None, reports_dir: ReportsD
 @takes_inventory
 @takes_ansible_options()
 def provision(inventory: Inventories, args: AnsibleArgs = None, reports_dir: ReportsDir = None) -> None:
-    """Provision the nodes; measure nothing."""
+    """Provision the nodes without measuring."""
     _operate("provision", inventory, args, reports_dir)
 
 
@@ -214,7 +239,7 @@ def validate(
         bool, typer.Option("--loopback", help="With --quick: test each HCA with itself as well.")
     ] = False,
 ) -> None:
-    """Measure, judge and report; change nothing on the nodes."""
+    """Measure and report. Changes no settings of the nodes."""
     if loopback and not quick:
         raise UserError("--loopback is a part of --quick", "add --quick")
     if quick:
@@ -250,7 +275,7 @@ def sweep(
     ] = False,
     reports_dir: ReportsDir = None,
 ) -> None:
-    """Measure every pair of nodes: path MTU, and the bandwidth of all rails at once."""
+    """Measure every pair of nodes: path MTU and the bandwidth of all rails at once."""
     questions = "one_by_one" if one_by_one else "together"
     policy = {"railyard_pattern": pattern, "railyard_questions": questions}
     _operate("sweep", inventory, args, reports_dir, policy)
@@ -262,7 +287,7 @@ def sweep(
 def resume(
     run: RunArgument, inventory: Inventories, args: AnsibleArgs = None, reports_dir: ReportsDir = None
 ) -> None:
-    """Go back to a run whose controller was cut off: wait for the nodes, fetch what they have, judge it."""
+    """Continue a run whose controller was interrupted: wait for the nodes, fetch and judge."""
     _operate("resume", inventory, args, reports_dir, again=run)
 
 
@@ -281,7 +306,7 @@ def verify(
         ),
     ] = None,
 ) -> None:
-    """Read the end state of the nodes with a second, independent program: testinfra."""
+    """Check the settings of the nodes with a second, independent program (testinfra)."""
     from railyard.operate import verify as verifying
 
     end(verifying.verify(inventory, args or []))
@@ -315,7 +340,7 @@ def parse(
         ),
     ] = False,
 ) -> None:
-    """Print what a tool's output says as one JSON object; or make a run folder of outputs (TOOL `run`)."""
+    """Print a tool's output as one JSON object, or make a run folder of outputs (TOOL `run`)."""
     from railyard.report import parse as parsing
 
     if tool == "run":
@@ -327,7 +352,7 @@ def parse(
 
 @app.command(epilog=_EXIT_STATUSES)
 def report(run: RunArgument, reports_dir: ReportsDir = None) -> None:
-    """Write index.html, report.md and junit.xml of a run again, from its folder alone."""
+    """Write the report of a run again, from its folder alone."""
     from railyard.report import rebuild
 
     end(rebuild.report(run, reports_dir or paths.reports_dir()))
@@ -335,7 +360,7 @@ def report(run: RunArgument, reports_dir: ReportsDir = None) -> None:
 
 @app.command(epilog=_EXIT_STATUSES)
 def judge(run: RunArgument, reports_dir: ReportsDir = None) -> None:
-    """Decide the verdicts of a run again, from its folder or its bundle alone."""
+    """Decide the verdicts of a run again, from its folder or bundle alone."""
     from railyard.report import rebuild
 
     end(rebuild.judge(run, reports_dir or paths.reports_dir()))
@@ -348,20 +373,20 @@ def compare(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
     reports_dir: ReportsDir = None,
 ) -> None:
-    """Tell what is better or worse in a run than in another, and what is noise; from their folders alone."""
+    """Show what became better or worse between two runs, and what is noise."""
     from railyard.report import compare as comparing
 
     end(comparing.run(run_a, run_b, reports_dir or paths.reports_dir(), as_json=as_json))
 
 
-_baseline = typer.Typer(help="Keep what later runs are held against where no authority says what is good.")
+_baseline = typer.Typer(help="Save a run as the reference for later runs, where no source gives a limit.")
 app.add_typer(_baseline, name="baseline")
 
 
 @_baseline.command(name="save")
 @takes_inventory
 def _save(run: RunArgument, inventory: Inventories, reports_dir: ReportsDir = None) -> None:
-    """Judge a run again and, if it ends with 0, keep its figures as baseline.json beside the inventory."""
+    """Save the numbers of a run that ends with 0 as baseline.json beside the inventory."""
     from railyard.report import baseline as saving
 
     end(saving.save(run, inventory, reports_dir or paths.reports_dir()))
@@ -375,11 +400,11 @@ def bundle(
     ] = None,
     table: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Write what each stand-in stands for, for your own eyes."),
+        typer.Option(metavar="FILE", help="Also write what each stand-in replaces; keep this file."),
     ] = None,
     reports_dir: ReportsDir = None,
 ) -> None:
-    """Pack a run for others to look at: names, addresses, serials and keys replaced, raw outputs kept."""
+    """Pack a run for somebody else: names, addresses, serials and keys are replaced."""
     from railyard.bundle import command
     from railyard.report import rebuild
 
@@ -398,7 +423,7 @@ def export(
     ] = False,
     reports_dir: ReportsDir = None,
 ) -> None:
-    """Write all rows of a run in full: what each end of each test saw, for programs of your own."""
+    """Write all results of a run as JSON Lines, CSV or Parquet."""
     from railyard.report import export as exporting
     from railyard.report import rebuild
 
@@ -413,7 +438,7 @@ continuous.add_to(app)
 
 @app.command(name="lab", add_help_option=False)
 def _lab() -> None:
-    """Bring up, break, heal and take down the built-in lab cluster."""
+    """Start, break, heal and remove the built-in lab cluster."""
 
 
 def main() -> None:

@@ -36,7 +36,7 @@ def _simulate(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Simulate a run with faults, and tell which of them its numbers show. Touches no node."""
+    """Simulate a run with faults, and show which of them its numbers reveal."""
     from railyard.simulate import command as simulating
 
     end(simulating.run(nodes, rails, seed, pattern, leaves, fault or [], as_json))
@@ -55,7 +55,7 @@ def _estimate(
     reports_dir: ReportsDir = None,
     **job: Any,
 ) -> None:
-    """Estimate how long a job's gradients take between its GPUs, and what compute hides. Touches no node."""
+    """Estimate how long a training job's gradients take between its GPUs."""
     from railyard.estimate import command as estimating
 
     end(estimating.run(Job(**job), source, reports_dir or paths.reports_dir(), as_json=as_json))
@@ -71,7 +71,7 @@ def _size(
     ] = None,
     **wanted: Any,
 ) -> None:
-    """Reckon leaves, spines and cables of a rail-optimised fabric. Touches no node."""
+    """Calculate leaf switches, spines and cables of a rail-optimized fabric."""
     from railyard.size import command as sizing
 
     refuse_both(as_json, svg)
@@ -96,7 +96,7 @@ def _lint_nccl(
     ] = "",
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Say what is wrong with settings of NCCL: names, values, versions, contradictions, rails left out."""
+    """Check NCCL settings in job scripts, env files and images for mistakes."""
     from railyard.nccl import command as linting
 
     end(linting.run(file, inventory or [], nccl, as_json))

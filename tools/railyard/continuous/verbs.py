@@ -96,7 +96,7 @@ def _idle(
         bool, typer.Option("--without-slurm", help="Look at the nodes also where this machine has Slurm.")
     ] = False,
 ) -> None:
-    """List the nodes without a job: from Slurm by one sinfo, else by a look at each node. Changes nothing."""
+    """List the nodes without a job, from Slurm or from the nodes. Changes nothing."""
     from railyard.continuous import idle
 
     end(idle.run(inventory, args or [], as_json=as_json, without_slurm=without_slurm))
@@ -114,14 +114,14 @@ def _drain(
     as_json: _Json = False,
     reports_dir: ReportsDir = None,
 ) -> None:
-    """Drain in Slurm the nodes that failed in two runs with different partners; resume those good again."""
+    """Drain nodes in Slurm that failed twice with different partners; resume good ones."""
     from railyard.continuous import drains
 
     reports = reports_dir or paths.reports_dir()
     end(drains.run(inventory, reports, most_drained, check=check, as_json=as_json))
 
 
-_runs = typer.Typer(help="What becomes of runs: metrics, trends, and which run folders are kept.")
+_runs = typer.Typer(help="Metrics and trends over runs; remove old run folders.")
 
 
 @_runs.command(name="metrics")

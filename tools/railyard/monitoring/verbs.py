@@ -35,7 +35,7 @@ def targets(
         ),
     ] = False,
 ) -> None:
-    """Write the nodes as a target file for Prometheus' file_sd_configs."""
+    """Write the nodes as a target file for Prometheus (file_sd_configs)."""
     from railyard.monitoring import command
 
     end(command.write_targets(inventory, output, gpus))
