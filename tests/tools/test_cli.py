@@ -225,6 +225,17 @@ def test_judge_and_report_rebuild_a_run_from_its_folder(tmp_path, change, status
     assert reported.stdout.rstrip().endswith("index.html")
 
 
+def test_judge_prints_its_result_as_one_json_object(tmp_path):
+    folder = build_run(tmp_path / "reports" / "lab" / RUN, change_result=slow)
+    done = railyard("judge", folder, "--json")
+    assert done.returncode == 1
+    result = json.loads(done.stdout)
+    assert (result["run"], result["exit_status"]) == (RUN, 1)
+    assert {one["cause_class"] for one in result["problems"]} == {"below_floor"}
+    (bad,) = [one for one in result["rails"] if one["node"] == "gpuserver2" and one["rail"] == "rail1"]
+    assert bad["outcome"] == "fail"
+
+
 def test_what_was_lost_is_made_again_byte_for_byte(tmp_path):
     reports = tmp_path / "reports"
     folder = build_run(reports / "lab" / RUN, change_result=slow)

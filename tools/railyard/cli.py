@@ -359,11 +359,15 @@ def report(run: RunArgument, reports_dir: ReportsDir = None) -> None:
 
 
 @app.command(epilog=_EXIT_STATUSES)
-def judge(run: RunArgument, reports_dir: ReportsDir = None) -> None:
+def judge(
+    run: RunArgument,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    reports_dir: ReportsDir = None,
+) -> None:
     """Decide the verdicts of a run again, from its folder or bundle alone."""
     from railyard.report import rebuild
 
-    end(rebuild.judge(run, reports_dir or paths.reports_dir()))
+    end(rebuild.judge(run, reports_dir or paths.reports_dir(), as_json=as_json))
 
 
 @app.command(epilog="Exit status: 0 something was compared; 2 bad input; 3 no two numbers are alike.")

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import tempfile
 from pathlib import Path
 from types import FrameType
 
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.verdict import rejudge
 from ansible_collections.railyard.fabric.plugins.plugin_utils.launch import archive_limits
-from ansible_collections.railyard.fabric.plugins.plugin_utils.present import model
+from ansible_collections.railyard.fabric.plugins.plugin_utils.present import model, summary
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present.documents import (
     write_node_results,
     write_report,
@@ -26,13 +27,19 @@ def report(run: str, reports_dir: Path) -> int:
     return _again(run, reports_dir, documents=True)
 
 
-def judge(run: str, reports_dir: Path) -> int:
-    """Write verdicts.jsonl again, but of a bundle, and print the end of the run; return its exit status."""
+def judge(run: str, reports_dir: Path, *, as_json: bool = False) -> int:
+    """Write verdicts.jsonl again, but of a bundle, and print the result; return the run's exit status.
+
+    Args:
+        run: a run, as `find` takes it, or a bundle.
+        reports_dir: the folder of all clusters' runs.
+        as_json: print what `summary.summarise` returns as one JSON object, in place of text.
+    """
     bundle = Path(run)
     if not files.is_bundle(bundle):
-        return _again(run, reports_dir, documents=False)
+        return _again(run, reports_dir, documents=False, as_json=as_json)
     with signals.on_stop(_stop), _temporary_folder() as place:
-        return _of_bundle(bundle, Path(place))
+        return _of_bundle(bundle, Path(place), as_json=as_json)
 
 
 def _temporary_folder() -> tempfile.TemporaryDirectory[str]:
@@ -45,14 +52,12 @@ def _temporary_folder() -> tempfile.TemporaryDirectory[str]:
         ) from error
 
 
-def _of_bundle(bundle: Path, place: Path) -> int:
+def _of_bundle(bundle: Path, place: Path, *, as_json: bool) -> int:
     """Judge a bundle within the limits of what it may cost: whoever made it is not trusted."""
     try:
         with confined(*archive_limits.judge_cost(bundle.stat().st_size)):
             folder = files.unpack(bundle, place)
-            read = model.read(folder, rejudge.judge_folder(folder))
-            terminal.summary(read, output.console())
-            return read.exit_status
+            return _print(folder, rejudge.judge_folder(folder), as_json=as_json).exit_status
     except TooExpensiveError as error:
         raise UserError(
             f"{bundle}: to judge it {error}, the most for an archive of its size",
@@ -69,16 +74,26 @@ def _stop(_number: int, _frame: FrameType | None) -> None:
     raise KeyboardInterrupt
 
 
-def _again(run: str, reports_dir: Path, *, documents: bool) -> int:
+def _print(folder: Path, judged: rejudge.Judged, *, as_json: bool) -> model.Report:
+    """Print the result of a run, as text or as JSON, and return the run as it was read for that."""
+    read = model.read(folder, judged)
+    if as_json:
+        result = {"run": read.run, **summary.of(run_folder.RunFolder(folder).plan(), judged)}
+        print(json.dumps(result, indent=2))
+    else:
+        terminal.summary(read, output.console())
+    return read
+
+
+def _again(run: str, reports_dir: Path, *, documents: bool, as_json: bool = False) -> int:
     folder = find(run, reports_dir)
     judged = rejudge.judge_folder(folder)
     rejudge.write(folder, judged)
-    out, read = output.console(), model.read(folder, judged)
-    terminal.summary(read, out)
+    read = _print(folder, judged, as_json=as_json)
     write_node_results(folder, read)
     if documents:
         notes = write_report(folder, read)
-        terminal.report_place(folder, out, notes)
+        terminal.report_place(folder, output.console(), notes)
     return read.exit_status
 
 
