@@ -70,15 +70,7 @@ def watched(lab: Cluster) -> Cluster:
     on_monitor(lab, "systemd-run --unit receiver /usr/local/bin/receiver")
     done = lab.railyard("site", "-i", lab.inventory, timeout=900)
     assert done.returncode == 0, done.stdout
-    copy_runs(lab)
     return lab
-
-
-def copy_runs(lab: Cluster) -> None:
-    """Bring the metrics of runs to the monitoring host, as the guide shows."""
-    reports = f"railyard_reports_dir={lab.reports}"
-    done = lab.playbook("playbooks/monitoring.yml", "--tags", "runs", "-e", reports)
-    assert done.returncode == 0, done.stdout
 
 
 def on_monitor(lab: Cluster, script: str) -> str:
@@ -178,7 +170,6 @@ def test_a_slow_rail_of_the_last_run_is_named(watched: Cluster) -> None:
     try:
         status, _run, output = watched.validate()
         assert status == 1, output
-        copy_runs(watched)
         until(lambda: any(name == "ValidationFailed" for name, _, _ in received(watched, "firing")))
         wrong = ask('railyard_rail_not_good{outcome="fail"}')
         assert {(one["metric"]["node"], one["metric"]["rail"]) for one in wrong} >= {("gpuserver1", "rail0")}

@@ -28,6 +28,7 @@ from railyard.operate import ansible_args
 from railyard.operate.ansible import AnsibleRun, Outcome, ansible_environment
 from railyard.operate.ansible_args import AnsibleArguments
 from railyard.operate.display import Display
+from railyard.operate.publish import publish_runs
 
 if TYPE_CHECKING:
     from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.load import Inventory
@@ -113,7 +114,14 @@ def operate(
         cut_off = outcome.interrupted or progress.stats is None
         if cut_off and (folder / run).is_dir() and launcher == "ansible":
             _stop(sources, [*arguments.stop_argv, *ours], passwords, interrupts, out)
-        return conclude(verb, outcome, folder / run, arguments, out)
+        status = conclude(verb, outcome, folder / run, arguments, out)
+        asked_before = interrupts.count
+        if (folder / run).is_dir() and asked_before < 2:
+            publish_runs(
+                inventory, arguments.stop_argv, reports_dir, passwords,
+                lambda: interrupts.count - asked_before, out,
+            )  # fmt: skip
+        return status
 
 
 def _counted(stops: Interrupts | None) -> AbstractContextManager[Interrupts]:

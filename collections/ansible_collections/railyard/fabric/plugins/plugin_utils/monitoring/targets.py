@@ -11,7 +11,11 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.addresses import address_of
-from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.model import Inventory, Node
+from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.model import (
+    Inventory,
+    Monitor,
+    Node,
+)
 
 #: node_exporter's usual port, and dcgm-exporter's (a node without `monitoring_dcgm_port` has none).
 NODE_PORT, DCGM_PORT = 9100, 9400
@@ -62,6 +66,16 @@ def nodes_to_scrape(inventory: Inventory, *, only_ours: bool) -> list[Node]:
     """
     states = ("present",) if only_ours else ("present", "ignored")
     return [node for node in inventory.nodes if state_of(node) in states]
+
+
+def servers(inventory: Inventory) -> list[Monitor]:
+    """Return the hosts on which role monitoring runs Prometheus, whatever the limit of the play."""
+    return [
+        one
+        for one in inventory.monitors
+        if one.variables.get("monitoring_state") == "present"
+        and one.variables.get("monitoring_mode") != "export"
+    ]
 
 
 def target_files(cluster: str, nodes: Iterable[Node]) -> dict[str, list[Target]]:
