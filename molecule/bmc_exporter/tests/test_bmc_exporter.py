@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-testinfra_hosts = ["ansible://gpuserver1"]
+testinfra_hosts = ["ansible://monitor1"]
 
 TARGETS = "/etc/prometheus/railyard/file_sd/railyard_bmc.json"
 
@@ -13,7 +13,7 @@ TARGETS = "/etc/prometheus/railyard/file_sd/railyard_bmc.json"
 def metrics(host):
     """What Prometheus gets of the BMC that the targets name."""
     [target] = json.loads(host.file(TARGETS).content_string)
-    assert target["labels"]["node"] == "gpuserver1"
+    assert target["labels"] == {"cluster": "inventory", "node": "gpuserver1"}
     return host.check_output(f"curl -sf 'http://127.0.0.1:9290/ipmi?target={target['targets'][0]}'")
 
 
@@ -27,6 +27,16 @@ def test_sensors_and_event_log_of_the_bmc_are_metrics(metrics):
         assert line in metrics.splitlines()
     entries = [line for line in metrics.splitlines() if line.startswith("ipmi_sel_logs_count ")]
     assert float(entries[0].split()[1]) >= 1
+
+
+def test_prometheus_has_them_by_node(host):
+    address = host.check_output("ip -4 -o address show dev enp5s0").split()[3].split("/")[0]
+    wanted = 'ipmi_temperature_celsius{cluster="inventory",node="gpuserver1",instance="192.0.2.20"}'
+    asks = f"promtool query instant http://{address}:9090 '{wanted}'"
+    # The job runs every minute.
+    script = f'until test -n "$({asks})"; do sleep 2; done'
+    host.check_output("timeout 150 sh -c %s", script)
+    assert "=> 32 " in host.check_output(asks)
 
 
 def test_a_bmc_that_does_not_answer_is_down_and_no_error_of_the_exporter(host):

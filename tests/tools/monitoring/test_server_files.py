@@ -40,7 +40,7 @@ def made(tmp_path):
     (inventory / "group_vars").mkdir(parents=True)
     nodes = {f"gpu{number}": {"ansible_host": f"192.0.2.{number}"} for number in (1, 2, 3)}
     # Without an exporter of ours it is no target of a Prometheus of ours.
-    nodes["gpu3"]["node_metrics_state"] = "ignored"
+    nodes["gpu3"] |= {"node_metrics_state": "ignored", "bmc_address": "192.0.2.103"}
     of_nodes = {"node_metrics_state": "present", "node_metrics_tls": "files", "monitoring_dcgm_port": 9400}
     hosts = {"gpu_nodes": {"hosts": nodes, "vars": of_nodes}}
     (inventory / "hosts.yml").write_text(yaml.safe_dump(hosts))
@@ -62,6 +62,7 @@ def made(tmp_path):
         basic_auth={"admin": HASH},
         node_ca_file="../x.crt",
         node_basic_auth={"user": "prometheus", "password": "n0de"},
+        bmc_exporter="127.0.0.1:9290",
     )
     return server.server_files(load.load([str(inventory)]), settings, str(inventory))
 
@@ -96,3 +97,6 @@ def test_targets_of_both_jobs_are_there(made):
     assert [one["labels"]["__scheme__"] for one in nodes] == ["https", "https"]
     gpus = yaml.safe_load(made.files[f"{folder}/railyard_gpus.json"]["content"])
     assert [one["targets"] for one in gpus] == [["192.0.2.1:9400"], ["192.0.2.2:9400"]]
+    # A BMC answers whatever its node runs.
+    bmcs = yaml.safe_load(made.files[f"{folder}/railyard_bmc.json"]["content"])
+    assert bmcs == [{"targets": ["192.0.2.103"], "labels": {"cluster": "big", "node": "gpu3"}}]

@@ -22,6 +22,10 @@ MOST_TASKS = 21
 MOST_TASKS_ONCE = 12
 STEPS = ("drivers", "network", "qos", "tuning", "nccl", "tools", "monitoring")
 
+# They run on other hosts than the nodes.
+OF_MONITORS = ["monitoring", "bmc_exporter"]
+OTHERS = ["Return monitoring hosts and controller that are no nodes"]
+
 Task = dict[str, Any]
 
 
@@ -91,7 +95,7 @@ def test_a_role_that_does_not_check_its_variables_has_them_checked_by_its_playbo
     imported = [
         task["ansible.builtin.import_role"] for task in parts if "ansible.builtin.import_role" in task
     ]
-    of_nodes = [role for role in checked if role != "monitoring"]
+    of_nodes = [role for role in checked if role not in OF_MONITORS]
     assert of_nodes == [role["name"] for role in imported if role.get("rolespec_validate") is False]
 
 
@@ -103,5 +107,19 @@ def test_preflight_checks_the_variables_of_all_roles_of_a_provision() -> None:
         if task.get("ansible.builtin.import_role", {}).get("rolespec_validate") is False
     ]
     [checked] = [play["vars"]["railyard_roles"] for play in plays("preflight.yml") if "vars" in play]
-    # Role monitoring runs on other hosts than the nodes.
-    assert checked == [*roles, "monitoring"]
+    assert checked == [*roles, *OF_MONITORS]
+
+
+def test_uninstall_removes_what_provision_brings_to_hosts_that_are_no_nodes() -> None:
+    """In each play that returns such hosts, as the state that removes it, and node_metrics on nodes."""
+    wanted = {(f"{role}_state", "absent") for role in (*OF_MONITORS, "continuous_validation")}
+    for name in ("Return the nodes to what they were, batch by batch", *OTHERS):
+        [play] = [one for one in read(PLAYBOOKS / "uninstall.yml") if one["name"] == name]
+        found = {
+            state
+            for task in play["tasks"]
+            if "ansible.builtin.include_role" in task
+            for state in task.get("vars", {}).items()
+        }
+        assert wanted <= found, name
+        assert (("node_metrics_state", "absent") in found) == (name not in OTHERS)

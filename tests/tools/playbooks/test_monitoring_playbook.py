@@ -55,3 +55,24 @@ def test_without_the_group_it_cannot_be_turned_on(run):
     status, said = run(None, monitoring_state="present", node_metrics_state="present")
     assert status != 0
     assert "group monitoring has no host" in said
+
+
+BMCS = {"bmc_exporter_state": "present", "bmc_exporter_user": "monitor"}
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        ({}, "host monitor1: bmc_exporter_state: it is present, and bmc_exporter_password is not set"),
+        (
+            {"bmc_exporter_password": "{{ 'of' ~ 'vault' }}", "bmc_exporter_driver": "SERIAL"},
+            "role bmc_exporter, host monitor1: value of bmc_exporter_driver must be one of: LAN, LAN_2_0",
+        ),
+    ],
+)
+def test_the_exporter_of_bmcs_is_checked_before_any_connection(run, more, message, monkeypatch):
+    monkeypatch.setitem(NODES["hosts"]["gpu1"], "bmc_address", "192.0.2.101")
+    status, said = run({**BMCS, **more})
+    assert status != 0
+    assert message in said
+    assert "UNREACHABLE" not in said

@@ -11,7 +11,7 @@ from typing import Any
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory import load
-from ansible_collections.railyard.fabric.plugins.plugin_utils.monitoring import rules, server
+from ansible_collections.railyard.fabric.plugins.plugin_utils.monitoring import rules, scrape, server
 
 ARGUMENTS: dict[str, Any] = {
     "mode": {"type": "str", "choices": ["server", "export"], "default": "server"},
@@ -25,6 +25,7 @@ ARGUMENTS: dict[str, Any] = {
     "basic_auth": {"type": "dict", "default": {}},
     "node_ca_file": {"type": "str", "default": ""},
     "node_basic_auth": {"type": "dict", "default": {}, "no_log": False},
+    "bmc_exporter": {"type": "str", "default": ""},
 }
 
 
@@ -42,6 +43,12 @@ class ActionModule(ActionBase):
         given = load.plain(args)
         mode = given.pop("mode")
         settings = server.Settings(**given)
+        least, most = scrape.INTERVAL_S
+        if not least <= settings.scrape_interval_s <= most:
+            raise AnsibleActionFail(
+                f"monitoring_scrape_interval_s is {settings.scrape_interval_s}. "
+                f"Fix: write seconds from {least} to {most}: with more, alerts on rates never fire"
+            )
         inventory = load.from_play(self._task.get_variable_manager()._inventory, self._loader)
         try:
             if mode == "export":

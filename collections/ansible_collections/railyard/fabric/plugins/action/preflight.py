@@ -38,7 +38,7 @@ _TIME_FACTOR, _MOST_TIME_FACTOR = "railyard_time_factor", 100
 # The tag of the play that measures.
 _MEASURES = "validate"
 # Roles that run on another group than the nodes'.
-_OF_MONITORS = ("monitoring",)
+_OF_MONITORS = ("monitoring", "bmc_exporter")
 _TAGS_OF_ANSIBLE = ("all", "always", "never", "tagged", "untagged")
 
 

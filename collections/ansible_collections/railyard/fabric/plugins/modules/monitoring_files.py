@@ -35,7 +35,7 @@ options:
     choices: [server, export]
     default: server
   scrape_interval_s:
-    description: Seconds between two scrapes.
+    description: Seconds between two scrapes, 15 to 60.
     type: int
     default: 15
   alertmanager:
@@ -77,6 +77,11 @@ options:
     description: C(user) and C(password) of the nodes' exporters.
     type: dict
     default: {}
+  bmc_exporter:
+    description: >-
+      Address and port of the exporter that asks the BMCs, each of which becomes a target. Empty for none.
+    type: str
+    default: ""
 """
 
 EXAMPLES = r"""

@@ -9,9 +9,11 @@ They are read raw from the inventory: the targets are made without a connection 
 
 from __future__ import annotations
 
-#: Of a node. `monitoring_state` is there to notice that it is set for everyone, and no host monitors.
+#: Of a node. The states of roles of the monitoring host are there to notice one that is set for everyone,
+#: where no host monitors.
 OF_NODES = (
-    "monitoring_state", "monitoring_dcgm_port", "node_metrics_state", "node_metrics_listen",
+    "monitoring_state", "bmc_exporter_state", "monitoring_dcgm_port",
+    "node_metrics_state", "node_metrics_listen",
     "node_metrics_port", "node_metrics_interval_s", "node_metrics_tls", "node_metrics_tls_certificate",
     "node_metrics_tls_key", "node_metrics_basic_auth",
 )  # fmt: skip
@@ -22,4 +24,5 @@ OF_MONITORS = (
     "monitoring_retention", "monitoring_receivers", "monitoring_thresholds", "monitoring_rule_overrides",
     "monitoring_tls", "monitoring_tls_cert_file", "monitoring_tls_key_file", "monitoring_basic_auth",
     "monitoring_node_ca_file", "monitoring_node_basic_auth", "monitoring_runs_file",
+    "bmc_exporter_state", "bmc_exporter_port", "bmc_exporter_user", "bmc_exporter_password",
 )  # fmt: skip

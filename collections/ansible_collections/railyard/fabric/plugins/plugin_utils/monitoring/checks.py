@@ -24,16 +24,16 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.model im
 )
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.schema import Finding, near_key
 from ansible_collections.railyard.fabric.plugins.plugin_utils.monitoring import (
+    bmc_checks,
     receivers,
     rules,
+    scrape,
     server,
     targets,
 )
 
-#: Seconds between scrapes, and between writes of a node's metrics.
+#: Seconds between writes of a node's metrics.
 INTERVAL_S = (15, 3600)
-#: Prometheus', Alertmanager's, and that of the exporter of runs.
-PORT, ALERTMANAGER_PORT, RUNS_PORT = 9090, 9093, 9101
 _DURATION = re.compile(r"[1-9][0-9]*(ms|s|m|h|d|w|y)")
 #: What differs between nodes in the name of a file.
 _OWN_NAME = re.compile(r"\{\{\s*inventory_hostname\s*\}\}")
@@ -75,14 +75,15 @@ def check(inventory: Inventory, *, export: bool = False) -> list[Problem]:
     found: list[tuple[Finding, tuple[str, ...]]] = []
     nodes = targets.nodes_to_scrape(inventory, only_ours=not export)
     on = [one for one in inventory.monitors if one.variables.get("monitoring_state") == "present"]
-    if not nodes and not on and not any(_wants_server(node) for node in inventory.nodes):
+    of_bmcs = [] if export else list(bmc_checks.check(inventory))
+    if not nodes and not on and not of_bmcs and not any(_wants_server(node) for node in inventory.nodes):
         return []
     groups = {node.name: node.groups for node in inventory.nodes}
     groups |= {monitor.name: monitor.groups for monitor in inventory.monitors}
     rails = Rails(inventory.nodes)
     found += [(one, groups.get(one.host or "", ())) for one in _check_nodes(nodes, rails)]
     if not export:
-        servers = list(_check_servers(inventory, on, nodes, rails))
+        servers = [*_check_servers(inventory, on, nodes, rails), *of_bmcs]
         found += [(one, groups.get(one.host or "", ())) for one in servers]
     return _problems(inventory, found)
 
@@ -209,8 +210,9 @@ def _check_server(
     monitor: Monitor, inventory: Inventory, nodes: list[Node], rails: Rails
 ) -> Iterator[Finding]:
     given = monitor.variables
-    seconds = f"write seconds from {INTERVAL_S[0]} to {INTERVAL_S[1]}, as 15"
-    yield from _check_value(given, "monitoring_scrape_interval_s", values.integer(*INTERVAL_S), seconds)
+    least, most = scrape.INTERVAL_S
+    seconds = f"write seconds from {least} to {most}: with more, alerts on rates never fire"
+    yield from _check_value(given, "monitoring_scrape_interval_s", values.integer(least, most), seconds)
     for variable in ("monitoring_port", "monitoring_alertmanager_port"):
         yield from _check_value(given, variable, values.integer(1, 65535), "write a port, as 9090")
     yield from _check_value(given, "monitoring_retention", _duration, "write a number and a unit, as 30d")
@@ -237,18 +239,22 @@ def _check_listen(monitor: Monitor, rails: Rails) -> Iterator[Finding]:
     ports = {
         (str(given.get(listen, default)), given.get(port, usual))
         for listen, default, port, usual in (
-            ("monitoring_listen", monitor.ansible_host, "monitoring_port", PORT),
+            ("monitoring_listen", monitor.ansible_host, "monitoring_port", targets.PORT),
             (
                 "monitoring_alertmanager_listen",
                 "127.0.0.1",
                 "monitoring_alertmanager_port",
-                ALERTMANAGER_PORT,
+                targets.ALERTMANAGER_PORT,
             ),
         )
     }
-    if len(ports) == 1 or ("127.0.0.1", RUNS_PORT) in ports:
+    if len(ports) == 1 or ("127.0.0.1", targets.RUNS_PORT) in ports:
         message = "another service of the role has the same address and port"
-        yield Finding("monitoring_port", message, f"keep {PORT}, {ALERTMANAGER_PORT} and {RUNS_PORT} apart")
+        yield Finding(
+            "monitoring_port",
+            message,
+            f"keep {targets.PORT}, {targets.ALERTMANAGER_PORT} and {targets.RUNS_PORT} apart",
+        )
 
 
 def _check_rules(given: Values) -> Iterator[Finding]:

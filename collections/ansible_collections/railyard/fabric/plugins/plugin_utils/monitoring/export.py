@@ -31,6 +31,7 @@ class Wanted(NamedTuple):
         runs: targets that serve the metrics of runs.
         overrides: alert -> what the site changes of it.
         thresholds: threshold -> the site's number.
+        bmc_exporter: address and port of what asks the BMCs; empty: there is none.
     """
 
     installed_at: str = INSTALLED_AT
@@ -39,6 +40,7 @@ class Wanted(NamedTuple):
     runs: Sequence[str] = ()
     overrides: Mapping[str, Mapping[str, Any]] = {}
     thresholds: Mapping[str, float] = {}
+    bmc_exporter: str = ""
 
 
 def files(inventory: Inventory, wanted: Wanted, folder: Path | None = None) -> dict[str, str]:
@@ -56,15 +58,17 @@ def files(inventory: Inventory, wanted: Wanted, folder: Path | None = None) -> d
     nodes = targets.nodes_to_scrape(inventory, only_ours=False)
     for job, entries in targets.target_files(inventory.cluster, nodes).items():
         made[f"file_sd/{targets.FILES[job]}"] = targets.to_json(entries)
+    if wanted.bmc_exporter:
+        made[f"file_sd/{targets.BMC_FILE}"] = targets.to_json(targets.bmc_targets(inventory))
     runs = [{"targets": list(wanted.runs), "labels": {}}] if wanted.runs else []
     made["file_sd/railyard_runs.json"] = targets.to_json(runs)
-    jobs = scrape.jobs(wanted.installed_at, None)
+    jobs = scrape.jobs(wanted.installed_at, None, bmc_exporter=wanted.bmc_exporter)
     if wanted.job is not None:
         jobs = jobs[1:]  # the site's own job scrapes node_exporter: never twice
     made["scrape.yml"] = readme.SCRAPE_COMMENT + rules.dump({"scrape_configs": jobs})
     made[INHIBIT] = ((folder or rules.files_folder()) / INHIBIT).read_text(encoding="utf-8")
     made["README.md"] = readme.text(
-        inventory.cluster, wanted.installed_at, wanted.form, wanted.job, sorted(made)
+        inventory.cluster, wanted.installed_at, wanted.form, wanted.job, len(jobs), sorted(made)
     )
     return made
 

@@ -95,7 +95,7 @@ Or keep your targets and add the labels there. Where the host name in `instance`
 The node's metrics come from node_exporter's textfile collector: role `node_metrics` writes
 `railyard_node.prom` into the folder that your node_exporter reads.
 
-Copy the {count} jobs of `scrape.yml` (GPUs and runs) into the list `scrape_configs` of
+Copy the {count} jobs of `scrape.yml` into the list `scrape_configs` of
 `/etc/prometheus/prometheus.yml`.
 """
 
@@ -150,7 +150,7 @@ _FILES = """
 """
 
 
-def text(cluster: str, at: str, form: str, job: str | None, files: Sequence[str]) -> str:
+def text(cluster: str, at: str, form: str, job: str | None, count: int, files: Sequence[str]) -> str:
     """Return the README.
 
     Args:
@@ -158,6 +158,7 @@ def text(cluster: str, at: str, form: str, job: str | None, files: Sequence[str]
         at: where the folder is on the host of Prometheus.
         form: `rules`, or `prometheusrule` for the operator.
         job: the site's own job of node_exporter; None: Railyard's.
+        count: how many jobs scrape.yml has.
         files: paths of all files.
     """
     parts = [_HEAD, _OPERATOR if form == "prometheusrule" else _RULES]
@@ -166,5 +167,4 @@ def text(cluster: str, at: str, form: str, job: str | None, files: Sequence[str]
         parts.append(_DASHBOARDS)
     parts.append(_FILES)
     listed = "\n".join(f"- `{file}`" for file in files)
-    count = "three" if job is None else "two"
     return "".join(part.format(cluster=cluster, at=at, job=job, count=count, files=listed) for part in parts)

@@ -9,7 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from ansible_collections.railyard.fabric.plugins.plugin_utils.monitoring.targets import FILES
+from ansible_collections.railyard.fabric.plugins.plugin_utils.monitoring.targets import (
+    BMC_FILE,
+    BMC_JOB,
+    FILES,
+)
 
 #: node_exporter has about 540 series for each node, and Railyard's rules and dashboards read these of them.
 KEPT = (
@@ -30,8 +34,14 @@ KEPT = (
 )
 #: Files that may be missing are no error of Prometheus'; it looks at them again by itself.
 REFRESH = "1m"
+#: Seconds between two scrapes. More than 60 leave fewer than two samples in the rules' windows of 2 minutes,
+#: and rate() of one sample is nothing; rules on what is now are evaluated every 15.
+INTERVAL_S = (15, 60)
 #: Seconds within which a node answers; never above the interval.
 TIMEOUT_S = 10
+#: A BMC takes seconds to answer, and each scrape opens sessions on it. Role bmc_exporter gives each of its
+#: four programs 10 s.
+BMC_INTERVAL_S, BMC_TIMEOUT_S = 60, 45
 
 
 class NodeAccess(NamedTuple):
@@ -51,13 +61,16 @@ class NodeAccess(NamedTuple):
 NO_ACCESS = NodeAccess()
 
 
-def jobs(folder: str, runs: Sequence[str] | None, access: NodeAccess = NO_ACCESS) -> list[dict[str, Any]]:
+def jobs(
+    folder: str, runs: Sequence[str] | None, access: NodeAccess = NO_ACCESS, bmc_exporter: str = ""
+) -> list[dict[str, Any]]:
     """Return the scrape jobs.
 
     Args:
         folder: where `file_sd/` is on the host of Prometheus; empty: beside its configuration.
         runs: targets that serve the metrics of runs; None: they stand in `file_sd/railyard_runs.json`.
         access: how the nodes' exporters are reached.
+        bmc_exporter: address and port of what asks the BMCs; empty: they are not asked.
     """
     node = _job("railyard-node", folder, FILES["railyard-node"])
     if access.ca_file is not None:
@@ -74,11 +87,11 @@ def jobs(folder: str, runs: Sequence[str] | None, access: NodeAccess = NO_ACCESS
         of_runs["file_sd_configs"] = [{"files": [_path(folder, "railyard_runs.json")]}]
     else:
         of_runs["static_configs"] = [{"targets": list(runs)}]
-    return [node, gpu, of_runs]
+    return [node, gpu, *([_bmc_job(folder, bmc_exporter)] if bmc_exporter else []), of_runs]
 
 
 def prometheus_config(
-    interval_s: int, alertmanager: str, runs: Sequence[str], access: NodeAccess
+    interval_s: int, alertmanager: str, runs: Sequence[str], access: NodeAccess, bmc_exporter: str
 ) -> dict[str, Any]:
     """Return prometheus.yml; names of files are relative to its folder."""
     return {
@@ -90,7 +103,21 @@ def prometheus_config(
         },
         "rule_files": ["rules/*.yml"],
         "alerting": {"alertmanagers": [{"static_configs": [{"targets": [alertmanager]}]}]},
-        "scrape_configs": jobs("", runs, access),
+        "scrape_configs": jobs("", runs, access, bmc_exporter),
+    }
+
+
+def _bmc_job(folder: str, exporter: str) -> dict[str, Any]:
+    """Return the job by which one exporter asks each BMC: the target becomes a parameter of the request."""
+    return _job(BMC_JOB, folder, BMC_FILE) | {
+        "metrics_path": "/ipmi",
+        "scrape_interval": f"{BMC_INTERVAL_S}s",
+        "scrape_timeout": f"{BMC_TIMEOUT_S}s",
+        "relabel_configs": [
+            {"source_labels": ["__address__"], "target_label": "__param_target"},
+            {"source_labels": ["__param_target"], "target_label": "instance"},
+            {"target_label": "__address__", "replacement": exporter},
+        ],
     }
 
 

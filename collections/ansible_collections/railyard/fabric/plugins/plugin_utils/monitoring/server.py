@@ -26,7 +26,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.monitoring import 
 FOLDER = export.INSTALLED_AT
 SECRETS = alertmanager.SECRETS
 #: The exporter of runs, on the monitoring host itself.
-RUNS_TARGET = "127.0.0.1:9101"
+RUNS_TARGET = f"127.0.0.1:{targets.RUNS_PORT}"
 #: The daemons' group.
 GROUP = "prometheus"
 #: `keep_firing_for` came with this version.
@@ -46,6 +46,7 @@ class Settings:
         basic_auth: user -> bcrypt hash of the page of Prometheus.
         node_ca_file: path on the controller of what signed the nodes' certificates; empty: none.
         node_basic_auth: `user` and `password` of the nodes' exporters; empty: none.
+        bmc_exporter: address and port of role bmc_exporter's exporter; empty: there is none.
     """
 
     scrape_interval_s: int
@@ -58,6 +59,7 @@ class Settings:
     basic_auth: Mapping[str, str] = field(default_factory=dict)
     node_ca_file: str = ""
     node_basic_auth: Mapping[str, str] = field(default_factory=dict)
+    bmc_exporter: str = ""
 
 
 @dataclass
@@ -96,11 +98,13 @@ def server_files(inventory: Inventory, settings: Settings, base: str, folder: Pa
     nodes = targets.nodes_to_scrape(inventory, only_ours=True)
     for job, entries in targets.target_files(inventory.cluster, nodes).items():
         made.add(f"file_sd/{targets.FILES[job]}", targets.to_json(entries))
+    if settings.bmc_exporter:
+        made.add(f"file_sd/{targets.BMC_FILE}", targets.to_json(targets.bmc_targets(inventory)))
     for file in sorted((source / "consoles").glob("*.html")):
         made.add(f"consoles/{file.name}", file.read_text(encoding="utf-8"))
     access = _node_access(made, settings, base)
     config = scrape.prometheus_config(
-        settings.scrape_interval_s, settings.alertmanager, [RUNS_TARGET], access
+        settings.scrape_interval_s, settings.alertmanager, [RUNS_TARGET], access, settings.bmc_exporter
     )
     made.add("prometheus.yml", _yaml(config))
     inhibit = yaml.safe_load((source / export.INHIBIT).read_text(encoding="utf-8"))["inhibit_rules"]
@@ -114,7 +118,11 @@ def server_files(inventory: Inventory, settings: Settings, base: str, folder: Pa
 
 def export_files(inventory: Inventory, settings: Settings) -> Made:
     """Return what `railyard monitoring export` writes, for a Prometheus of the site on this host."""
-    wanted = export.Wanted(overrides=settings.rule_overrides, thresholds=settings.thresholds)
+    wanted = export.Wanted(
+        overrides=settings.rule_overrides,
+        thresholds=settings.thresholds,
+        bmc_exporter=settings.bmc_exporter,
+    )
     made = Made()
     for name, text in export.files(inventory, wanted).items():
         made.add(name, text)

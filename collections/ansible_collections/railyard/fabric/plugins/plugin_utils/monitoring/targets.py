@@ -19,8 +19,12 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.model im
 
 #: node_exporter's usual port, and dcgm-exporter's (a node without `monitoring_dcgm_port` has none).
 NODE_PORT, DCGM_PORT = 9100, 9400
+#: On the monitoring host: Prometheus', Alertmanager's, and that of the exporter of runs.
+PORT, ALERTMANAGER_PORT, RUNS_PORT = 9090, 9093, 9101
 #: Job of a scrape configuration -> its file of targets.
 FILES = {"railyard-node": "railyard_nodes.json", "railyard-gpu": "railyard_gpus.json"}
+#: Of the job that reads BMCs, where there is an exporter that asks them.
+BMC_JOB, BMC_FILE = "railyard-bmc", "railyard_bmc.json"
 
 Target = dict[str, Any]
 
@@ -83,9 +87,7 @@ def target_files(cluster: str, nodes: Iterable[Node]) -> dict[str, list[Target]]
     files: dict[str, list[Target]] = {job: [] for job in FILES}
     for node in nodes:
         address = scrape_address(node)
-        labels = {"cluster": cluster, "node": node.name}
-        if node.scalable_unit is not None:
-            labels["scalable_unit"] = str(node.scalable_unit)
+        labels = _labels(cluster, node)
         # The scheme of one target; a job has one for all.
         scheme = {"__scheme__": "https"} if has_tls(node) else {}
         files["railyard-node"].append(_target(address, port_of(node), {**labels, **scheme}))
@@ -93,6 +95,22 @@ def target_files(cluster: str, nodes: Iterable[Node]) -> dict[str, list[Target]]
         if dcgm_port:
             files["railyard-gpu"].append(_target(address, int(dcgm_port), labels))
     return files
+
+
+def bmc_targets(inventory: Inventory) -> list[Target]:
+    """Return a target for each BMC that the inventory names: its address, for an exporter to ask it."""
+    return [
+        {"targets": [str(node.bmc_address)], "labels": _labels(inventory.cluster, node)}
+        for node in inventory.nodes
+        if node.bmc_address
+    ]
+
+
+def _labels(cluster: str, node: Node) -> dict[str, str]:
+    labels = {"cluster": cluster, "node": node.name}
+    if node.scalable_unit is not None:
+        labels["scalable_unit"] = str(node.scalable_unit)
+    return labels
 
 
 def to_json(targets: Iterable[Target]) -> str:

@@ -49,6 +49,14 @@ CERTIFICATE = {
     "monitoring_tls_cert_file": "no.crt",
     "monitoring_tls_key_file": "no.key",
 }
+OFF = {"node_metrics_state": "ignored"}
+# Of a password that stands in the inventory, another check complains; an expression is as of a vault.
+BMCS = {
+    "bmc_exporter_state": "present",
+    "bmc_exporter_user": "monitor",
+    "bmc_exporter_password": "{{ vault_bmc_password }}",
+}
+WITH_BMC = {"gpu1": {"bmc_address": "192.0.2.101"}}
 WRONG = [
     # variables; the file that says so, host, part of the message, part of the fix
     (
@@ -75,8 +83,9 @@ WRONG = [
         "monitor1.example",
         "address",
     ),
-    ({"monitoring_scrape_interval_s": 14}, "monitoring.yml:2", "monitor1", "14", "15 to 3600"),
-    ({"monitoring_scrape_interval_s": 3601}, "monitoring.yml:2", "monitor1", "3601", "15 to 3600"),
+    ({"monitoring_scrape_interval_s": 14}, "monitoring.yml:2", "monitor1", "14", "15 to 60"),
+    # rate() takes at least two samples, and the shortest window of a rule is 2 minutes.
+    ({"monitoring_scrape_interval_s": 61}, "monitoring.yml:2", "monitor1", "61", "15 to 60"),
     ({"monitoring_retention": "a month"}, "monitoring.yml:2", "monitor1", "no duration", "30d"),
     ({"monitoring_alertmanager_port": 0}, "monitoring.yml:2", "monitor1", "0", "port"),
     (
@@ -170,6 +179,36 @@ WRONG = [
         "group monitoring has no host",
         "monitor1: {ansible_host",
     ),
+    (
+        {"everyone": {"bmc_exporter_state": "present"}, "without_monitors": True, "nodes": OFF},
+        "all.yml:",
+        "gpu1",
+        "bmc_exporter_state: it is present, and group monitoring has no host",
+        "monitor1: {ansible_host",
+    ),
+    (BMCS, "monitoring.yml:2", "monitor1", "no node has a bmc_address", "bmc_address of the nodes"),
+    (
+        {**BMCS, **WITH_BMC, "bmc_exporter_password": ""},
+        "monitoring.yml:2",
+        "monitor1",
+        "bmc_exporter_password is not set",
+        "ansible-vault",
+    ),
+    (
+        {**BMCS, **WITH_BMC, "bmc_exporter_port": 9101},
+        "monitoring.yml:5",
+        "monitor1",
+        "9101 is the port of the exporter of runs",
+        "9290",
+    ),
+    (
+        {**BMCS, **WITH_BMC, "bmc_exporter_port": 9999, "monitoring_alertmanager_port": 9999},
+        "monitoring.yml:5",
+        "monitor1",
+        "9999 is the port of Alertmanager",
+        "9290",
+    ),
+    ({**BMCS, **WITH_BMC, "bmc_exporter_port": 0}, "monitoring.yml:5", "monitor1", "0", "9290"),
 ]
 
 
@@ -179,6 +218,11 @@ def test_what_is_wrong_is_named_with_its_place_and_fix(inventory, changes, file,
     assert (file in problem.file, problem.host) == (True, host), problem
     assert message in problem.message
     assert fix in problem.fix
+
+
+@pytest.mark.parametrize("more", [{}, {"monitoring_mode": "export"}, {"monitoring_state": "ignored"}])
+def test_an_exporter_of_bmcs_that_is_sound_has_no_problem(inventory, more):
+    assert problems(inventory, **BMCS, **WITH_BMC, **more) == []
 
 
 def test_for_a_prometheus_of_the_site_its_rules_alone_are_checked(inventory):

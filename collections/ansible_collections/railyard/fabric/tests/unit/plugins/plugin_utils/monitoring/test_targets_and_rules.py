@@ -11,7 +11,13 @@ import re
 
 import pytest
 import yaml
-from ansible_collections.railyard.fabric.plugins.plugin_utils.monitoring import rules, scrape, server, targets
+from ansible_collections.railyard.fabric.plugins.plugin_utils.monitoring import (
+    bmc_checks,
+    rules,
+    scrape,
+    server,
+    targets,
+)
 
 
 def test_a_node_is_found_at_its_own_address_by_the_first_that_is_there(inventory):
@@ -53,6 +59,56 @@ def test_which_nodes_are_targets_depends_on_who_runs_their_exporters(inventory):
     assert targets.nodes_to_scrape(made, only_ours=True) == []
     files = targets.target_files("big", made.nodes)
     assert [one["targets"] for one in files["railyard-gpu"]] == [["192.0.2.2:9400"]]
+
+
+def test_each_bmc_is_a_target_whether_or_not_the_node_publishes_metrics(inventory):
+    made = inventory(
+        gpu1={"bmc_address": "192.0.2.101"},
+        gpu2={"bmc_address": "2001:db8::102", "node_metrics_state": "ignored"},
+    )
+    assert targets.bmc_targets(made) == [
+        {"targets": ["192.0.2.101"], "labels": {"cluster": "big", "node": "gpu1", "scalable_unit": "su1"}},
+        {"targets": ["2001:db8::102"], "labels": {"cluster": "big", "node": "gpu2"}},
+    ]
+
+
+def test_the_exporter_of_bmcs_gets_the_target_as_a_parameter(inventory):
+    """As the README of prometheus-community/ipmi_exporter shows it, "Remote metrics"."""
+    [job] = [one for one in scrape.jobs("", [], bmc_exporter="127.0.0.1:9290") if "bmc" in one["job_name"]]
+    assert job["metrics_path"] == "/ipmi"
+    assert job["scrape_interval"] == "60s"
+    steps = [(one.get("source_labels"), one["target_label"]) for one in job["relabel_configs"]]
+    assert steps == [
+        (["__address__"], "__param_target"),
+        (["__param_target"], "instance"),
+        (None, "__address__"),
+    ]
+    assert job["relabel_configs"][-1]["replacement"] == "127.0.0.1:9290"
+    assert [one for one in scrape.jobs("", []) if "bmc" in one["job_name"]] == []
+
+
+def test_the_port_of_the_exporter_of_bmcs_stands_in_both_roles_and_in_preflight():
+    roles = rules.files_folder().parents[1]
+    of_role = yaml.safe_load((roles / "bmc_exporter/defaults/main.yml").read_text())
+    of_monitoring = yaml.safe_load((roles / "monitoring/defaults/main.yml").read_text())
+    assert of_role["bmc_exporter_port"] == bmc_checks.DEFAULT_PORT
+    assert f"default({bmc_checks.DEFAULT_PORT})" in of_monitoring["monitoring_bmc_exporter_port"]
+
+
+def test_two_scrapes_are_in_each_window_of_the_rules():
+    """Prometheus' documentation, "Query functions": rate() takes at least two samples in its range."""
+    windows = re.findall(r"\[([0-9]+)([mhd])\]", "".join(rules.rule_texts().values()))
+    assert windows
+    seconds = {"m": 60, "h": 3600, "d": 86400}
+    least, most = scrape.INTERVAL_S
+    assert min(int(number) * seconds[unit] for number, unit in windows) >= 2 * most
+    assert (
+        least
+        <= yaml.safe_load((rules.files_folder().parent / "defaults/main.yml").read_text())[
+            "monitoring_scrape_interval_s"
+        ]
+        <= most
+    )
 
 
 def test_a_target_file_is_json_whatever_a_label_holds():
