@@ -14,6 +14,7 @@ description:
   - A node_exporter that runs already is kept as it is; its folder of textfiles is read from its command line.
   - Without one, checks that the address and port are free and that the address is no rail's.
   - Fails with the reason and the fix where neither is possible. Changes nothing.
+  - With O(state=brought) it tells instead what the role has set up here, for its removal.
 author:
   - Railyard contributors (@railyard)
 extends_documentation_fragment:
@@ -27,14 +28,19 @@ attributes:
   idempotent:
     support: full
 options:
-  listen:
-    description: The IP address that an exporter of the role's listens on.
+  state:
+    description:
+      - V(chosen) finds out which exporter is used, or can be brought.
+      - V(brought) reads the units of the role that are there.
     type: str
-    required: true
+    choices: [chosen, brought]
+    default: chosen
+  listen:
+    description: The IP address that an exporter of the role's listens on. Required with O(state=chosen).
+    type: str
   port:
-    description: Its port.
+    description: Its port. Required with O(state=chosen).
     type: int
-    required: true
   rail_addresses:
     description: Addresses of the node's rails, with or without prefix length. O(listen) must be none of them.
     type: list
@@ -56,32 +62,45 @@ EXAMPLES = r"""
     port: 9100
     rail_addresses: [10.0.1.1/24]
   register: exporter
+
+- name: Read what the role has set up
+  railyard.fabric.node_exporter_info:
+    state: brought
+  register: brought
 """
 
 RETURN = r"""
 own:
-  description: Whether the role installs and configures the distribution's node_exporter.
+  description: >-
+    Whether the role installs and configures the distribution's node_exporter; with O(state=brought), whether
+    it did.
   returned: success
   type: bool
   sample: true
+metrics_files:
+  description: Files that the role's writer writes.
+  returned: with O(state=brought)
+  type: list
+  elements: str
+  sample: [/var/lib/prometheus/node-exporter/railyard_node.prom]
 textfile_folder:
   description: The folder whose C(*.prom) files the exporter reads.
-  returned: success
+  returned: with O(state=chosen)
   type: str
   sample: /var/lib/prometheus/node-exporter
 socket:
   description: Whether the role's exporter can be given its socket by systemd (C(--web.systemd-socket)).
-  returned: success
+  returned: with O(state=chosen)
   type: bool
   sample: true
 has_user:
   description: Whether the system user C(prometheus) is there, which the package makes and does not remove.
-  returned: success
+  returned: with O(state=chosen)
   type: bool
   sample: false
 notes:
   description: What is worth knowing of an exporter that is kept.
-  returned: success
+  returned: with O(state=chosen)
   type: list
   elements: str
   sample: []
@@ -96,8 +115,9 @@ from ansible_collections.railyard.fabric.plugins.module_utils.state import basel
 
 ROOT = "/"
 ARGUMENTS: dict[str, t.Any] = {
-    "listen": {"type": "str", "required": True},
-    "port": {"type": "int", "required": True},
+    "state": {"type": "str", "choices": ["chosen", "brought"], "default": "chosen"},
+    "listen": {"type": "str"},
+    "port": {"type": "int"},
     "rail_addresses": {"type": "list", "elements": "str", "default": []},
     "textfile_folder": {"type": "path"},
     "secured": {"type": "bool", "default": False},
@@ -106,12 +126,19 @@ ARGUMENTS: dict[str, t.Any] = {
 
 def hold(module: AnsibleModule) -> dict[str, t.Any]:
     """Look at the node; return the result."""
+    if module.params["state"] == "brought":
+        brought = exporters.read_brought(ROOT)
+        return {"changed": False, "own": brought.own, "metrics_files": list(brought.metrics_files)}
     return {"changed": False, **exporters.choose(ROOT, exporters.read_wanted(module.params))}
 
 
 def main() -> None:
     """Run the module."""
-    module = AnsibleModule(argument_spec=ARGUMENTS, supports_check_mode=True)
+    module = AnsibleModule(
+        argument_spec=ARGUMENTS,
+        supports_check_mode=True,
+        required_if=[("state", "chosen", ["listen", "port"])],
+    )
     module_end.end(module, hold, exporters.ExporterError, baseline.OriginalsError)
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import ipaddress
 import os
 import re
+import shlex
 import socket
 import struct
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,6 +23,8 @@ from ansible_collections.railyard.fabric.plugins.module_utils.state import basel
 
 #: The drop-in by which role node_metrics owns the distribution's service; where it is, the exporter is ours.
 DROP_IN = "/etc/systemd/system/prometheus-node-exporter.service.d/railyard.conf"
+#: The unit that writes the metrics, and the name of the file that it writes.
+WRITER, METRICS_FILE = "/etc/systemd/system/railyard-metrics.service", "railyard_node.prom"
 ROLE, PACKAGE = "node_metrics", "prometheus-node-exporter"
 PROGRAM = f"usr/bin/{PACKAGE}"
 #: The distribution's program reads this folder where no flag names another (debian/patches of the package).
@@ -30,6 +33,8 @@ _NAMES = ("node_exporter", PACKAGE)
 _FLAG = re.compile(r"--?collector\.textfile\.directory(?:=(.*))?\Z", re.S)
 _LISTEN = "0A"
 _LOCAL = re.compile(r"((?:[0-9A-F]{8}){1,4}):([0-9A-F]{4})\Z")
+#: systemd.service(5), "Command lines": how the program is started, before its path.
+_START_PREFIXES = "@-:+!|"
 #: Older ones have a node_exporter without --web.systemd-socket, which came with 1.5.0.
 _OLD_RELEASES = {"debian": 11, "ubuntu": 22}
 _MOST_BYTES = 1 << 16
@@ -55,6 +60,18 @@ class Wanted(NamedTuple):
     rail_addresses: Sequence[str] = ()
     textfile_folder: str = ""
     secured: bool = False
+
+
+class Brought(NamedTuple):
+    """What the role set up on the node earlier.
+
+    Attributes:
+        own: whether the distribution's node_exporter runs by the role's drop-in.
+        metrics_files: the files that the role's writer writes, which node_exporter would serve for ever.
+    """
+
+    own: bool
+    metrics_files: tuple[str, ...]
 
 
 class Exporter(NamedTuple):
@@ -108,6 +125,43 @@ def choose(root: str, wanted: Wanted) -> dict[str, Any]:
         "notes": [],
         "has_user": any(line.startswith("prometheus:") for line in users),
     }
+
+
+def read_brought(root: str) -> Brought:
+    """Return what the role's own units start; a unit of somebody else under their names tells nothing."""
+    own = any(_is_exporter(argv) for argv in _read_our_starts(root, DROP_IN))
+    written = (_metrics_file(argv) for argv in _read_our_starts(root, WRITER))
+    return Brought(own, tuple(path for path in written if path is not None))
+
+
+def _read_our_starts(root: str, unit: str) -> list[list[str]]:
+    if not baseline.is_ours(root, unit):
+        return []
+    return parse_starts(node_files.read_text(os.path.join(root, unit.lstrip("/"))) or "")
+
+
+def parse_starts(text: str) -> list[list[str]]:
+    """Return the command lines that a unit's ExecStart= ends up with: an empty one clears the earlier."""
+    starts: list[list[str]] = []
+    for line in text.replace("\\\n", " ").splitlines():
+        key, equals, value = line.partition("=")
+        if not equals or key.strip() != "ExecStart":
+            continue
+        if not value.strip():
+            starts = []
+            continue
+        try:
+            starts.append(shlex.split(value.strip().lstrip(_START_PREFIXES)))
+        except ValueError:
+            continue  # a quote without its end: systemd does not start that either
+    return starts
+
+
+def _metrics_file(argv: Sequence[str]) -> str | None:
+    """Return the file that the writer writes; None where it is nothing that the role would have asked for."""
+    path = "".join(argv[argv.index("--out") + 1 :][:1]) if "--out" in argv else ""
+    is_plain = os.path.isabs(path) and os.path.normpath(path) == path
+    return path if is_plain and os.path.basename(path) == METRICS_FILE else None
 
 
 def _is_brought(root: str) -> bool:

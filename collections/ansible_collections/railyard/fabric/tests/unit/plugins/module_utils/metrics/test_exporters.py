@@ -196,3 +196,53 @@ def test_garbled_lines_of_the_kernel_are_nobody(node):
     write(node.root, "proc/net/tcp", HEAD + "\n   0: 0B6433C6\n   1: x 0 0A 0 0 0 0 0 0\n")
     write(node.root, "proc/5/cmdline", "")
     assert node.choose()["own"]
+
+
+OURS = "# Managed by Railyard (role node_metrics): change the inventory, not this file.\n[Service]\n"
+FILE = "/var/lib/prometheus/node-exporter/railyard_node.prom"
+WRITER = f"ExecStart=/usr/local/sbin/railyard-metrics --out {FILE}\n"
+STARTS = "ExecStart=\nExecStart=/usr/bin/prometheus-node-exporter $ARGS --web.systemd-socket\n"
+
+
+def test_what_the_role_brought_is_read_from_its_units(node):
+    assert exporters.read_brought(str(node.root)) == (False, ())
+    write(node.root, exporters.WRITER[1:], OURS + WRITER)
+    assert exporters.read_brought(str(node.root)) == (False, (FILE,)), "beside an exporter that was there"
+    write(node.root, exporters.DROP_IN[1:], OURS + STARTS)
+    assert exporters.read_brought(str(node.root)) == (True, (FILE,))
+
+
+@pytest.mark.parametrize(
+    "starts",
+    [
+        "ExecStart=/usr/local/sbin/railyard-metrics\n",
+        "ExecStart=/usr/local/sbin/railyard-metrics --out\n",
+        "ExecStart=/usr/local/sbin/railyard-metrics --out /etc/shadow\n",
+        "ExecStart=/usr/local/sbin/railyard-metrics --out relative/railyard_node.prom\n",
+        "ExecStart=/usr/local/sbin/railyard-metrics --out /var/../etc/cron.d/railyard_node.prom\n",
+        "ExecStart=/usr/local/sbin/railyard-metrics --out '/var/railyard_node.prom\n",
+        "#ExecStart=/usr/local/sbin/railyard-metrics --out /var/railyard_node.prom\n",
+        f"{WRITER}ExecStart=\n",
+    ],
+)
+def test_no_other_file_is_removed_whatever_a_unit_says(node, starts):
+    write(node.root, exporters.WRITER[1:], OURS + starts)
+    write(node.root, exporters.DROP_IN[1:], OURS + STARTS.replace("prometheus-node-exporter", "another"))
+    assert exporters.read_brought(str(node.root)) == (False, ())
+
+
+def test_units_of_somebody_else_tell_nothing(node):
+    write(node.root, exporters.WRITER[1:], f"[Service]\n{WRITER}")
+    write(node.root, exporters.DROP_IN[1:], f"[Service]\n{STARTS}")
+    assert exporters.read_brought(str(node.root)) == (False, ())
+
+
+def test_command_lines_of_units_are_read_as_systemd_documents_them():
+    """systemd.service(5), "Command lines", and systemd.syntax(7)."""
+    text = (
+        "ExecStart=/bin/old\nExecStart=\n"
+        "ExecStart=-/bin/one --with 'two words'\n"
+        "ExecStart = +/bin/two \\\n  --further\n"
+        "ExecStartPre=/bin/three\n"
+    )
+    assert exporters.parse_starts(text) == [["/bin/one", "--with", "two words"], ["/bin/two", "--further"]]
