@@ -16,7 +16,8 @@ from support.monitoring.fake_cluster import Cluster
 HOSTILE = """<img src=x onerror="document.title='run'">{{ printf "%s" . }}'&"""
 #: Its run is exported by rail, as that of a large cluster is.
 FOLDED = Cluster(size=2, name="folded", faults={}, folded_run=True)
-CLUSTERS = (Cluster(), FOLDED, Cluster(size=2, name=f"x{HOSTILE}", names=["gpu0001", HOSTILE]))
+SINGLE = Cluster(size=1, name="single", faults={})
+CLUSTERS = (Cluster(), FOLDED, SINGLE, Cluster(size=2, name=f"x{HOSTILE}", names=["gpu0001", HOSTILE]))
 
 
 @pytest.fixture(scope="session")

@@ -106,6 +106,15 @@ def test_a_good_cluster_is_all_good_and_an_unknown_one_is_not(watched: Prometheu
     assert "Nothing is known of any node." in unknown.by_class["p"]
 
 
+def test_one_is_a_node_and_two_are_nodes(watched: Prometheus) -> None:
+    tiles = Text(fetch(watched, cluster="fake")).by_class["tile"]
+    assert tiles[:3] == ["1 silent node", "5 wrong rails", "5 rails with errors"]
+    assert re.fullmatch("[0-9]{2} alerts", tiles[3])
+    one = Text(fetch(watched, cluster="single"))
+    assert one.by_class["h1"] == ["1 node, 8 rails: all good"]
+    assert one.by_class["tile"][:4] == ["0 silent nodes", "0 wrong rails", "0 rails with errors", "0 alerts"]
+
+
 @pytest.mark.parametrize("name", ["cluster", "unit"])
 def test_a_parameter_of_the_address_is_a_text_and_no_query(watched: Prometheus, name: str) -> None:
     hostile = '"} or vector(1) or up{x="<script>alert(1)</script>\\'
