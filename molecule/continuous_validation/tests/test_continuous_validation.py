@@ -1,10 +1,10 @@
-"""What continuous_validation leaves on a controller: two timers whose services systemd can start."""
+"""What continuous_validation leaves on a controller: three timers whose services systemd can start."""
 
 import pytest
 
 testinfra_hosts = ["ansible://gpu_nodes"]
 
-TIMERS = ("railyard-validate", "railyard-run-metrics")
+TIMERS = ("railyard-validate", "railyard-run-metrics", "railyard-prune-runs")
 
 
 @pytest.mark.parametrize("unit", TIMERS)

@@ -6,7 +6,7 @@ import shutil
 import subprocess
 
 import pytest
-from support.programs import REPO, play_here
+from support.programs import REPO, play_here, railyard
 
 ROLE = REPO / "roles" / "continuous_validation"
 PLAY = """
@@ -79,9 +79,25 @@ def test_metrics_have_a_timer_on_request(tmp_path):
     assert "railyard-run-metrics.timer" in (tmp_path / "wanted").read_text(encoding="utf-8")
 
 
+def test_old_runs_are_removed_each_day_on_request_alone(tmp_path):
+    written(tmp_path)
+    assert "prune" not in (tmp_path / "wanted").read_text(encoding="utf-8")
+    units = written(tmp_path, continuous_validation_prune_keep=50, continuous_validation_prune_days=30)
+    starts = settings(units["railyard-prune-runs.service"])["ExecStart"]
+    assert starts == "/bin/true runs prune --keep 50 --days 30 --reports-dir /srv/reports"
+    # The command takes them as they are.
+    done = railyard(*starts.split()[1:-1], str(tmp_path / "none"))
+    assert (done.returncode, "0 run folders removed" in done.stdout) == (0, True), done.stderr
+    assert settings(units["railyard-prune-runs.timer"])["OnCalendar"] == "daily"
+    wanted = (tmp_path / "wanted").read_text(encoding="utf-8")
+    assert "railyard-prune-runs.service" in wanted
+    assert "railyard-prune-runs.timer" in wanted
+
+
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="no systemd-analyze here")
 def test_systemd_takes_the_units(tmp_path):
-    written(tmp_path, continuous_validation_drain=True, continuous_validation_metrics_interval_s=60)
+    more = {"continuous_validation_metrics_interval_s": 60, "continuous_validation_prune_keep": 9}
+    written(tmp_path, continuous_validation_drain=True, **more)
     units = sorted(tmp_path.glob("railyard-*"))
     done = subprocess.run(
         ["systemd-analyze", "verify", *units], capture_output=True, text=True, timeout=60, check=False
@@ -98,6 +114,8 @@ def test_systemd_takes_the_units(tmp_path):
         {"continuous_validation_limit_time": "0m"},
         {"continuous_validation_most_drained": "half"},
         {"continuous_validation_metrics_interval_s": 5},
+        {"continuous_validation_prune_keep": -1},
+        {"continuous_validation_prune_keep": 9, "continuous_validation_prune_days": 0},
     ],
 )
 def test_what_cannot_be_used_is_refused_before_anything_is_written(tmp_path, wrong):
