@@ -29,9 +29,11 @@ MINE = {
     "continuous_validation_inventory": "/opt/inventories/mine",
     "continuous_validation_reports_dir": "/srv/reports",
 }
+# In check mode: a role that does not refuse must not write on this machine.
 REFUSED = """
 - hosts: localhost
   gather_facts: false
+  check_mode: true
   tasks:
     - ansible.builtin.include_role: {name: ROLE, tasks_from: present}
 """
