@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import sys
+from pathlib import Path
 
 import pytest
 import yaml
@@ -12,6 +13,7 @@ from railyard.base.progress import Progress
 from railyard.operate import commands, publish
 from railyard.operate.ansible import Outcome
 from rich.console import Console
+from support.programs import railyard
 from support.runs.run_builder import build_run
 
 RAILS = [{"name": "rail0", "netdev": "ens6", "subnet": "10.0.0.0/16"}]
@@ -206,3 +208,29 @@ def test_where_nothing_was_measured_nothing_is_copied(inventory, reports, monkey
     monkeypatch.setattr(publish, "AnsibleRun", fake)
     commands.operate(verb, [inventory({"monitor1": {"ansible_host": "192.0.2.9"}})], ["--check"], reports)
     assert fake.calls == []
+
+
+@pytest.mark.minutes
+@pytest.mark.skipif(os.geteuid() != 0, reason="the file belongs to root")
+def test_a_run_that_proves_nothing_is_published_and_its_status_kept(inventory, tmp_path):
+    """By the command itself: no node answers, one monitoring host does."""
+    served = tmp_path / "served"
+    served.mkdir()
+    here = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}
+    gone = {"ansible_host": "127.0.0.3", "ansible_port": 1, "monitoring_listen": "192.0.2.8"}
+    folder = inventory({"monitor1": {**here, "monitoring_listen": "192.0.2.9"}, "monitor2": gone})
+    nodes = yaml.safe_load((Path(folder) / "hosts.yml").read_text())
+    for name, node in nodes["gpu_nodes"]["hosts"].items():
+        node |= {
+            "ansible_host": f"127.0.0.{name[-1]}",
+            "ansible_port": 1,
+            "management_address": f"192.0.2.{name[-1]}",
+        }
+    (Path(folder) / "hosts.yml").write_text(yaml.safe_dump(nodes))
+    where = f"__monitoring_runs_folder={served}"
+    done = railyard("validate", "-i", folder, "--reports-dir", tmp_path / "reports", "--", "-e", where)
+    assert done.returncode == 3, done.stdout + done.stderr
+    assert done.stdout.splitlines()[-1].startswith("monitor2 did not get the metrics of this run")
+    text = (served / "railyard_runs.prom").read_text()
+    assert text == (tmp_path / "reports" / "railyard_runs.prom").read_text()
+    assert 'railyard_run_exit_status{cluster="lab"' in text

@@ -81,11 +81,15 @@ def publish_runs(
 def _reasons(outcome: Outcome, hosts: Sequence[str]) -> dict[str, str]:
     """Return why each host has no metrics of the run."""
     progress = outcome.progress
-    found = {one.host: one.message.partition("\n")[0].rstrip(". ") for one in progress.failures}
+    found = {one.host: _first_line(one.message) for one in progress.failures}
     reasons = {host: found[host] for host in hosts if host in found}
     if outcome.interrupted:
         return {host: found.get(host, "it was stopped, or took too long") for host in hosts}
     if outcome.return_code and not reasons:
         told = [*found.values(), *progress.messages, f"Ansible ended with {outcome.return_code}"]
-        return dict.fromkeys(hosts, told[0].partition("\n")[0].rstrip(". "))
+        return dict.fromkeys(hosts, _first_line(told[0]))
     return reasons
+
+
+def _first_line(message: str) -> str:
+    return message.removeprefix("Task failed: ").partition("\n")[0].rstrip(". ")
