@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 from ansible_collections.railyard.fabric.plugins.module_utils.parsers.subnet import capture
@@ -128,6 +129,27 @@ def test_texts_that_disagree_about_a_link():
     assert "iblinkinfo.txt: no peer" in reading.problems[0].text
     assert reading.devices[LEAF].ports[3].peer is None
     assert reading.devices[LEAF].ports[1].peer is not None
+
+
+def test_a_text_whose_ends_of_a_link_disagree():
+    one = net()
+    links = dict(one.links)
+    del links[0xA8, 1]
+    for text in ("ibnetdiscover.txt", "iblinkinfo.txt", "topology.txt"):
+        reading = read({text: texts(one._replace(links=links))[text]})
+        assert [one.kind for one in reading.problems] == ["damaged"]
+        assert reading.devices[LEAF].ports[3].peer is None
+        assert reading.devices[OTHER].ports[3].peer == PortKey(SPINE, 2)
+
+
+def test_peers_whose_lids_nobody_explains_are_told_and_contradict_nothing():
+    blocks = subnets.print_linkinfo(net(), by_line=False)
+    topology = re.sub(r"lid [0-9]+", "lid 0", subnets.print_topology(net()))
+    only_leaf = blocks[: blocks.index("Switch: 0x00000000000000a1")]
+    reading = read({"topology.txt": topology, "iblinkinfo.txt": only_leaf})
+    assert [one.kind for one in reading.problems] == ["missing"]
+    assert "3 ports have LIDs" in reading.problems[0].text
+    assert reading.devices[LEAF].ports[1].peer == PortKey("0x0000000000000b00", 1)
 
 
 def test_texts_that_disagree_about_a_rate():

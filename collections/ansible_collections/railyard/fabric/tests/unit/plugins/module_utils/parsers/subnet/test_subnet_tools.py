@@ -11,6 +11,7 @@ Infiniscale-IV switches.
 from __future__ import annotations
 
 import pytest
+from ansible_collections.railyard.fabric.plugins.module_utils.parsers.common import NotThisTool
 from ansible_collections.railyard.fabric.plugins.module_utils.parsers.subnet import (
     answers,
     db_csv,
@@ -18,6 +19,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.parsers.subnet imp
     ibnetdiscover,
     ibqueryerrors,
     messages,
+    outputs,
 )
 
 LEAF, HOST = "0x00000000000000aa", "0x00000000000000bb"
@@ -324,3 +326,42 @@ def test_links_of_ibdiagnet_that_ports_contradict(link):
     found = db_csv.parse(DATABASE.replace("0xaa,1,0xbb,1", link), "x").found
     assert [one for one in found.statements if one.peer] == []
     assert found.problems
+
+
+def test_what_railyard_parse_prints_of_a_link():
+    mirrored = (
+        "CA     7  1 0x00000000000000bb 2x HDR - SW   479 22 0x00000000000000aa ( 'gpu01 mlx5_0' - 'leaf' )\n"
+    )
+    found = outputs.parse_ibnetdiscover(PORT.format("2x HDR") + mirrored)
+    assert (found["valid"], found["error"]) == (True, None)
+    leaf, host = found["outputs"][0]["devices"]
+    assert (leaf["description"], leaf["kind"], host["kind"]) == ("leaf", "switch", "adapter")
+    assert leaf["ports"][0]["peer"] == {"guid": HOST, "port": 1}
+    assert (leaf["ports"][0]["rate_gbps"], leaf["ports"][0]["lane_gbps"]) == (100, 53.125)
+    cut = outputs.parse_ibnetdiscover(PORT.format("2x HDR"))
+    assert (cut["valid"], cut["error"]["class"]) == (False, "truncated")
+
+
+def test_what_railyard_parse_prints_of_counters_that_thresholds_hide():
+    text = END + "## Thresholds: [SymbolErrorCounter = 10]\n## Suppressed:\n"
+    found = outputs.parse_ibqueryerrors(text)
+    assert (found["valid"], found["error"], found["outputs"]) == (
+        False,
+        None,
+        [{"complete": False, "ports": []}],
+    )
+    assert "--threshold-file /dev/null" in found["warnings"][0]
+
+
+@pytest.mark.parametrize(
+    "parser",
+    [
+        outputs.parse_ibnetdiscover,
+        outputs.parse_iblinkinfo,
+        outputs.parse_ibqueryerrors,
+        outputs.parse_sminfo,
+    ],
+)
+def test_texts_of_other_tools(parser):
+    with pytest.raises(NotThisTool, match="the text begins with"):
+        parser("CA 'mlx5_0'\n\tCA type: MT4129\n")
