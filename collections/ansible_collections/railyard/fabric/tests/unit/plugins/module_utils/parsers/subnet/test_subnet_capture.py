@@ -117,6 +117,8 @@ def test_two_devices_with_one_port_guid_are_told_apart_by_their_lids():
     reading = read(text)
     assert reading.devices[OTHER].ports[2].peer == PortKey("0x0000000000000b30", 1)
     assert reading.devices[LEAF].ports[2].peer == PortKey("0x0000000000000b20", 1)
+    # Only iblinkinfo prints states, and it names both by the GUID that they share.
+    assert [reading.devices[f"0x0000000000000b{at}0"].ports[1].state for at in (2, 3)] == ["Active"] * 2
     (found,) = reading.duplicates
     assert (found.guid, {*found.keys}) == ("0x0000000000000b21", {PortKey(LEAF, 2), PortKey(OTHER, 2)})
 
