@@ -323,6 +323,12 @@ def test_the_database_of_ibdiagnet():
     assert (ports[LEAF, 2].peer, ports[LEAF, 2].state, ports[LEAF, 2].physical) == (None, "Down", "Polling")
 
 
+@pytest.mark.parametrize("section", ["PM_INFO", "LINKS", "NODES"])
+def test_a_section_of_ibdiagnet_without_its_end(section):
+    found = db_csv.parse(DATABASE[: DATABASE.index(f"END_{section}")], "x").found
+    assert f"x: section {section} has no end" in [one.text for one in found.problems]
+
+
 @pytest.mark.parametrize("link", ["0xaa,2,0xbb,1", "0xaa,1,0xcc,1", "0xaa,1,0xbb,", "0xaa,1,0xbb"])
 def test_links_of_ibdiagnet_that_ports_contradict(link):
     found = db_csv.parse(DATABASE.replace("0xaa,1,0xbb,1", link), "x").found
