@@ -15,6 +15,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.rdma.opensm_partit
     read_intent,
     render,
 )
+from support.pkeys import write_table
 
 START = "Nov 27 21:26:26 612766 [82627740] 0x{} -> {}\n"
 PORTS = {"gpu1": {"rail0": "0x11", "rail1": "0x12"}, "gpu2": {"rail0": "0x21", "rail1": "0x22"}}
@@ -62,8 +63,7 @@ class Subnet:
         other_subnet = (device == "mlx5_0") != (guid[-1] == "1")
         if other_subnet or guid in self.silent or argv[:1] != ["smpquery"]:
             return None
-        entries = sorted(self.tables[guid])
-        return "   0: " + " ".join(f"0x{entry:04x}" for entry in [*entries, 0]) + "\n"
+        return write_table(sorted(self.tables[guid]))
 
     def sleep(self, seconds):
         self.clock += seconds
