@@ -34,6 +34,7 @@ class Subnet:
         self.logs = [folder / f"opensm.{guid}.log" for guid in INTENT.managers]
         self.refuse, self.state, self.effect = refuse, state, effect
         self.starts, self.asked, self.clock = [], [], 0.0
+        self.lost: set[str] = set()
         self.silent, self.fail, self.refuse_all = set(), "", False
         self.open = {guid: frozenset({0xFFFF}) for guid in make_tables(INTENT)}
         self.tables = dict(self.open)
@@ -61,6 +62,9 @@ class Subnet:
         self.asked.append(argv)
         device, guid = argv[argv.index("-C") + 1], argv[-1]
         other_subnet = (device == "mlx5_0") != (guid[-1] == "1")
+        if not other_subnet and guid in self.lost:
+            self.lost.remove(guid)
+            return None
         if other_subnet or guid in self.silent or argv[:1] != ["smpquery"]:
             return None
         return write_table(sorted(self.tables[guid]))
@@ -142,6 +146,13 @@ def test_a_port_that_is_off_is_named_and_keeps_nobody_waiting(tmp_path):
     assert subnet.apply() == opensm_apply.Applied(True, ("gpu2 rail0 (0x0000000000000021)",))
     assert subnet.clock < 10
     assert subnet.apply().changed is False
+
+
+def test_a_request_that_is_lost_is_asked_again(tmp_path):
+    subnet = Subnet(tmp_path)
+    subnet.apply()
+    subnet.lost = {"0x0000000000000021", "0x0000000000000012"}
+    assert subnet.apply() == opensm_apply.Applied(False, ())
 
 
 def test_a_subnet_that_cannot_be_read_is_no_success(tmp_path):
