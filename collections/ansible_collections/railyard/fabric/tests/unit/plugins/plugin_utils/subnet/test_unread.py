@@ -73,6 +73,41 @@ def test_a_leaf_that_does_not_answer_is_one_finding(is_known: bool) -> None:
     assert judgement.status == 3
 
 
+def test_a_silent_spine_does_not_excuse_a_rail_that_is_missing() -> None:
+    net = Net()
+    expected = net.expected()
+    net.silent = [no_answer(key) for key in net.remove(net.spine(1), silent=True)]
+    net.disconnect(net.adapter_key(2, 1))
+    judgement = judge(net.reading(), expected)
+    assert [(one.cause, one.node) for one in judgement.findings] == [
+        ("adapter_missing", "gpu003"), ("no_answer", None),
+    ]  # fmt: skip
+    assert judgement.status == 1
+
+
+def test_a_silent_spine_does_not_excuse_a_leaf_that_is_missing() -> None:
+    net = Net()
+    expected = net.expected()
+    net.remove(net.leaf(0, 1))
+    net.silent = [no_answer(key) for key in net.remove(net.spine(1), silent=True)]
+    judgement = judge(net.reading(), expected)
+    assert [one.cause for one in judgement.findings] == ["switch_missing", "no_answer"]
+
+
+def test_a_node_that_is_off_is_not_behind_another_ones_port() -> None:
+    net = Net()
+    expected = net.expected()
+    leaf = net.peer(net.adapter_key(2, 1))
+    net.remove(net.adapter(2, 1), silent=True)
+    net.silent = [no_answer(leaf)]
+    for rail in range(net.rails):
+        net.disconnect(net.adapter_key(3, rail))
+    judgement = judge(net.reading(), expected)
+    assert [(one.cause, one.node) for one in judgement.findings] == [
+        ("adapter_missing", "gpu004"), ("no_answer", "gpu003"),
+    ]  # fmt: skip
+
+
 def test_a_switch_that_answers_by_another_path_is_not_named_but_the_reading_is_incomplete() -> None:
     net = Net()
     net.silent = [no_answer(PortKey(net.leaf(0, 0), 7))]
