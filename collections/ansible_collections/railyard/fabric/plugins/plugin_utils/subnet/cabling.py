@@ -275,11 +275,19 @@ def _find_cycles(view: View, wrong: dict[Place, _Misplaced]) -> Iterator[Finding
 
 def _find_pairs(view: View, wrong: dict[Place, _Misplaced]) -> Iterator[Finding]:
     """Yield pairs of nodes of which each has a rail at the other's leaf."""
-    pairs = _pair(
-        list(wrong.values()),
-        lambda one, other: one.place[0] != other.place[0] and _is_exchanged(one, other),
-        lambda one, other: _took_place(view, [one], [other]),
-    )
+    between: dict[frozenset[str], list[_Misplaced]] = {}
+    for one in wrong.values():
+        if one.planned.guid is not None:
+            between.setdefault(frozenset((one.planned.guid, one.actual.guid)), []).append(one)
+    pairs = [
+        pair
+        for same in between.values()
+        for pair in _pair(
+            same,
+            lambda one, other: one.place[0] != other.place[0] and _is_exchanged(one, other),
+            lambda one, other: _took_place(view, [one], [other]),
+        )
+    ]
     for one, other in pairs:
         del wrong[one.place], wrong[other.place]
         text = (
