@@ -132,7 +132,9 @@ def test_a_leaf_is_known_by_its_guid_before_its_name() -> None:
     one, other = net.leaf(0, 0), net.leaf(0, 1)
     leaves = {**expected.leaves, "leaf0-0": Leaf(one), "leaf0-1": Leaf(other)}
     net.devices[one].description, net.devices[other].description = "leaf0-1", "leaf0-0"
-    assert len(judge(net.reading(), expected).findings) == 4
+    (found,) = judge(net.reading(), expected).findings
+    assert (found.cause, found.node, len(found.ports)) == ("wrong_leaf", None, 16)
+    assert "each has all rails of the other one" in found.text
     assert judge(net.reading(), expected._replace(leaves=leaves)).findings == ()
 
 
