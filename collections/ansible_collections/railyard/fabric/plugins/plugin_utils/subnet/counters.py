@@ -181,7 +181,7 @@ def _show_growth(growth: Growth) -> str:
 
 def _report_links(view: View, verdicts: list[_Verdict]) -> Iterator[Finding]:
     """Yield the links with errors; where several of one switch fail, the switch in their place."""
-    failed = [one for one in verdicts if one.cause == "errors_above_ber"]
+    failed = [one for one in verdicts if one.severity == "fail"]
     left = {one.link.ends: one for one in failed}
     while left:
         counted = Counter(end.guid for ends in left for end in ends if view.is_switch(end.guid))
@@ -192,11 +192,12 @@ def _report_links(view: View, verdicts: list[_Verdict]) -> Iterator[Finding]:
         for one in same:
             del left[one.link.ends]
         where = named([f"port {end.number}" for one in same for end in one.link.ends if end.guid == guid], 8)
-        text = f"{view.show_switch(guid)}: {count} of its links exceed the limit, at {where}; {same[0].text}"
+        text = f"{view.show_switch(guid)}: {count} of its links flapped or exceed the limit, at {where}"
+        text += f"; {same[0].text}"
         ports = [end for one in same for end in one.link.ends]
         yield build_finding("switch_errors", "fail", text, ports=ports)
     for one in verdicts:
-        if one.cause == "errors_above_ber" and one.link.ends not in left:
+        if one.severity == "fail" and one.link.ends not in left:
             continue
         owner = next((view.owners.of_port[end] for end in one.link.ends if end in view.owners.of_port), None)
         yield build_finding(
