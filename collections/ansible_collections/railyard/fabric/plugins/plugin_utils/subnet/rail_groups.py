@@ -64,6 +64,6 @@ def _names(judgements: Sequence[Judgement], groups: Sequence[Sequence[str]]) -> 
     """Return the groups' names: those of the units where each group is one unit, else numbers."""
     units = {unit.nodes[0]: unit.name for unit in judgements[0].units if unit.nodes} if judgements else {}
     names = [units.get(group[0], "") for group in groups]
-    if len(judgements) == 1 and all(names) and len(set(names)) == len(names):
+    if all(names) and len(set(names)) == len(names):
         return names
     return [f"su{number}" for number in range(1, len(groups) + 1)]
