@@ -31,6 +31,8 @@ class ExpectedPort(NamedTuple):
         rate_gbps: the declared rate; None without.
         leaf: the leaf that the inventory names; None without.
         absent: whether the inventory says that this node lacks the rail.
+        names: RDMA device names by which a NodeDescription may call the port, the likeliest first.
+        unit: the node's scalable unit as text; None without.
     """
 
     node: str
@@ -41,6 +43,8 @@ class ExpectedPort(NamedTuple):
     rate_gbps: float | None = None
     leaf: str | None = None
     absent: bool = False
+    names: tuple[str, ...] = ()
+    unit: str | None = None
 
 
 class Leaf(NamedTuple):
@@ -51,7 +55,7 @@ class Leaf(NamedTuple):
 
 
 class Partition(NamedTuple):
-    """A partition (P_Key without its membership bit), and who is to be in it: a node, or `all`."""
+    """A partition, and who is to be in it: a node, a port's GUID, or `all`."""
 
     name: str | None
     members: Mapping[str, Membership]
@@ -85,13 +89,14 @@ class Owner(NamedTuple):
         node: the inventory's node; None for an adapter that the inventory does not have.
         rail: the rail; None where it could not be told.
         shown: what the adapter calls itself, cleaned: for texts about unknown adapters.
-        by: how it was recognized: by a GUID of the facts, or by its description; None for an unknown one.
+        by: how it was recognized: by a GUID of the facts, by its description, or by its description's node
+            and the order of the device names; None for an unknown one.
     """
 
     node: str | None
     rail: str | None
     shown: str
-    by: Literal["guid", "name"] | None
+    by: Literal["guid", "name", "order"] | None
 
 
 class Finding(NamedTuple):
