@@ -28,6 +28,7 @@ _CAUSE_OF_PROBLEM = {
     "damaged": "subnet_damaged",
     "line": "subnet_damaged",
     "command": "subnet_unread",
+    "missing": "subnet_unread",
 }
 
 
@@ -140,6 +141,7 @@ def _report_duplicates(view: View, lost: _Lost, found: Unread, blind: list[PortK
         port.port_guid: port.key for device in view.reading.devices.values() for port in device.ports.values()
     }
     claimed = {key for same in by_guid.values() for one in same for key in one.keys}
+    claimed |= {one.behind for one in view.reading.silent if one.behind is not None}
     for guid, same in by_guid.items():
         keys = dict.fromkeys(key for one in same for key in one.keys)
         seen = [own[guid]] if guid in own else []
@@ -147,9 +149,9 @@ def _report_duplicates(view: View, lost: _Lost, found: Unread, blind: list[PortK
             seen = [port.key for port in view.reading.devices[guid].ports.values()]
         # The one that is visible is found by its link, the other one by a port that is up without a neighbor.
         keys |= dict.fromkeys(peer for key in seen if (peer := view.peer_of(key)))
-        if not any(key in blind for key in keys):
-            free = [key for key in blind if key not in claimed]
-            keys |= dict.fromkeys(free[:1] if len(free) <= len(by_guid) else free)
+        free = [key for key in blind if key not in claimed]
+        if not any(key in blind for key in keys) and len(free) <= len(by_guid):
+            keys |= dict.fromkeys(free[:1])
         hidden = [key for key in keys if key in blind]
         for key in hidden:
             blind.remove(key)
@@ -242,9 +244,8 @@ def _report_problems(view: View) -> Iterator[Finding]:
     """Yield what of the reading is not known, once for each file and kind."""
     groups: dict[tuple[str, str], list[tuple[str, Source]]] = {}
     for problem in view.reading.problems:
-        if problem.kind != "missing":
-            cause = _CAUSE_OF_PROBLEM.get(problem.kind, "subnet_damaged")
-            groups.setdefault((cause, problem.source.file), []).append((problem.text, problem.source))
+        cause = _CAUSE_OF_PROBLEM.get(problem.kind, "subnet_damaged")
+        groups.setdefault((cause, problem.source.file), []).append((problem.text, problem.source))
     for (cause, file), texts in groups.items():
         lines = named([f"line {source.line}" for _text, source in texts if source.line])
         more = f" ({len(texts)} in all: {lines})" if len(texts) > 1 and lines else ""
