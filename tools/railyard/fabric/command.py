@@ -63,7 +63,9 @@ def run(wanted: Wanted, argv: Sequence[str]) -> int:
     wants = expected.from_inventory(inventory, facts.load_facts(cluster), _changed_at_s(inventory))
     earlier = folders.load_earlier(cluster, min(one.started_at_s for one in taken))
     found = judge_captures(taken, wants, earlier.readings)
-    report = documents.build_report(inventory.cluster, [one.subnet for one in found], wants, earlier.notes)
+    report = documents.build_report(
+        inventory.cluster, [one.subnet for one in found], wants, wanted.inventory, earlier.notes
+    )
     texts = plan.write_texts(report)
     folder = folders.make_folder(cluster, min(one.subnet.reading.taken_at_s for one in found))
     _write_folder(folder, found, report)

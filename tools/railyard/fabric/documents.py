@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present import pages, wording
 from ansible_collections.railyard.fabric.plugins.plugin_utils.subnet import summary
-from ansible_collections.railyard.fabric.plugins.plugin_utils.subnet.model import Expected, Finding, LeafState
+from ansible_collections.railyard.fabric.plugins.plugin_utils.subnet.model import (
+    Expected,
+    Finding,
+    Judgement,
+    LeafState,
+)
 from ansible_collections.railyard.fabric.plugins.plugin_utils.subnet.rail_groups import (
     RailGroups,
     find_groups,
@@ -28,6 +35,7 @@ SEVERITIES = {
 }
 #: So many findings of a cause are open on the page; the others are one click away.
 _OPEN, _MOST_SHOWN = 12, 1000
+_INVENTORY = re.compile(r"\bINVENTORY\b")
 
 
 class Report(NamedTuple):
@@ -61,17 +69,29 @@ class Report(NamedTuple):
 
 
 def build_report(
-    cluster: str, subnets: Sequence[Subnet], expected: Expected, more_notes: Sequence[str] = ()
+    cluster: str,
+    read: Sequence[Subnet],
+    expected: Expected,
+    sources: Sequence[str],
+    notes: Sequence[str] = (),
 ) -> Report:
-    """Make everything that is shown or written of a reading."""
+    """Make everything that is shown or written of a reading.
+
+    Args:
+        cluster: the inventory's name.
+        read: each subnet with its judgement.
+        expected: what the inventory says of all of them.
+        sources: what stood behind `-i`: the commands of next steps name it.
+        notes: statements beside those of the judgements.
+    """
+    subnets = [one._replace(judgement=_with_sources(one.judgement, sources)) for one in read]
     judgements = [one.judgement for one in subnets]
     numbered = summary.number_findings(judgements)
     headline = summary.write_headline(judgements)
     statuses = {judgement.status for judgement in judgements}
     status = 1 if 1 in statuses else 3 if 3 in statuses else 0
-    notes = tuple(
-        dict.fromkeys([note for judgement in judgements for note in judgement.notes] + [*more_notes])
-    )
+    told = [note for judgement in judgements for note in judgement.notes]
+    all_notes = tuple(dict.fromkeys([*told, *notes]))
     drawings = tuple(
         (
             drawing.draw(_title(cluster, subnets, one), headline, *one, mine),
@@ -82,7 +102,7 @@ def build_report(
     folded = tuple(summary.fold_findings([pair for mine in numbered for pair in mine]))
     groups = find_groups(judgements, expected.nodes)
     report = Report(
-        cluster, tuple(subnets), expected, groups, headline, folded, notes, status, drawings, {}, ""
+        cluster, tuple(subnets), expected, groups, headline, folded, all_notes, status, drawings, {}, ""
     )  # fmt: skip
     return report._replace(document=_document(report), page=_page(report))
 
@@ -102,6 +122,15 @@ def show_source(one: Subnet) -> str:
     reading = one.reading
     where = f"from {reading.host}" if reading.host else "from a capture"
     return f"{where}{f' {reading.device}' if reading.device else ''}, {show_time(reading.taken_at_s)}"
+
+
+def _with_sources(judgement: Judgement, sources: Sequence[str]) -> Judgement:
+    """Return a judgement whose next steps name the inventory."""
+    inventory = " -i ".join(map(shlex.quote, sources))
+    found = (
+        one._replace(next=_INVENTORY.sub(lambda _word: inventory, one.next)) for one in judgement.findings
+    )
+    return judgement._replace(findings=tuple(found))
 
 
 def _title(cluster: str, subnets: Sequence[Subnet], one: Subnet) -> str:
@@ -155,11 +184,16 @@ def _page(report: Report) -> str:
         severities=SEVERITIES,
         open_count=_OPEN,
         most_shown=_MOST_SHOWN,
-        drawn=[Markup(inline) for inline, _file in report.drawings],  # noqa: S704 - escapes every name itself
+        drawn=[_inline(inline) for inline, _file in report.drawings],
         leaves=[_leaf_row(leaf) for one in report.subnets for leaf in one.judgement.leaves],
         coverage=[coverage_row(one) for one in report.subnets],
         exit_meaning=EXIT_MEANING[report.status],
     ).rstrip() + "\n"  # fmt: skip
+
+
+def _inline(svg: str) -> tuple[int, Markup]:
+    """Return a drawing's width, and the drawing, which escapes every name itself."""
+    return int(drawing.read_size(svg, "width")), Markup(svg)  # noqa: S704
 
 
 EXIT_MEANING = {

@@ -16,7 +16,8 @@ from railyard.fabric import drawing_model
 from railyard.fabric.drawing_model import Card, Fault, Switch
 from railyard.plan.svg_parts import CHARACTER, CHARACTER_BOLD, STYLE, STYLE_DARK, safe, write_text
 
-WIDTH = 1000
+#: The widest drawing, and the least width that its own heading needs.
+WIDTH, _LEAST = 1000, 640
 _MARGIN, _GAP, _PAD = 24, 10, 14
 _CHIP_HEIGHT, _NARROW, _WIDE = 58, 92, 178
 _HOSTS_HEIGHT, _ROW = 34, 17
@@ -26,11 +27,11 @@ _PORTS_NAMED = 3
 _ENDS = 2
 _OWN_STYLE = """
 .link{stroke:#aab5c1;stroke-width:1.2;fill:none}.fail{stroke:#c0303b}.warn{stroke:#b85000}
-.fault{stroke-width:3;fill:none}.tfail{fill:#a8202c;font-weight:600}.twarn{fill:#964200;font-weight:600}
+.fault{stroke-width:3;fill:none}.tfail,.twarn{font-weight:600;paint-order:stroke;stroke:#fff;stroke-width:3px}.tfail{fill:#a8202c}.twarn{fill:#964200}
 .missing{stroke-dasharray:5 4;fill:none}a:hover .fault,a:focus .fault{stroke-width:6}
 """
 _OWN_STYLE_DARK = """
-.link{stroke:#4b5968}.fail{stroke:#ff8088}.warn{stroke:#ff9a5c}.tfail{fill:#ff8088}.twarn{fill:#ff9a5c}
+.link{stroke:#4b5968}.fail{stroke:#ff8088}.warn{stroke:#ff9a5c}.tfail,.twarn{stroke:#0e1319}.tfail{fill:#ff8088}.twarn{fill:#ff9a5c}
 """
 
 
@@ -62,15 +63,19 @@ def stack(drawings: Sequence[str]) -> str:
     """Return drawings as one, each below the one before."""
     if len(drawings) == 1:
         return drawings[0]
-    y, parts = 0.0, []
+    y, width, parts = 0.0, 0.0, []
     for one in drawings:
-        height = float(one.partition('height="')[2].partition('"')[0])
+        width, height = max(width, read_size(one, "width")), read_size(one, "height")
         parts.append(one.replace("<svg ", f'<svg y="{y:g}" ', 1))
         y += height
-    head = (
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{y:g}" viewBox="0 0 {WIDTH} {y:g}">'
-    )
+    size = f'width="{width:g}" height="{y:g}" viewBox="0 0 {width:g} {y:g}"'
+    head = f'<svg xmlns="http://www.w3.org/2000/svg" {size}>'
     return "\n".join([head, *parts, "</svg>"]) + "\n"
+
+
+def read_size(drawing: str, name: str) -> float:
+    """Return a drawing's width or height in pixels."""
+    return float(drawing.partition(f'{name}="')[2].partition('"')[0])
 
 
 class _Sheet:
@@ -87,14 +92,18 @@ class _Sheet:
         longest = max(map(len, self._names.values()), default=0)
         self._chip = min(max(longest * CHARACTER_BOLD + 16, _NARROW), _WIDE)
         self._rows = self._card_rows()
+        self._width = self._needed_width()
         #: With several rows, faults are marked at the switches alone.
         self._marked = self._faults_by_switch() if len(self._rows) > 1 else {}
 
     def document(self, title: str, headline: str) -> str:
-        room = int((WIDTH - 2 * _MARGIN) / CHARACTER)
-        self._text(_MARGIN, 40, "title", title, 50)
-        self._text(_MARGIN, 62, "faint", headline, room)
-        self._y = 80.0
+        room = int((self._width - 2 * _MARGIN) / CHARACTER)
+        self._y = 18.0
+        if self._page:
+            # On the page itself, both stand above it.
+            self._text(_MARGIN, 40, "title", title, 50)
+            self._text(_MARGIN, 62, "faint", headline, room)
+            self._y = 80.0
         for tier in self._drawing.tiers:
             self._tier(tier)
         # Lines to a second row would cross the first.
@@ -110,7 +119,7 @@ class _Sheet:
             )
             self._y += 24
         height = self._y + _MARGIN
-        size = f'width="{WIDTH}" height="{height:g}" viewBox="0 0 {WIDTH} {height:g}"'
+        size = f'width="{self._width:g}" height="{height:g}" viewBox="0 0 {self._width:g} {height:g}"'
         lines = [
             f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img" '
             'aria-labelledby="fabric-title fabric-desc">',
@@ -118,7 +127,7 @@ class _Sheet:
             f'<desc id="fabric-desc">{safe(headline)}</desc>',
             f"<style>{STYLE}{_OWN_STYLE}"
             f"@media (prefers-color-scheme: dark){{{STYLE_DARK}{_OWN_STYLE_DARK}}}</style>",
-            f'<rect class="ground" width="{WIDTH}" height="{height:g}"/>',
+            f'<rect class="ground" width="{self._width:g}" height="{height:g}"/>',
             *self._backs,
             *self._links(),
             *self._parts,
@@ -127,11 +136,18 @@ class _Sheet:
         ]
         return "\n".join(lines) + "\n"
 
+    def _needed_width(self) -> float:
+        rows = [sum(width + 2 * _GAP for _card, _columns, width in row) - 2 * _GAP for row in self._rows]
+        tiers = [len(tier) * (self._chip + _GAP) - _GAP for tier in self._drawing.tiers]
+        needed = max([*rows, *tiers], default=0.0) + 2 * _MARGIN
+        # Also room for the numbers of ports beside the outermost lines.
+        return min(max(needed + 2 * _PAD, _LEAST if self._page else 0.0), WIDTH)
+
     def _tier(self, switches: Sequence[Switch]) -> None:
         each = max(int((WIDTH - 2 * _MARGIN + _GAP) / (self._chip + _GAP)), 1)
         for start in range(0, len(switches), each):
             row = switches[start : start + each]
-            x = (WIDTH - len(row) * (self._chip + _GAP) + _GAP) / 2
+            x = (self._width - len(row) * (self._chip + _GAP) + _GAP) / 2
             height = 48 if any(switch.lines or switch.guid in self._marked for switch in row) else 34
             for switch in row:
                 self._chip_of(switch, x, self._y, height)
@@ -155,7 +171,7 @@ class _Sheet:
     def _cards(self) -> None:
         """Draw the cards, each row in the middle."""
         for row in self._rows:
-            x = (WIDTH - sum(width + 2 * _GAP for _card, _columns, width in row) + 2 * _GAP) / 2
+            x = (self._width - sum(width + 2 * _GAP for _card, _columns, width in row) + 2 * _GAP) / 2
             heights = []
             for card, columns, width in row:
                 heights.append(self._card(card, x, columns, width))
@@ -271,14 +287,8 @@ class _Sheet:
             path, at = f"M{x:g} {start:g}C{x:g} {low:g} {x2:g} {low:g} {x2:g} {bottom:g}", bottom + 13
         return (
             f'<path class="fault {_line_class(fault.severity)}" d="{path}"/>'
-            + self._beside(x, start + 13, x2 > x, words, _ports(ports[upper]))
-            + self._beside(x2, at, x > x2, words, _ports(ports[lower]))
-        )
-
-    def _beside(self, x: float, y: float, line_is_right: bool, css: str, text: str) -> str:
-        """Write beside a line's end, on the side where the line is not."""
-        return write_text(
-            x + (-5 if line_is_right else 5), y, css, text, 16, "end" if line_is_right else "start"
+            + write_text(x + 5, start + 13, words, _ports(ports[upper]), 16)
+            + write_text(x2 + 5, at, words, _ports(ports[lower]), 16)
         )
 
     def _mark(self, fault: Fault, guid: str, numbers: Sequence[int]) -> str:
