@@ -218,15 +218,15 @@ def unpacking(setup, apt_get):
 
 FETCHED = ["prometheus", "prometheus-alertmanager", "prometheus-node-exporter"]
 SIMULATOR = ["ibsim-utils", "infiniband-diags", "opensm"]
-# apt 2.6 on Debian 12, shortened: the name of a library package differs between releases.
-PLANNED = (
-    "'http://deb.debian.org/debian/pool/main/r/rdma-core/libibumad3_44.0-2_amd64.deb'"
-    " libibumad3_44.0-2_amd64.deb 27420 MD5Sum:273d85e37115ddc5314db4107340e44e"
-)
+# apt 2.6 on Debian 12, shortened: the name of a library package differs between releases, libc6 is there.
+PLANNED = """\
+Inst libc6 [2.36-9+deb12u10] (2.36-9+deb12u14 Debian:12.15/oldstable [amd64])
+Inst libibumad3 (44.0-2 Debian:12.15/oldstable [amd64])
+Conf libibumad3 (44.0-2 Debian:12.15/oldstable [amd64])"""
 APT_GET = f"""
 echo "apt-get $*" >>"$LOG"
 case "$*" in
-  *--print-uris*) echo "{PLANNED}" ;;
+  *--simulate*) echo "{PLANNED}" ;;
   *) shift 2; for name; do touch "${{name}}_1_all.deb"; done ;;
 esac
 """
@@ -238,7 +238,7 @@ def test_packages_for_tests_are_unpacked_once_and_installed_nowhere(setup):
     log = (setup.folder / "log").read_text()
     assert f"apt-get -qq download {' '.join(FETCHED)}\n" in log
     assert f"apt-get -qq download {' '.join(sorted([*SIMULATOR, 'libibumad3']))}\n" in log
-    assert all("--print-uris" in line for line in log.splitlines() if re.match("apt-get .*install ", line))
+    assert all("--simulate" in line for line in log.splitlines() if re.match("apt-get .*install ", line))
     for folder, names in ("prometheus", FETCHED), ("ibsim", [*SIMULATOR, "libibumad3"]):
         tree = setup.folder / ".cache" / folder / "tree"
         assert {one.name for one in tree.iterdir()} == {f"{name}_1_all.deb" for name in names}
