@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
+from railyard.base.paths import repo_root
 from railyard.lab.process import LabError
 from railyard.lab.subnet import faults
+from railyard.lab.subnet.cli import net_of
 from railyard.lab.subnet.net import Cable, End, Net, Rate, from_plan, link_rate, render
 
 
@@ -107,3 +110,52 @@ def test_a_fault_at_a_port_without_a_cable_is_refused() -> None:
     net: Net = from_plan(plan(1, ["leaf1"]), 1)
     with pytest.raises(LabError, match="no cable at leaf1 port 9"):
         faults.OtherRate(End("leaf1", 9), Rate(1, "EDR")).apply_to(net)
+
+
+def test_the_labs_own_inventory_is_the_net_that_the_demo_shows() -> None:
+    net = net_of(repo_root() / "inventories/lab-infiniband", spines=2, uplinks=None)
+    assert (len(net.adapters()), len(net.switches()), len(net.cables)) == (64, 6, 128)
+    assert net.devices["leaf3"].guid == 0x7CFE900300200003
+    assert net.cable_at(End("gpu16 mlx5_3", 1)).ends[0] == End("leaf4", 16)
+
+
+def test_what_is_wrong_with_an_inventory_is_said_with_its_file(tmp_path: Path) -> None:
+    (tmp_path / "hosts.yml").write_text(
+        "gpu_nodes: {hosts: {gpu01: {fabric: {transport: infiniband, leafs: {}}}}}\n"
+    )
+    with pytest.raises(LabError, match=r"hosts\.yml.*unknown key 'leafs'"):
+        net_of(tmp_path, spines=1, uplinks=None)
+
+
+@pytest.mark.parametrize(
+    ("kind", "words", "lines"),
+    [
+        ("link_down", ["leaf1", "5"], ['Unlink "leaf1"[5]']),
+        ("device_lost", ["spine1"], ['Unlink "spine1"']),
+        ("silent", ["gpu01 mlx5_0"], ['Error "gpu01 mlx5_0" 100']),
+        ("node_guid", ["gpu01 mlx5_0", "0x22"], ['Guid "gpu01 mlx5_0" 0x0000000000000022']),
+        (
+            "counted",
+            ["leaf1", "1", "SymbolErrorCounter", "9"],
+            ['PerformanceSet "leaf1"[1] PortCounters.SymbolErrorCounter=9'],
+        ),
+    ],
+)
+def test_faults_on_a_command_line(kind: str, words: list[str], lines: list[str]) -> None:
+    net = from_plan(plan(4, ["leaf1"]), 1)
+    assert faults.parse(kind, words, net).commands(net) == lines
+
+
+@pytest.mark.parametrize(
+    ("kind", "words", "reason"),
+    [
+        ("nosuch", [], "there is no fault nosuch.*there are: link_down"),
+        ("link_down", ["leaf1"], "1 words are given.*give DEVICE PORT"),
+        ("link_down", ["leaf9", "1"], 'there is no device leaf9.*names are as "gpu01 mlx5_0", "leaf1"'),
+        ("link_down", ["leaf1", "x"], "PORT x is no number"),
+        ("link_down", ["leaf1", "99"], "no cable at leaf1 port 99"),
+    ],
+)
+def test_a_fault_that_cannot_be_is_refused(kind: str, words: list[str], reason: str) -> None:
+    with pytest.raises(LabError, match=f"(?s){reason}"):
+        faults.parse(kind, words, from_plan(plan(4, ["leaf1"]), 1))

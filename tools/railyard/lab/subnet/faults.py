@@ -8,6 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
+from railyard.base.errors import BAD_INPUT
+from railyard.lab.process import LabError
 from railyard.lab.subnet.net import End, Net, Rate
 
 
@@ -147,3 +149,61 @@ class PortGuid:
 
 def _port(end: End) -> str:
     return f'"{end.device}"[{end.port}]'
+
+
+#: The words of each kind of live fault on a command line. A device is called as in ibsim: "gpu05 mlx5_0".
+FORMS = {
+    "link_down": "DEVICE PORT",
+    "device_lost": "DEVICE",
+    "silent": "DEVICE",
+    "exchanged": "DEVICE PORT DEVICE PORT",
+    "counted": "DEVICE PORT COUNTER VALUE",
+    "node_guid": "DEVICE GUID",
+}
+
+
+def parse(kind: str, words: list[str], net: Net) -> LiveFault:
+    """Return the fault that a command line names.
+
+    Raises:
+        LabError: there is no such kind, device or port, or the words are of another form.
+    """
+    form = FORMS.get(kind)
+    if form is None:
+        raise LabError(f"there is no fault {kind}", f"there are: {', '.join(FORMS)}", BAD_INPUT)
+    if len(words) != len(form.split()):
+        raise LabError(f"{kind}: {len(words)} words are given", f"give {form}", BAD_INPUT)
+    read = [_read(what, word, net) for what, word in zip(form.split(), words, strict=True)]
+    match kind, read:
+        case "link_down", [str(device), int(port)]:
+            return LinkDown(_plugged(net, End(device, port)))
+        case "device_lost", [str(device)]:
+            return DeviceLost(device)
+        case "silent", [str(device)]:
+            return Silent(device)
+        case "exchanged", [str(device), int(port), str(other), int(other_port)]:
+            return Exchanged(_plugged(net, End(device, port)), _plugged(net, End(other, other_port)))
+        case "counted", [str(device), int(port), str(counter), int(value)]:
+            return Counted(_plugged(net, End(device, port)), counter, value)
+        case _, [str(device), int(guid)]:
+            return NodeGuid(device, guid)
+    raise AssertionError(f"a form without a fault: {kind}")
+
+
+def _read(what: str, word: str, net: Net) -> str | int:
+    if what == "DEVICE" and word not in net.devices:
+        some = ", ".join(
+            f'"{name}"' for name in [*net.devices][:1] + [one.name for one in net.switches()][:1]
+        )
+        raise LabError(f"there is no device {word}", f"names are as {some}", BAD_INPUT)
+    if what in ("DEVICE", "COUNTER"):
+        return word
+    try:
+        return int(word, 0)
+    except ValueError:
+        raise LabError(f"{what} {word} is no number", "", BAD_INPUT) from None
+
+
+def _plugged(net: Net, end: End) -> End:
+    net.cable_at(end)
+    return end

@@ -37,6 +37,7 @@ _MARK = "Verbose 0"
 _ANSWER = "simulator verbose level is"
 _REFUSALS = ("# ", "bad ", "unknown")
 _POLL_S = 0.02
+_MANAGER = "opensm-"
 _TOOL_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
@@ -101,7 +102,7 @@ class RunningManager:
 
     def sweeps(self) -> int:
         """Return how often it has reported the subnet as up."""
-        return _read(self.log).count(_SWEPT)
+        return count_sweeps(self.log.parent.parent, self.log.parent.name)
 
     def wait_for_sweep(self, above: int = 0, limit_s: float = 60) -> None:
         """Wait until it has reported the subnet as up more often than `above` times.
@@ -131,11 +132,12 @@ class Simulation:
     """
 
     def __init__(self, net: str, folder: Path, programs: Programs, *, own_namespace: bool = True):
-        self.folder, self.programs = folder, programs
+        # ibsim and opensm work in it.
+        self.folder, self.programs = folder.resolve(), programs
         self.prefix: list[str] = []
         self._net, self._own_namespace = net, own_namespace
         self._managers: list[RunningManager] = []
-        self._log, self._fifo = folder / "ibsim.log", folder / "commands"
+        self._log, self._fifo = self.folder / "ibsim.log", self.folder / "commands"
         self._ibsim: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Simulation:
@@ -197,7 +199,7 @@ class Simulation:
 
     def launch_manager(self, manager: Manager) -> RunningManager:
         """Start a subnet manager without waiting for it; a second one may never be the master."""
-        folder = self.folder / f"opensm-{len(self._managers) + 1}"
+        folder = self.folder / f"{_MANAGER}{len(self._managers) + 1}"
         folder.mkdir(exist_ok=True)
         log = folder / "opensm.log"
         # -d2: each line of the log is written at once.
@@ -283,6 +285,11 @@ while [ "$left" -gt 0 ]; do
 done
 exec {command} {" ".join(words)} SIM_HOST={shlex.quote(node)}" $device" {shlex.quote(program)}{option} "$@"
 """
+
+
+def count_sweeps(folder: Path, manager: str = f"{_MANAGER}1") -> int:
+    """Return how often a subnet manager of a simulation's folder has reported the subnet as up."""
+    return _read(folder / manager / "opensm.log").count(_SWEPT)
 
 
 def send(folder: Path, line: str, limit_s: float = 10) -> str:
