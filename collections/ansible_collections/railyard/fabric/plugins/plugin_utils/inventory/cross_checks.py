@@ -18,7 +18,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.module_utils.rails import lag, plan
-from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory import host_variables, schema_checks
+from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory import (
+    host_variables,
+    schema_checks,
+    subnet_keys,
+)
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory import overrides as override_checks
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.addresses import IPAddress, address_of
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.hardware import check_nvlink_domains
@@ -109,6 +113,7 @@ def check(nodes: Sequence[Node]) -> Iterator[Located]:
     yield from _check_rails_of_nodes(list(fabrics.values()), seen)
     yield from _check_gateways(seen)
     yield from check_nvlink_domains(nodes)
+    yield from subnet_keys.check_nodes(nodes)
 
 
 def _without_refused(fabric: Any, findings: Sequence[Finding]) -> dict[str, Any]:

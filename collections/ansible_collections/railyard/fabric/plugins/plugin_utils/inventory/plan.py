@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.module_utils.rails import networks, plan
+from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory import subnet_keys
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.model import Inventory, Node
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.schema import Item
 
@@ -27,12 +28,15 @@ def build_plan(inventory: Inventory) -> dict[str, Any]:
         rails.PlanError: the inventory was not validated, and a node has no plan.
     """
     nodes = inventory.selected_nodes()
+    subnet = subnet_keys.declared_subnet(inventory.nodes)
     return {
         "schema": SCHEMA,
         "cluster": inventory.cluster,
         "transport": _common(node.fabric.get("transport") for node in nodes),
         "node_class": _common(_setting(node, "node_class") for node in nodes),
         "cabling": _common(_setting(node, "cabling") for node in nodes),
+        # Only where it is declared, and of all nodes: a subnet does not end where a limit does.
+        **({"subnet": subnet} if subnet is not None else {}),
         "nodes": plans_of(nodes),
     }
 

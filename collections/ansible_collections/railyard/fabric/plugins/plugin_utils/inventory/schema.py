@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from ansible_collections.railyard.fabric.plugins.module_utils.rails.plan import BOND_FIX, BOND_REFUSED
-from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory import values
+from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory import subnet_values, values
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.values import Check, show
 
 
@@ -267,7 +267,24 @@ FABRIC: dict[str, Field] = {
         values.filled_mapping("leaves"),
         "map leaves to what is known of them, as `leaves: {leaf1: {uplink_gbps: 6400}}`",
         "what is known of the leaves that rails name: `{leaf1: {uplink_gbps: 6400}}`, the rates of "
-        "all its uplinks together; `railyard plan --svg` then says how oversubscribed it is",
+        "all its uplinks together; `railyard plan --svg` then says how oversubscribed it is. On InfiniBand "
+        "also `guid`, the switch's node GUID",
+    ),
+    "partitions": Field(
+        values.filled_mapping("P_Keys"),
+        "map P_Keys to partitions, as `partitions: {0x7fff: {members: all}}`",
+        "InfiniBand's partitions, by P_Key: `{0x7fff: {members: all}}`, see below",
+    ),
+    "subnet_managers": Field(
+        subnet_values.subnet_managers,
+        "list nodes, or switch, as `subnet_managers: [gpu01, gpu02]` or `[switch]`",
+        "where InfiniBand's subnet managers run: nodes, or `switch` for one on a managed switch or in UFM",
+    ),
+    "read_from": Field(
+        subnet_values.read_from,
+        "name a node, or one for each rail: `read_from: {rail0: gpu01, rail1: gpu01}`",
+        "the node that an InfiniBand subnet is read from (default: the first that answers); where rails are "
+        "subnets of their own, one for each: `{rail0: gpu01, rail1: gpu02}`",
     ),
     "route_table_base": Field(
         values.integer(*ROUTE_TABLES),
@@ -329,6 +346,10 @@ LEAF: dict[str, Field] = {
     "uplink_gbps": Field(
         values.rate(UPLINK_MAX_GBPS),
         "write the rates of all its uplinks together, in Gbit/s, as `uplink_gbps: 6400`",
+    ),
+    "guid": Field(
+        subnet_values.guid,
+        "write the switch's node GUID as `ibswitches` prints it, as 0x506b4b03005c2740",
     ),
 }
 # What can say which interface a rail is.

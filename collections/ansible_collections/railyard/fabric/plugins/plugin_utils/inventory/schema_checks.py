@@ -15,6 +15,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory import (
     gateways,
     hardware,
     schema,
+    subnet_keys,
     values,
 )
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.schema import (
@@ -55,6 +56,7 @@ def _found_in(fabric: Item) -> Iterator[Finding]:
         yield Finding("fabric.transport", "it is not set", schema.FABRIC["transport"].fix)
     yield from _check_mtu(fabric)
     yield from placed(_check_form(fabric), "fabric")
+    yield from subnet_keys.check_subnet(fabric)
     for key in _PARTS:
         if (part := fabric.get(key)) is None:
             continue

@@ -1,0 +1,173 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The partitions of an InfiniBand subnet as an inventory declares them (`fabric.partitions`), as types.
+
+A P_Key is 15 bits that name a partition, and the bit 0x8000 of a port's table entry that tells a full member.
+Two limited members of a partition cannot talk to each other in it (InfiniBand Architecture Specification,
+volume 1, 10.9.3).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple, Optional
+
+from ansible_collections.railyard.fabric.plugins.module_utils.records.guid import normalize_guid
+
+MEMBERSHIPS = FULL, LIMITED, BOTH = ("full", "limited", "both")
+#: The member that stands for every port of the subnet.
+ALL = "all"
+#: The partition that every subnet has.
+DEFAULT_PKEY = 0x7FFF
+FULL_BIT = 0x8000
+KEYS = ("name", "members", "membership", "ipoib")
+
+# opensm keeps 31 characters of a name, which must hold none of its delimiters (`=`, `,`, `:`, `;`, `#`).
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,30}")
+_MOST_SHOWN = 80
+_HEX = re.compile(r"0[xX][0-9A-Fa-f]{1,8}")
+
+
+class Partition(NamedTuple):
+    """A partition.
+
+    Attributes:
+        pkey: its P_Key without the membership bit.
+        name: what it is called in logs; None without a name.
+        members: node, GUID of a port (`0x…`), or `all` -> full, limited or both.
+        ipoib: whether IPoIB may run in it: the subnet manager makes its broadcast group.
+    """
+
+    pkey: int
+    name: Optional[str]
+    members: dict[str, str]
+    ipoib: bool = True
+
+    def membership_of(self, node: str) -> Optional[str]:
+        """Return a node's membership: its own, else that of all; None where it is no member."""
+        return self.members.get(node, self.members.get(ALL))
+
+
+class PartitionProblem(NamedTuple):
+    """What is wrong with a declaration: keys that lead there from `partitions`, the message, and the fix."""
+
+    path: tuple[str, ...]
+    message: str
+    fix: str
+
+
+def _show(value: object) -> str:
+    """Write a value for a message, without printing a page."""
+    text = repr(value)
+    return text if len(text) <= _MOST_SHOWN else text[: _MOST_SHOWN - 3] + "..."
+
+
+def show_pkey(pkey: int) -> str:
+    """Write a P_Key as tools and people do: `0x7fff`."""
+    return f"0x{pkey:04x}"
+
+
+def show_key(key: object) -> str:
+    """Write the key of a partition in the mapping: YAML reads 0x8001 without quotes as a number."""
+    return show_pkey(key) if isinstance(key, int) and not isinstance(key, bool) and key >= 0 else str(key)
+
+
+def read_pkey(value: object) -> tuple[Optional[int], str]:
+    """Return a P_Key without membership bit, or None and what is wrong with the value."""
+    number: Optional[int] = None
+    if isinstance(value, int) and not isinstance(value, bool):
+        number = value
+    elif isinstance(value, str) and _HEX.fullmatch(value):
+        number = int(value, 16)
+    if number is None:
+        return None, f"{_show(value)} is no P_Key"
+    if FULL_BIT < number <= 0xFFFF:
+        bare = show_pkey(number & ~FULL_BIT)
+        return None, f"{show_pkey(number)} has the membership bit (0x8000) set; the partition is {bare}"
+    if not 1 <= number <= DEFAULT_PKEY:
+        return None, f"{number:#x} is not between 0x0001 and 0x7fff"
+    return number, ""
+
+
+def parse_partitions(declared: object) -> tuple[dict[int, Partition], list[PartitionProblem]]:
+    """Read `fabric.partitions`: P_Key -> partition, and all that is wrong with the rest."""
+    found: dict[int, Partition] = {}
+    problems: list[PartitionProblem] = []
+    if declared is None:
+        return found, problems
+    if not isinstance(declared, Mapping) or not declared:
+        fix = "map P_Keys to partitions, as `partitions: {0x7fff: {members: all}}`"
+        return found, [PartitionProblem((), "it is no mapping of P_Keys to partitions", fix)]
+    for key, value in declared.items():
+        path = (show_key(key),)
+        pkey, wrong = read_pkey(key)
+        if pkey is None:
+            fix = "write the 15 bits of the P_Key, 0x0001 to 0x7fff; who is a full member stands in `members`"
+            problems.append(PartitionProblem(path, wrong, fix))
+        elif pkey in found:
+            message = f"{show_pkey(pkey)} is there twice, as a number and as text"
+            problems.append(PartitionProblem(path, message, "keep one of the two"))
+        elif not isinstance(value, Mapping):
+            message = f"it is {_show(value)}, not a mapping"
+            problems.append(PartitionProblem(path, message, "write `{members: all}`, or name the members"))
+        else:
+            own = list(_wrong_keys(value))
+            members, wrong_members = _read_members(value.get("members"), value.get("membership"))
+            own += wrong_members
+            problems += [problem._replace(path=(*path, *problem.path)) for problem in own]
+            if not own:
+                ipoib = value.get("ipoib")
+                found[pkey] = Partition(pkey, value.get("name"), members, ipoib is None or ipoib)
+    return found, problems
+
+
+def _wrong_keys(value: Mapping[Any, Any]) -> Iterator[PartitionProblem]:
+    for key in value:
+        if key not in KEYS:
+            fix = "known keys: {}".format(", ".join(KEYS))
+            yield PartitionProblem((str(key),), f"unknown key {_show(key)}", fix)
+    name, membership, ipoib = (value.get(key) for key in ("name", "membership", "ipoib"))
+    if name is not None and not (isinstance(name, str) and _NAME.fullmatch(name)):
+        fix = "write a letter, then letters, digits, `_`, `-`, `.`, 31 characters at most"
+        yield PartitionProblem(("name",), f"{_show(name)} is no name of a partition", fix)
+    if membership is not None and membership not in MEMBERSHIPS:
+        yield _no_membership(("membership",), membership)
+    if not isinstance(ipoib, (bool, type(None))):
+        message = f"{_show(ipoib)} is neither true nor false"
+        yield PartitionProblem(("ipoib",), message, "write true or false")
+
+
+def _no_membership(path: tuple[str, ...], value: object) -> PartitionProblem:
+    return PartitionProblem(path, f"{_show(value)} is no membership", "write full, limited or both")
+
+
+def _read_members(declared: object, membership: object) -> tuple[dict[str, str], list[PartitionProblem]]:
+    """Read who is in a partition: `all`, a list of members, or a mapping of members to memberships."""
+    default = str(membership) if membership in MEMBERSHIPS else FULL
+    pairs: Iterable[tuple[object, object]]
+    if declared == ALL:
+        pairs = [(ALL, None)]
+    elif isinstance(declared, Mapping) and declared:
+        pairs = declared.items()
+    elif isinstance(declared, list) and declared:
+        pairs = [(one, None) for one in declared]
+    else:
+        fix = "write `members: all`, a list of nodes, or `members: {gpu01: full, gpu02: limited}`"
+        return {}, [PartitionProblem(("members",), "it names no member", fix)]
+    members: dict[str, str] = {}
+    problems = []
+    for written, own in pairs:
+        path = ("members", str(written))
+        member = normalize_guid(written) or (written if isinstance(written, str) else None)
+        if member is None:
+            message = f"{_show(written)} is neither a node nor a port's GUID"
+            problems.append(PartitionProblem(path, message, "name a node of the inventory, a GUID, or all"))
+        elif member in members:
+            problems.append(PartitionProblem(path, f"{member} is there twice", "keep one of the two"))
+        elif own is not None and own not in MEMBERSHIPS:
+            problems.append(_no_membership(path, own))
+        else:
+            members[member] = default if own is None else str(own)
+    return members, problems
