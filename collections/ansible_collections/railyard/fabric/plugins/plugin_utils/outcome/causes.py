@@ -24,6 +24,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.outcome.cause_tabl
     node_tests,
     rows,
     runner,
+    subnets,
 )
 from ansible_collections.railyard.fabric.plugins.plugin_utils.outcome.cause_table.cause import Cause
 
@@ -36,7 +37,7 @@ PLACEHOLDERS = (
 )  # fmt: skip
 _PLACEHOLDER = re.compile(rf"\b(?:{'|'.join(PLACEHOLDERS)})\b")
 
-_TABLES = (facts, rows, cabling, bmcs, node_tests, runner, collectives, gpus)
+_TABLES = (facts, rows, cabling, bmcs, node_tests, runner, collectives, gpus, subnets)
 CAUSES: dict[str, Cause] = {cause.name: cause for table in _TABLES for cause in table.TABLE}
 
 
