@@ -5,15 +5,24 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import pytest
+from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory import load
+from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.model import Inventory
+from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.plan import build_plan
+from ansible_collections.railyard.fabric.plugins.plugin_utils.subnet.expected import from_inventory
+from ansible_collections.railyard.fabric.plugins.plugin_utils.subnet.model import Expected
 from railyard.base import paths
 from railyard.lab.subnet.net import Net, from_plan, render
 from railyard.lab.subnet.simulator import Manager, Programs, RunningManager, Simulation
@@ -32,40 +41,84 @@ def find_programs() -> Programs:
     return programs
 
 
-def make_plan(
-    nodes: int = 16, rails: int = 4, rate_gbps: float = 100, units: int = 1, leaves: bool = True
-) -> dict[str, Any]:
-    """Return a plan: nodes gpu001 ..., each rail on a leaf of its own in each scalable unit.
+@dataclass(frozen=True)
+class Cluster:
+    """A cluster by its inventory: nodes gpu001 ..., each rail on a leaf of its own in each scalable unit.
 
-    Args:
+    Attributes:
         nodes: how many in all; as many in each unit.
         rails: of each node: mlx5_0 ...
         rate_gbps: of each rail.
         units: how many scalable units.
-        leaves: whether the rails name their leaves; the net is made with them in any case.
+        spines: how many the simulated net has; the inventory says nothing about them.
+        uplinks: of each leaf; None for as many as it has nodes.
+        more: further keys of `fabric`.
     """
-    planned = {}
-    for number in range(nodes):
-        unit = number * units // nodes + 1
-        planned[f"gpu{number + 1:03}"] = {
-            "scalable_unit": f"su{unit}" if units > 1 else None,
-            "rail_overrides": {},
-            "rails": [
-                {
-                    "name": f"rail{rail}",
-                    "hca": f"mlx5_{rail}:1",
-                    "leaf": f"su{unit}-leaf{rail + 1}" if leaves else None,
-                    "rate_gbps": rate_gbps,
-                }
-                for rail in range(rails)
-            ],
+
+    nodes: int = 16
+    rails: int = 4
+    rate_gbps: int = 100
+    units: int = 1
+    spines: int = 2
+    uplinks: int | None = None
+    more: tuple[tuple[str, Any], ...] = ()
+
+    def text(self) -> str:
+        """Return the inventory, one file: YAML is a superset of JSON."""
+        units = [f"su{number}" for number in range(1, self.units + 1)]
+        rails = [
+            {
+                "name": f"rail{rail}",
+                "hca": f"mlx5_{rail}:1",
+                "rate_gbps": self.rate_gbps,
+                "leaves": {unit: f"{unit}-leaf{rail + 1}" for unit in units},
+            }
+            for rail in range(self.rails)
+        ]
+        fabric = {
+            "transport": "infiniband",
+            "rails": rails,
+            "frontend": {"netdev": "eno1", "dhcp4": True, "manage": False},
+            **dict(self.more),
         }
-    return {"schema": 1, "cluster": "simulated", "transport": "infiniband", "nodes": planned}
+        hosts = {
+            f"gpu{number + 1:03}": {"scalable_unit": units[number * self.units // self.nodes]}
+            for number in range(self.nodes)
+        }
+        return json.dumps({"gpu_nodes": {"hosts": hosts, "vars": {"fabric": fabric}}}, indent=1)
+
+    def read(self) -> Inventory:
+        """Read the inventory as Railyard does; it has no problems."""
+        return _read_inventory(self.text())
+
+    def net(self) -> Net:
+        """Return the net that the inventory declares."""
+        plan = build_plan(self.read())
+        leaves = plan.get("subnet", {}).get("leaves", {})
+        guids = {name: leaf["guid"] for name, leaf in leaves.items() if "guid" in leaf}
+        return from_plan(plan, self.spines, self.uplinks, guids)
+
+    def expected(self, *, with_leaves: bool = True) -> Expected:
+        """Return what the inventory expects of the subnet."""
+        expected = from_inventory(self.read())
+        if with_leaves:
+            return expected
+        return expected._replace(ports=tuple(port._replace(leaf=None) for port in expected.ports), leaves={})
 
 
-def make_net(spines: int = 2, uplinks: int | None = None, **plan: Any) -> Net:
-    """Return the net of `make_plan(**plan)`."""
-    return from_plan(make_plan(**plan), spines, uplinks)
+@lru_cache
+def _read_inventory(text: str) -> Inventory:
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder, "hosts.yml")
+        file.write_text(text, encoding="utf-8")
+        inventory = load.load([str(file)])
+        assert [problem.text() for problem in load.validate(inventory)] == []
+    return inventory
+
+
+def make_net(**cluster: Any) -> Net:
+    """Return the net of `Cluster(**cluster)`."""
+    return Cluster(**cluster).net()
 
 
 class Subnet:
