@@ -10,7 +10,8 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator
+import time
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
@@ -18,12 +19,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ansible_collections.railyard.fabric.plugins.module_utils.records.subnet_capture import Capture, Command
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory import load
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.model import Inventory
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.plan import build_plan
 from ansible_collections.railyard.fabric.plugins.plugin_utils.subnet.expected import from_inventory
 from ansible_collections.railyard.fabric.plugins.plugin_utils.subnet.model import Expected
 from railyard.base import paths
+from railyard.lab.subnet.faults import DeviceLost, Exchanged, LinkDown, LiveFault
 from railyard.lab.subnet.net import Net, from_plan, render
 from railyard.lab.subnet.simulator import Manager, Programs, RunningManager, Simulation
 
@@ -128,15 +131,19 @@ class Subnet:
         self.net, self.simulation, self.manager = net, simulation, manager
         self.first = net.adapters()[0]
 
-    def make(self, *faults: Any, sweep: bool = False) -> None:
-        """Make faults, and wait for the subnet manager where it has to do something about them."""
+    def make(self, *faults: LiveFault) -> None:
+        """Make faults; of links first, since opensm must sweep after these and cannot with a GUID used twice."""
+        links = [one for one in faults if isinstance(one, (LinkDown, DeviceLost, Exchanged))]
         before = self.manager.sweeps() if self.manager else 0
+        self._command(links)
+        if links and self.manager is not None:
+            self.manager.wait_for_sweep(before)
+        self._command(one for one in faults if one not in links)
+
+    def _command(self, faults: Iterable[LiveFault]) -> None:
         for fault in faults:
             for line in fault.commands(self.net):
                 self.simulation.command(line)
-        if sweep:
-            assert self.manager is not None
-            self.manager.wait_for_sweep(before)
 
     def run(self, *argv: str) -> subprocess.CompletedProcess[str]:
         """Run a tool as the first adapter."""
@@ -155,3 +162,23 @@ def simulate(net: Net, folder: Path, *options: str, manager: bool = True) -> Ite
         if manager:
             subnet.manager = simulation.start_manager(subnet.manager_at(subnet.first.name, *options))
         yield subnet
+
+
+def capture(subnet: Subnet, started_at_s: float | None = None) -> Capture:
+    """Read a subnet with the commands that Railyard runs on a node."""
+    started = time.time() if started_at_s is None else started_at_s
+    commands = []
+
+    def add(file: str, *argv: str) -> Command:
+        begun = time.time()
+        done = subnet.run(*argv)
+        command = Command(argv, file, done.stdout, done.stderr, done.returncode, started, time.time() - begun)
+        commands.append(command)
+        return command
+
+    add("ibnetdiscover.txt", "ibnetdiscover", "-p")
+    add("iblinkinfo.txt", "iblinkinfo", "-l")
+    add("ibqueryerrors.1.txt", "ibqueryerrors")
+    add("saquery-s.txt", "saquery", "-s")
+    add("sminfo-1.txt", "sminfo", "1")
+    return Capture(subnet.first.name.split()[0], None, None, started, tuple(commands))
