@@ -135,18 +135,11 @@ def guid(digits: str | None) -> str | None:
     if not digits:
         return None
     bare = digits[2:] if digits[:2] in ("0x", "0X") else digits
-    if len(bare) == 16 and bare.islower() and bare.isalnum() and bare.isascii() and bare != "0" * 16:
-        # The form that the tools print: int() and format() would take a third of the reader's time.
-        if not set(bare) - _HEXADECIMAL:
-            return "0x" + bare
     try:
         value = int(bare, 16) if len(bare) <= 16 else 0
     except ValueError:
         return None
     return f"0x{value:016x}" if value > 0 else None
-
-
-_HEXADECIMAL = frozenset("0123456789abcdef")
 
 
 def lid(digits: str | None) -> int | None:
