@@ -14,7 +14,7 @@ from railyard.lab.process import LabError, command_lines
 from railyard.lab.subnet.faults import Counted, DeviceLost, Exchanged, LinkDown, NodeGuid, OtherRate, Silent
 from railyard.lab.subnet.net import End, Rate, render
 from railyard.lab.subnet.simulator import Simulation, send
-from support import subnets
+from support import simulated
 
 
 def links(text: str) -> list[str]:
@@ -22,10 +22,10 @@ def links(text: str) -> list[str]:
 
 
 def test_a_net_shows_as_it_was_made_and_faults_show_as_made(tmp_path: Path) -> None:
-    net = subnets.make_net(nodes=4, rails=2)
+    net = simulated.make_net(nodes=4, rails=2)
     net = OtherRate(End("gpu003 mlx5_0", 1), Rate(1, "EDR")).apply_to(net)
     net = OtherRate(End("gpu004 mlx5_0", 1), Rate(4, "FDR")).apply_to(net)
-    with subnets.simulate(net, tmp_path / "sim") as subnet:
+    with simulated.simulate(net, tmp_path / "sim") as subnet:
         healthy = links(subnet.run("ibnetdiscover", "-p").stdout)
         # Each cable from both ends: 8 to adapters, 8 to spines.
         assert len(healthy) == 2 * 16
@@ -52,24 +52,24 @@ def test_a_net_shows_as_it_was_made_and_faults_show_as_made(tmp_path: Path) -> N
 
 
 def test_two_devices_with_one_guid_show_as_one(tmp_path: Path) -> None:
-    net = subnets.make_net(nodes=4, rails=1)
-    with subnets.simulate(net, tmp_path / "sim") as subnet:
+    net = simulated.make_net(nodes=4, rails=1)
+    with simulated.simulate(net, tmp_path / "sim") as subnet:
         subnet.make(NodeGuid("gpu003 mlx5_0", net.devices["gpu002 mlx5_0"].guid))
         found = subnet.run("ibnetdiscover", "-p")
         assert len([line for line in links(found.stdout) if line.startswith("CA")]) == 3
 
 
 def test_two_managers_with_different_keys_are_both_master(tmp_path: Path) -> None:
-    net = subnets.make_net(nodes=2, rails=1)
-    with subnets.simulate(net, tmp_path / "sim") as subnet:
+    net = simulated.make_net(nodes=2, rails=1)
+    with simulated.simulate(net, tmp_path / "sim") as subnet:
         other = subnet.simulation.launch_manager(subnet.manager_at("gpu002 mlx5_0", "-k", "0x22"))
         other.wait_for_sweep()
         assert "non-matching sm_key" in other.log.read_text()
 
 
 def test_a_command_that_ibsim_refuses_is_an_error(tmp_path: Path) -> None:
-    net = subnets.make_net(nodes=2, rails=1)
-    with Simulation(render(net), tmp_path / "sim", subnets.find_programs()) as simulation:
+    net = simulated.make_net(nodes=2, rails=1)
+    with Simulation(render(net), tmp_path / "sim", simulated.find_programs()) as simulation:
         for line, reason in (
             ('Unlink "gpu009 mlx5_0"[1]', "not found"),
             ('Unlink "gpu001 mlx5_0"[7]', "can't unlink port 7"),
@@ -86,15 +86,15 @@ def test_a_command_that_ibsim_refuses_is_an_error(tmp_path: Path) -> None:
 def test_a_net_that_ibsim_cannot_read_is_an_error_and_nothing_is_left(tmp_path: Path) -> None:
     with (
         pytest.raises(LabError, match="ibsim did not start"),
-        Simulation('Hca 1 "a"\n[1] "b"[0]\n', tmp_path / "sim", subnets.find_programs()),
+        Simulation('Hca 1 "a"\n[1] "b"[0]\n', tmp_path / "sim", simulated.find_programs()),
     ):
         pass
     assert processes_of(tmp_path) == []
 
 
 def test_wrapped_tools_work_as_the_adapter_that_is_named(tmp_path: Path) -> None:
-    net = subnets.make_net(nodes=2, rails=2)
-    with subnets.simulate(net, tmp_path / "sim") as subnet:
+    net = simulated.make_net(nodes=2, rails=2)
+    with simulated.simulate(net, tmp_path / "sim") as subnet:
         subnet.simulation.write_wrappers(tmp_path / "bin", "gpu002", "mlx5_0")
         environment = {"PATH": f"{tmp_path}/bin:{os.environ['PATH']}"}
 
@@ -113,8 +113,8 @@ def test_wrapped_tools_work_as_the_adapter_that_is_named(tmp_path: Path) -> None
 _HELD = """
 import sys, time
 from pathlib import Path
-from support import subnets
-with subnets.simulate(subnets.make_net(nodes=2, rails=1), Path(sys.argv[1])):
+from support import simulated
+with simulated.simulate(simulated.make_net(nodes=2, rails=1), Path(sys.argv[1])):
     print("up", flush=True)
     time.sleep(600)
 """
@@ -125,7 +125,7 @@ def processes_of(folder: Path) -> list[int]:
 
 
 def test_nothing_is_left_when_the_program_is_killed(tmp_path: Path) -> None:
-    subnets.find_programs()
+    simulated.find_programs()
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     argv = [sys.executable, "-c", _HELD, str(tmp_path / "sim")]
     with subprocess.Popen(argv, env=environment, stdout=subprocess.PIPE, text=True) as holder:
