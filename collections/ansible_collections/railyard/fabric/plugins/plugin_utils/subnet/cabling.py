@@ -10,8 +10,8 @@ a tie tells nothing.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import NamedTuple, TypeVar
 
 from ansible_collections.railyard.fabric.plugins.module_utils.records.subnet import PortKey
 from ansible_collections.railyard.fabric.plugins.plugin_utils.subnet.finding import build_finding
@@ -21,6 +21,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.subnet.view import
 
 #: So many ports are needed before most of them tell anything.
 _FEWEST = 3
+_T = TypeVar("_T")
 
 
 class PlannedLeaf(NamedTuple):
@@ -171,18 +172,13 @@ def _find_moved_hosts(
         if place[1] in rails_at.get(one.actual.guid, ()) and one.planned.guid is not None:
             moved.setdefault(place[0], {})[place[1]] = one
     moved = {node: rails for node, rails in moved.items() if len(rails) == linked[node] > 1}
-    done: set[str] = set()
-    for node, rails in moved.items():
-        if node in done:
-            continue
-        other = next(
-            (
-                name
-                for name, theirs in moved.items()
-                if name not in done | {node} and _are_exchanged(rails, theirs)
-            ),
-            None,
-        )
+    pairs = _pair(
+        list(moved),
+        lambda one, other: _are_exchanged(moved[one], moved[other]),
+        lambda one, other: _took_place(view, moved[one].values(), moved[other].values()),
+    )
+    for node, other in [*pairs, *((node, None) for node in moved if not any(node in pair for pair in pairs))]:
+        rails = moved[node]
         ports = [*rails.values(), *(moved[other].values() if other else ())]
         here = ", ".join(view.show_port(one.actual) for one in rails.values())
         if other is not None:
@@ -190,18 +186,50 @@ def _find_moved_hosts(
         else:
             leaves = ", ".join(view.show_switch(str(one.planned.guid)) for one in rails.values())
             text = f"{node} is connected to another unit: {here}; it belongs to {leaves}"
-        done |= {node, other or node}
         for one in ports:
             wrong.pop(one.place, None)
         yield _report(view, ports, text, node, None)
 
 
 def _are_exchanged(one: dict[str, _Misplaced], other: dict[str, _Misplaced]) -> bool:
-    return set(one) == set(other) and all(
-        one[rail].actual.guid == other[rail].planned.guid
-        and other[rail].actual.guid == one[rail].planned.guid
-        for rail in one
-    )
+    return set(one) == set(other) and all(_is_exchanged(one[rail], other[rail]) for rail in one)
+
+
+def _is_exchanged(one: _Misplaced, other: _Misplaced) -> bool:
+    return one.actual.guid == other.planned.guid and other.actual.guid == one.planned.guid
+
+
+def _took_place(view: View, ports: Iterable[_Misplaced], others: Iterable[_Misplaced]) -> bool:
+    """Tell whether some ports are where others were in the previous reading."""
+    if view.before is None:
+        return False
+    last = {view.before.switch_of(other.place) for other in others}
+    return any(one.actual in last for one in ports)
+
+
+def _pair(
+    items: Sequence[_T], fit: Callable[[_T, _T], bool], is_likely: Callable[[_T, _T], bool]
+) -> list[tuple[_T, _T]]:
+    """Return pairs that fit; those that the previous reading makes likely are found first."""
+    pairs: list[tuple[_T, _T]] = []
+    left = list(items)
+    for must_be_likely in (True, False):
+        for one in list(left):
+            other = next(
+                (
+                    two
+                    for two in left
+                    if one in left
+                    and two != one
+                    and fit(one, two)
+                    and (not must_be_likely or is_likely(one, two) or is_likely(two, one))
+                ),
+                None,
+            )
+            if other is not None:
+                left = [two for two in left if two not in (one, other)]
+                pairs.append((one, other))
+    return pairs
 
 
 def _find_cycles(view: View, wrong: dict[Place, _Misplaced]) -> Iterator[Finding]:
@@ -237,28 +265,17 @@ def _find_cycles(view: View, wrong: dict[Place, _Misplaced]) -> Iterator[Finding
 
 def _find_pairs(view: View, wrong: dict[Place, _Misplaced]) -> Iterator[Finding]:
     """Yield pairs of nodes of which each has a rail at the other's leaf."""
-    for place in list(wrong):
-        one = wrong.get(place)
-        if one is None:
-            continue
-        other = next(
-            (
-                two
-                for two in wrong.values()
-                if two.place[0] != place[0]
-                and two.actual.guid == one.planned.guid
-                and two.planned.guid == one.actual.guid
-            ),
-            None,
-        )
-        if other is None:
-            continue
+    pairs = _pair(
+        list(wrong.values()),
+        lambda one, other: one.place[0] != other.place[0] and _is_exchanged(one, other),
+        lambda one, other: _took_place(view, [one], [other]),
+    )
+    for one, other in pairs:
         del wrong[one.place], wrong[other.place]
         text = (
             f"{show_place(one.place)} and {show_place(other.place)} are exchanged; move the cable in "
             f"{view.show_port(one.actual)} to {view.show_switch(other.actual.guid)}, and that in "
             f"{view.show_port(other.actual)} to {view.show_switch(one.actual.guid)}"
         )
-        yield _report(
-            view, [one, other], text, None, one.place[1] if one.place[1] == other.place[1] else None
-        )
+        rail = one.place[1] if one.place[1] == other.place[1] else None
+        yield _report(view, [one, other], text, None, rail)

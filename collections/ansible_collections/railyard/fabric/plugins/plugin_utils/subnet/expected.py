@@ -166,10 +166,8 @@ def _read_members(value: Mapping[Any, Any]) -> Iterator[tuple[str, Membership]]:
     else:
         pairs = [(members, None)] if members == ALL else []
     for member, own in pairs:
-        yield (
-            read_guid(member) if str(member).lower().startswith("0x") else str(member),
-            _read_membership(own, default),
-        )
+        guid = read_guid(member) if str(member).lower().startswith("0x") else None
+        yield guid or str(member), _read_membership(own, default)
 
 
 def _read_membership(value: object, default: Membership) -> Membership:

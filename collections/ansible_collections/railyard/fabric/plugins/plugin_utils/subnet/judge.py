@@ -36,7 +36,8 @@ _OLD_S = 24 * 3600
 _ORDER = {"fail": 0, "unmeasured": 1, "warn": 2}
 #: Findings about a switch's uplinks: what follows from them is not reported once more.
 _ABOUT_UPLINKS = (
-    "link_lost", "link_narrow", "link_lanes_slow", "no_answer", "port_no_peer", "guid_duplicate", "switch_missing",
+    "link_lost", "link_narrow", "link_lanes_slow", "no_answer", "port_no_peer", "guid_duplicate",
+    "switch_missing",
 )  # fmt: skip
 
 

@@ -140,6 +140,7 @@ def _report_duplicates(view: View, lost: _Lost, found: Unread, blind: list[PortK
         port.port_guid: port.key for device in view.reading.devices.values() for port in device.ports.values()
     }
     claimed = {key for same in by_guid.values() for one in same for key in one.keys}
+    claimed |= {one.behind for one in view.reading.silent if one.behind is not None}
     for guid, same in by_guid.items():
         keys = dict.fromkeys(key for one in same for key in one.keys)
         seen = [own[guid]] if guid in own else []
@@ -147,9 +148,9 @@ def _report_duplicates(view: View, lost: _Lost, found: Unread, blind: list[PortK
             seen = [port.key for port in view.reading.devices[guid].ports.values()]
         # The one that is visible is found by its link, the other one by a port that is up without a neighbor.
         keys |= dict.fromkeys(peer for key in seen if (peer := view.peer_of(key)))
-        if not any(key in blind for key in keys):
-            free = [key for key in blind if key not in claimed]
-            keys |= dict.fromkeys(free[:1] if len(free) <= len(by_guid) else free)
+        free = [key for key in blind if key not in claimed]
+        if not any(key in blind for key in keys) and len(free) <= len(by_guid):
+            keys |= dict.fromkeys(free[:1])
         hidden = [key for key in keys if key in blind]
         for key in hidden:
             blind.remove(key)

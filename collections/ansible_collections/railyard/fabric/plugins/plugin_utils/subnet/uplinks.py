@@ -252,5 +252,6 @@ def _report_shape(view: View) -> Iterator[Finding]:
         # A rail with a declared leaf is reported as cabled wrongly.
         if planned and all(leaf_of.get((own.node or "", own.rail or "")) in view.leaves for own in owners):
             continue
-        text = f"{view.show_switch(guid)} has switches below it, and also {named([view.show_port(k) for k in keys])}"
+        shown = named([view.show_port(key) for key in keys])
+        text = f"{view.show_switch(guid)} has switches below it, and also {shown}"
         yield build_finding("mixed_switch", "warn", text, ports=keys)

@@ -11,12 +11,12 @@ FABRIC_AGAIN = "railyard fabric -i INVENTORY"
 
 TABLE = (
     Cause("link_narrow", "an InfiniBand link has fewer lanes than its rate needs",
-          "Reseat the cable at both ends, then exchange it; where a splitter cable is meant, declare the lower "
-          "rate_gbps in the inventory.",
+          "Reseat the cable at both ends, then exchange it; where a splitter cable is meant, declare the "
+          "lower rate_gbps in the inventory.",
           "a lane of the cable or transceiver is broken, or the plug sits badly", "iblinkinfo -l"),
     Cause("link_lanes_slow", "the lanes of an InfiniBand link run slower than its rate needs",
-          "Exchange the cable or transceiver for one of the rate, and look at the speeds that both ports are "
-          "set to; or correct rate_gbps, if the inventory is wrong.",
+          "Exchange the cable or transceiver for one of the rate, and look at the speeds that both ports "
+          "are set to; or correct rate_gbps, if the inventory is wrong.",
           "a cable for a lower speed, or a port that is limited to it", "iblinkinfo -l"),
     Cause("link_lost", "an InfiniBand link of the previous reading is gone",
           "Reseat the cable at both named ports, then exchange it; see whether the port was disabled.",
@@ -25,20 +25,22 @@ TABLE = (
           "See whether the node runs and its adapter is in the PCI list; then follow the cable to the leaf.",
           "the node is off, or the cable is not connected", "iblinkinfo -d"),
     Cause("adapter_unknown", "an adapter is in the subnet that the inventory does not have",
-          "Add its node to the inventory, or collect facts (`playbooks/collect.yml`) so that it is recognized by "
-          "its GUID; where it is no node, it may stay.",
-          "a node without a node description (rdma-ndd), or one that is not in the inventory", "ibnetdiscover -p"),
+          "Add its node to the inventory, or collect facts (`playbooks/collect.yml`) so that it is "
+          "recognized by its GUID; where it is no node, it may stay.",
+          "a node without a node description (rdma-ndd), or one that is not in the inventory",
+          "ibnetdiscover -p"),
     Cause("host_misnamed", "an adapter calls itself by another node's name",
           "Set the node's host name and restart rdma-ndd; where the card was moved, collect facts again.",
           "a host name that was copied with an image, or a card that was moved", "hostname"),
     Cause("name_not_unique", "several adapters call themselves by one name",
-          "Set the host name of the node that is wrong and restart rdma-ndd; collect facts, so that GUIDs tell "
-          "the adapters apart.",
+          "Set the host name of the node that is wrong and restart rdma-ndd; collect facts, so that GUIDs "
+          "tell the adapters apart.",
           "a host name that was copied with an image", "ibnetdiscover -p"),
     Cause("switch_missing", "a switch is not in the subnet",
           "Look at its power and at the cables of its uplinks; all that is connected to it has no path.",
           "the switch is off, or all of its cables are disconnected", "ibswitches"),
-    Cause("switch_guid_differs", "a leaf of the inventory's name has another GUID than the inventory declares",
+    Cause("switch_guid_differs",
+          "a leaf of the inventory's name has another GUID than the inventory declares",
           "Correct the leaf's guid in the inventory, where the switch was exchanged; else correct its name.",
           "a switch that was exchanged", "ibswitches"),
     Cause("port_no_peer", "a port is up, and what it is connected to could not be read",
@@ -52,10 +54,12 @@ TABLE = (
           "subnet from a node that may.",
           "firmware that hangs, or an M_Key", "ibnetdiscover -p"),
     Cause("errors_above_ber", "an InfiniBand link has more errors than its rate permits",
-          "Clean and reseat the cable at both ports, exchange it, then exchange the ports one after the other.",
+          "Clean and reseat the cable at both ports, exchange it, then exchange the ports one after the "
+          "other.",
           "a dirty or damaged cable or transceiver", "ibqueryerrors"),
     Cause("errors_counted", "an InfiniBand link has errors, and no more than its rate permits",
-          "Read the subnet again under load and for longer (`--interval`); clean the cable where they continue.",
+          "Read the subnet again under load and for longer (`--interval`); clean the cable where they "
+          "continue.",
           "a cable that begins to fail, or noise", "ibqueryerrors"),
     Cause("flapped", "an InfiniBand link went down or had to recover while it was watched",
           "Reseat and then exchange the cable between the two ports, unless one of them was restarted.",
@@ -64,20 +68,22 @@ TABLE = (
           "Look at the switch before its cables: power, temperature, fans, firmware.",
           "the switch itself", "ibqueryerrors"),
     Cause("errors_elsewhere", "packets arrive that were damaged on another link",
-          "Look for the link with symbol errors or receive errors on the paths to these ports; do not exchange "
-          "the cables of these ports.",
+          "Look for the link with symbol errors or receive errors on the paths to these ports; do not "
+          "exchange the cables of these ports.",
           "a bad link earlier on the path", "ibqueryerrors"),
     Cause("counter_saturated", "an error counter is at its maximum, so that errors can no longer be seen",
           "Reset the counters when no other tool reads them (UFM, Prometheus), then read the subnet again.",
           "counters that were never reset", "ibqueryerrors"),
     Cause("packets_discarded", "ports discarded packets that they could not send",
-          "Look for congestion, and for a link or switch that was lost while packets were on their way to it.",
+          "Look for congestion, and for a link or switch that was lost while packets were on their way to "
+          "it.",
           "congestion, or a path to a device that was lost", "ibqueryerrors"),
     Cause("pkey_limited", "a port is a limited member of a partition, and is declared a full one",
           "Correct the membership in the subnet manager's partitions; two limited members cannot talk.",
           "an entry without `=full` in partitions.conf", "smpquery pkeys 1 1"),
     Cause("pkey_full", "a port is a full member of a partition, and is declared a limited one",
-          "Correct the membership in the subnet manager's partitions: it reaches members that it should not.",
+          "Correct the membership in the subnet manager's partitions: it reaches members that it should "
+          "not.",
           "an entry with `=full` in partitions.conf", "smpquery pkeys 1 1"),
     Cause("pkey_missing", "a port lacks the P_Key of a partition that it is declared to be in",
           "Add the port's GUID to the partition in the subnet manager.",
@@ -101,9 +107,6 @@ TABLE = (
     Cause("manager_missing", "a declared subnet manager does not run",
           "Start it; without a standby the subnet has no manager once the master fails.",
           "opensm is stopped on that node", "systemctl status opensm"),
-    Cause("wrong_rail", "a rail is connected to the leaf of another rail",
-          "Follow the cable from the named port to the leaf where the rail's other cables end.",
-          "two cables exchanged, at the node or at the leaf", "ibnetdiscover -p"),
     Cause("oversubscribed", "a leaf has less uplink bandwidth than declared",
           "Look for uplinks that are not connected; or correct uplink_gbps in the inventory.",
           "uplinks that are down or were never connected", "iblinkinfo -d"),
@@ -111,11 +114,12 @@ TABLE = (
           "Look for an uplink that is not connected, and connect the same number of links to each spine.",
           "an uplink that is down, or in the wrong spine", "iblinkinfo -d"),
     Cause("no_common_spine", "two leaves have no switch above them in common",
-          "Connect both leaves to one spine: nodes of the two cannot talk on a path that goes up and down once.",
+          "Connect both leaves to one spine: nodes of the two cannot talk on a path that goes up and down "
+          "once.",
           "uplinks that are down or in the wrong spine", "ibnetdiscover -p"),
     Cause("same_level_link", "a link joins two switches of one level",
-          "Remove the cable, where a fat tree is meant; on a mesh or dragonfly it is right, and no tree can be "
-          "written for Slurm.",
+          "Remove the cable, where a fat tree is meant; on a mesh or dragonfly it is right, and no tree can"
+          " be written for Slurm.",
           "a cable between two leaves or two spines", "ibnetdiscover -p"),
     Cause("mixed_switch", "a switch has both adapters and switches below it",
           "Move the adapter's cable to a leaf, where a fat tree is meant.",
@@ -127,8 +131,8 @@ TABLE = (
           "Read it again while nobody works on the cables.",
           "a link that came or went between two commands", FABRIC_AGAIN),
     Cause("subnet_denied", "reading the subnet is not permitted",
-          "Read it as root from a node in the administrator's partition; a tenant of a cloud may not be allowed "
-          "to.",
+          "Read it as root from a node in the administrator's partition; a tenant of a cloud may not be "
+          "allowed to.",
           "M_Keys, or no access to /dev/infiniband/umad0", "ibstat"),
     Cause("subnet_damaged", "a part of the reading was not understood",
           "Look at the named line of the capture; read the subnet again.",
