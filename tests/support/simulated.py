@@ -10,7 +10,6 @@ import os
 import shutil
 import subprocess
 import tempfile
-import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -20,6 +19,8 @@ from typing import Any
 
 import pytest
 from ansible_collections.railyard.fabric.plugins.module_utils.records.subnet_capture import Capture, Command
+from ansible_collections.railyard.fabric.plugins.module_utils.subnet import run
+from ansible_collections.railyard.fabric.plugins.module_utils.subnet.commands import Port
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory import load
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.model import Inventory
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.plan import build_plan
@@ -132,7 +133,7 @@ class Subnet:
         self.first = net.adapters()[0]
 
     def make(self, *faults: LiveFault) -> None:
-        """Make faults; of links first, since opensm must sweep after these and cannot with a GUID used twice."""
+        """Make faults; of links first, since opensm sweeps after these and cannot with a GUID used twice."""
         links = [one for one in faults if isinstance(one, (LinkDown, DeviceLost, Exchanged))]
         before = self.manager.sweeps() if self.manager else 0
         self._command(links)
@@ -164,21 +165,29 @@ def simulate(net: Net, folder: Path, *options: str, manager: bool = True) -> Ite
         yield subnet
 
 
-def capture(subnet: Subnet, started_at_s: float | None = None) -> Capture:
-    """Read a subnet with the commands that Railyard runs on a node."""
-    started = time.time() if started_at_s is None else started_at_s
-    commands = []
+def read(subnet: Subnet, *, partitions: bool = False, interval_s: float = 0) -> Capture:
+    """Read a subnet as Railyard does on a node: its commands, which find the tools by the PATH."""
+    folder = subnet.simulation.folder / "tools"
+    if not folder.exists():
+        node, _, device = subnet.first.name.partition(" ")
+        subnet.simulation.write_wrappers(folder, node, device)
+    before = os.environ["PATH"]
+    os.environ["PATH"] = f"{folder}:{before}"
+    try:
+        found = run.read_subnet(Port(None, None), partitions, interval_s)
+    finally:
+        os.environ["PATH"] = before
+    return found._replace(host=subnet.first.name.split()[0])
 
-    def add(file: str, *argv: str) -> Command:
-        begun = time.time()
-        done = subnet.run(*argv)
-        command = Command(argv, file, done.stdout, done.stderr, done.returncode, started, time.time() - begun)
-        commands.append(command)
-        return command
 
-    add("ibnetdiscover.txt", "ibnetdiscover", "-p")
-    add("iblinkinfo.txt", "iblinkinfo", "-l")
-    add("ibqueryerrors.1.txt", "ibqueryerrors")
-    add("saquery-s.txt", "saquery", "-s")
-    add("sminfo-1.txt", "sminfo", "1")
-    return Capture(subnet.first.name.split()[0], None, None, started, tuple(commands))
+def count_between(before: Capture, after: Capture, seconds: float) -> Capture:
+    """Return the second of two captures as if the error counters of the first were read so long before it."""
+
+    def is_count(command: Command) -> bool:
+        return command.file.startswith("ibqueryerrors")
+
+    second = next(one for one in after.commands if is_count(one))
+    first = next(one for one in before.commands if is_count(one))
+    first = first._replace(file="ibqueryerrors.1.txt", started_at_s=second.started_at_s - seconds)
+    rest = [one for one in after.commands if not is_count(one)]
+    return after._replace(commands=(*rest, first, second._replace(file="ibqueryerrors.2.txt")))

@@ -125,7 +125,10 @@ class Counted:
 
 @dataclass(frozen=True)
 class NodeGuid:
-    """A device with this node GUID, such as that of another one."""
+    """A device with this node GUID, such as that of another one; its ports' GUIDs follow it.
+
+    ibsim 0.10 has a command for the GUID of a port, which changes nothing that a port answers.
+    """
 
     device: str
     guid: int
@@ -133,18 +136,6 @@ class NodeGuid:
     def commands(self, _net: Net) -> list[str]:
         """Return ibsim's commands that make it."""
         return [f'Guid "{self.device}" 0x{self.guid:016x}']
-
-
-@dataclass(frozen=True)
-class PortGuid:
-    """An adapter's port with this GUID."""
-
-    end: End
-    guid: int
-
-    def commands(self, _net: Net) -> list[str]:
-        """Return ibsim's commands that make it."""
-        return [f"Guid {_port(self.end)} 0x{self.guid:016x}"]
 
 
 def _port(end: End) -> str:

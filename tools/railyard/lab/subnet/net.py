@@ -24,8 +24,9 @@ SPEEDS = ("SDR", "DDR", "QDR", "FDR10", "FDR", "EDR", "HDR")
 # As of NVIDIA's adapters and switches; what follows is counted.
 _ADAPTER_GUID = 0x0002C903_00100000
 _SWITCH_GUID = 0x7CFE9003_00200000
-# An adapter has its own GUID and one for its port.
+# An adapter has its own GUID and one for its port; a switch has room for those of a chassis.
 _GUIDS_PER_ADAPTER = 2
+_GUIDS_PER_SWITCH = 16
 # What NodeDescription has room for, and ibsim's name of a device.
 _NAME_BYTES = 64
 # Where ibsim takes a description to end.
@@ -200,7 +201,7 @@ def _two_tiers(
             leaf,
             "switch",
             len(hosts) + wanted,
-            int(guid, 16) if guid else _SWITCH_GUID + len(switches),
+            int(guid, 16) if guid else _SWITCH_GUID + _GUIDS_PER_SWITCH * len(switches),
         )
         for port, (adapter, rate) in enumerate(hosts, 1):
             cables.append(Cable((End(leaf, port), End(adapter, 1)), rate))
@@ -212,7 +213,9 @@ def _two_tiers(
             cables.append(Cable(ends, hosts[0][1]))
     for spine, ports in enumerate(spine_ports):
         name = f"spine{spine + 1}"
-        switches[name] = Device(name, "switch", max(ports, 1), _SWITCH_GUID + len(switches))
+        switches[name] = Device(
+            name, "switch", max(ports, 1), _SWITCH_GUID + _GUIDS_PER_SWITCH * len(switches)
+        )
     return Net({**adapters, **switches}, tuple(cables))
 
 
