@@ -31,7 +31,7 @@ _NAME = (
 _DATABASE = "ibdiagnet2.db_csv"
 _FILE = re.compile(rf"(?:{_NAME}|{re.escape(_DATABASE)})\Z")
 _LINKS = ("ibnetdiscover.txt", "topology.txt", "iblinkinfo.txt", _DATABASE)
-_FIX = "Write the output of `ibnetdiscover -p` to ibnetdiscover.txt and that of `iblinkinfo -l` to iblinkinfo.txt"
+_FIX = "Write what `ibnetdiscover -p` prints to ibnetdiscover.txt, and `iblinkinfo -l` to iblinkinfo.txt"
 
 
 class CommandRecord(TypedDict):
@@ -54,6 +54,28 @@ class Index(TypedDict):
     port: int | None
     started_at_s: float
     commands: list[CommandRecord]
+
+
+class ResultCommand(TypedDict):
+    """A command in what module `subnet_info` returns."""
+
+    argv: list[str]
+    file: Annotated[str, reader.Matches(rf"{_NAME}|{re.escape(_DATABASE)}")]
+    stdout: str
+    stderr: str
+    rc: int | None
+    started_at_s: float
+    seconds: Annotated[float, reader.AtLeast(0)]
+
+
+class Result(TypedDict):
+    """What module `subnet_info` returns as `capture`."""
+
+    schema: Literal[1]
+    device: str | None
+    port: int | None
+    started_at_s: float
+    commands: list[ResultCommand]
 
 
 class CaptureError(ValueError):
@@ -79,7 +101,37 @@ def load(folder: str) -> Capture:
     return capture
 
 
-def from_document(document: object, place: str, texts: Mapping[str, str]) -> Capture:
+def from_result(value: object, host: str) -> Capture:
+    """Make a capture of what module `subnet_info` returned.
+
+    Args:
+        value: its `capture`.
+        host: the node, as the inventory calls it.
+
+    Raises:
+        CaptureError: it is not what the module returns.
+    """
+    try:
+        result = reader.read(Result, value)
+    except reader.RefusedError as error:
+        raise CaptureError(f"{host}: subnet_info: {error}. Use one version of Railyard") from error
+    commands = tuple(
+        Command(
+            tuple(one["argv"]),
+            one["file"],
+            one["stdout"],
+            one["stderr"],
+            one["rc"],
+            one["started_at_s"],
+            one["seconds"],
+            one["rc"] is None,
+        )
+        for one in result["commands"]
+    )
+    return Capture(host, result["device"], result["port"], result["started_at_s"], commands)
+
+
+def _from_index(document: object, place: str, texts: Mapping[str, str]) -> Capture:
     """Make a capture of the content of `capture.json` and the texts of its files.
 
     Raises:
@@ -100,7 +152,7 @@ def from_document(document: object, place: str, texts: Mapping[str, str]) -> Cap
             one["rc"],
             one["started_at_s"],
             one["seconds"],
-            one["rc"] is None,
+            one["rc"] is None and bool(one["argv"]),
         )
         for one in index["commands"]
     )
@@ -169,7 +221,7 @@ def _load_index(folder: str) -> Capture:
             for name in (file, _error_file(file)):
                 with contextlib.suppress(FileNotFoundError):
                     texts[name] = _read(os.path.join(folder, name))
-    return from_document(document, path, texts)
+    return _from_index(document, path, texts)
 
 
 def _load_files(folder: str, names: list[str]) -> Capture:

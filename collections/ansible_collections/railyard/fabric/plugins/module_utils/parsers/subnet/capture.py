@@ -126,9 +126,13 @@ class _Parser:
         self._problems += [one for one in found.problems if not is_about_one_port or one.kind == "denied"]
         is_denied = any(one.kind == "denied" for one in found.problems)
         shown = " ".join(command.argv) or command.file
-        if command.timed_out:
+        if command.timed_out and not command.seconds:
+            text = f"`{shown}` was not started: the time for the whole reading was over"
+            self._add("command", text, command.file)
+        elif command.timed_out:
             self._add("command", f"`{shown}` did not end in {command.seconds:.0f} s", command.file)
-        elif command.rc and not is_denied and not is_about_one_port:
+        # ibqueryerrors counts the ports with errors in it.
+        elif command.rc and not (is_denied or is_about_one_port or is_about_counters):
             self._add("command", f"`{shown}` ended with exit status {command.rc}", command.file)
 
     def _text(self, command: Command) -> None:

@@ -203,7 +203,7 @@ def _join_devices(
 
 
 def _kind(kind: str | None, name: str | None, ports: dict[int, Port]) -> str:
-    """Return a device's kind; `iblinkinfo -l` names none, but only a switch has one GUID for all its ports."""
+    """Return a device's kind; where no line names it, what has one GUID for several ports is a switch."""
     own = kind or ("switch" if len(ports) > 1 else "adapter")
     return (statements.kind_of("ca", name) or own) if own == "adapter" else own
 
