@@ -79,7 +79,10 @@ def judge(reading: Reading, expected: Expected, previous: Reading | None = None)
     findings += uplinks.check_uplinks(view, leaves, concerned, is_complete=is_complete)
     findings.sort(key=lambda one: _ORDER[one.severity])
     notes += [*gone.notes, *rate_notes, *counter_notes, *manager_notes, *partition_notes]
-    notes += [f"Not captured: {one.text}" for one in reading.problems if one.kind == "missing"]
+    if not any(port.state for device in reading.devices.values() for port in device.ports.values()):
+        notes.append(
+            "Port states were not read (iblinkinfo -l): ports that are up without a neighbor are not seen."
+        )
     notes += _note_replaced(view)
     return Judgement(
         findings=tuple(findings),

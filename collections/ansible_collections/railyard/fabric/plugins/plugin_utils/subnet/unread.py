@@ -28,6 +28,7 @@ _CAUSE_OF_PROBLEM = {
     "damaged": "subnet_damaged",
     "line": "subnet_damaged",
     "command": "subnet_unread",
+    "missing": "subnet_unread",
 }
 
 
@@ -243,9 +244,8 @@ def _report_problems(view: View) -> Iterator[Finding]:
     """Yield what of the reading is not known, once for each file and kind."""
     groups: dict[tuple[str, str], list[tuple[str, Source]]] = {}
     for problem in view.reading.problems:
-        if problem.kind != "missing":
-            cause = _CAUSE_OF_PROBLEM.get(problem.kind, "subnet_damaged")
-            groups.setdefault((cause, problem.source.file), []).append((problem.text, problem.source))
+        cause = _CAUSE_OF_PROBLEM.get(problem.kind, "subnet_damaged")
+        groups.setdefault((cause, problem.source.file), []).append((problem.text, problem.source))
     for (cause, file), texts in groups.items():
         lines = named([f"line {source.line}" for _text, source in texts if source.line])
         more = f" ({len(texts)} in all: {lines})" if len(texts) > 1 and lines else ""

@@ -94,7 +94,7 @@ TABLE = (
     Cause("partitions_default", "every port is a full member of the default partition, and in no other one",
           "Look for PARSE ERROR in opensm's log, correct partitions.conf and restart opensm.",
           "opensm could not parse partitions.conf and opened the subnet to everybody",
-          "grep -n -e ERROR /var/log/opensm.log"),
+          "tail -n 50 /var/log/opensm.log"),
     Cause("two_masters", "a subnet has two master subnet managers",
           "Stop one of them, or give both the same SM key; then restart the one that is to be standby.",
           "two subnet managers with different SM keys", "sminfo"),

@@ -54,6 +54,8 @@ PROGRAMS = {
     ),
     *("ping", "railyard", "rdma", "saquery", "smartctl", "ss", "ssh", "sysctl", "tar", "tc", "tcpdump"),
     *("top", "uname"),
+    *("hostname", "systemctl", "tail"),
+    *("ibnetdiscover", "iblinkinfo", "ibqueryerrors", "ibswitches", "sminfo", "smpquery"),
 }
 
 

@@ -11,8 +11,8 @@ import time
 import pytest
 from ansible_collections.railyard.fabric.plugins.plugin_utils.subnet.judge import judge
 from ansible_collections.railyard.fabric.plugins.plugin_utils.subnet.model import Finding, Judgement
-from support.subnet_faults import FAULTS, PARTITIONS, Fault, Places, Want
-from support.subnets import EDR, HDR, NDR, NOON_S, Net
+from support.fake_subnet_faults import FAULTS, PARTITIONS, Fault, Places, Want
+from support.fake_subnets import EDR, HDR, NDR, NOON_S, Net
 
 
 def draw_net(rng: random.Random) -> Net:

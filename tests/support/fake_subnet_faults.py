@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Faults in a made-up subnet, each with the findings that must come of it (shared/infiniband.md, section 3)."""
+"""Faults in a made-up subnet, each with the findings that must come of it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.records.subnet imp
 )
 from ansible_collections.railyard.fabric.plugins.plugin_utils.subnet.model import Finding, Partition
 
-from support.subnets import EDR, FDR, HERE, SDR, Net, manager
+from support.fake_subnets import EDR, FDR, HERE, SDR, Net, manager
 
 STDERR = Source("ibnetdiscover.err", 1)
 PARTITIONS = {0x7FFF: Partition("Default", {"all": "full"}), 0x1: Partition("compute", {"all": "full"})}
@@ -336,10 +336,11 @@ def no_master(net: Net, places: Places) -> list[Want]:
 
 #: Those that can be alone in any net of two units and two spines.
 FAULTS: tuple[Fault, ...] = (
-    adapter_link_down, node_off, uplink_down, leaf_lost, spine_lost, adapter_narrow, adapter_slow, uplink_narrow,
-    uplink_slow, symbol_errors, uplink_errors, few_symbol_errors, flap, rails_swapped, nodes_swapped, node_moved,
-    cable_moved, duplicate_guid, adapter_silent, leaf_silent, spine_silent, port_without_peer, pkey_limited,
-    pkey_missing, pkey_extra, partitions_default, two_masters, no_master,
+    adapter_link_down, node_off, uplink_down, leaf_lost, spine_lost, adapter_narrow, adapter_slow,
+    uplink_narrow, uplink_slow, symbol_errors, uplink_errors, few_symbol_errors, flap,
+    rails_swapped, nodes_swapped, node_moved, cable_moved, duplicate_guid, adapter_silent,
+    leaf_silent, spine_silent, port_without_peer, pkey_limited, pkey_missing, pkey_extra,
+    partitions_default, two_masters, no_master,
 )  # fmt: skip
 
 __all__ = ["EDR", "FAULTS", "HERE", "PARTITIONS", "Fault", "Places", "Want"]

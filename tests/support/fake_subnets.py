@@ -148,7 +148,7 @@ class Net:
         return peer
 
     def disconnect(self, key: PortKey) -> PortKey:
-        """Pull a cable; returns the port that it was in at the other end. An adapter without a link is gone."""
+        """Pull a cable; returns the port at its other end. An adapter without a link is gone."""
         peer = self.peer(key)
         for end in (key, peer):
             port = self.devices[end.guid].ports[end.number]
