@@ -124,11 +124,15 @@ def _most(counted: Counter[str]) -> str | None:
 def check_cabling(view: View, planned: dict[Place, PlannedLeaf]) -> list[Finding]:
     """Return rails at other leaves than planned; cables that were exchanged are one finding."""
     wrong: dict[Place, _Misplaced] = {}
+    used_twice = {one.guid for one in view.reading.duplicates}
     for one in view.expected.ports:
         place = place_of(one)
         plan, actual, key = planned.get(place), view.switch_of(place), view.port_of(place)
         if plan is None or actual is None or key is None or place in view.owners.twice:
             continue
+        port = view.port(key)
+        if key.guid in used_twice or (port is not None and port.port_guid in used_twice):
+            continue  # which of the two devices this is cannot be told
         if plan.guid != actual.guid:
             wrong[place] = _Misplaced(place, key, actual, plan)
     findings = list(_find_moved_hosts(view, planned, wrong))

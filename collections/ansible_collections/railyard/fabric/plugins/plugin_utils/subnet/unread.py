@@ -93,6 +93,11 @@ class _Lost:
             elif plan is not None and plan.guid is not None:
                 self._at_switch.setdefault(plan.guid, []).append(place)
 
+    def was_at(self, key: PortKey) -> set[Place]:
+        """Return the lost rail that the previous reading has at a port."""
+        place = self._at_port.get(key)
+        return {place} if place is not None else set()
+
     def take_at(self, key: PortKey) -> list[Place]:
         """Return the rails that may be behind a port: the one of the previous reading, or the leaf's."""
         place = self._at_port.get(key)
@@ -157,6 +162,8 @@ def _report_duplicates(view: View, lost: _Lost, found: Unread, blind: list[PortK
             blind.remove(key)
         places = [place for key in hidden for place in lost.take_at(key)]
         found.explained |= lost.explain(places, hidden)
+        # Whose the visible one is cannot be told by its GUID: at either port the rail of before is not lost.
+        found.explained |= {place for key in keys for place in lost.was_at(key)}
         found.ports |= set(hidden)
         owners = [view.show_port(key) for key in seen]
         at = named([view.show_port(key) for key in keys], between=" and at ")
