@@ -28,6 +28,8 @@ from railyard.lab.subnet.faults import (
 )
 from railyard.lab.subnet.net import Cable, End, Net, Rate
 
+#: In ibsim switches count packets that they discard when a link or device is lost (shared/infiniband.md).
+_DISCARDS = "packets_discarded"
 #: What a leaf with fewer or slower uplinks may be reported for as well: it follows from the fault.
 _UPLINKS = frozenset({"oversubscribed", "spines_unequal"})
 
@@ -64,6 +66,8 @@ class Planted:
 
     def explains(self, finding: Finding) -> bool:
         """Return whether a finding belongs to this fault: it reports it, or follows from it."""
+        if finding.cause == _DISCARDS:
+            return bool(self.live)
         return finding.cause in self.causes | self.also and self._is_here(finding)
 
     def _is_here(self, finding: Finding) -> bool:
@@ -201,10 +205,8 @@ def guid_twice(chance: random.Random, net: Net) -> Planted:
     return Planted(
         f"{second} has the GUID of {first}",
         frozenset({"guid_duplicate"}),
-        # One of the two is not in the reading: its leaf's port has no peer, and its rail no link.
-        frozenset({"port_no_peer", "adapter_missing", "link_lost"}),
-        _keys(net, ends),
-        frozenset({_place(first), _place(second)}),
+        ports=_keys(net, ends),
+        nodes=frozenset({_place(first), _place(second)}),
         live=(NodeGuid(second, net.devices[first].guid),),
         touched=frozenset({first, second}),
     )
