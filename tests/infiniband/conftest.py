@@ -29,13 +29,14 @@ class Reader:
 
     def __init__(self, folders: Callable[[], Path]):
         self._folders = folders
-        self._healthy: dict[Cluster, Healthy] = {}
+        self._healthy: dict[object, Healthy] = {}
 
     def healthy(self, cluster: Cluster) -> Healthy:
         """Return the cluster's subnet without faults."""
-        if cluster not in self._healthy:
-            self._healthy[cluster] = Healthy(self.capture(cluster))
-        return self._healthy[cluster]
+        key = (cluster.text(), cluster.spines, cluster.uplinks)
+        if key not in self._healthy:
+            self._healthy[key] = Healthy(self.capture(cluster))
+        return self._healthy[key]
 
     def capture(
         self, cluster: Cluster, net_faults: Iterable[NetFault] = (), live: Iterable[LiveFault] = ()

@@ -32,6 +32,7 @@ DEVICE = "ibsim0"
 _LIMITS = ("-N", "4608", "-S", "512", "-P", "40000")
 _READY = "Network simulator ready"
 _SWEPT = "SUBNET UP"
+_STANDBY = "Entering STANDBY state"
 # It is answered by a line of its own, after the output of the command before it.
 _MARK = "Verbose 0"
 _ANSWER = "simulator verbose level is"
@@ -110,11 +111,22 @@ class RunningManager:
         Raises:
             LabError: it did not within `limit_s` seconds, or ended.
         """
+        self._await(lambda: self.sweeps() > above, "bring the subnet up", limit_s)
+
+    def wait_for_standby(self, limit_s: float = 60) -> None:
+        """Wait until it has found another master and stands by.
+
+        Raises:
+            LabError: it did not within `limit_s` seconds, or ended.
+        """
+        self._await(lambda: _STANDBY in _read(self.log), "become the standby", limit_s)
+
+    def _await(self, is_done: Callable[[], bool], what: str, limit_s: float) -> None:
         deadline = time.monotonic() + limit_s
-        while self.sweeps() <= above:
+        while not is_done():
             if self.process.poll() is not None or time.monotonic() > deadline:
                 output = _read(self.log) or _read(self.log.with_name("output"))
-                raise LabError(f"opensm did not bring the subnet up within {limit_s:g} s:\n{output[-800:]}")
+                raise LabError(f"opensm did not {what} within {limit_s:g} s:\n{output[-800:]}")
             time.sleep(_POLL_S)
 
     def stop(self) -> None:
