@@ -29,6 +29,8 @@ _IS_SM = 1 << 1
 _MOST_LID = 0xBFFF
 _PKEYS = re.compile(r"\s*([0-9]{1,5}):((?: 0x[0-9a-fA-F]{4}){8})\s*\Z")
 _CAPACITY = re.compile(r"\s*([0-9]{1,5}) pkeys capacity for this port\s*\Z")
+# What the tools print, some of them to standard output, before they give up: there is no answer.
+_FAILED = re.compile(r"\s*\w+: iberror: failed: ")
 _IBADDR = re.compile(r"\s*GID ([0-9a-fA-F:]{2,39})(?:\s|\Z)")
 
 
@@ -37,6 +39,8 @@ def parse_sminfo(text: str, file: str) -> tuple[SubnetManager | None, list[Probl
     problems = Problems(file)
     manager: SubnetManager | None = None
     for number, line in statements.numbered_lines(text):
+        if _FAILED.match(line):
+            continue
         found = _SMINFO.match(line)
         state = found.group(6) if found else None
         # The number and the word say the same: where they differ the line is damaged.
@@ -115,6 +119,8 @@ def parse_pkeys(text: str, file: str) -> tuple[tuple[int, ...] | None, list[Prob
     capacity: int | None = None
     expected = 0
     for number, line in statements.numbered_lines(text):
+        if _FAILED.match(line):
+            return None, problems.close()
         row, end = _PKEYS.match(line), _CAPACITY.match(line)
         if row and int(row.group(1)) == expected and capacity is None:
             keys += [int(one, 16) for one in row.group(2).split()]

@@ -66,6 +66,7 @@ class _Parser:
         self._databases: list[tuple[db_csv.Database, Command]] = []
         self._prefix: str | None = None
         self._own_port_guid: str | None = None
+        self._denied: set[str] = set()
 
     def parse(self) -> Reading:
         commands = self._capture.commands
@@ -114,7 +115,8 @@ class _Parser:
         is_about_counters = _COUNTERS.match(command.file) is not None
         unread = [one for one in found.silent if is_about_counters and not one.route]
         for one in found.silent:
-            if one not in unread:
+            # That a manager or a table of P_Keys was not read is told with its LID.
+            if one not in unread and not is_about_one_port:
                 self._silent.setdefault((one.route, one.lid), (one, file))
         if unread:
             lids = len({one.lid for one in unread})
@@ -122,9 +124,10 @@ class _Parser:
             self._add("command", text, file, unread[0].line)
         for guid, text, line in found.duplicates:
             self._duplicates.setdefault(guid, (text, Source(file, line)))
-        # Whose manager or P_Keys could not be read is told below, with its LID.
         self._problems += [one for one in found.problems if not is_about_one_port or one.kind == "denied"]
         is_denied = any(one.kind == "denied" for one in found.problems)
+        if is_denied:
+            self._denied.add(command.file)
         shown = " ".join(command.argv) or command.file
         if command.timed_out and not command.seconds:
             text = f"`{shown}` was not started: the time for the whole reading was over"
@@ -146,6 +149,9 @@ class _Parser:
             self._texts.append(database.found)
             self._databases.append((database, command))
             self._prefix = self._prefix or database.prefix
+        elif file in self._denied and (sminfo or file == _SAQUERY):
+            # Nobody was asked, so that there is no manager is not known either.
+            return
         elif sminfo:
             self._manager(file, text, int(sminfo.group(1)) if sminfo.group(1) else None)
         elif file == _SAQUERY:

@@ -90,15 +90,17 @@ class _Reader:
         self._prefixes: set[str] = set()
 
     def read(self, text: str) -> Database:
-        section, ended = "", set()
+        section, started, ended = "", set(), set()
         names: list[str] = []
         for number, line in statements.numbered_lines(text):
             if line.startswith("START_"):
                 section, names = line[len("START_") :].strip(), []
+                started.add(section)
                 if section == "PM_INFO":
                     self._counters = {}
             elif line.startswith("END_"):
-                ended.add(line[len("END_") :].strip())
+                if line[len("END_") :].strip() == section:
+                    ended.add(section)
                 section = ""
             elif section in _SECTIONS:
                 values = next(csv.reader([line]))
@@ -107,10 +109,10 @@ class _Reader:
                 elif len(values) != len(names) or not self._row(section, names, values, number):
                     self._problems.add_line(number, line)
         for one in _SECTIONS:
-            if f"START_{one}" in text and one not in ended:
+            if one in started - ended:
                 self._problems.add("damaged", f"{self._file}: section {one} has no end", 0)
-        if "LINKS" not in ended:
-            self._problems.add("missing", f"{self._file}: there is no section LINKS", 0)
+            elif one not in started and one != "PM_INFO":
+                self._problems.add("missing", f"{self._file}: there is no section {one}", 0)
         prefix = self._prefixes.pop() if len(self._prefixes) == 1 else None
         return Database(self._found("LINKS" in ended), self._counters, prefix)
 
@@ -200,7 +202,7 @@ class _Reader:
         if links_are_whole:
             read += [one for key, one in self._ports.items() if key not in linked and key[1] > 0]
         devices = list(self._devices.values())
-        return Found(self._file, read, devices, self._problems.close(), links_are_whole)
+        return Found(self._file, read, devices, self._problems.close(), links_are_whole, True)
 
 
 def _number(text: str | None) -> int | None:

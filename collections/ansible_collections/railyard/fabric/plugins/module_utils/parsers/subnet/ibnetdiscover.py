@@ -23,7 +23,8 @@ from ansible_collections.railyard.fabric.plugins.module_utils.parsers.subnet.sta
 _KIND = r"(SW|CA|RT|\?\?)"
 _PORT = re.compile(
     rf"\s*{_KIND}\s+([0-9]+)\s+([0-9]+)\s+0x([0-9a-fA-F]{{1,16}})\s+([0-9]+x|\?\?)\s+(\S+)"
-    rf"(?:\s+-\s+{_KIND}\s+([0-9]+)\s+([0-9]+)\s+0x([0-9a-fA-F]{{1,16}})\s+\(\s'(.*)'\s\)|\s+'(.*)')\s*\Z"
+    rf"(?:\s+-\s+{_KIND}\s+([0-9]+)\s+([0-9]+)\s+0x([0-9a-fA-F]{{1,16}})\s+\(\s'(.*)'\s\)"
+    r"|\s+'(.*)'|\s{20,}([^'\s].*?))\s*\Z"
 )
 _BETWEEN = "' - '"
 
@@ -77,14 +78,16 @@ def parse_ports(text: str, file: str) -> Found:
             unclear.append((len(read), found.group(11)))
         read.append(statement)
     _split_names(read, unclear)
-    return Found(file, read, [], problems.close())
+    return Found(file, read, [], problems.close(), names_both_ends=True)
 
 
 def _port(found: re.Match[str], line: int) -> Statement | None:
-    kind, lid, number, guid, width, speed, far_kind, far_lid, far_number, far_guid, both, alone = (
+    kind, lid, number, guid, width, speed, far_kind, far_lid, far_number, far_guid, both, alone, bare = (
         found.groups()
     )
-    name, _between, far_name = both.partition(_BETWEEN) if both is not None else (alone, "", None)
+    # Older versions print the description of a port without a peer without quotes.
+    own = alone if alone is not None else bare
+    name, _between, far_name = both.partition(_BETWEEN) if both is not None else (own, "", None)
     end = _end(kind, lid, number, guid, name)
     peer = _end(far_kind, far_lid, far_number, far_guid, far_name) if far_guid else None
     if end is None or (far_guid and peer is None):
@@ -143,7 +146,9 @@ class _Topology:
         for number, line in statements.numbered_lines(text):
             if not (self._comment(line) or self._pair(line) or self._head(line, number)):
                 self._link(line, number)
-        return Found(self._file, self._statements, self._devices, self._problems.close(), True, self._start)
+        return Found(
+            self._file, self._statements, self._devices, self._problems.close(), True, True, self._start
+        )
 
     def _comment(self, line: str) -> bool:
         start = _START.match(line)

@@ -32,7 +32,8 @@ class Lines(NamedTuple):
         text: the text.
         by_port: port -> what its first line says.
         peers: port -> its peer; None where the text says that there is none.
-        unclear: ports of which the text says two things, or whose peer is not known.
+        unclear: ports of which the text says two things.
+        unnamed: ports whose peer is named by a LID alone that no other line explains.
         listed: GUIDs of devices of which each link has a line.
     """
 
@@ -40,6 +41,7 @@ class Lines(NamedTuple):
     by_port: dict[PortKey, Statement]
     peers: dict[PortKey, PortKey | None]
     unclear: set[PortKey]
+    unnamed: set[PortKey]
     listed: set[str]
 
 
@@ -48,17 +50,20 @@ def sort_lines(text: Found, identities: Identities) -> Lines:
     by_port: dict[PortKey, Statement] = {}
     peers: dict[PortKey, PortKey | None] = {}
     unclear: set[PortKey] = set()
+    unnamed: set[PortKey] = set()
     for statement in text.statements:
         key = identities.find(statement.end)
         if key is None:
             continue
         peer = identities.find(statement.peer) if statement.peer is not None else None
-        if (statement.peer is not None and peer is None) or (key in peers and peers[key] != peer):
+        if statement.peer is not None and peer is None:
+            unnamed.add(key)
+        elif key in peers and peers[key] != peer:
             unclear.add(key)
         if key not in by_port:
             by_port[key], peers[key] = statement, peer
     listed = {one.guid for one in text.devices} if text.names_all_links else set()
-    return Lines(text, by_port, peers, unclear, listed)
+    return Lines(text, by_port, peers, unclear, unnamed, listed)
 
 
 def links_of(lines: Lines) -> tuple[dict[PortKey, PortKey], set[PortKey], list[PortKey]]:
@@ -112,7 +117,9 @@ def agree(sorted_lines: Sequence[Lines]) -> Agreement:
     problems: list[Problem] = []
     for lines in sorted_lines:
         links, contradicted, one_sided = links_of(lines)
-        problems += _tell_damage(lines, contradicted, one_sided)
+        is_alone = not any(one.text.names_both_ends for one in sorted_lines)
+        problems += _tell_damage(lines, contradicted, one_sided, is_alone)
+        contradicted |= lines.unnamed - links.keys()
         for key in {*lines.peers, *links} - contradicted:
             answers.setdefault(key, {}).setdefault(links.get(key), lines.text.file)
         if lines.listed:
@@ -131,7 +138,10 @@ def agree(sorted_lines: Sequence[Lines]) -> Agreement:
     return Agreement({key: peer for key, peer in links.items() if links.get(peer) == key}, differ, problems)
 
 
-def _tell_damage(lines: Lines, contradicted: set[PortKey], one_sided: list[PortKey]) -> list[Problem]:
+def _tell_damage(
+    lines: Lines, contradicted: set[PortKey], one_sided: list[PortKey], is_alone: bool
+) -> list[Problem]:
+    """Tell of links that a text does not confirm; `is_alone` where no other text has both ends of links."""
     file, found = lines.text.file, []
     if contradicted:
         first = min(contradicted)
@@ -141,24 +151,38 @@ def _tell_damage(lines: Lines, contradicted: set[PortKey], one_sided: list[PortK
             f" {first.guid} port {first.number}"
         )
         found.append(Problem("damaged", text, Source(file, at)))
-    devices = {key.guid for key in lines.peers}
-    # `iblinkinfo --switches-only` has no line of an adapter.
-    lost = [key for key in one_sided if key.guid in devices or _lists_adapters(lines)]
-    if lost:
+    if lines.unnamed:
+        first = min(lines.unnamed)
         text = (
-            f"{file}: {len(lost)} ports are named as peers and have no line of their own, the first is"
-            f" {lost[0].guid} port {lost[0].number}: the output is cut"
+            f"{file}: the peers of {len(lines.unnamed)} ports have LIDs that no line gives a GUID for,"
+            f" the first is that of {first.guid} port {first.number}. Add ibnetdiscover.txt"
         )
-        found.append(Problem("damaged", text, Source(file, 0)))
+        found.append(Problem("missing", text, Source(file, lines.by_port[first].line)))
+    if not one_sided:
+        return found
+    first = one_sided[0]
+    text = (
+        f"{file}: {len(one_sided)} ports are named as peers and have no line of their own, the first is"
+        f" {first.guid} port {first.number}"
+    )
+    if lines.text.names_both_ends or _lists_adapters(lines) or _lists_device(lines, one_sided):
+        found.append(Problem("damaged", f"{text}: the output is cut", Source(file, 0)))
+    elif is_alone:
+        # It may as well be cut behind the last switch.
+        text += ": it is of `--switches-only`, or is cut. Add the output of `ibnetdiscover -p`"
+        found.append(Problem("missing", text, Source(file, 0)))
     return found
 
 
 def _lists_adapters(lines: Lines) -> bool:
-    if lines.text.names_all_links or any(one.end.kind == "switch" for one in lines.by_port.values()):
-        kinds = {one.end.kind for one in lines.by_port.values()}
-        return lines.text.names_all_links or "adapter" in kinds
-    devices = Counter(key.guid for key in lines.peers)
-    return any(ports == 1 for ports in devices.values())
+    """Tell whether a text without kinds has a line of an adapter: of what has one port only."""
+    ports = Counter(key.guid for key in lines.peers)
+    return any(one == 1 for one in ports.values())
+
+
+def _lists_device(lines: Lines, ports: list[PortKey]) -> bool:
+    devices = {key.guid for key in lines.peers}
+    return any(key.guid in devices for key in ports)
 
 
 def _tell_differences(

@@ -42,6 +42,7 @@ def join(texts: Sequence[Found]) -> Net:
     Ports of which the texts name different peers have none, and a problem says so.
     """
     problems = [problem for text in texts for problem in text.problems]
+    problems += _tell_nothing(texts)
     problems += _tell_strangers(texts)
     identities = Identities(texts)
     lines = [links.sort_lines(text, identities) for text in texts]
@@ -50,6 +51,22 @@ def join(texts: Sequence[Found]) -> Net:
     problems += agreed.problems
     devices = _join_devices(texts, lines, ports, identities)
     return Net(devices, _find_start(texts, identities), identities, problems)
+
+
+def _tell_nothing(texts: Sequence[Found]) -> Iterator[Problem]:
+    """Tell of texts that end before the first port, or before the first port of their last device."""
+    for text in texts:
+        linked = {one.end.device_guid for one in text.statements}
+        start = text.start[0] if text.start else None
+        bare = [one for one in text.devices if one.guid not in linked and one.guid != start]
+        if not text.statements and not (text.devices and not bare):
+            yield Problem(
+                "damaged", f"{text.file}: names no port, so it is cut or damaged", Source(text.file, 0)
+            )
+        elif text.names_all_links and bare:
+            # A device is found by a link, so that it has one.
+            shown = f"{text.file}: {bare[0].kind} {bare[0].guid} has no port, so the output is cut or damaged"
+            yield Problem("damaged", shown, Source(text.file, bare[0].line))
 
 
 def _tell_strangers(texts: Sequence[Found]) -> Iterator[Problem]:

@@ -23,6 +23,7 @@ _DUPLICATE = re.compile(r"Duplicate (Port|Node): (?:Port|Node) with guid 0x([0-9
 _DENIED = re.compile(
     r"[Pp]ermission denied|[Cc]an't open UMAD port|Failed to open (?:'|port)|umad_init|SA_ERR_REQ_INVALID"
 )
+_NO_ADMINISTRATOR = re.compile(r"Query SA failed")
 # What follows from another line.
 _FOLLOWS = re.compile(r"Error Occurred when trying\s+to insert")
 # The vendor's extension that many devices do not have.
@@ -70,6 +71,9 @@ def parse(text: str, file: str) -> Messages:
             continue
         elif unanswered is not None:
             silent.append(unanswered)
+        elif _NO_ADMINISTRATOR.search(line):
+            text = f"{file}: the subnet administrator, which is part of the subnet manager, did not answer"
+            problems.add("command", text, number)
         elif _DENIED.search(line):
             if not refused:
                 problems.add("denied", _denial(file, line), number)

@@ -78,6 +78,7 @@ class Found(NamedTuple):
         devices: about devices.
         problems: what was not understood.
         names_all_links: a port of one of `devices` that has no statement has no link.
+        names_both_ends: a port that is named as a peer has a line of its own, unless the text is cut.
         start: the device and port GUID of the node that was read from.
     """
 
@@ -86,6 +87,7 @@ class Found(NamedTuple):
     devices: list[DeviceLine]
     problems: list[Problem]
     names_all_links: bool = False
+    names_both_ends: bool = False
     start: tuple[str, str] | None = None
 
 
