@@ -9,18 +9,22 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from ansible_collections.railyard.fabric.plugins.module_utils.records.partitions import Partition
 from ansible_collections.railyard.fabric.plugins.module_utils.records.subnet import (
     Duplicate,
     NoAnswer,
     PortKey,
     Source,
 )
-from ansible_collections.railyard.fabric.plugins.plugin_utils.subnet.model import Finding, Partition
+from ansible_collections.railyard.fabric.plugins.plugin_utils.subnet.model import Finding
 
 from support.fake_subnets import EDR, FDR, HERE, SDR, Net, manager
 
 STDERR = Source("ibnetdiscover.err", 1)
-PARTITIONS = {0x7FFF: Partition("Default", {"all": "full"}), 0x1: Partition("compute", {"all": "full"})}
+PARTITIONS = {
+    0x7FFF: Partition(0x7FFF, "Default", {"all": "full"}),
+    0x1: Partition(0x1, "compute", {"all": "full"}),
+}
 
 
 @dataclass

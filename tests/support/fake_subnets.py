@@ -11,6 +11,7 @@ from __future__ import annotations
 import copy
 from dataclasses import dataclass, field
 
+from ansible_collections.railyard.fabric.plugins.module_utils.records.partitions import Partition
 from ansible_collections.railyard.fabric.plugins.module_utils.records.subnet import (
     Counters,
     Device,
@@ -23,12 +24,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.records.subnet imp
     Source,
     SubnetManager,
 )
-from ansible_collections.railyard.fabric.plugins.plugin_utils.subnet.model import (
-    Expected,
-    ExpectedPort,
-    Leaf,
-    Partition,
-)
+from ansible_collections.railyard.fabric.plugins.plugin_utils.subnet.model import Expected, ExpectedPort, Leaf
 
 EDR, FDR, SDR, HDR, NDR = 25.78125, 14.0625, 2.5, 53.125, 106.25
 #: What a lane counts for in a rate: EDR 100, HDR 200, NDR 400 at four lanes.

@@ -10,7 +10,7 @@ a tie tells nothing.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import NamedTuple, TypeVar
 
 from ansible_collections.railyard.fabric.plugins.module_utils.records.subnet import PortKey
@@ -121,18 +121,24 @@ def _most(counted: Counter[str]) -> str | None:
     return None
 
 
-def check_cabling(view: View, planned: dict[Place, PlannedLeaf]) -> list[Finding]:
-    """Return rails at other leaves than planned; cables that were exchanged are one finding."""
+def check_cabling(
+    view: View, planned: dict[Place, PlannedLeaf], doubtful: Collection[Place] = ()
+) -> list[Finding]:
+    """Return rails at other leaves than planned; cables that were exchanged are one finding.
+
+    Args:
+        view: the reading.
+        planned: the leaf of each rail, where known.
+        doubtful: rails of which it is not known which adapter they are.
+    """
     wrong: dict[Place, _Misplaced] = {}
-    used_twice = {one.guid for one in view.reading.duplicates}
     for one in view.expected.ports:
         place = place_of(one)
         plan, actual, key = planned.get(place), view.switch_of(place), view.port_of(place)
-        if plan is None or actual is None or key is None or place in view.owners.twice:
+        if plan is None or actual is None or key is None:
             continue
-        port = view.port(key)
-        if key.guid in used_twice or (port is not None and port.port_guid in used_twice):
-            continue  # which of the two devices this is cannot be told
+        if place in view.owners.twice or place in doubtful:
+            continue
         if plan.guid != actual.guid:
             wrong[place] = _Misplaced(place, key, actual, plan)
     findings = list(_find_moved_hosts(view, planned, wrong))

@@ -164,14 +164,12 @@ def _judge_link(view: View, link: Link, grown: _Grown, seconds: float) -> _Verdi
         return None
     counted = named([f"{_show_growth(growth)} at {view.show_port(end)}" for end, growth in found], most=8)
     text = f"{view.show_port(link.one)} to {view.show_port(link.other)}, in {seconds:.0f} s: {counted}"
-    if permitted is not None and link.rate_gbps:
-        worst = max(
-            (one for _end, one in found if one.name not in FLAPS), key=lambda one: one.by, default=None
-        )
-        if worst is not None and not worst.at_least:
-            ratio = worst.by / (link.rate_gbps * 1e9 * seconds)
-            text += f"; {ratio:.1e} errors per bit"
-        text += f"; permitted are {permitted.errors:.4g} ({permitted.ratio:.0e}: {permitted.source})"
+    worst = max((one for _end, one in found if one.name not in FLAPS), key=lambda one: one.by, default=None)
+    if worst is not None and permitted is not None and link.rate_gbps:
+        if not worst.at_least:
+            text += f"; {worst.by / (link.rate_gbps * 1e9 * seconds):.1e} errors per bit"
+        source = permitted.source.split(";")[0]
+        text += f"; permitted are {permitted.errors:.4g} ({permitted.ratio:.0e} per bit: {source})"
     if flapped:
         return _Verdict(link, "flapped", "fail", text)
     return _Verdict(link, *(("errors_above_ber", "fail") if beyond else ("errors_counted", "warn")), text)

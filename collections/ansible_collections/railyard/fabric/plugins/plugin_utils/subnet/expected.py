@@ -6,25 +6,22 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.module_utils.rails import bind
 from ansible_collections.railyard.fabric.plugins.module_utils.rails.plan import absent_rails
+from ansible_collections.railyard.fabric.plugins.module_utils.records.guid import normalize_guid
+from ansible_collections.railyard.fabric.plugins.module_utils.records.partitions import parse_partitions
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.model import Inventory
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.plan import plans_of
-from ansible_collections.railyard.fabric.plugins.plugin_utils.subnet.model import (
-    ALL,
-    Expected,
-    ExpectedPort,
-    Leaf,
-    Membership,
-    Partition,
+from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.subnet_keys import (
+    INFINIBAND,
+    declared_subnet,
 )
+from ansible_collections.railyard.fabric.plugins.plugin_utils.subnet.model import Expected, ExpectedPort, Leaf
 
-INFINIBAND = "infiniband"
 _PCI = re.compile(r"(?P<domain>[0-9a-f]+):(?P<bus>[0-9a-f]{2}):(?P<slot>[0-9a-f]{2})\.(?P<function>[0-7])")
-_DIGITS = re.compile(r"[0-9a-f]{1,16}")
 
 
 def from_inventory(
@@ -44,17 +41,19 @@ def from_inventory(
     ports = [
         port for name, plan in plans.items() for port in _list_ports(name, plan, (facts or {}).get(name))
     ]
-    fabrics = list({id(node.fabric): node.fabric for node in nodes}.values())
-    leaves: dict[str, Leaf] = {}
-    partitions: dict[int, Partition] | None = None
-    managers: tuple[str, ...] | None = None
-    for fabric in fabrics:
-        leaves |= {str(name): _read_leaf(leaf) for name, leaf in _mapping(fabric.get("leaves")).items()}
-        if fabric.get("partitions") is not None:
-            partitions = (partitions or {}) | dict(_read_partitions(fabric["partitions"]))
-        if isinstance(fabric.get("subnet_managers"), list):
-            managers = tuple(dict.fromkeys([*(managers or ()), *map(str, fabric["subnet_managers"])]))
-    return Expected(tuple(ports), tuple(plans), leaves, partitions, managers, changed_at_s)
+    declared = declared_subnet(nodes) or {}
+    partitions, managers = declared.get("partitions"), declared.get("subnet_managers")
+    return Expected(
+        ports=tuple(ports),
+        nodes=tuple(plans),
+        leaves={
+            name: Leaf(leaf.get("guid"), leaf.get("uplink_gbps"))
+            for name, leaf in (declared.get("leaves") or {}).items()
+        },
+        partitions=None if partitions is None else parse_partitions(partitions)[0],
+        managers=None if managers is None else tuple(managers),
+        changed_at_s=changed_at_s,
+    )
 
 
 def _list_ports(
@@ -73,8 +72,8 @@ def _list_ports(
             node=node,
             rail=str(name),
             hca=_with_port(hca),
-            port_guid=read_guid(port.get("port_guid")),
-            node_guid=read_guid(port.get("node_guid")),
+            port_guid=normalize_guid(port.get("port_guid")),
+            node_guid=normalize_guid(port.get("node_guid")),
             rate_gbps=rail.get("rate_gbps"),
             leaf=rail.get("leaf"),
             absent=name in absent,
@@ -107,72 +106,3 @@ def _list_names(hca: object, rail: Mapping[str, Any]) -> Iterator[str]:
         yield f"{path}f{function}"
         if not function:
             yield path
-
-
-def read_guid(value: object) -> str | None:
-    """Return a GUID as readings have it, `0x` and 16 digits; None for what is no GUID, or 0.
-
-    Written may be `0x506b4b0300c10002`, `506b:4b03:00c1:0002` (sysfs), or a number (YAML reads 0x… as one).
-    """
-    if isinstance(value, bool) or value is None:
-        return None
-    if isinstance(value, int):
-        digits = f"{value:x}" if 0 < value < 2**64 else ""
-    else:
-        text = str(value).strip().lower()
-        text = text.removeprefix("0x")
-        groups = re.split("[:-]", text)
-        digits = "".join(group.zfill(4) for group in groups) if len(groups) == 4 else text
-    if not _DIGITS.fullmatch(digits) or not int(digits, 16):
-        return None
-    return f"0x{int(digits, 16):016x}"
-
-
-def _mapping(value: object) -> Mapping[Any, Any]:
-    return value if isinstance(value, Mapping) else {}
-
-
-def _read_leaf(leaf: object) -> Leaf:
-    known = _mapping(leaf)
-    uplink_gbps = known.get("uplink_gbps")
-    is_number = isinstance(uplink_gbps, (int, float)) and not isinstance(uplink_gbps, bool)
-    return Leaf(read_guid(known.get("guid")), float(uplink_gbps) if is_number and uplink_gbps else None)
-
-
-def _read_partitions(declared: object) -> Iterator[tuple[int, Partition]]:
-    for key, value in _mapping(declared).items():
-        pkey = _read_pkey(key)
-        if pkey is None or not isinstance(value, Mapping):
-            continue
-        name = value.get("name")
-        yield pkey, Partition(None if name is None else str(name), dict(_read_members(value)))
-
-
-def _read_pkey(key: object) -> int | None:
-    try:
-        number = key if isinstance(key, int) else int(str(key), 16)
-    except ValueError:
-        return None
-    return number & 0x7FFF or None
-
-
-def _read_members(value: Mapping[Any, Any]) -> Iterator[tuple[str, Membership]]:
-    members, default = value.get("members"), _read_membership(value.get("membership"), "full")
-    pairs: Iterable[tuple[Any, Any]]
-    if isinstance(members, Mapping):
-        pairs = members.items()
-    elif isinstance(members, list):
-        pairs = ((one, None) for one in members)
-    else:
-        pairs = [(members, None)] if members == ALL else []
-    for member, own in pairs:
-        guid = read_guid(member) if str(member).lower().startswith("0x") else None
-        yield guid or str(member), _read_membership(own, default)
-
-
-def _read_membership(value: object, default: Membership) -> Membership:
-    if value == "full":
-        return "full"
-    if value == "limited":
-        return "limited"
-    return "both" if value == "both" else default

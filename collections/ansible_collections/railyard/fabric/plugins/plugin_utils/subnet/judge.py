@@ -65,7 +65,7 @@ def judge(reading: Reading, expected: Expected, previous: Reading | None = None)
     served, manager_notes = managers.check_managers(view)
     members, partition_notes = partitions.check_partitions(view)
     findings = [
-        *blind.findings, *gone.findings, *slow, *cabling.check_cabling(view, planned),
+        *blind.findings, *gone.findings, *slow, *cabling.check_cabling(view, planned, blind.doubtful),
         *named, *grown, *served, *members, *_check_age(reading, expected),
     ]  # fmt: skip
     leaves = uplinks.list_leaves(view, planned)

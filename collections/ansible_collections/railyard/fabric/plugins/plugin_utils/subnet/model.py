@@ -11,12 +11,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal, NamedTuple
 
+from ansible_collections.railyard.fabric.plugins.module_utils.records.partitions import Partition
 from ansible_collections.railyard.fabric.plugins.module_utils.records.subnet import PortKey, Source
 
 Severity = Literal["fail", "warn", "unmeasured"]
-Membership = Literal["full", "limited", "both"]
-#: The partition's member that stands for every node.
-ALL = "all"
 
 
 class ExpectedPort(NamedTuple):
@@ -52,13 +50,6 @@ class Leaf(NamedTuple):
 
     guid: str | None = None
     uplink_gbps: float | None = None
-
-
-class Partition(NamedTuple):
-    """A partition, and who is to be in it: a node, a port's GUID, or `all`."""
-
-    name: str | None
-    members: Mapping[str, Membership]
 
 
 class Expected(NamedTuple):

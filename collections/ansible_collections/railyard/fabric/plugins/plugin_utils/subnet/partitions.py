@@ -7,21 +7,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from ansible_collections.railyard.fabric.plugins.module_utils.records.partitions import (
+    DEFAULT_PKEY,
+    FULL,
+    FULL_BIT,
+    LIMITED,
+    Partition,
+    show_pkey,
+)
 from ansible_collections.railyard.fabric.plugins.module_utils.records.subnet import PortKey
 from ansible_collections.railyard.fabric.plugins.plugin_utils.plain_text import fold_names, named
 from ansible_collections.railyard.fabric.plugins.plugin_utils.subnet.finding import build_finding
-from ansible_collections.railyard.fabric.plugins.plugin_utils.subnet.model import (
-    ALL,
-    Finding,
-    Membership,
-    Partition,
-)
+from ansible_collections.railyard.fabric.plugins.plugin_utils.subnet.model import Finding
 from ansible_collections.railyard.fabric.plugins.plugin_utils.subnet.names import Place
 from ansible_collections.railyard.fabric.plugins.plugin_utils.subnet.view import View, place_of
 
-FULL_BIT = 0x8000
-DEFAULT = 0x7FFF
-_MEMBERSHIPS = {(False, True): "full", (True, False): "limited", (True, True): "both"}
 _SAYS = {
     "pkey_limited": "limited member, declared full",
     "pkey_full": "full member, declared limited",
@@ -67,7 +67,7 @@ def _compare(
     guids = (port.port_guid if port else None, key.guid)
     has: dict[int, set[bool]] = {}
     for entry in table:
-        has.setdefault(entry & DEFAULT, set()).add(bool(entry & FULL_BIT))
+        has.setdefault(entry & DEFAULT_PKEY, set()).add(bool(entry & FULL_BIT))
     for pkey, partition in declared.items():
         wanted = _find_membership(partition, place[0], guids)
         seen = has.pop(pkey, set())
@@ -77,21 +77,20 @@ def _compare(
                 yield "pkey_extra", pkey, "none"
         elif not seen:
             yield "pkey_missing", pkey, wanted
-        elif wanted != "limited" and not is_full:
+        elif wanted != LIMITED and not is_full:
             yield "pkey_limited", pkey, wanted
-        elif wanted != "full" and not is_limited:
+        elif wanted != FULL and not is_limited:
             yield "pkey_full", pkey, wanted
     for pkey in has:
         # The default partition is every port's: the subnet manager is reached through it.
-        if pkey != DEFAULT:
+        if pkey != DEFAULT_PKEY:
             yield "pkey_extra", pkey, "none"
 
 
-def _find_membership(partition: Partition, node: str, guids: tuple[str | None, ...]) -> Membership | None:
-    for guid in guids:
-        if guid and guid in partition.members:
-            return partition.members[guid]
-    return partition.members.get(node, partition.members.get(ALL))
+def _find_membership(partition: Partition, node: str, guids: tuple[str | None, ...]) -> str | None:
+    """Return what a port is declared to be: by its GUID, its node, or all."""
+    own = next((partition.members[guid] for guid in guids if guid in partition.members), None)
+    return own or partition.membership_of(node)
 
 
 def _report(
@@ -104,7 +103,7 @@ def _report(
 ) -> Iterator[Finding]:
     """Yield a finding for each node; where all ports are so, one finding."""
     name = f" ({partition.name})" if partition is not None and partition.name else ""
-    what = f"partition 0x{pkey:04x}{name}: {_SAYS[cause].format(wanted)}"
+    what = f"partition {show_pkey(pkey)}{name}: {_SAYS[cause].format(wanted)}"
     undeclared = cause == "pkey_extra" and partition is None
     by_node: dict[str, list[Place]] = {}
     for place in places:
@@ -139,16 +138,16 @@ def _find_default(
 
     opensm that cannot parse its partitions falls back to that, and says so in its log alone.
     """
-    if not read or any(set(tables[key]) != {DEFAULT | FULL_BIT} for key in read.values()):
+    if not read or any(set(tables[key]) != {DEFAULT_PKEY | FULL_BIT} for key in read.values()):
         return None
     wanted = {
         (pkey, _find_membership(partition, place[0], (key.guid,)))
         for place, key in read.items()
         for pkey, partition in declared.items()
     }
-    if wanted <= {(DEFAULT, "full"), *((pkey, None) for pkey in declared)}:
+    if wanted <= {(DEFAULT_PKEY, FULL), *((pkey, None) for pkey in declared)}:
         return None
-    names = ", ".join(f"0x{pkey:04x}" for pkey in declared)
+    names = ", ".join(show_pkey(pkey) for pkey in declared)
     text = (
         f"all {len(read)} ports are full members of the default partition and in no other one, although the "
         f"inventory declares {names}"

@@ -41,12 +41,14 @@ class Unread:
         explained: rails that are behind a port that could not be read: they are not missing.
         devices: switches of the previous reading, or leaves' names, that do not answer.
         ports: ports that lead to something that could not be read.
+        doubtful: rails whose adapter shares its GUID: what is seen of it may be of the other one.
     """
 
     findings: list[Finding] = field(default_factory=list)
     explained: set[Place] = field(default_factory=set)
     devices: set[str] = field(default_factory=set)
     ports: set[PortKey] = field(default_factory=set)
+    doubtful: set[Place] = field(default_factory=set)
 
 
 def check_unread(view: View, planned: dict[Place, PlannedLeaf]) -> Unread:
@@ -92,11 +94,6 @@ class _Lost:
                 self._at_port[last] = place
             elif plan is not None and plan.guid is not None:
                 self._at_switch.setdefault(plan.guid, []).append(place)
-
-    def was_at(self, key: PortKey) -> set[Place]:
-        """Return the lost rail that the previous reading has at a port."""
-        place = self._at_port.get(key)
-        return {place} if place is not None else set()
 
     def take_at(self, key: PortKey) -> list[Place]:
         """Return the rails that may be behind a port: the one of the previous reading, or the leaf's."""
@@ -160,16 +157,16 @@ def _report_duplicates(view: View, lost: _Lost, found: Unread, blind: list[PortK
         hidden = [key for key in keys if key in blind]
         for key in hidden:
             blind.remove(key)
-        places = [place for key in hidden for place in lost.take_at(key)]
-        found.explained |= lost.explain(places, hidden)
-        # Whose the visible one is cannot be told by its GUID: at either port the rail of before is not lost.
-        found.explained |= {place for key in keys for place in lost.was_at(key)}
+        # The tools join both to one device: its name may be that of the one, its link that of the other.
+        places = list(dict.fromkeys(place for key in keys for place in lost.take_at(key)))
+        found.explained |= lost.explain(places, keys)
         found.ports |= set(hidden)
-        owners = [view.show_port(key) for key in seen]
+        owners = [view.owners.of_port[key] for key in seen if key in view.owners.of_port]
+        found.doubtful |= {(own.node, own.rail) for own in owners if own.node and own.rail}
         at = named([view.show_port(key) for key in keys], between=" and at ")
         text = f"GUID {guid} is there twice" + (f": at {at}" if at else "")
-        text += f"; visible is {named(owners)}" if owners else ""
-        text += f", hidden is {_either(places)}" if places else ""
+        text += f"; it shows as {named([view.show_port(key) for key in seen])}" if seen else ""
+        text += f"; not to be seen is {_either(places)}" if places else ""
         node, rail = places[0] if len(places) == 1 else (None, None)
         sources = [one.source for one in same]
         ports = [*keys, *seen]
@@ -256,7 +253,8 @@ def _report_problems(view: View) -> Iterator[Finding]:
     for (cause, file), texts in groups.items():
         lines = named([f"line {source.line}" for _text, source in texts if source.line])
         more = f" ({len(texts)} in all: {lines})" if len(texts) > 1 and lines else ""
-        text = f"{file}: {texts[0][0]}{more}"
+        first = texts[0][0].removeprefix(f"{file}: ")
+        text = f"{file}: {first}{more}"
         yield build_finding(cause, "unmeasured", text, sources=[source for _text, source in texts])
     for one, other in view.conflicts:
         text = f"{view.show_port(one)} and {view.show_port(other)} disagree about their link"
