@@ -29,6 +29,7 @@ from railyard.continuous.verbs import (
     validate_idle,
 )
 from railyard.discover.wanted import Wanted as Discovery
+from railyard.fabric.wanted import SlurmForm
 from railyard.monitoring.verbs import app as monitoring
 from railyard.new_inventory.wanted import Wanted
 
@@ -225,6 +226,79 @@ def validate(
     reports = reports_dir or paths.reports_dir()
     chosen = launcher.value if launcher else None
     end(validate_idle(inventory, args or [], reports, limit_time, chosen, drain, most_drained))
+
+
+@app.command(
+    epilog="Exit status: 0 every part was read and no finding fails; 1 a finding fails; 2 bad input, no node "
+    "was touched; 3 the fabric, or a part of it, could not be read."
+)
+@takes_inventory
+@takes_ansible_options(reach_only=True)
+def fabric(
+    inventory: Inventories,
+    args: AnsibleArgs = None,
+    captures: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--from",
+            metavar="DIR",
+            help="Read captured text in place of a live fabric, see docs/fabric.md; once for each subnet.",
+        ),
+    ] = None,
+    host: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NODE",
+            help="Read from this node. Default: the inventory's read_from, else the first that answers.",
+        ),
+    ] = None,
+    interval: Annotated[
+        float,
+        typer.Option(
+            metavar="S",
+            min=0,
+            max=3600,
+            help="Seconds between two readings of the error counters; 0: one reading.",
+        ),
+    ] = 60,
+    slurm_topology: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Write Slurm's topology.conf or topology.yaml into this folder."),
+    ] = None,
+    slurm_form: Annotated[
+        SlurmForm,
+        typer.Option(
+            help="tree and block: topology.conf; yaml: topology.yaml with both, for Slurm 25.05 and newer."
+        ),
+    ] = SlurmForm.TREE,
+    slurm_nodes: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NODES", help="Slurm's nodes, as gpu[01-16],login1. Default: the inventory's nodes."
+        ),
+    ] = None,
+    rank_order: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Write the hosts by rail group, for mpirun and srun."),
+    ] = None,
+    svg: Annotated[
+        str | None, typer.Option(metavar="FILE", help="Write the drawing here too; - is standard output.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    reports_dir: ReportsDir = None,
+) -> None:
+    """Read a whole InfiniBand fabric from one node and judge it; change nothing."""
+    from railyard.fabric import command
+    from railyard.fabric.wanted import Wanted as Fabric
+
+    refuse_both(as_json, svg)
+    if captures and (host is not None or args):
+        raise UserError("--from reads no node", "leave out --host and Ansible's options")
+    wanted = Fabric(
+        inventory, captures or [], host, interval, as_json, svg, slurm_topology, slurm_form, slurm_nodes,
+        rank_order, reports_dir or paths.reports_dir(),
+    )  # fmt: skip
+    end(command.run(wanted, args or []))
 
 
 @app.command(epilog=_EXIT_STATUSES)

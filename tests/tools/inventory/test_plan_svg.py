@@ -11,7 +11,7 @@ from railyard.base import paths
 from railyard.base.errors import UserError
 from railyard.new_inventory import command
 from railyard.new_inventory.wanted import Wanted
-from railyard.plan import svg, svg_model, view
+from railyard.plan import svg, svg_model, svg_parts, view
 from support.contrast import contrast
 from support.programs import railyard
 
@@ -308,10 +308,10 @@ def test_a_drawing_is_replaced_as_a_whole(tmp_path, monkeypatch):
     with monkeypatch.context() as patched:
         patched.setattr(os, "replace", full)
         with pytest.raises(UserError, match="No space left"):
-            svg.write("<svg/>", str(file))
+            svg_parts.write("<svg/>", str(file))
     assert file.read_text() == "before"
     assert list(tmp_path.iterdir()) == [file]
-    svg.write("<svg/>", str(file))
+    svg_parts.write("<svg/>", str(file))
     assert file.read_text() == "<svg/>"
 
 

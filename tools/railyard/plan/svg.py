@@ -1,28 +1,19 @@
 """`railyard plan --svg`: the plan as a drawing. The same inventory gives the same bytes.
 
-Nodes stand below, leaves above, a rail is a line from one to the other with its subnet on it. Colours are
-classes with literal values and a dark set of their own, since many programs that show SVG know no variables.
+Nodes stand below, leaves above, a rail is a line from one to the other with its subnet on it.
 """
 
 from __future__ import annotations
 
-import os
-import sys
 from collections.abc import Mapping, Sequence
-from html import escape
 from itertools import groupby
-from pathlib import Path
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.plugin_utils.plain_text import clean
-
-from railyard.base.whole_file import whole_file
-from railyard.plan import svg_model
+from railyard.plan import svg_model, svg_parts
+from railyard.plan.svg_parts import CHARACTER, STYLE, STYLE_DARK, safe
 from railyard.plan.svg_words import NO_RAIL, above, describe, headline, named, rate, ways
 
 _MARGIN, _GUTTER = 24, 84
-# About, in pixels, of the styles below.
-_CHARACTER, _CHARACTER_BOLD = 6.9, 8.1
 _LINE = 16
 _RAIL_COLOURS = (
     ("#1f6fb2", "#64b1ec"),
@@ -34,17 +25,6 @@ _RAIL_COLOURS = (
     ("#8a5a12", "#e0b060"),
     ("#56616d", "#a7b3bf"),
 )
-_STYLE = """
-text{font:12px system-ui,"Segoe UI",Roboto,"DejaVu Sans",sans-serif;fill:#16202b}
-.title{font-size:20px;font-weight:600}.name{font-weight:600;font-size:13px}.faint{fill:#5b6876}
-.ground{fill:#fff}.node{fill:#f4f6f8;stroke:#aab5c1}.leaf{fill:#e4ebf4;stroke:#7f93aa}
-.net{fill:#fff;stroke:#aab5c1}.rule{stroke:#cdd5de}.line{stroke-width:3;fill:none}
-"""
-_STYLE_DARK = """
-text{fill:#e8edf2}.faint{fill:#9aa7b4}
-.ground{fill:#0e1319}.node{fill:#1b242e;stroke:#4b5968}.leaf{fill:#22344a;stroke:#6b84a3}
-.net{fill:#0e1319;stroke:#4b5968}.rule{stroke:#36434f}
-"""
 
 
 def draw(
@@ -75,25 +55,6 @@ def uplinks_of(fabrics: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     }
 
 
-def write(text: str, file: str) -> None:
-    """Write a drawing as a whole or not at all; `-` is standard output.
-
-    Raises:
-        UserError: the file cannot be written.
-    """
-    if file == "-":
-        sys.stdout.write(text)
-        return
-    with whole_file(Path(file).expanduser(), 0o666 & ~_umask()) as stream:
-        stream.write(text.encode())
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
-
-
 class _Sheet:
     """The drawing while it is made: what is drawn goes from top to bottom."""
 
@@ -110,7 +71,7 @@ class _Sheet:
         """Return the whole document."""
         drawing = self._drawing
         self._text(_MARGIN, 40, "title", str(drawing.plan["cluster"]), 50)
-        self._text(_MARGIN, 62, "faint", headline(drawing), int((self._width - 2 * _MARGIN) / _CHARACTER))
+        self._text(_MARGIN, 62, "faint", headline(drawing), int((self._width - 2 * _MARGIN) / CHARACTER))
         self._y = 78.0
         if drawing.spines is not None:
             self._spines(drawing.spines)
@@ -118,7 +79,7 @@ class _Sheet:
             self._band(band)
         if drawing.left_out:
             text = f"and {len(drawing.left_out)} nodes on other leaves: {svg_model.folded(drawing.left_out)}"
-            self._text(_MARGIN, self._y + 20, "faint", text, int((self._width - 2 * _MARGIN) / _CHARACTER))
+            self._text(_MARGIN, self._y + 20, "faint", text, int((self._width - 2 * _MARGIN) / CHARACTER))
             self._y += 32
         height = self._y + _MARGIN - 8
         light, dark = (
@@ -128,9 +89,9 @@ class _Sheet:
         lines = [
             f'<svg xmlns="http://www.w3.org/2000/svg" width="{self._width:g}" height="{height:g}" '
             f'viewBox="0 0 {self._width:g} {height:g}" role="img" aria-labelledby="plan-title plan-desc">',
-            f'<title id="plan-title">{_safe("Plan of " + str(drawing.plan["cluster"]))}</title>',
-            f'<desc id="plan-desc">{_safe(describe(drawing))}</desc>',
-            f"<style>{_STYLE}{light}\n@media (prefers-color-scheme: dark){{{_STYLE_DARK}{dark}}}</style>",
+            f'<title id="plan-title">{safe("Plan of " + str(drawing.plan["cluster"]))}</title>',
+            f'<desc id="plan-desc">{safe(describe(drawing))}</desc>',
+            f"<style>{STYLE}{light}\n@media (prefers-color-scheme: dark){{{STYLE_DARK}{dark}}}</style>",
             f'<rect class="ground" width="{self._width:g}" height="{height:g}"/>',
             *self._parts,
             "</svg>",
@@ -143,13 +104,13 @@ class _Sheet:
         self._rect("leaf", self._x(0) - self._column / 2 + 6, self._y, width, 32, spines.count)
         self._caption("spines", self._y + 20)
         text = above(spines, len(self._drawing.leaves))
-        self._text(self._x(0) - self._column / 2 + 20, self._y + 20, "", text, int(width / _CHARACTER) - 4)
+        self._text(self._x(0) - self._column / 2 + 20, self._y + 20, "", text, int(width / CHARACTER) - 4)
         self._y += 32
 
     def _band(self, band: svg_model.Band) -> None:
         if band.units or band.nvlink_domains or band.copies > 1:
             self._y += 24
-            self._text(_MARGIN, self._y, "name", _band_title(band), int(self._width / _CHARACTER) - 8)
+            self._text(_MARGIN, self._y, "name", _band_title(band), int(self._width / CHARACTER) - 8)
         self._y += 14 if band.copies == 1 else 22
         boxes = list(band.boxes)
         lines_at = self._y
@@ -203,7 +164,7 @@ class _Sheet:
                 x = self._x(index) - self._column / 2 + 6
                 width = self._column * (1 + len(others)) - 12
                 self._rect("leaf", x, self._y, width, height, band.copies)
-                middle, room = x + width / 2, int(width / _CHARACTER)
+                middle, room = x + width / 2, int(width / CHARACTER)
                 leaf = self._drawing.leaves[link["leaf"]]
                 # It is drawn more than once, with the rates of all that hangs on it.
                 name = leaf_name + (" (shared)" if leaf.sets > 1 else "")
@@ -227,7 +188,7 @@ class _Sheet:
             self._rect("net", x - width / 2, self._y, width, height, 1, 12)
             for row, text in enumerate(texts):
                 css = "faint" if text.startswith(("via", "a gateway", "a /")) else ""
-                self._text(x, self._y + 18 + row * _LINE, css, text, int(width / _CHARACTER), "middle")
+                self._text(x, self._y + 18 + row * _LINE, css, text, int(width / CHARACTER), "middle")
         self._y += height
 
     def _box(self, box: svg_model.Box, band: svg_model.Band, *, above: bool = False) -> None:
@@ -249,7 +210,7 @@ class _Sheet:
         title = box.label if len(box.names) == 1 else f"{box.label}: {count}"
         if box.kinds > 1:
             title += f" of {box.kinds} kinds, ports of {box.names[0]}"
-        self._text(x + 14, name_y, "name", title, int((width - 28) / _CHARACTER))
+        self._text(x + 14, name_y, "name", title, int((width - 28) / CHARACTER))
         self._caption("nodes" if len(box.names) > 1 else "node", name_y)
         for index, texts in enumerate(columns):
             middle = self._x(index)
@@ -266,7 +227,7 @@ class _Sheet:
 
     def _room(self, share: float) -> int:
         """Return how many characters a share of a column takes."""
-        return int((self._column * share - 6) / _CHARACTER)
+        return int((self._column * share - 6) / CHARACTER)
 
     def _caption(self, text: str, y: float) -> None:
         self._text(_MARGIN, y, "faint", text, 12)
@@ -279,14 +240,7 @@ class _Sheet:
             self._parts.append(f'<rect class="{css}" {place} rx="{radius:g}"/>')
 
     def _text(self, x: float, y: float, css: str, text: str, longest: int, anchor: str = "start") -> None:
-        """Write one line, cut to its room; the only place where a name enters the drawing."""
-        text = " ".join(clean(text).split())
-        longest = int(longest * _CHARACTER / _CHARACTER_BOLD) if css == "name" else longest
-        shown = text if len(text) <= longest else text[: max(longest - 1, 1)] + "…"
-        whole = f"<title>{_safe(text)}</title>" if shown != text else ""
-        place = f'x="{x:g}" y="{y:g}"' + (f' text-anchor="{anchor}"' if anchor != "start" else "")
-        style = f' class="{css}"' if css else ""
-        self._parts.append(f"<text{style} {place}>{whole}{_safe(shown)}</text>")
+        self._parts.append(svg_parts.write_text(x, y, css, text, longest, anchor))
 
 
 def _leaf_of(links: Sequence[svg_model.Rail | None]) -> str:
@@ -334,7 +288,3 @@ def _band_title(band: svg_model.Band) -> str:
 
 def _colour(kind: str, index: int) -> str:
     return f"{kind}{index % len(_RAIL_COLOURS)}"
-
-
-def _safe(text: str) -> str:
-    return escape(clean(text), quote=True)

@@ -60,9 +60,10 @@ def run(
     plan = fabric_plan.build_plan(loaded)
     if svg is not None:
         from railyard.plan import svg as plan_svg
+        from railyard.plan import svg_parts
 
         uplinks = plan_svg.uplinks_of([node.fabric for node in loaded.nodes])
-        plan_svg.write(plan_svg.draw(plan, uplinks), svg)
+        svg_parts.write(plan_svg.draw(plan, uplinks), svg)
     if as_json:
         # Indented it takes six times as long, and of a thousand nodes nobody reads it.
         indent = 2 if len(plan["nodes"]) <= _READABLE_NODES else None

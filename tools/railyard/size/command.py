@@ -8,7 +8,7 @@ from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present.wording import count
 
-from railyard.plan import svg, svg_words
+from railyard.plan import svg, svg_parts, svg_words
 from railyard.plan.svg_model import Spines
 from railyard.size.fabric import Fabric, Wanted, size
 
@@ -29,7 +29,7 @@ def run(wanted: Wanted, *, as_json: bool, file: str | None) -> int:
     """
     fabric = size(wanted)
     if file is not None:
-        svg.write(draw(wanted, fabric), file)
+        svg_parts.write(draw(wanted, fabric), file)
     if as_json:
         print(json.dumps(document(wanted, fabric), indent=2))
     elif file is None:

@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""RDMA of a node's rails: RoCE v1 alone, which NCCL does not choose; Soft-RoCE; a subnet manager's ports.
+"""RDMA of a node's rails: RoCE v1 alone, which NCCL does not choose; Soft-RoCE; subnet managers, partitions.
 
 A subnet manager serves one port per rail, since each rail is a fabric of its own.
 """
@@ -14,7 +14,8 @@ from typing import Any
 from ansible.errors import AnsibleFilterError
 from ansible_collections.railyard.fabric.plugins.module_utils.facts import gid
 from ansible_collections.railyard.fabric.plugins.module_utils.rails import bind
-from ansible_collections.railyard.fabric.plugins.module_utils.rdma import soft_roce
+from ansible_collections.railyard.fabric.plugins.module_utils.rdma import opensm_partitions, soft_roce
+from ansible_collections.railyard.fabric.plugins.module_utils.records.guid import normalize_guid
 from ansible_collections.railyard.fabric.plugins.module_utils.rules import rdma
 
 
@@ -55,6 +56,17 @@ def subnet_manager_ports(rails: Sequence[Mapping[str, Any]], facts: Mapping[str,
             "rdma_stack_subnet_manager_ports"
         )
     return guids
+
+
+def port_guids(rails: Sequence[Mapping[str, Any]], facts: Mapping[str, Any]) -> dict[str, str]:
+    """Return rail -> GUID of its port, for the rails that have one; see port_guids.yml."""
+    found = {rail: normalize_guid(guid) for rail, guid in bind.port_guids(rails, facts).items()}
+    return {rail: guid for rail, guid in found.items() if guid is not None}
+
+
+def partition_refusals(partitions: object) -> list[str]:
+    """Return what opensm could not be given of these partitions; see partition_refusals.yml."""
+    return opensm_partitions.refuse(partitions)
 
 
 def _guid(port: Mapping[str, Any]) -> str | None:
@@ -99,6 +111,8 @@ class FilterModule:
         """Return the filters by name."""
         return {
             "roce_v1_rails": roce_v1_rails,
+            "partition_refusals": partition_refusals,
+            "port_guids": port_guids,
             "soft_roce_devices": soft_roce_devices,
             "subnet_manager_ports": subnet_manager_ports,
         }

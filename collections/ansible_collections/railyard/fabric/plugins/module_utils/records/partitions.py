@@ -27,7 +27,8 @@ KEYS = ("name", "members", "membership", "ipoib")
 # opensm keeps 31 characters of a name, which must hold none of its delimiters (`=`, `,`, `:`, `;`, `#`).
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,30}")
 _MOST_SHOWN = 80
-_HEX = re.compile(r"0[xX][0-9A-Fa-f]{1,8}")
+# JSON makes a text of a key that is a number, so that decimal digits are one as well.
+_NUMBER = re.compile(r"0[xX][0-9A-Fa-f]{1,8}|[1-9][0-9]{0,7}")
 
 
 class Partition(NamedTuple):
@@ -79,8 +80,8 @@ def read_pkey(value: object) -> tuple[Optional[int], str]:
     number: Optional[int] = None
     if isinstance(value, int) and not isinstance(value, bool):
         number = value
-    elif isinstance(value, str) and _HEX.fullmatch(value):
-        number = int(value, 16)
+    elif isinstance(value, str) and _NUMBER.fullmatch(value):
+        number = int(value, 0)
     if number is None:
         return None, f"{_show(value)} is no P_Key"
     if FULL_BIT < number <= 0xFFFF:
@@ -92,7 +93,10 @@ def read_pkey(value: object) -> tuple[Optional[int], str]:
 
 
 def parse_partitions(declared: object) -> tuple[dict[int, Partition], list[PartitionProblem]]:
-    """Read `fabric.partitions`: P_Key -> partition, and all that is wrong with the rest."""
+    """Read `fabric.partitions`: P_Key -> partition, and all that is wrong with the rest.
+
+    Every port is at least a limited member of the default partition (opensm(8), osm_prtn.c).
+    """
     found: dict[int, Partition] = {}
     problems: list[PartitionProblem] = []
     if declared is None:
@@ -118,6 +122,8 @@ def parse_partitions(declared: object) -> tuple[dict[int, Partition], list[Parti
             own += wrong_members
             problems += [problem._replace(path=(*path, *problem.path)) for problem in own]
             if not own:
+                if pkey == DEFAULT_PKEY:
+                    members.setdefault(ALL, LIMITED)
                 ipoib = value.get("ipoib")
                 found[pkey] = Partition(pkey, value.get("name"), members, ipoib is None or ipoib)
     return found, problems

@@ -10,7 +10,6 @@ A subnet is what one master subnet manager serves; its keys are refused on other
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from itertools import combinations
 from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.module_utils.rails import plan
@@ -174,28 +173,23 @@ def _check_name(
 
 
 def _check_talking(fabric: Item, found: Mapping[int, Partition], names: Iterable[str]) -> Iterator[Finding]:
-    """Check that nodes that share partitions can talk in one of them.
+    """Check that there are no two nodes that are limited members wherever they are members.
 
-    Only where the default partition is declared: otherwise nobody knows how its members are. Nodes with the
-    same memberships are one case, so that thousands of nodes cost no more than a few.
+    Only where the default partition is declared: otherwise nobody knows how its members are. Nodes that are
+    full members of different partitions are tenants, which are not to talk.
     """
     if DEFAULT_PKEY not in found or any(map(_is_mute, found.values())):
         return
-    alike: dict[tuple[tuple[int, str], ...], list[str]] = {}
-    for name in names:
-        memberships = ((pkey, partition.membership_of(name)) for pkey, partition in found.items())
-        alike.setdefault(tuple((pkey, own) for pkey, own in memberships if own is not None), []).append(name)
-    pairs = [(one, one) for one, nodes in alike.items() if len(nodes) > 1]
-    for one, other in [*pairs, *combinations(alike, 2)]:
-        mine, theirs = dict(one), dict(other)
-        shared = [pkey for pkey in mine if pkey in theirs]
-        if shared and all(mine[pkey] == theirs[pkey] == LIMITED for pkey in shared):
-            first, second = alike[one][0], alike[other][-1]
-            which = ", ".join(map(show_pkey, shared))
-            message = f"{first} and {second} share {which} alone, as limited members: they cannot talk"
-            fix = "make one of them a full member, or put both into a partition of full members"
-            yield Finding(f"{_place_of(fabric['partitions'], shared[0])}.members", message, fix)
-            return
+    limited = [
+        name for name in names if {one.membership_of(name) for one in found.values()} <= {LIMITED, None}
+    ]
+    if len(limited) > 1:
+        message = (
+            f"{limited[0]} and {limited[-1]} ({len(limited)} nodes in all) are full members of no partition: "
+            "they cannot talk to each other"
+        )
+        fix = "make them full members of a partition"
+        yield Finding(f"{_place_of(fabric['partitions'], DEFAULT_PKEY)}.members", message, fix)
 
 
 def _check_alike(nodes: Sequence[Node]) -> Iterator[Located]:

@@ -212,7 +212,7 @@ def test_a_partition_of_limited_members_alone_connects_nobody(partitions):
             {0x7FFF: {"members": "all", "membership": "limited"}, 1: {"members": {"gpu3": "full"}}},
             "gpu1 and gpu2",
         ),
-        # Both reach gpu3, and not each other.
+        # Both reach gpu3, but not each other.
         (
             {
                 0x7FFF: {"members": {"all": "limited", "gpu3": "full"}},
@@ -225,7 +225,7 @@ def test_a_partition_of_limited_members_alone_connects_nobody(partitions):
 def test_nodes_that_are_limited_wherever_they_meet_are_named(partitions, pair):
     file, _rail, message = one(partitions=partitions)
     assert file == "fabric.partitions.0x7fff.members"
-    assert message.startswith(f"{pair} share ")
+    assert message.startswith(f"{pair} (")
 
 
 def test_tenants_that_share_nothing_are_meant_so():
