@@ -9,6 +9,7 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -31,7 +32,8 @@ from railyard.lab.subnet.faults import DeviceLost, Exchanged, LinkDown, LiveFaul
 from railyard.lab.subnet.net import Net, from_plan, render
 from railyard.lab.subnet.simulator import Manager, Programs, RunningManager, Simulation
 
-TREE = paths.repo_root() / ".cache/ibsim/tree"
+ROOT = paths.repo_root()
+TREE = ROOT / ".cache/ibsim/tree"
 
 
 def find_programs() -> Programs:
@@ -191,3 +193,25 @@ def count_between(before: Capture, after: Capture, seconds: float) -> Capture:
     first = first._replace(file="ibqueryerrors.1.txt", started_at_s=second.started_at_s - seconds)
     rest = [one for one in after.commands if not is_count(one)]
     return after._replace(commands=(*rest, first, second._replace(file="ibqueryerrors.2.txt")))
+
+
+def run_fabric(
+    inventory: Path, reports: Path, *words: str, subnet: Subnet | None = None, node: str = "gpu01"
+) -> subprocess.CompletedProcess[str]:
+    """Run `railyard fabric`; with a subnet, its tools are on the PATH, as if this machine were a node."""
+    environment = {**os.environ, "RAILYARD_REPORTS_DIR": str(reports), "COLUMNS": "200"}
+    # Not all of ours: the node's interpreter is another one, and inherits it.
+    environment["PYTHONPATH"] = f"{ROOT / 'tools'}:{ROOT / 'collections'}"
+    if subnet is not None:
+        folder = subnet.simulation.folder / "tools"
+        subnet.simulation.write_wrappers(folder, node, "mlx5_0")
+        environment["PATH"] = f"{folder}:{environment['PATH']}"
+    program = "import sys; from railyard.cli import main; sys.argv[0] = 'railyard'; main()"
+    return subprocess.run(
+        [sys.executable, "-c", program, "fabric", "-i", str(inventory), *words],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
