@@ -144,12 +144,14 @@ def uplink_down(net: Net, places: Places) -> list[Want]:
 
 
 def leaf_lost(net: Net, places: Places) -> list[Want]:
+    places.once("a switch")  # ports of another one that is gone would be named
     unit, rail = places.leaf()
     peers = net.remove(net.leaf(unit, rail))
     return [Want("switch_missing", ports={key for key in peers if key.guid in net.devices})]
 
 
 def spine_lost(net: Net, places: Places) -> list[Want]:
+    places.once("a switch")  # ports of another one that is gone would be named
     places.once("uplinks")
     spine = places.spine()
     places.spines |= set(range(net.spines))  # each leaf is concerned
@@ -271,6 +273,7 @@ def adapter_silent(net: Net, places: Places) -> list[Want]:
 
 
 def leaf_silent(net: Net, places: Places) -> list[Want]:
+    places.once("a switch")  # ports of another one that is gone would be named
     unit, rail = places.leaf()
     peers = [key for key in net.remove(net.leaf(unit, rail), silent=True) if key.guid in net.devices]
     net.silent += [NoAnswer(f"DR path 0,{key.number}", key, "Connection timed out", STDERR) for key in peers]
@@ -278,6 +281,7 @@ def leaf_silent(net: Net, places: Places) -> list[Want]:
 
 
 def spine_silent(net: Net, places: Places) -> list[Want]:
+    places.once("a switch")  # ports of another one that is gone would be named
     places.once("uplinks")
     spine = places.spine()
     places.spines |= set(range(net.spines))

@@ -41,9 +41,12 @@ class Net(NamedTuple):
     links: dict[tuple[int, int], tuple[int, int, int, str]]
 
     def ports(self):
+        """Yield what libibnetdisc finds: all ports of a switch, of an adapter those that a link leads to."""
         for box in self.boxes.values():
             for number in range(1, box.ports + 1):
-                yield box, number, self.links.get((box.guid, number))
+                link = self.links.get((box.guid, number))
+                if box.kind == "SW" or link is not None:
+                    yield box, number, link
 
 
 def join(links, near, far, lanes=4, speed="NDR"):
@@ -155,9 +158,8 @@ def print_linkinfo(net: Net, by_line: bool = True) -> str:
         peer = net.boxes[guid]
         rate = f"{GENERATION[speed]} Gbps"
         theirs = f"0x{peer.port_guid(far):016x} " if by_line else ""
-        text += (
-            f"({lanes}X {rate:>18} {'Active':>6}/{'LinkUp':>8})==>  {theirs}{peer.port_lid(far):6d} {far:4d}"
-        )
+        theirs += f"{peer.port_lid(far):6d} {far:4d}"
+        text += f"({lanes:>2}X {rate:>18} {'Active':>6}/{'LinkUp':>8})==>  {theirs}"
         text += f'[  ] "{peer.name}" ( )\n'
     return text
 

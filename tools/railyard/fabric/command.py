@@ -66,16 +66,17 @@ def run(wanted: Wanted, argv: Sequence[str]) -> int:
     report = documents.build_report(
         inventory.cluster, [one.subnet for one in found], wants, wanted.inventory, earlier.notes
     )
-    texts = plan.write_texts(report)
     folder = folders.make_folder(cluster, min(one.subnet.reading.taken_at_s for one in found))
     _write_folder(folder, found, report)
-    plan.write_files(texts)
     if wanted.svg is not None:
         svg_parts.write(drawing.stack([file for _inline, file in report.drawings]), wanted.svg)
     if wanted.as_json:
         print(json.dumps({**report.document, "folder": str(folder)}, indent=2))
     elif not quiet:
-        text.print_report(report, folder, texts, out)
+        text.print_report(report, folder, out)
+    # Last: the reading took its time, and stands without these files.
+    for file in plan.write_files(report):
+        out.print(f"Written: {file}")
     return report.status
 
 

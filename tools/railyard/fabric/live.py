@@ -37,9 +37,15 @@ class Port(NamedTuple):
 
 @dataclass
 class Answers(Progress):
-    """Keeps what the module returned; of the rest, warnings and failures are shown."""
+    """Keeps what the module returned, and why it did not; of the rest, steps and warnings are shown.
 
-    results: list[tuple[str, object]] = field(default_factory=list)
+    Attributes:
+        results: what the module returned for each port.
+        refused: the module's own reasons, which Ansible sums up as one for all ports.
+    """
+
+    results: list[object] = field(default_factory=list)
+    refused: list[str] = field(default_factory=list)
 
     def feed(self, event: Mapping[str, Any]) -> list[Line]:
         """Take one event and return the lines that it is worth."""
@@ -48,7 +54,9 @@ class Answers(Progress):
         done = event.get("event") in ("runner_on_ok", "runner_item_on_ok")
         result = data.get("res") or {}
         if done and action_of(data) == _MODULE and isinstance(result.get("capture"), Mapping):
-            self.results.append((str(data.get("host")), result["capture"]))
+            self.results.append(result["capture"])
+        elif event.get("event") == "runner_item_on_failed" and result.get("msg"):
+            self.refused.append(str(result["msg"]))
         return [line for line in lines if line.style in ("warning", "task")]
 
 
@@ -92,7 +100,7 @@ def read_live(
                 if outcome.interrupted:
                     raise UserError("interrupted; nothing is known of the fabric", "run it again", UNREADABLE)
                 if answers.results:
-                    found += [_take(value, node) for _host, value in answers.results]
+                    found += [_take(value, node) for value in answers.results]
                     break
                 reasons.append(f"  {node}: {_reason(answers)}")
             else:
@@ -174,5 +182,5 @@ def _take(value: object, node: str) -> Capture:
 
 
 def _reason(answers: Answers) -> str:
-    messages = [failure.message for failure in answers.failures] or answers.messages
+    messages = answers.refused or [failure.message for failure in answers.failures] or answers.messages
     return clean_line(messages[-1]) if messages else "it returned nothing"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from pathlib import Path
 
 from ansible_collections.railyard.fabric.plugins.plugin_utils.plain_text import clean
@@ -20,13 +19,12 @@ _STATUS_STYLES = {0: "bold green", 1: "bold red", 3: "bold yellow"}
 _SHOWN, _LEAVES_SHOWN = 8, 32
 
 
-def print_report(report: Report, folder: Path, files: Iterable[Path], out: Console) -> None:
+def print_report(report: Report, folder: Path, out: Console) -> None:
     """Print what was found.
 
     Args:
         report: what was found.
         folder: where it was written.
-        files: what else was written.
         out: where to print.
     """
     out.print(Text(clean(report.headline), style=_STATUS_STYLES[report.status]))
@@ -53,8 +51,6 @@ def print_report(report: Report, folder: Path, files: Iterable[Path], out: Conso
             Text("; ".join(f"{what}: {value}" for what, value in coverage_row(subnet).items()), style="dim")
         )
     out.print(f"Exit status {report.status}: {EXIT_MEANING[report.status]}")
-    for file in files:
-        out.print(Text(f"Written: {file}"))
     out.print(Text(clean(f"Report: {folder / folders.PAGE}")))
 
 

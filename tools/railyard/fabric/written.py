@@ -68,15 +68,17 @@ class Written:
             else slurm_topology.write_yaml(groups, blocks)
         )
 
-    def write_files(self, texts: dict[Path, str]) -> None:
-        """Write the files.
+    def write_files(self, report: Report) -> list[Path]:
+        """Write the files and return them.
 
         Raises:
-            UserError: one cannot be written.
+            UserError: there is no topology to write, or a file cannot be written; then none is.
         """
+        texts = self.write_texts(report)
         for path, text in texts.items():
             with whole_file(path, 0o644) as stream:
                 stream.write(text.encode())
+        return list(texts)
 
 
 def check(wanted: Wanted, inventory: Inventory) -> Written:

@@ -29,6 +29,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.parsers.iperf3 imp
 from ansible_collections.railyard.fabric.plugins.module_utils.parsers.nccl import log, nccl_tests
 from ansible_collections.railyard.fabric.plugins.module_utils.parsers.node import fio, smartctl
 from ansible_collections.railyard.fabric.plugins.module_utils.parsers.perftest import output as perftest
+from ansible_collections.railyard.fabric.plugins.module_utils.parsers.subnet import outputs as subnet
 
 __all__ = ["TOOLS", "NotThisTool", "parse"]
 
@@ -49,6 +50,10 @@ _PARSERS: dict[str, capture.Parser] = {
     "show_gids": show_gids.parse,
     "mlnx_qos": mlnx_qos.parse,
     "ethtool": ethtool.parse,
+    "ibnetdiscover": subnet.parse_ibnetdiscover,
+    "iblinkinfo": subnet.parse_iblinkinfo,
+    "ibqueryerrors": subnet.parse_ibqueryerrors,
+    "sminfo": subnet.parse_sminfo,
     "nvidia-smi-topo": nvidia_smi_topo.parse,
     "nvidia-smi-query": nvidia_smi_query.parse,
     "nvidia-smi-nvlink": nvidia_smi_nvlink.parse,

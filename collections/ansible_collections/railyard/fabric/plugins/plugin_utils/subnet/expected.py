@@ -71,7 +71,7 @@ def _list_ports(
         yield ExpectedPort(
             node=node,
             rail=str(name),
-            hca=_with_port(hca),
+            hca=hca,
             port_guid=normalize_guid(port.get("port_guid")),
             node_guid=normalize_guid(port.get("node_guid")),
             rate_gbps=rail.get("rate_gbps"),
@@ -80,12 +80,6 @@ def _list_ports(
             names=tuple(dict.fromkeys(_list_names(hca, rail))),
             unit=None if unit is None else str(unit),
         )
-
-
-def _with_port(hca: object) -> str | None:
-    if not isinstance(hca, str) or not hca:
-        return None
-    return hca if ":" in hca else f"{hca}:1"
 
 
 def _list_names(hca: object, rail: Mapping[str, Any]) -> Iterator[str]:

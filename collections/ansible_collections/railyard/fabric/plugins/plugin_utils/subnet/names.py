@@ -122,7 +122,8 @@ class _Finder:
     """Finds the expected port of an adapter port."""
 
     def __init__(self, reading: Reading, expected: Expected) -> None:
-        self._by_guid: dict[str, list[ExpectedPort]] = {}
+        self._by_port_guid: dict[str, ExpectedPort] = {}
+        self._by_node_guid: dict[str, list[ExpectedPort]] = {}
         self._of_node: dict[str, list[ExpectedPort]] = {node: [] for node in expected.nodes}
         #: (node, rail) -> the rail that has the same port, where two rails share one.
         self.shared: dict[Place, Place] = {}
@@ -134,20 +135,20 @@ class _Finder:
                 self.shared[one.node, one.rail] = same.node, same.rail
                 continue
             self._of_node.setdefault(one.node, []).append(one)
-            for guid in (one.port_guid, one.node_guid):
-                if guid:
-                    self._by_guid.setdefault(guid, []).append(one)
+            if one.port_guid:
+                self._by_port_guid.setdefault(one.port_guid, one)
+            if one.node_guid:
+                self._by_node_guid.setdefault(one.node_guid, []).append(one)
         self._nodes = _node_names(tuple(self._of_node))
         self._by_order = self._order(reading)
 
     def find_by_guid(self, device: Device, port: Port) -> _Claim | None:
-        for guid in (port.port_guid, device.guid):
-            found = self._by_guid.get(guid or "", [])
-            exact = [one for one in found if guid in (one.port_guid,)]
-            here = exact or [one for one in found if _number_of(one) == port.key.number]
-            if len(here) == 1:
-                return _Claim(here[0], "guid")
-        return None
+        # Tools that name an adapter by its port's GUID alone leave that as the device's.
+        known = self._by_port_guid.get(port.port_guid or "") or self._by_port_guid.get(device.guid)
+        if known is not None:
+            return _Claim(known, "guid")
+        here = [one for one in self._by_node_guid.get(device.guid, []) if _number_of(one) == port.key.number]
+        return _Claim(here[0], "guid") if len(here) == 1 else None
 
     def find_node(self, device: Device) -> str | None:
         host = _split(device.description)[0]

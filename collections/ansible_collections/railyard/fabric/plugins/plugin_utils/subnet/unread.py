@@ -84,9 +84,10 @@ class _Lost:
         self._blind = blind
         self._at_port: dict[PortKey, Place] = {}
         self._at_switch: dict[str, list[Place]] = {}
-        for one in view.expected.ports:
-            place = place_of(one)
-            if one.absent or view.port_of(place) is not None:
+        ports = [place_of(one) for one in view.expected.ports if not one.absent]
+        linked = {place[0] for place in ports if view.port_of(place) is not None}
+        for place in ports:
+            if view.port_of(place) is not None:
                 continue
             last = view.before.switch_of(place) if view.before else None
             plan = planned.get(place)
@@ -94,6 +95,9 @@ class _Lost:
                 self._at_port[last] = place
             elif plan is not None and plan.guid is not None:
                 self._at_switch.setdefault(plan.guid, []).append(place)
+        # A node without any link is rather off than hidden behind one port.
+        for guid, places in self._at_switch.items():
+            self._at_switch[guid] = [place for place in places if place[0] in linked] or places
 
     def take_at(self, key: PortKey) -> list[Place]:
         """Return the rails that may be behind a port: the one of the previous reading, or the leaf's."""
@@ -158,13 +162,14 @@ def _report_duplicates(view: View, lost: _Lost, found: Unread, blind: list[PortK
         for key in hidden:
             blind.remove(key)
         # The tools join both to one device: its name may be that of the one, its link that of the other.
-        places = list(dict.fromkeys(place for key in keys for place in lost.take_at(key)))
-        found.explained |= lost.explain(places, keys)
+        at = hidden if any(lost.take_at(key) for key in hidden) else list(keys)
+        places = list(dict.fromkeys(place for key in at for place in lost.take_at(key)))
+        found.explained |= lost.explain(places, at)
         found.ports |= set(hidden)
         owners = [view.owners.of_port[key] for key in seen if key in view.owners.of_port]
         found.doubtful |= {(own.node, own.rail) for own in owners if own.node and own.rail}
-        at = named([view.show_port(key) for key in keys], between=" and at ")
-        text = f"GUID {guid} is there twice" + (f": at {at}" if at else "")
+        where = named([view.show_port(key) for key in keys], between=" and at ")
+        text = f"GUID {guid} is there twice" + (f": at {where}" if where else "")
         text += f"; it shows as {named([view.show_port(key) for key in seen])}" if seen else ""
         text += f"; not to be seen is {_either(places)}" if places else ""
         node, rail = places[0] if len(places) == 1 else (None, None)
@@ -184,8 +189,8 @@ def _report_silent(view: View, lost: _Lost, found: Unread, blind: list[PortKey])
     if any(one.behind is None for one in view.reading.silent) or not behind:
         behind |= dict.fromkeys(blind)
     for key in list(behind):
-        if key in view.link_at:
-            del behind[key]  # it answered another request
+        if key in view.link_at or key.guid not in view.reading.devices:
+            del behind[key]  # it answered another request, or nothing is known of where it is
         elif key in blind:
             blind.remove(key)
     groups: dict[str, list[PortKey]] = {}
@@ -199,12 +204,18 @@ def _report_silent(view: View, lost: _Lost, found: Unread, blind: list[PortKey])
     for guid, keys in groups.items():
         found.devices.add(guid)
         _report_device(view, lost, found, keys, sources)
-    for key in list(unknown):
-        if lost.take_at(key):
-            unknown.remove(key)
-            _report_device(view, lost, found, [key], sources)
-    if unknown or not (groups or behind):
-        _report_unknown(view, found, unknown, sources)
+    # A switch above has a port at every leaf, mostly of the same number: that is no adapter of one leaf.
+    uplinks = {key.number for key in unknown if not lost.take_at(key)}
+    adapters = [key for key in unknown if lost.take_at(key) and key.number not in uplinks]
+    for key in adapters:
+        _report_device(view, lost, found, [key], sources)
+    others = [key for key in unknown if key not in adapters]
+    at_leaves = [key for key in others if view.tiers.levels.get(key.guid) == 0]
+    for keys in (at_leaves, [key for key in others if key not in at_leaves]):
+        if keys:
+            _report_unknown(view, found, keys, sources)
+    if not behind:
+        _report_unknown(view, found, [], sources)
 
 
 def _report_device(
@@ -234,7 +245,9 @@ def _report_unknown(view: View, found: Unread, keys: list[PortKey], sources: tup
     wanted = dict.fromkeys([*view.expected.leaves, *(one.leaf for one in view.expected.ports if one.leaf)])
     missing = [name for name in wanted if name not in view.leaves]
     where = named([view.show_port(key) for key in keys])
-    if len(missing) == 1 and not (view.before and missing[0] in view.before.leaves):
+    # What does not answer below a spine is a leaf; below a leaf it is no leaf.
+    is_leaf = not any(view.tiers.levels.get(key.guid) == 0 for key in keys)
+    if is_leaf and len(missing) == 1 and not (view.before and missing[0] in view.before.leaves):
         found.devices.add(missing[0])
         text = f"{missing[0]} is not visible, and a device does not answer"
     else:

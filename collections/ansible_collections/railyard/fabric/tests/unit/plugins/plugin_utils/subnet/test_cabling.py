@@ -6,11 +6,10 @@
 from __future__ import annotations
 
 import pytest
-from support.fake_subnets import Net
-
 from ansible_collections.railyard.fabric.plugins.module_utils.records.subnet import PortKey
 from ansible_collections.railyard.fabric.plugins.plugin_utils.subnet.judge import judge
 from ansible_collections.railyard.fabric.plugins.plugin_utils.subnet.model import Leaf
+from support.fake_subnets import Net
 
 
 def test_two_rails_exchanged_are_one_finding_with_both_ends() -> None:

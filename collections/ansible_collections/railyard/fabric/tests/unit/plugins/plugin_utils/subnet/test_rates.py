@@ -6,11 +6,9 @@
 from __future__ import annotations
 
 import pytest
-from support.fake_subnets import EDR, FDR, HDR, SDR, Net
-
 from ansible_collections.railyard.fabric.plugins.module_utils.records.subnet import PortKey
-
 from ansible_collections.railyard.fabric.plugins.plugin_utils.subnet.judge import judge
+from support.fake_subnets import EDR, FDR, HDR, SDR, Net
 
 
 @pytest.mark.parametrize(
@@ -49,7 +47,9 @@ def test_the_slower_end_counts() -> None:
 def test_uplinks_are_compared_with_the_most_frequent_rate_of_their_tier() -> None:
     net = Net()
     leaf = net.leaf(0, 1)
-    number = next(n for n, port in net.devices[leaf].ports.items() if port.peer and port.peer.guid == net.spine(1))
+    number = next(
+        n for n, port in net.devices[leaf].ports.items() if port.peer and port.peer.guid == net.spine(1)
+    )
     net.train(net.adapter_key(0, 0))  # unchanged
     net.devices[leaf].ports[number].lane_gbps = SDR
     (found,) = judge(net.reading(), net.expected()).findings
@@ -63,7 +63,9 @@ def test_a_tie_has_no_verdict_and_says_so() -> None:
     net = Net(units=1, rails=2, spines=2, links_each=1)
     for rail in range(2):
         leaf = net.leaf(0, rail)
-        up = [n for n, port in net.devices[leaf].ports.items() if port.peer and port.peer.guid == net.spine(0)]
+        up = [
+            n for n, port in net.devices[leaf].ports.items() if port.peer and port.peer.guid == net.spine(0)
+        ]
         net.train(PortKey(leaf, up[0]), lane_gbps=SDR)
     judgement = judge(net.reading(), net.expected())
     assert not [one for one in judgement.findings if one.cause.startswith("link")]

@@ -1,0 +1,119 @@
+"""The drawing of a subnet: what is in it, its size, and that the same input gives the same bytes."""
+
+from __future__ import annotations
+
+import re
+import time
+import xml.etree.ElementTree as ET
+
+import pytest
+from ansible_collections.railyard.fabric.plugins.module_utils.records.subnet import PortKey
+from ansible_collections.railyard.fabric.plugins.plugin_utils.subnet import judge
+from railyard.fabric import drawing
+from support.fake_subnets import Net
+
+SVG = "{http://www.w3.org/2000/svg}"
+MOST_BYTES, MOST_S = 1 << 20, 5.0
+
+
+def draw(net: Net, before: Net | None = None, page: str = "") -> str:
+    expected = net.expected()
+    previous = before.reading(taken_at_s=net.taken_at_s - 3600) if before else None
+    reading = net.reading()
+    judgement = judge.judge(reading, expected, previous)
+    return drawing.draw("mine", "headline", reading, judgement, list(enumerate(judgement.findings, 1)), page)
+
+
+def texts(svg: str) -> list[str]:
+    return ["".join(one.itertext()) for one in ET.fromstring(svg).iter(f"{SVG}text")]
+
+
+def faults(svg: str) -> list[str]:
+    """Return the classes of the colored lines and edges."""
+    found = [
+        one.get("class", "") for one in ET.fromstring(svg).iter() if one.tag in (f"{SVG}path", f"{SVG}rect")
+    ]
+    return [one.removeprefix("fault ") for one in found if one.startswith("fault ")]
+
+
+def test_a_healthy_subnet_has_no_colored_line() -> None:
+    svg = draw(Net())
+    assert faults(svg) == []
+    assert "<a " not in svg
+    shown = texts(svg)
+    assert {"spine0", "spine1", "leaf0-0", "leaf1-3"} <= set(shown)
+    assert "su1: gpu[001-004]" in shown
+    assert shown.count("4 hosts") == 2
+
+
+def test_the_same_input_gives_the_same_bytes() -> None:
+    net = Net()
+    net.disconnect(net.adapter_key(0, 0))
+    assert draw(net, Net()) == draw(net.copy(), Net())
+
+
+def test_a_lost_rail_is_red_with_its_port_and_its_finding() -> None:
+    net = Net()
+    net.disconnect(net.adapter_key(2, 1))
+    svg = draw(net, Net(), "index.html")
+    assert faults(svg) == ["fail"]
+    assert "port 3" in texts(svg)
+    assert "gpu003 rail1: leaf0-1 port 3" in texts(svg)
+    assert set(re.findall('href="([^"]+)"', svg)) == {"index.html#finding-1"}
+
+
+def test_a_lost_uplink_is_a_line_with_the_ports_of_both_ends() -> None:
+    net = Net()
+    far = net.disconnect(PortKey(net.leaf(1, 2), 7))
+    svg = draw(net, Net())
+    assert faults(svg) == ["warn"]
+    assert {"port 7", f"port {far.number}"} <= set(texts(svg))
+
+
+def test_a_spine_that_is_gone_marks_the_ports_of_its_leaves() -> None:
+    net = Net()
+    net.remove(net.spine(1))
+    svg = draw(net, Net())
+    assert set(faults(svg)) == {"fail"}
+    assert texts(svg).count("ports 9, 10") == 8
+
+
+def test_with_several_rows_of_units_the_ends_are_marked_in_place_of_lines() -> None:
+    net = Net(units=3, rails=8)
+    far = net.disconnect(PortKey(net.leaf(2, 2), 7))
+    svg = draw(net, Net(units=3, rails=8))
+    assert faults(svg) == ["warn", "warn"]
+    assert f"leaf2-2 port 7 to spine0 port {far.number}" in texts(svg)
+    assert any("only links with findings are drawn" in text for text in texts(svg))
+
+
+def test_names_are_text() -> None:
+    net = Net()
+    net.devices[net.spine(0)].description = '\x1b[2J<script>"&\u202e'
+    svg = draw(net)
+    assert '<script>"&' in texts(svg)
+    assert "\x1b" not in svg
+    assert "\u202e" not in svg
+
+
+def test_no_switch_and_no_unit_is_still_a_drawing() -> None:
+    net = Net(units=1, nodes_each=1, rails=1, spines=0)
+    assert "su1: gpu001" in texts(draw(net))
+    net.remove(net.leaf(0, 0))
+    ET.fromstring(draw(net))
+
+
+@pytest.mark.parametrize("lost", [0, 600])
+def test_4096_adapters_are_drawn_in_5_s_and_1_mb(lost: int) -> None:
+    net = Net(units=16, nodes_each=32, rails=8, spines=32, links_each=1)
+    whole = net.copy()
+    for index in range(lost):
+        net.disconnect(net.adapter_key(index % 512, index // 512))
+    reading = net.reading()
+    judgement = judge.judge(reading, net.expected(), whole.reading(taken_at_s=net.taken_at_s - 60))
+    began = time.monotonic()
+    svg = drawing.draw("mine", "x", reading, judgement, list(enumerate(judgement.findings, 1)), "index.html")
+    assert time.monotonic() - began < MOST_S
+    assert len(svg.encode()) <= MOST_BYTES
+    assert len(judgement.findings) >= lost / 8
+    assert any("not drawn" in text for text in texts(svg)) is (len(judgement.findings) > 400)
