@@ -66,4 +66,5 @@ class FilterModule:
             "nccl_hcas_unknown": nccl_hcas_unknown,
             "nccl_gid_index": nccl_gid_index,
             "nccl_pkey_index": nccl_pkey_index,
+            "nccl_pkey_refusals": port_tables.refuse_pkey,
         }

@@ -71,17 +71,20 @@ def show_pkey(pkey: int) -> str:
 
 
 def show_key(key: object) -> str:
-    """Write the key of a partition in the mapping: YAML reads 0x8001 without quotes as a number."""
-    return show_pkey(key) if isinstance(key, int) and not isinstance(key, bool) and key >= 0 else str(key)
+    """Write the key of a partition, which YAML may have read as a number, and JSON made a text of that."""
+    number = _read_number(key)
+    return str(key) if number is None or number < 0 else show_pkey(number)
+
+
+def _read_number(value: object) -> Optional[int]:
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
+    return int(value, 0) if isinstance(value, str) and _NUMBER.fullmatch(value) else None
 
 
 def read_pkey(value: object) -> tuple[Optional[int], str]:
     """Return a P_Key without membership bit, or None and what is wrong with the value."""
-    number: Optional[int] = None
-    if isinstance(value, int) and not isinstance(value, bool):
-        number = value
-    elif isinstance(value, str) and _NUMBER.fullmatch(value):
-        number = int(value, 0)
+    number = _read_number(value)
     if number is None:
         return None, f"{_show(value)} is no P_Key"
     if FULL_BIT < number <= 0xFFFF:

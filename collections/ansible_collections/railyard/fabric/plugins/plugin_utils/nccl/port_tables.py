@@ -5,7 +5,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
+
+from ansible_collections.railyard.fabric.plugins.module_utils.records.partitions import (
+    BOTH,
+    DEFAULT_PKEY,
+    FULL,
+    parse_partitions,
+    show_pkey,
+)
 
 # A P_Key without its top bit, which says whether the port is a full member.
 _PARTITION, _FULL = 0x7FFF, 0x8000
@@ -58,3 +67,28 @@ def pkey_index(tables: Mapping[str, Mapping[str, int]], pkey: str) -> int:
         told = ", ".join(f"{rail} {index}" for rail, index in found.items()) or "none"
         raise UnlikePortsError(f"{wanted:#06x} has the indices {told}, and NCCL takes one for all ports")
     return next(iter(found.values()))
+
+
+def refuse_pkey(partitions: object, node: str, pkey: str) -> list[str]:
+    """Return why NCCL cannot use a P_Key, by what the inventory declares and before the node is asked.
+
+    Args:
+        partitions: `fabric.partitions`; where it declares nothing, nothing is refused.
+        node: the node's name.
+        pkey: as `0x8001` or `0x0001`; empty for the first of a port's table, the default partition.
+    """
+    found, _problems = parse_partitions(partitions)
+    if not found or not re.fullmatch(r"(0x[0-9a-fA-F]{1,4})?", pkey):
+        return []
+    wanted = int(pkey, 16) & _PARTITION if pkey else DEFAULT_PKEY
+    of_node = [key for key, one in found.items() if one.membership_of(node) in (FULL, BOTH)]
+    if wanted in of_node or (not pkey and wanted not in found):
+        return []
+    full = ", ".join(map(show_pkey, of_node)) or "none"
+    which = f"{pkey} is" if pkey else f"it is empty, so NCCL uses the default partition {show_pkey(wanted)},"
+    what = (
+        "none of fabric.partitions"
+        if wanted not in found
+        else f"a partition of which {node} is no full member"
+    )
+    return [f"nccl_profile_pkey: {which} {what}. Those of which it is one: {full}"]

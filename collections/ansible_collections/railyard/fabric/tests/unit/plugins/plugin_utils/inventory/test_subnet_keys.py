@@ -10,6 +10,7 @@ import json
 
 import jsonschema
 import pytest
+import yaml
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory import plan
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.model import Inventory
 from railyard.base import paths
@@ -235,6 +236,17 @@ def test_tenants_that_share_nothing_are_meant_so():
         2: {"members": ["gpu3"]},
     }
     assert problems(partitions=partitions) == []
+
+
+def test_the_examples_commented_block_is_right():
+    file = paths.repo_root() / "inventories/dgx-h100-infiniband/group_vars/all/fabric.yml"
+    lines = file.read_text().splitlines()
+    first = lines.index("  # leaves:")
+    last = lines.index("  # read_from: dgx01")
+    lines[first : last + 1] = [line.replace("# ", "", 1) for line in lines[first : last + 1]]
+    fabric = yaml.safe_load("\n".join(lines))["fabric"]
+    assert {"leaves", "partitions", "subnet_managers", "read_from"} < set(fabric)
+    assert problems_of([node("dgx01", fabric), node("dgx02", fabric)]) == []
 
 
 def test_groups_of_nodes_share_one_subnet():
