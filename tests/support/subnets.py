@@ -58,7 +58,13 @@ def join(links, near, far, lanes=4, speed="NDR"):
 def make_net(seed: int, leaves: int = 2, spines: int = 2, hosts: int = 3) -> Net:
     """Return a net of two tiers: names, widths and generations by chance, some ports without a link."""
     chance = random.Random(seed)
-    names = ["gpu{} mlx5_0", "MT4129 ConnectX7   Mellanox Technologies", "it's {} - 'x' \"y\"", "a;b:c {}"]
+    names = [
+        "gpu{} mlx5_0",
+        "MT4129 ConnectX7   Mellanox Technologies",
+        "it's {} - 'x' \"y\"",
+        "a;b:c {}",
+        "gpü{} \x1b[31m<b>../x",
+    ]
     boxes, links, free = {}, {}, {}
     lid = 1
     for at in range(leaves + spines):

@@ -9,6 +9,8 @@ import time
 
 import pytest
 from ansible_collections.railyard.fabric.plugins.module_utils.parsers.subnet import capture
+from ansible_collections.railyard.fabric.plugins.module_utils.records import subnet as records
+from ansible_collections.railyard.fabric.plugins.module_utils.records.subnet import Device, PortKey
 from ansible_collections.railyard.fabric.plugins.module_utils.subnet import commands, run
 from ansible_collections.railyard.fabric.plugins.module_utils.subnet.commands import Port
 from support import subnets
@@ -90,6 +92,24 @@ def test_what_runs(tools):
     assert (read.device, read.port, read.host) == ("mlx5_4", 2, None)
     assert {one.file for one in read.commands} >= {"topology.txt", "sminfo-5.txt", "ibqueryerrors.1.txt"}
     assert not {word for line in lines for word in line.split()} & NEVER
+
+
+def test_partitions_of_adapters_with_a_lid_and_a_link_alone():
+    def device(guid, kind, lid, peer):
+        key = PortKey(guid, 1)
+        return Device(guid, kind, "x", {1: records.Port(key, lid=lid, peer=peer)})
+
+    far = PortKey("0x00000000000000aa", 1)
+    found = (
+        device("0x1", "adapter", 5, far),
+        device("0x2", "adapter", None, far),
+        device("0x3", "adapter", 7, None),
+        device("0x4", "aggregation", 8, far),
+        device("0x5", "switch", 9, far),
+    )
+    reading = records.Reading(1.0, None, None, None, {one.guid: one for one in found})
+    steps = commands.plan_partitions(Port(None, None), reading)
+    assert steps == [commands.Step(("smpquery", "pkeys", "5", "1"), "smpquery-pkeys-5-1.txt")]
 
 
 def test_without_a_choice_and_without_partitions(tools):

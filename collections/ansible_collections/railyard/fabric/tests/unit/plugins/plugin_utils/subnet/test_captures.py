@@ -78,14 +78,19 @@ def test_folders_that_are_no_captures(tmp_path, names, message):
         captures.load(str(tmp_path))
 
 
-def test_paths_in_the_index_lead_nowhere(tmp_path):
+def test_paths_in_the_index_lead_nowhere(tmp_path, monkeypatch):
     captures.write(made(), str(tmp_path / "one"))
     (tmp_path / "secret.txt").write_text(PORTS)
     index = json.loads((tmp_path / "one" / "capture.json").read_text())
     index["commands"][0]["file"] = "../secret.txt"
     (tmp_path / "one" / "capture.json").write_text(json.dumps(index))
+    opened = []
+    monkeypatch.setattr(
+        captures, "_read", lambda path, read=captures._read: opened.append(path) or read(path)
+    )
     with pytest.raises(captures.CaptureError, match="file"):
         captures.load(str(tmp_path / "one"))
+    assert not [path for path in opened if "secret" in path]
     with pytest.raises(ValueError, match="not a file of a capture"):
         captures.write(
             made()._replace(commands=(made().commands[0]._replace(file="../x.txt"),)), str(tmp_path)

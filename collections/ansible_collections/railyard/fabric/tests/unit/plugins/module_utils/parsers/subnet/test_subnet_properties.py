@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import random
+import time
 
 import pytest
 from ansible_collections.railyard.fabric.plugins.module_utils.parsers.subnet import capture
@@ -99,7 +100,7 @@ def test_damage_never_raises_and_never_makes_a_link(files):
         net = subnets.make_net(seed)
         texts = {file: PRINTED[file](net) for file in files}
         whole = expected_links(net, by_device=True)
-        for _try in range(120):
+        for _try in range(60):
             file = chance.choice(files)
             data = bytearray(texts[file].encode())
             at = chance.randrange(len(data))
@@ -138,3 +139,13 @@ def test_a_cut_text_is_told():
         for cut in (len(text) // 3, len(text) // 2):
             reading = read({file: text[:cut].rpartition("\n")[0] + "\n"})
             assert any(one.kind in ("damaged", "missing") for one in reading.problems), (file, cut)
+
+
+def test_960_adapters_are_read_in_3_seconds():
+    net = subnets.make_net(0, leaves=10, spines=8, hosts=96)
+    assert sum(box.kind == "CA" for box in net.boxes.values()) == 960
+    texts = {file: PRINTED[file](net) for file in ALL}
+    began = time.process_time()
+    reading = read(texts)
+    assert time.process_time() - began < 3
+    assert reading.problems == ()

@@ -144,13 +144,15 @@ def test_ports_of_iblinkinfo_without_a_peer(rest):
     assert (one.peer, one.state, one.lane_gbps) == (None, "Active", 106.25)
 
 
-def test_a_description_that_looks_like_a_port_is_read_once_or_not_at_all():
-    # The line can be split behind either name.
-    hostile = 'x"      9    9[  ] ==( 4X 2.5 Gbps Active/  LinkUp)==>  '
-    text = LINK.format(hostile, "  ", " 4X 106.25 Gbps Active/  LinkUp", PEER.format(" "))
-    found = iblinkinfo.parse(text, "x")
-    assert [one.end.number for one in found.statements] in ([21], [])
-    assert found.statements or found.problems
+def test_a_description_that_looks_like_a_port():
+    text = LINK.format("{}", "  ", " 4X 106.25 Gbps Active/  LinkUp", PEER.format(" "))
+    half = iblinkinfo.parse(text.format('x"      9    9[  ] ==( 4X 2.5 Gbps Active/  LinkUp)==>  '), "x")
+    assert [one.end.number for one in half.statements] == [21]
+    # A description has 64 bytes, enough for a whole port: then the line has two meanings and is not read.
+    hostile = 'x" 9 9[  ] ==( 4X 2.5 Gbps Active/LinkUp)==> 0xcc 1 1[] "y'
+    assert len(hostile) <= 64
+    found = iblinkinfo.parse(text.format(hostile), "x")
+    assert (found.statements, [one.kind for one in found.problems]) == ([], ["line"])
 
 
 def test_errors_of_ports_old_and_new():
@@ -319,6 +321,12 @@ def test_the_database_of_ibdiagnet():
     ports = {(one.end.device_guid, one.end.number): one for one in found.found.statements}
     assert (ports[LEAF, 1].peer.device_guid, ports[LEAF, 1].lane_gbps) == (HOST, 106.25)
     assert (ports[LEAF, 2].peer, ports[LEAF, 2].state, ports[LEAF, 2].physical) == (None, "Down", "Polling")
+
+
+@pytest.mark.parametrize("section", ["PM_INFO", "LINKS", "NODES"])
+def test_a_section_of_ibdiagnet_without_its_end(section):
+    found = db_csv.parse(DATABASE[: DATABASE.index(f"END_{section}")], "x").found
+    assert f"x: section {section} has no end" in [one.text for one in found.problems]
 
 
 @pytest.mark.parametrize("link", ["0xaa,2,0xbb,1", "0xaa,1,0xcc,1", "0xaa,1,0xbb,", "0xaa,1,0xbb"])
