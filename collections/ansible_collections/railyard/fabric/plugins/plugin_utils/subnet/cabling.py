@@ -141,7 +141,8 @@ def check_cabling(
             continue
         if plan.guid != actual.guid:
             wrong[place] = _Misplaced(place, key, actual, plan)
-    findings = list(_find_moved_hosts(view, planned, wrong))
+    findings = list(_find_exchanged_leaves(view, planned, wrong))
+    findings += _find_moved_hosts(view, planned, wrong)
     findings += _find_cycles(view, wrong)
     findings += _find_pairs(view, wrong)
     for left in wrong.values():
@@ -164,6 +165,29 @@ def _report(view: View, ports: list[_Misplaced], text: str, node: str | None, ra
         ports=[key for one in ports for key in (one.key, one.actual)],
         sources=[source for one in ports for source in view.link_at[one.key].sources],
     )
+
+
+def _find_exchanged_leaves(
+    view: View, planned: dict[Place, PlannedLeaf], wrong: dict[Place, _Misplaced]
+) -> Iterator[Finding]:
+    """Yield pairs of leaves that have all rails of each other: their names are exchanged, not cables."""
+    linked = Counter(plan.guid for place, plan in planned.items() if view.switch_of(place) is not None)
+    at: dict[tuple[str, str], list[_Misplaced]] = {}
+    for one in wrong.values():
+        if one.planned.guid is not None:
+            at.setdefault((one.planned.guid, one.actual.guid), []).append(one)
+    for (first, second), ports in at.items():
+        back = at.get((second, first), [])
+        whole = len(ports) == linked[first] and len(back) == linked[second]
+        if first > second or not whole or min(len(ports), len(back)) < _FEWEST:
+            continue
+        for one in [*ports, *back]:
+            del wrong[one.place]
+        text = (
+            f"{view.show_switch(first)} and {view.show_switch(second)} are exchanged: each has all rails of "
+            "the other one; rather their names or GUIDs than their cables"
+        )
+        yield _report(view, [*ports, *back], text, None, None)
 
 
 def _find_moved_hosts(
@@ -275,11 +299,19 @@ def _find_cycles(view: View, wrong: dict[Place, _Misplaced]) -> Iterator[Finding
 
 def _find_pairs(view: View, wrong: dict[Place, _Misplaced]) -> Iterator[Finding]:
     """Yield pairs of nodes of which each has a rail at the other's leaf."""
-    pairs = _pair(
-        list(wrong.values()),
-        lambda one, other: one.place[0] != other.place[0] and _is_exchanged(one, other),
-        lambda one, other: _took_place(view, [one], [other]),
-    )
+    between: dict[frozenset[str], list[_Misplaced]] = {}
+    for one in wrong.values():
+        if one.planned.guid is not None:
+            between.setdefault(frozenset((one.planned.guid, one.actual.guid)), []).append(one)
+    pairs = [
+        pair
+        for same in between.values()
+        for pair in _pair(
+            same,
+            lambda one, other: one.place[0] != other.place[0] and _is_exchanged(one, other),
+            lambda one, other: _took_place(view, [one], [other]),
+        )
+    ]
     for one, other in pairs:
         del wrong[one.place], wrong[other.place]
         text = (

@@ -39,8 +39,12 @@ _SYSFS = {
 }
 #: 16 bits (IBTA volume 1, 16.1.3.5).
 _MOST_DISCARDS = 0xFFFF
-#: So many links of one switch beyond their limits point to the switch.
-_SEVERAL = 3
+#: So many links of one switch, and such a share of its links, point to the switch. Railyard's own choice.
+_SEVERAL, _SHARE = 3, 0.25
+_LOOK_AT_THE_SWITCH = (
+    "Likely the switch itself, or its restart; see `ibqueryerrors`. Look at the switch before its cables: "
+    "power, temperature, fans, firmware."
+)
 #: Lanes above this rate have FEC, so that each symbol error is one that FEC could not correct.
 _FASTEST_WITHOUT_FEC_GBPS = 14.0625
 #: A tick of PortXmitWait is the time of so many bytes: per port on Quantum (HDR and faster), per lane on
@@ -180,23 +184,34 @@ def _show_growth(growth: Growth) -> str:
 
 
 def _report_links(view: View, verdicts: list[_Verdict]) -> Iterator[Finding]:
-    """Yield the links with errors; where several of one switch fail, the switch in their place."""
-    failed = [one for one in verdicts if one.cause == "errors_above_ber"]
-    left = {one.link.ends: one for one in failed}
+    """Yield the links with errors; where many of one switch fail, one finding that names the switch."""
+    links_of = Counter(end.guid for link in view.links for end in link.ends)
+    left = {one.link.ends: one for one in verdicts if one.severity == "fail"}
     while left:
-        counted = Counter(end.guid for ends in left for end in ends if view.is_switch(end.guid))
-        guid, count = max(counted.items(), key=lambda item: (item[1], item[0]), default=("", 0))
-        if count < _SEVERAL:
+        counted = Counter(
+            (one.cause, end.guid) for ends, one in left.items() for end in ends if view.is_switch(end.guid)
+        )
+        many = {
+            key: count
+            for key, count in counted.items()
+            if count >= _SEVERAL and count >= _SHARE * links_of[key[1]]
+        }
+        if not many:
             break
-        same = [one for ends, one in left.items() if guid in (ends[0].guid, ends[1].guid)]
+        cause, guid = max(many, key=lambda key: (many[key], key))
+        same = [
+            one for ends, one in left.items() if one.cause == cause and guid in (ends[0].guid, ends[1].guid)
+        ]
         for one in same:
             del left[one.link.ends]
         where = named([f"port {end.number}" for one in same for end in one.link.ends if end.guid == guid], 8)
-        text = f"{view.show_switch(guid)}: {count} of its links exceed the limit, at {where}; {same[0].text}"
+        text = (
+            f"{view.show_switch(guid)}: {len(same)} of its {links_of[guid]} links, at {where}; {same[0].text}"
+        )
         ports = [end for one in same for end in one.link.ends]
-        yield build_finding("switch_errors", "fail", text, ports=ports)
+        yield build_finding(cause, "fail", text, ports=ports)._replace(next=_LOOK_AT_THE_SWITCH)
     for one in verdicts:
-        if one.cause == "errors_above_ber" and one.link.ends not in left:
+        if one.severity == "fail" and one.link.ends not in left:
             continue
         owner = next((view.owners.of_port[end] for end in one.link.ends if end in view.owners.of_port), None)
         yield build_finding(

@@ -5,10 +5,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Literal
 
-from ansible_collections.railyard.fabric.plugins.module_utils.records.subnet import Reading
+from ansible_collections.railyard.fabric.plugins.module_utils.records.subnet import PortKey, Reading
 from ansible_collections.railyard.fabric.plugins.plugin_utils.plain_text import clean_line
 from ansible_collections.railyard.fabric.plugins.plugin_utils.subnet import (
     cabling,
@@ -69,10 +69,11 @@ def judge(reading: Reading, expected: Expected, previous: Reading | None = None)
         *named, *grown, *served, *members, *_check_age(reading, expected),
     ]  # fmt: skip
     leaves = uplinks.list_leaves(view, planned)
+    adapters = set(view.owners.of_port) | (set(view.before.owners.of_port) if view.before else set())
     concerned = {
         key.guid
         for one in findings
-        if one.cause in _ABOUT_UPLINKS and not _is_about_adapter(view, one)
+        if one.cause in _ABOUT_UPLINKS and not _is_about_adapter(one, adapters)
         for key in one.ports
     }
     is_complete = not (blind.ports or reading.silent or reading.problems)
@@ -133,11 +134,10 @@ def _why_not_comparable(reading: Reading, previous: Reading) -> str | None:
     return None
 
 
-def _is_about_adapter(view: View, finding: Finding) -> bool:
+def _is_about_adapter(finding: Finding, adapters: Collection[PortKey]) -> bool:
     """Tell whether a finding is about the link of an adapter, which is no uplink."""
-    owners = set(view.owners.of_port) | (set(view.before.owners.of_port) if view.before else set())
     return finding.cause != "switch_missing" and (
-        finding.node is not None or any(key in owners for key in finding.ports)
+        finding.node is not None or any(key in adapters for key in finding.ports)
     )
 
 

@@ -29,7 +29,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.subnet.model impor
 
 _NUMBER = re.compile(r"([0-9]+)")
 #: How NVIDIA's managed switches call themselves: `MF0;leaf1:QM9700/U1`.
-_MANAGED = re.compile(r"MF[0-9]+;(?P<name>.+):[^:;/]+/.*", re.DOTALL)
+_MANAGED = re.compile(r"MF[0-9]+;(?P<name>.+?)(?::[^:;/]+/.*)?", re.DOTALL)
 
 #: What firmware and drivers write where nobody set a description: `MT4129 ConnectX7   Mellanox Technologies`.
 _CARD = re.compile(r"(mt[0-9]+|mellanox|nvidia|hca)\b")

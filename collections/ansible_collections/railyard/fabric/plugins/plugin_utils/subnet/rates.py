@@ -9,7 +9,6 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from ansible_collections.railyard.fabric.plugins.module_utils.records.subnet import PortKey
 from ansible_collections.railyard.fabric.plugins.plugin_utils.subnet.finding import build_finding
 from ansible_collections.railyard.fabric.plugins.plugin_utils.subnet.links import Link, lane_rate_gbps
 from ansible_collections.railyard.fabric.plugins.plugin_utils.subnet.model import Finding
@@ -35,12 +34,13 @@ def check_rates(view: View) -> tuple[list[Finding], list[str]]:
     findings: list[Finding] = []
     groups: dict[str, list[Link]] = {}
     declared = {place_of(one): one.rate_gbps for one in view.expected.ports}
+    widest = max([_USUAL_WIDTH, *(link.width or 0 for link in view.links)])
     for link in view.links:
         owner = next((view.owners.of_port[end] for end in link.ends if end in view.owners.of_port), None)
         if owner is not None:
             rate_gbps = declared.get((owner.node or "", owner.rail or ""))
             if rate_gbps is not None:
-                findings += _compare_declared(view, link, rate_gbps)
+                findings += _compare_declared(view, link, rate_gbps, widest)
             elif owner.node is not None:
                 groups.setdefault(f"the links to {owner.rail or 'nodes'}", []).append(link)
             continue
@@ -59,12 +59,11 @@ def check_rates(view: View) -> tuple[list[Finding], list[str]]:
     return findings, notes
 
 
-def _compare_declared(view: View, link: Link, declared_gbps: float) -> Iterator[Finding]:
+def _compare_declared(view: View, link: Link, declared_gbps: float, widest: int) -> Iterator[Finding]:
     if link.rate_gbps is None or link.width is None or link.lane_gbps is None:
         return
     if link.rate_gbps >= declared_gbps * (1 - _TOLERANCE):
         return
-    widest = max([_USUAL_WIDTH, *(other.width or 0 for other in view.links)])
     can_be_gbps = widest * lane_rate_gbps(link.lane_gbps)
     cause = "link_narrow" if can_be_gbps >= declared_gbps * (1 - _TOLERANCE) else "link_lanes_slow"
     yield _report(view, link, cause, f"declared are {declared_gbps:g} Gbit/s", inferred=False)
@@ -111,8 +110,3 @@ def _find_usual(links: list[Link]) -> _Usual | None:
     if rates.total() < _FEWEST or (len(first) > 1 and first[0][1] == first[1][1]):
         return None
     return shapes[first[0][0]].most_common(1)[0][0]
-
-
-def has_adapter(view: View, ports: tuple[PortKey, ...]) -> bool:
-    """Tell whether one of the ports is an adapter's."""
-    return any(key in view.owners.of_port for key in ports)

@@ -266,8 +266,8 @@ def _report_problems(view: View) -> Iterator[Finding]:
     for (cause, file), texts in groups.items():
         lines = named([f"line {source.line}" for _text, source in texts if source.line])
         more = f" ({len(texts)} in all: {lines})" if len(texts) > 1 and lines else ""
-        first = texts[0][0].removeprefix(f"{file}: ")
-        text = f"{file}: {first}{more}"
+        first = texts[0][0]
+        text = (first if first.startswith(file) else f"{file}: {first}") + more
         yield build_finding(cause, "unmeasured", text, sources=[source for _text, source in texts])
     for one, other in view.conflicts:
         text = f"{view.show_port(one)} and {view.show_port(other)} disagree about their link"

@@ -64,9 +64,6 @@ TABLE = (
     Cause("flapped", "an InfiniBand link went down or had to recover while it was watched",
           "Reseat and then exchange the cable between the two ports, unless one of them was restarted.",
           "a loose or damaged cable, or a device that was restarted", "ibqueryerrors"),
-    Cause("switch_errors", "several links of one switch have errors beyond what their rates permit",
-          "Look at the switch before its cables: power, temperature, fans, firmware.",
-          "the switch itself", "ibqueryerrors"),
     Cause("errors_elsewhere", "packets arrive that were damaged on another link",
           "Look for the link with symbol errors or receive errors on the paths to these ports; do not "
           "exchange the cables of these ports.",

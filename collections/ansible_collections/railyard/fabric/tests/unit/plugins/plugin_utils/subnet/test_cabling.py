@@ -35,10 +35,49 @@ def test_without_declared_leaves_the_finding_is_inferred(units: bool) -> None:
 
 
 def test_a_tie_names_nobody() -> None:
-    # Two nodes, one exchanged: who is right?
-    net = Net(units=1, nodes_each=2, rails=2, spines=2)
-    net.swap(net.adapter_key(1, 0), net.adapter_key(1, 1))
+    # Two of four nodes are exchanged: who is right?
+    net = Net(units=1, nodes_each=4, rails=2, spines=2)
+    for node in (1, 2):
+        net.swap(net.adapter_key(node, 0), net.adapter_key(node, 1))
     assert judge(net.reading(), net.expected(leaves=False)).findings == ()
+    assert judge(net.reading(), net.expected(leaves=False, units=True)).findings == ()
+
+
+def test_too_few_ports_name_nobody() -> None:
+    net = Net(units=1, nodes_each=2, rails=2, spines=2)
+    move(net, net.adapter_key(1, 1), PortKey(net.leaf(0, 0), 3))
+    assert judge(net.reading(), net.expected(leaves=False)).findings == ()
+
+
+def move(net: Net, key: PortKey, far: PortKey) -> None:
+    """Move an adapter's cable to another port of a switch."""
+    old = net.peer(key)
+    net.connect(key, far)
+    port = net.devices[old.guid].ports[old.number]
+    port.peer, port.state, port.physical = None, "Down", "Polling"
+
+
+def test_some_rails_at_another_unit_are_named_one_by_one() -> None:
+    net = Net()
+    for rail in (0, 2):
+        move(net, net.adapter_key(0, rail), PortKey(net.leaf(1, rail), 5))
+    found = judge(net.reading(), net.expected()).findings
+    assert [(one.cause, one.node, one.rail) for one in found] == [
+        ("wrong_leaf", "gpu001", "rail0"), ("wrong_leaf", "gpu001", "rail2"),
+    ]  # fmt: skip
+
+
+def test_who_took_whose_port_is_told_by_the_previous_reading() -> None:
+    # gpu001 went to spare ports of the other unit; gpu003 and gpu005 were exchanged.
+    net = Net(rails=2)
+    expected, previous = net.expected(), net.reading()
+    for rail in range(2):
+        move(net, net.adapter_key(0, rail), PortKey(net.leaf(1, rail), 5))
+        net.swap(net.adapter_key(2, rail), net.adapter_key(4, rail))
+    texts = [one.text for one in judge(net.reading(), expected, previous).findings]
+    assert len(texts) == 2
+    assert any(text.startswith("gpu003 and gpu005 are exchanged") for text in texts)
+    assert any(text.startswith("gpu001 is connected to another unit") for text in texts)
 
 
 @pytest.mark.parametrize(("leaves", "units"), [(True, False), (False, True)])
@@ -93,7 +132,9 @@ def test_a_leaf_is_known_by_its_guid_before_its_name() -> None:
     one, other = net.leaf(0, 0), net.leaf(0, 1)
     leaves = {**expected.leaves, "leaf0-0": Leaf(one), "leaf0-1": Leaf(other)}
     net.devices[one].description, net.devices[other].description = "leaf0-1", "leaf0-0"
-    assert len(judge(net.reading(), expected).findings) == 4
+    (found,) = judge(net.reading(), expected).findings
+    assert (found.cause, found.node, len(found.ports)) == ("wrong_leaf", None, 16)
+    assert "each has all rails of the other one" in found.text
     assert judge(net.reading(), expected._replace(leaves=leaves)).findings == ()
 
 

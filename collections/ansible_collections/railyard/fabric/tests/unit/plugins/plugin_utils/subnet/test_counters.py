@@ -144,16 +144,27 @@ def test_waiting_is_a_share_of_the_time_and_no_finding() -> None:
         assert any("about 50 %" in note for note in judgement.notes), judgement.notes
 
 
-def test_three_links_of_one_switch_name_the_switch() -> None:
+@pytest.mark.parametrize(
+    ("name", "cause"), [("SymbolErrorCounter", "errors_above_ber"), ("LinkDownedCounter", "flapped")]
+)
+def test_three_links_of_one_switch_name_the_switch(name: str, cause: str) -> None:
     net = Net()
-    bad = {net.peer(net.adapter_key(node, 1)): {"SymbolErrorCounter": 4000} for node in range(3)}
+    bad = {net.peer(net.adapter_key(node, 1)): {name: 4000} for node in range(3)}
     net.after = dict(list(bad.items())[:2])
-    assert [one.cause for one in judge(net.reading(), net.expected()).findings] == ["errors_above_ber"] * 2
+    assert [one.cause for one in judge(net.reading(), net.expected()).findings] == [cause] * 2
     net.after = bad
     (found,) = judge(net.reading(), net.expected()).findings
-    assert found.cause == "switch_errors"
+    assert (found.cause, found.node) == (cause, None)
     assert "leaf0-1" in found.text
+    assert "3 of its 8 links" in found.text
+    assert "Look at the switch before its cables" in found.next
     assert set(bad) < set(found.ports)
+
+
+def test_three_of_many_links_are_three_links() -> None:
+    net = Net(nodes_each=12)
+    net.after = {net.peer(net.adapter_key(node, 1)): {"SymbolErrorCounter": 4000} for node in range(3)}
+    assert len(judge(net.reading(), net.expected()).findings) == 3
 
 
 def test_without_two_readings_there_is_no_verdict() -> None:

@@ -78,6 +78,14 @@ def test_a_lost_leaf_is_one_finding() -> None:
         assert judgement.coverage.found_ports == judgement.coverage.expected_ports - 4
 
 
+def test_a_lost_leaf_that_nobody_declared_is_one_finding_too() -> None:
+    net = Net()
+    expected, previous = net.expected(leaves=False), net.reading()
+    net.remove(net.leaf(1, 2))
+    (found,) = judge(net.reading(), expected, previous).findings
+    assert (found.cause, found.severity) == ("switch_missing", "fail")
+
+
 def test_a_lost_spine_is_one_finding_with_the_bandwidth_that_is_left() -> None:
     net = Net(spines=4)
     expected, previous = net.expected(uplinks=True), net.reading()

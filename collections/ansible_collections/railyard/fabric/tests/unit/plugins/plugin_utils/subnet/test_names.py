@@ -167,9 +167,24 @@ def test_which_descriptions_name_a_host(description: str, is_host: bool) -> None
     assert has_host_name(description) is is_host
 
 
-def test_names_of_managed_switches() -> None:
-    assert list(switch_names("MF0;Leaf1:QM9700/U1")) == ["mf0;leaf1:qm9700/u1", "leaf1"]
-    assert list(switch_names("MF0;a;b:c:QM9700/U1"))[1] == "a;b:c"
+@pytest.mark.parametrize(
+    ("description", "name"),
+    [
+        # ibswitches in a public guide to multicast groups, ibdiagnet2.net_dump and a console of XDR switches
+        ("MF0;lpdswitch1:MSB7700/U1", "lpdswitch1"),
+        ("MF0;sw06:N5400_LD/U1", "sw06"),
+        ("MF0;PG21A-R10-IB:Q3400_RA/U2", "pg21a-r10-ib"),
+        ("MF0;switch-112090:MTS3600/U1", "switch-112090"),
+        ("MF0;switch-01", "switch-01"),
+        ("MF0;a;b:c:QM9700/U1", "a;b:c"),
+    ],
+)
+def test_names_of_managed_switches(description: str, name: str) -> None:
+    assert list(switch_names(description)) == [description.lower(), name]
+
+
+def test_names_of_other_switches() -> None:
+    assert list(switch_names("Quantum Mellanox Technologies")) == ["quantum mellanox technologies"]
 
 
 HOSTILE = [

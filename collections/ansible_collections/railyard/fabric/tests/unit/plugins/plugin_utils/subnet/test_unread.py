@@ -13,6 +13,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.records.subnet imp
     Problem,
     Source,
 )
+from ansible_collections.railyard.fabric.plugins.plugin_utils.plain_text import clean_line
 from ansible_collections.railyard.fabric.plugins.plugin_utils.subnet.judge import judge
 from support.fake_subnets import Net
 
@@ -195,6 +196,16 @@ def test_a_problem_of_the_reading_is_never_healthy(kind: str, cause: str) -> Non
     assert judgement.status == 3
     net.disconnect(net.adapter_key(0, 0))
     assert judge(net.reading(), Net().expected()).status == 1
+
+
+def test_the_text_of_a_problem_is_cleaned_and_has_an_end() -> None:
+    net = Net()
+    net.problems = [Problem("line", "\x1b[2J\nstatus: healthy" + "x" * 9000, Source("iblinkinfo.txt", 1))]
+    net.silent = [NoAnswer("\x1b]0;owned\x07" * 99, None, "", ERRORS)]
+    for found in judge(net.reading(), net.expected()).findings:
+        assert found.text == clean_line(found.text)
+        assert "\n" not in found.text
+        assert len(found.text) <= 1500
 
 
 def test_ends_that_disagree_changed_while_they_were_read() -> None:
