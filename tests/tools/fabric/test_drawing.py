@@ -44,6 +44,9 @@ def test_a_healthy_subnet_has_no_colored_line() -> None:
     assert {"spine0", "spine1", "leaf0-0", "leaf1-3"} <= set(shown)
     assert "su1: gpu[001-004]" in shown
     assert shown.count("4 hosts") == 2
+    # A line for each leaf and spine, and one from each leaf to its hosts.
+    lines = "".join(one.get("d", "") for one in ET.fromstring(svg).iter(f"{SVG}path"))
+    assert (lines.count("L"), lines.count("V")) == (8 * 2, 8)
 
 
 def test_the_same_input_gives_the_same_bytes() -> None:

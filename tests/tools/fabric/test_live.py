@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pytest
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory import load
+from ansible_collections.railyard.fabric.plugins.plugin_utils.subnet import captures
 from railyard.base.errors import UserError
 from railyard.fabric import live
 from railyard.fabric.live import Port
+from support.small_fabric import make_net, write_capture
 
 
 def loaded(folder, more: str = ""):
@@ -60,19 +62,22 @@ def event(kind: str, **result):
     }
 
 
-def test_captures_and_reasons_are_taken_port_by_port():
+def test_the_modules_own_reason_is_kept():
+    """Ansible says `One or more items failed` for all of them."""
     answers = live.Answers()
-    answers.feed(event("runner_item_on_ok", capture={"schema": 1}))
     answers.feed(event("runner_item_on_failed", msg="ibnetdiscover: not found"))
-    answers.feed(event("runner_item_on_ok", capture="no mapping"))
-    answers.feed(
-        {"event": "runner_item_on_ok", "event_data": {"task_action": "debug", "res": {"capture": {}}}}
-    )
-    assert answers.results == [{"schema": 1}]
+    answers.feed(event("runner_item_on_ok", msg="fine"))
     assert live._reason(answers) == "ibnetdiscover: not found"
 
 
-def test_what_is_no_capture_is_refused():
-    with pytest.raises(UserError, match="gpu01: subnet_info") as error:
-        live._take({"schema": 2}, "gpu01")
+def test_what_was_kept_of_a_node_is_loaded(tmp_path):
+    assert live._take(tmp_path / "0", "gpu01") is None
+    folder = write_capture(tmp_path / "0", make_net())
+    capture = captures.load(str(folder))
+    captures.write(capture._replace(host="gpu01"), str(folder))
+    assert live._take(folder, "gpu01").host == "gpu01"
+    for name in ("ibnetdiscover.txt", "iblinkinfo.txt"):
+        (folder / name).write_text("")
+    with pytest.raises(UserError, match="gpu01: no file has the links") as error:
+        live._take(folder, "gpu01")
     assert error.value.exit_status == 3

@@ -20,7 +20,8 @@ from railyard.base import output
 from railyard.base.errors import UserError
 from railyard.fabric import documents, drawing, facts, folders, live, text, written
 from railyard.fabric.wanted import Wanted
-from railyard.operate.commands import checked_inventory
+from railyard.operate import ansible_args
+from railyard.operate.commands import checked_inventory, list_only
 from railyard.plan import svg_parts
 
 _INFINIBAND = "infiniband"
@@ -42,7 +43,10 @@ def run(wanted: Wanted, argv: Sequence[str]) -> int:
     Raises:
         UserError: wrong input (exit status 2), or nothing could be read (3).
     """
-    inventory = checked_inventory(wanted.inventory, None)
+    arguments = ansible_args.parse(argv)
+    inventory = checked_inventory(wanted.inventory, arguments.limit)
+    if arguments.only_lists:
+        return list_only(live.PLAYBOOK, wanted.inventory, arguments)
     if not any(node.fabric.get("transport") == _INFINIBAND for node in inventory.nodes):
         raise UserError(
             f"no node of {inventory.cluster} has InfiniBand",
@@ -57,7 +61,7 @@ def run(wanted: Wanted, argv: Sequence[str]) -> int:
     taken = (
         [_load(folder) for folder in wanted.captures]
         if wanted.captures
-        else live.read_live(inventory, wanted.inventory, argv, wanted.host, wanted.interval_s, out)
+        else live.read_live(inventory, wanted, arguments, out)
     )
     cluster = wanted.reports_dir / inventory.cluster
     wants = expected.from_inventory(inventory, facts.load_facts(cluster), _changed_at_s(inventory))

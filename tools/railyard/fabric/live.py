@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from ansible_collections.railyard.fabric.plugins.module_utils.records.subnet_capture import Capture
@@ -18,11 +20,14 @@ from railyard.base import paths
 from railyard.base.errors import UserError
 from railyard.base.progress import Line, Progress, action_of
 from railyard.base.signals import Interrupts
+from railyard.fabric.wanted import Wanted
 from railyard.operate import ansible_args
 from railyard.operate.ansible import AnsibleRun
+from railyard.operate.ansible_args import AnsibleArguments
 from railyard.operate.display import Display
 
 UNREADABLE = 3
+PLAYBOOK = paths.repo_root() / "playbooks" / "fabric.yml"
 _MODULE = "subnet_info"
 #: Nodes that are tried where none is named: more do not help where the first ones cannot be reached.
 _MOST_TRIED = 5
@@ -37,59 +42,54 @@ class Port(NamedTuple):
 
 @dataclass
 class Answers(Progress):
-    """Keeps what the module returned, and why it did not; of the rest, steps and warnings are shown.
+    """Keeps why the module failed; of the rest, steps and warnings are shown.
+
+    What it returned does not come this way: ansible-runner cuts results above 700 kB out of its events.
 
     Attributes:
-        results: what the module returned for each port.
         refused: the module's own reasons, which Ansible sums up as one for all ports.
     """
 
-    results: list[object] = field(default_factory=list)
     refused: list[str] = field(default_factory=list)
 
     def feed(self, event: Mapping[str, Any]) -> list[Line]:
         """Take one event and return the lines that it is worth."""
         lines = super().feed(event)
         data = event.get("event_data") or {}
-        done = event.get("event") in ("runner_on_ok", "runner_item_on_ok")
-        result = data.get("res") or {}
-        if done and action_of(data) == _MODULE and isinstance(result.get("capture"), Mapping):
-            self.results.append(result["capture"])
-        elif event.get("event") == "runner_item_on_failed" and result.get("msg"):
-            self.refused.append(str(result["msg"]))
+        if event.get("event") == "runner_item_on_failed" and action_of(data) == _MODULE:
+            message = (data.get("res") or {}).get("msg")
+            self.refused += [str(message)] if message else []
         return [line for line in lines if line.style in ("warning", "task")]
 
 
 def read_live(
-    inventory: Inventory, sources: Sequence[str], argv: Sequence[str], host: str | None, interval_s: float,
-    out: Console,
-) -> list[Capture]:  # fmt: skip
+    inventory: Inventory, wanted: Wanted, arguments: AnsibleArguments, out: Console
+) -> list[Capture]:
     """Read each subnet from one node.
 
     Args:
         inventory: the inventory, without problems.
-        sources: what stood behind `-i`.
-        argv: options for ansible-playbook.
-        host: the node to read from; None for the inventory's choice.
-        interval_s: seconds between two readings of the error counters.
+        wanted: what was asked for.
+        arguments: options for ansible-playbook.
         out: where progress is shown.
 
     Raises:
         UserError: no node could be read from (exit status 3), or the node is not in the inventory (2).
     """
-    arguments = ansible_args.parse(argv)
     passwords = ansible_args.ask_passwords(arguments)
     found: list[Capture] = []
-    with Interrupts() as interrupts:
-        for group in choose_nodes(inventory, host):
+    with tempfile.TemporaryDirectory(prefix="railyard-fabric-") as place, Interrupts() as interrupts:
+        folder = Path(place)
+        for group in choose_nodes(inventory, wanted.host):
             reasons: list[str] = []
             for node, ports in group:
                 answers = Answers(verbosity=arguments.verbosity)
-                extra = _variables(node, ports, interval_s, _wants_partitions(inventory))
+                into = folder / str(len(found))
+                extra = _variables(node, ports, wanted.interval_s, _wants_partitions(inventory), into)
                 with Display(answers, out) as display:
                     outcome = AnsibleRun(
-                        paths.repo_root() / "playbooks" / "fabric.yml",
-                        sources,
+                        PLAYBOOK,
+                        wanted.inventory,
                         [*arguments.argv, "--extra-vars", json.dumps(extra)],
                         stops_asked=lambda: interrupts.count,
                         passwords=passwords,
@@ -99,8 +99,9 @@ def read_live(
                     ).run()
                 if outcome.interrupted:
                     raise UserError("interrupted; nothing is known of the fabric", "run it again", UNREADABLE)
-                if answers.results:
-                    found += [_take(value, node) for value in answers.results]
+                read = [_take(into / str(place), node) for place in range(len(ports))]
+                if all(read):
+                    found += [capture for capture in read if capture]
                     break
                 reasons.append(f"  {node}: {_reason(answers)}")
             else:
@@ -163,7 +164,9 @@ def _wants_partitions(inventory: Inventory) -> bool:
     return any(node.fabric.get("partitions") is not None for node in inventory.nodes)
 
 
-def _variables(node: str, ports: Sequence[Port], interval_s: float, partitions: bool) -> dict[str, Any]:
+def _variables(
+    node: str, ports: Sequence[Port], interval_s: float, partitions: bool, into: Path
+) -> dict[str, Any]:
     return {
         "railyard_fabric_host": node,
         "railyard_fabric_ports": [
@@ -171,14 +174,23 @@ def _variables(node: str, ports: Sequence[Port], interval_s: float, partitions: 
         ],
         "railyard_fabric_interval_s": interval_s,
         "railyard_fabric_partitions": partitions,
+        "railyard_fabric_into": str(into),
     }
 
 
-def _take(value: object, node: str) -> Capture:
+def _take(folder: Path, node: str) -> Capture | None:
+    """Return what was kept of a node; None where there is nothing.
+
+    Raises:
+        UserError: it names no link.
+    """
+    if not (folder / captures.INDEX).is_file():
+        return None
     try:
-        return captures.from_result(value, node)
+        return captures.load(str(folder))
     except captures.CaptureError as error:
-        raise UserError(str(error), "install one version of Railyard", UNREADABLE) from error
+        why = str(error).replace(f"{folder}: ", "")
+        raise UserError(f"{node}: {why}", "see whether its InfiniBand port is active", UNREADABLE) from error
 
 
 def _reason(answers: Answers) -> str:
