@@ -52,10 +52,23 @@ class Opensm:
             self.manager.stop()
         self.mark = opensm_apply.mark_log(str(self.log))
         file = ("-P", str(self.path), "-f", str(self.log), *options)
-        self.manager = self.subnet.simulation.launch_manager(
-            self.subnet.manager_at(self.subnet.first.name, *file)
-        )
-        return ""
+        for _attempt in range(5):
+            self.manager = self.subnet.simulation.launch_manager(
+                self.subnet.manager_at(self.subnet.first.name, *file)
+            )
+            if self._has_begun():
+                return ""
+        return "opensm ends at once"
+
+    def _has_begun(self) -> bool:
+        """Wait until it logs its first state; ibsim refuses one that comes while it still has the last."""
+        assert self.manager is not None
+        deadline = time.monotonic() + 20
+        while "Entering" not in opensm_apply.read_since(str(self.log), self.mark):
+            if self.manager.process.poll() is not None or time.monotonic() > deadline:
+                return False
+            time.sleep(0.1)
+        return True
 
     def wait(self, limit_s: float = 20) -> None:
         """Wait until the opensm that was started last has brought the subnet up."""

@@ -30,7 +30,7 @@ RECORD_SCHEMA = 1
 _READERS = 8
 # Between two looks at log and tables.
 _PAUSE_S = 2.0
-# A port that has not answered in so many looks after a start is off: the others are not kept waiting for it.
+# A port that has not answered in so many looks is off: the others are not kept waiting for it.
 _LOOKS = 3
 _LOG_MOST_BYTES = 1 << 20
 _RESTORED_S = 30.0
@@ -142,7 +142,7 @@ def apply(path: str, text: str, intent: Intent, opensm: Opensm, limit_s: float) 
     before = read_file(path)
     deadline_s = opensm.now() + limit_s
     if before == text:
-        tables = read_tables(intent, opensm, list(intent.all_guids()), deadline_s)
+        tables = _read_all(intent, opensm, deadline_s)
         if not opensm_partitions.compare(intent, tables) and any(one is not None for one in tables.values()):
             return Applied(False, _unread(intent, tables))
         # A run that was cut off may have left an opensm that has not read it.
@@ -153,6 +153,17 @@ def apply(path: str, text: str, intent: Intent, opensm: Opensm, limit_s: float) 
     if failed:
         raise PartitionsError(f"{failed}. {_bring_back(path, before, text, opensm)}")
     return Applied(True, _wait(path, before, text, intent, opensm, marks, deadline_s))
+
+
+def _read_all(intent: Intent, opensm: Opensm, deadline_s: float) -> Tables:
+    """Read the tables of all ports; one that does not answer is asked again, since requests get lost."""
+    tables = read_tables(intent, opensm, list(intent.all_guids()), deadline_s)
+    for _look in range(1, _LOOKS):
+        silent = [guid for guid, table in tables.items() if table is None]
+        if silent:
+            opensm.sleep(_PAUSE_S)
+            tables.update(read_tables(intent, opensm, silent, deadline_s))
+    return tables
 
 
 def _wait(

@@ -15,6 +15,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.rdma.opensm_partit
 )
 from ansible_collections.railyard.fabric.plugins.modules import opensm_partitions
 from support.nodes.module import FakeModule
+from support.pkeys import write_table
 
 OPEN = {"32767": {"members": "all"}}
 GUID = "0x0000000000000011"
@@ -32,7 +33,7 @@ class Node:
     def opensm(self):
         log = self.folder / "opensm.log"
         log.touch()
-        tables = {"file": "0xffff"}
+        tables = {"file": 0xFFFF}
 
         def restart():
             self.starts += 1
@@ -45,12 +46,11 @@ class Node:
             with log.open("a") as handle:
                 handle.write(line)
             text = self.path.read_bytes() if self.path.exists() else b""
-            tables["file"] = "0x7fff" if b"ALL=limited" in text else "0xffff"
+            tables["file"] = 0x7FFF if b"ALL=limited" in text else 0xFFFF
             return ""
 
         def ask(argv):
-            entry = "0xffff" if argv[-1] == GUID else tables["file"]
-            return f"   0: {entry} 0x0000\n"
+            return write_table([0xFFFF if argv[-1] == GUID else tables["file"]])
 
         port = opensm_apply.LocalPort(GUID)
         return opensm_apply.Opensm((port,), (str(log),), restart, ask, sleep=lambda _seconds: None)

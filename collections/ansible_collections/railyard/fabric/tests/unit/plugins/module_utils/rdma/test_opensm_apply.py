@@ -15,6 +15,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.rdma.opensm_partit
     read_intent,
     render,
 )
+from support.pkeys import write_table
 
 START = "Nov 27 21:26:26 612766 [82627740] 0x{} -> {}\n"
 PORTS = {"gpu1": {"rail0": "0x11", "rail1": "0x12"}, "gpu2": {"rail0": "0x21", "rail1": "0x22"}}
@@ -33,6 +34,7 @@ class Subnet:
         self.logs = [folder / f"opensm.{guid}.log" for guid in INTENT.managers]
         self.refuse, self.state, self.effect = refuse, state, effect
         self.starts, self.asked, self.clock = [], [], 0.0
+        self.lost: set[str] = set()
         self.silent, self.fail, self.refuse_all = set(), "", False
         self.open = {guid: frozenset({0xFFFF}) for guid in make_tables(INTENT)}
         self.tables = dict(self.open)
@@ -60,10 +62,12 @@ class Subnet:
         self.asked.append(argv)
         device, guid = argv[argv.index("-C") + 1], argv[-1]
         other_subnet = (device == "mlx5_0") != (guid[-1] == "1")
+        if not other_subnet and guid in self.lost:
+            self.lost.remove(guid)
+            return None
         if other_subnet or guid in self.silent or argv[:1] != ["smpquery"]:
             return None
-        entries = sorted(self.tables[guid])
-        return "   0: " + " ".join(f"0x{entry:04x}" for entry in [*entries, 0]) + "\n"
+        return write_table(sorted(self.tables[guid]))
 
     def sleep(self, seconds):
         self.clock += seconds
@@ -142,6 +146,13 @@ def test_a_port_that_is_off_is_named_and_keeps_nobody_waiting(tmp_path):
     assert subnet.apply() == opensm_apply.Applied(True, ("gpu2 rail0 (0x0000000000000021)",))
     assert subnet.clock < 10
     assert subnet.apply().changed is False
+
+
+def test_a_request_that_is_lost_is_asked_again(tmp_path):
+    subnet = Subnet(tmp_path)
+    subnet.apply()
+    subnet.lost = {"0x0000000000000021", "0x0000000000000012"}
+    assert subnet.apply() == opensm_apply.Applied(False, ())
 
 
 def test_a_subnet_that_cannot_be_read_is_no_success(tmp_path):

@@ -22,6 +22,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.rdma.opensm_partit
     read_table,
     render,
 )
+from support.pkeys import write_table
 
 MANAGER = "0x0000000000000011"
 PORTS = {
@@ -160,20 +161,11 @@ def test_keys_may_have_become_texts():
     assert intent({"32767": {"members": "all"}}) == intent({0x7FFF: {"members": "all"}})
 
 
-# smpquery 44.0 on ibsim 0.10; its last line is the capacity.
-TABLE = """\
-   0: 0xffff 0x8010 0x8020 0x0000 0x0000 0x0000 0x0000 0x0000
-   8: 0x0000 0x0000 0x0000 0x0000 0x0000 0x0000 0x0000 0x0000
-  16: 0x0012 0x0000 0x0000 0x0000 0x0000 0x0000 0x0000 0x0000
-64 pkeys capacity for this port
-"""
-
-
 @pytest.mark.parametrize(
     ("text", "entries"),
     [
-        (TABLE, {0xFFFF, 0x8010, 0x8020, 0x0012}),
-        ("   0: 0x0000 0x0000\n", set()),
+        (write_table([0xFFFF, 0x8010, *[0] * 20, 0x0012]), {0xFFFF, 0x8010, 0x0012}),
+        (write_table([]), set()),
         ("", None),
         ("64 pkeys capacity for this port\n", None),
         ("smpquery: iberror: failed: can't resolve destination port 0x123457\n", None),
