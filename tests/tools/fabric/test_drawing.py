@@ -10,6 +10,7 @@ import pytest
 from ansible_collections.railyard.fabric.plugins.module_utils.records.subnet import PortKey
 from ansible_collections.railyard.fabric.plugins.plugin_utils.subnet import judge
 from railyard.fabric import drawing
+from support.contrast import contrast
 from support.fake_subnets import Net
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -120,3 +121,21 @@ def test_4096_adapters_are_drawn_in_5_s_and_1_mb(lost: int) -> None:
     assert len(svg.encode()) <= MOST_BYTES
     assert len(judgement.findings) >= lost / 8
     assert any("not drawn" in text for text in texts(svg)) is (len(judgement.findings) > 400)
+
+
+def test_light_and_dark_colors_stand_out_from_their_ground() -> None:
+    """WCAG 2.2: contrast of 4.5 for text, 3 for lines that mean something."""
+    style = ET.fromstring(draw(Net())).findtext(f"{SVG}style") or ""
+    light, dark = style.split("@media (prefers-color-scheme: dark)")
+    for sheet in (light, dark):
+        grounds = [color(sheet, rf"\.{css}\{{fill:") for css in ("ground", "node", "leaf", "net")]
+        for css in ("tfail", "twarn"):
+            assert all(contrast(color(sheet, rf"\.{css}\{{fill:"), ground) >= 4.5 for ground in grounds)
+        for css in ("fail", "warn"):
+            assert contrast(color(sheet, rf"\.{css}\{{stroke:"), grounds[0]) >= 3
+
+
+def color(sheet: str, before: str) -> str:
+    found = re.search(before + "#([0-9a-f]{6}|[0-9a-f]{3})\\b", sheet)
+    assert found, before
+    return found[1]

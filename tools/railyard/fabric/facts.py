@@ -24,12 +24,13 @@ def load_facts(cluster: Path) -> Mapping[str, Mapping[str, Any]]:
             rows, _torn = RunFolder(cluster / name).rows(run_folder.FACTS)
         except RunFolderError:
             continue
-        found = {}
+        found: dict[str, Mapping[str, Any]] = {}
         for row in rows:
             try:
-                found[str(row.get("host"))] = facts_record.read(row)
+                facts = facts_record.read(row)
             except RefusedError:
                 continue
+            found[facts["node"]] = dict(facts)
         if found:
-            return {node: dict(facts) for node, facts in found.items()}
+            return found
     return {}

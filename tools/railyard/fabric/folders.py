@@ -17,11 +17,11 @@ from ansible_collections.railyard.fabric.plugins.module_utils import atomic_file
 from ansible_collections.railyard.fabric.plugins.module_utils.records import subnet_json
 from ansible_collections.railyard.fabric.plugins.module_utils.records.reader import RefusedError
 from ansible_collections.railyard.fabric.plugins.module_utils.records.subnet import Reading
+from ansible_collections.railyard.fabric.plugins.plugin_utils.present import history
 
 from railyard.base.errors import UserError
 from railyard.base.whole_file import unwritable
 
-FOLDER = "fabric"
 FINDINGS, PAGE, DRAWING = "findings.json", "index.html", "fabric.svg"
 _STAMP = re.compile(r"[0-9]{8}T[0-9]{6}Z(-[0-9]+)?")
 _READING = re.compile(r"reading(-[0-9]{1,3})?\.json")
@@ -53,7 +53,7 @@ def load_earlier(cluster: Path, before_s: float) -> Earlier:
     """
     found: list[Reading] = []
     notes = []
-    for folder in _stamped(cluster / FOLDER)[:_MOST_EARLIER]:
+    for folder in _stamped(cluster / history.FABRIC)[:_MOST_EARLIER]:
         for path in sorted(path for path in folder.iterdir() if _READING.fullmatch(path.name)):
             try:
                 reading = _load(path)
@@ -62,7 +62,7 @@ def load_earlier(cluster: Path, before_s: float) -> Earlier:
                 continue
             if reading.taken_at_s < before_s:
                 found.append(reading)
-    return Earlier(tuple(sorted(found, key=lambda one: -one.taken_at_s)), tuple(notes))
+    return Earlier(tuple(found), tuple(notes))
 
 
 def find_previous(reading: Reading, earlier: Sequence[Reading]) -> Reading | None:
@@ -79,7 +79,7 @@ def make_folder(cluster: Path, taken_at_s: float) -> Path:
     """
     stamp = datetime.fromtimestamp(taken_at_s, UTC).strftime("%Y%m%dT%H%M%SZ")
     for name in (stamp, *(f"{stamp}-{number}" for number in range(2, 1000))):
-        path = cluster / FOLDER / name
+        path = cluster / history.FABRIC / name
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.mkdir()
@@ -89,7 +89,7 @@ def make_folder(cluster: Path, taken_at_s: float) -> Path:
             raise unwritable(path, error) from error
         return path
     raise UserError(
-        f"{cluster / FOLDER / stamp} was read a thousand times", "remove the folders of that time"
+        f"{cluster / history.FABRIC / stamp} was read a thousand times", "remove the folders of that time"
     )
 
 

@@ -28,6 +28,8 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.run.folder import 
 RUNS_READ = 100
 #: The history goes over so many of them.
 RUNS_IN_HISTORY = 20
+#: Beside the runs: the readings of the InfiniBand fabric (`railyard fabric`), which are no runs.
+FABRIC = "fabric"
 PAGE = "index.html"
 _OUTCOME_OF_STATUS = {0: "pass", 1: "fail"}
 
@@ -116,6 +118,8 @@ def of_cluster(path: Path, most: int = RUNS_READ) -> ClusterRuns:
     found = ClusterRuns(clean_line(path.name))
     # Run ids begin with the time.
     for name in sorted(folders(path), reverse=True):
+        if name == FABRIC:
+            continue
         if not run_folder.is_run_id(name):
             found.skipped.append(f"{clean_line(name)} is not named as a run is")
         elif len(found.runs) == most:
