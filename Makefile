@@ -8,7 +8,7 @@ help: ## Show what can be made
 setup: ## Make the virtual environment (.venv) with the railyard command in it, for use
 	@tools/setup
 
-demo: ## Provision, measure and judge the built-in lab of two VMs (root or sudo); LAB=container: the quick one, TCP only; SUITE=noble: on Ubuntu
+demo: ## Provision, measure and judge the built-in lab of two VMs (root or sudo); LAB=container: the quick one, TCP only; LAB=infiniband: a simulated InfiniBand subnet; SUITE=noble: on Ubuntu
 	@tools/demo "$(LAB)" "$(SUITE)"
 
 demo-down: ## Take the lab of the demo down

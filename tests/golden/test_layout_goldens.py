@@ -66,7 +66,7 @@ def golden(layout: str) -> dict:
 
 def test_every_layout_is_tested():
     folders = {path.parent.parent.parent.name for path in INVENTORIES.glob("*/group_vars/all/fabric.yml")}
-    assert folders == {*LAYOUTS, "lab"}
+    assert folders == {*LAYOUTS, "lab", "lab-infiniband"}
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)

@@ -16,7 +16,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.rdma.opensm_partit
     read_table,
     render,
 )
-from support import subnets
+from support import simulated as subnets
 
 NODES = ("gpu001", "gpu002", "gpu003", "gpu004")
 RAILS = ("rail0", "rail1")

@@ -45,6 +45,11 @@ def test_no_process_is_left() -> None:
     assert [line for line in lines("ps", "-eo", "args") if of_a_lab(line, "/run/netns/railyard-")] == []
 
 
+def test_no_simulated_subnet_is_left() -> None:
+    # ibsim and opensm, unpacked in this checkout: tests/infiniband runs them.
+    assert [line for line in lines("ps", "-eo", "args") if line.startswith(f"{ROOT}/.cache/ibsim/")] == []
+
+
 def test_no_virtual_machine_is_left() -> None:
     qemus = [line for line in lines("ps", "-eo", "args") if line.startswith("qemu-system-")]
     assert [line for line in qemus if of_a_lab(line, "-name railyard-")] == []

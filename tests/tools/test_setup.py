@@ -217,16 +217,31 @@ def unpacking(setup, apt_get):
 
 
 FETCHED = ["prometheus", "prometheus-alertmanager", "prometheus-node-exporter"]
+SIMULATOR = ["ibsim-utils", "infiniband-diags", "opensm"]
+# apt 2.6 on Debian 12, shortened: the name of a library package differs between releases, libc6 is there.
+PLANNED = """\
+Inst libc6 [2.36-9+deb12u10] (2.36-9+deb12u14 Debian:12.15/oldstable [amd64])
+Inst libibumad3 (44.0-2 Debian:12.15/oldstable [amd64])
+Conf libibumad3 (44.0-2 Debian:12.15/oldstable [amd64])"""
+APT_GET = f"""
+echo "apt-get $*" >>"$LOG"
+case "$*" in
+  *--simulate*) echo "{PLANNED}" ;;
+  *) shift 2; for name; do touch "${{name}}_1_all.deb"; done ;;
+esac
+"""
 
 
-def test_prometheus_is_unpacked_once_and_installed_nowhere(setup):
-    unpacking(setup, 'echo "apt-get $*" >>"$LOG"; shift 2; for name; do touch "${name}_1_all.deb"; done')
+def test_packages_for_tests_are_unpacked_once_and_installed_nowhere(setup):
+    unpacking(setup, APT_GET)
     setup("--check")
     log = (setup.folder / "log").read_text()
     assert f"apt-get -qq download {' '.join(FETCHED)}\n" in log
-    assert "install " not in log.replace("pip install", "")
-    tree = setup.folder / ".cache/prometheus/tree"
-    assert {one.name for one in tree.iterdir()} == {f"{name}_1_all.deb" for name in FETCHED}
+    assert f"apt-get -qq download {' '.join(sorted([*SIMULATOR, 'libibumad3']))}\n" in log
+    assert all("--simulate" in line for line in log.splitlines() if re.match("apt-get .*install ", line))
+    for folder, names in ("prometheus", FETCHED), ("ibsim", [*SIMULATOR, "libibumad3"]):
+        tree = setup.folder / ".cache" / folder / "tree"
+        assert {one.name for one in tree.iterdir()} == {f"{name}_1_all.deb" for name in names}
     setup("--check")
     assert "apt-get" not in (setup.folder / "log").read_text()
     setup("--develop")
@@ -239,8 +254,9 @@ def test_without_packages_the_set_up_ends_well_and_says_what_is_skipped(setup):
     assert done.returncode == 0, done.stderr
     assert "prometheus could not be fetched: tests that need it will be skipped" in done.stdout
     assert "ready: " in done.stdout
+    assert "ibsim-utils could not be fetched: tests that need it will be skipped" in done.stdout
     # It is tried again.
-    assert not (setup.folder / ".cache/prometheus/complete").exists()
+    assert not list(setup.folder.glob(".cache/*/complete"))
 
 
 def test_the_image_of_the_lab_is_built_while_pip_installs_the_rest(setup):

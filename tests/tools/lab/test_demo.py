@@ -30,7 +30,7 @@ def test_each_figure_has_a_source_and_a_fixed_part_that_fits(kind: str) -> None:
     for phase in reference.DEMO[kind].values():
         assert 0 <= phase.fixed_s <= phase.total_s
         assert phase.source
-    assert reference.NODES[kind].source
+    assert reference.NODES[demo.NODES[kind]].source
 
 
 def test_before_it_begins_it_says_how_long_it_takes_and_on_what_that_depends() -> None:

@@ -1,4 +1,4 @@
-"""`railyard lab`: up, down, status, fault, heal, host-settings."""
+"""`railyard lab`: up, down, status, fault, heal, subnet, host-settings."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from railyard.base.errors import BAD_INPUT, UserError
 from railyard.lab import faults, host, host_settings, lifecycle, status, topology
 from railyard.lab.prepare import report
 from railyard.lab.process import LabError
+from railyard.lab.subnet import cli as subnet_cli
 from railyard.lab.wiring import kinds_of, open_lab
 
 app = typer.Typer(
@@ -22,6 +23,7 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
 )
+app.add_typer(subnet_cli.app)
 TopologyOption = Annotated[
     Path | None, typer.Option("--topology", help="Topology file; default: the built-in lab's.")
 ]

@@ -16,7 +16,13 @@ from pathlib import Path
 from railyard.base.paths import repo_root
 from railyard.lab import host, machine, owners, reference
 
-TOPOLOGIES = {"vm": "topology.yml", "container": "topology-container.yml"}
+TOPOLOGIES = {
+    "vm": "topology.yml",
+    "container": "topology-container.yml",
+    "infiniband": "topology-infiniband.yml",
+}
+#: The nodes of each demo.
+NODES = {"vm": "vm", "container": "container", "infiniband": "container"}
 #: From here on the estimate names the quick lab as well.
 _LONG_S = 600.0
 _BAD_INPUT = 2
@@ -45,7 +51,7 @@ def name_and_subnet(text: str) -> tuple[str, ipaddress.IPv4Network]:
 def phases_to_come(kind: str, root: Path) -> list[str]:
     """Return the phases of a demo that have not been done before on this machine."""
     left = dict.fromkeys(reference.DEMO[kind])
-    if not host.missing_packages([kind]):
+    if not host.missing_packages([NODES[kind]]):
         del left[reference.PACKAGES]
     if (root / ".venv" / ".railyard-stamp").exists():
         del left[reference.ENVIRONMENT]
@@ -164,12 +170,12 @@ def node_slowness(root: Path, name: str, kind: str) -> float | None:
         data = json.loads((root / ".lab" / name / "state.json").read_text(encoding="utf-8"))["speed"]
         if data["why"]:
             return float(data["time_factor"])
-        return reference.NODES[kind].slowness(float(data["work_s"]), float(data["login_s"]))
+        return reference.NODES[NODES[kind]].slowness(float(data["work_s"]), float(data["login_s"]))
     return None
 
 
 def main(arguments: list[str]) -> int:
-    """Run `python -m railyard.lab.demo before|booted|failed vm|container`; a refusal ends with 2."""
+    """Run `python -m railyard.lab.demo before|booted|failed KIND`; a refusal ends with 2."""
     when, kind = arguments
     root = repo_root()
     name, _subnet = name_and_subnet(

@@ -87,4 +87,12 @@ DEMO = {
         PROVISION: Phase("provisioning", 22, 5, _CONTAINERS),
         MEASURE: Phase("measuring", 50, 40, _CONTAINERS),
     },
+    "infiniband": {
+        PACKAGES: Phase("Debian packages", 9, 5, _CONTAINERS),
+        ENVIRONMENT: Phase("virtual environment", 18, 8, _CONTAINERS),
+        IMAGE: Phase("image of the node", 26, 5, _CONTAINERS),
+        BOOT: Phase("boot", 3, 0, _CONTAINERS),
+        PROVISION: Phase("simulated subnet", 20, 10, "estimate"),
+        MEASURE: Phase("reading it twice", 20, 0, "estimate"),
+    },
 }

@@ -166,6 +166,16 @@ def test_a_tool_that_hangs_is_killed_and_told(tools, monkeypatch):
     assert any("did not end" in one.text for one in capture.parse(read).problems)
 
 
+def test_a_tool_that_crashes_is_run_once_more(tools):
+    script(tools / "ibqueryerrors", f"mkdir {tools}/crashed 2>/dev/null && kill -s SEGV $$; echo read\n")
+    script(tools / "ibaddr", "kill -s SEGV $$\n")
+    read = run.read_subnet(Port(None, None), False, 0)
+    ended = {one.file: (one.stdout, one.rc) for one in read.commands}
+    assert ended["ibqueryerrors.1.txt"] == ("read\n", 0)
+    assert ended["ibaddr.txt"] == ("", -11)
+    assert asked(tools).count("ibaddr") == 2
+
+
 def test_when_the_time_for_all_is_over_the_rest_is_not_started(tools):
     script(tools / "ibnetdiscover", "exec sleep 60\n")
     (tools / "ibnetdiscover.-p").unlink()
