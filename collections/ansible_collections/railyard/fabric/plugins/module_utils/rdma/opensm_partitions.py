@@ -14,6 +14,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from ansible_collections.railyard.fabric.plugins.module_utils.parsers.subnet.answers import parse_pkeys
 from ansible_collections.railyard.fabric.plugins.module_utils.records.guid import normalize_guid
 from ansible_collections.railyard.fabric.plugins.module_utils.records.partitions import (
     ALL,
@@ -33,7 +34,6 @@ _MEMBERS_OF_LINE = 100
 # By the number that IBTA gives an MTU of 4096 bytes; without it the broadcast group has 2048.
 _MTU_4096 = "mtu=5"
 _BOTH_ALLOWED = re.compile(r"^[ \t]*allow_both_pkeys[ \t]+(TRUE|true|1|yes)\b", re.MULTILINE)
-_TABLE_ROW = re.compile(r"\s*[0-9]+:((?:\s+0x[0-9A-Fa-f]{1,4})+)\s*")
 
 #: Node -> rail -> GUID of its port.
 Ports = Mapping[str, Mapping[str, str]]
@@ -197,10 +197,9 @@ def make_tables(intent: Intent) -> dict[str, frozenset[int]]:
 
 
 def read_table(text: str) -> frozenset[int] | None:
-    """Return the entries of a P_Key table as `smpquery pkeys` prints it; None where it prints none."""
-    rows = [found[1] for line in text.splitlines() if (found := _TABLE_ROW.fullmatch(line))]
-    entries = {int(word, 16) for row in rows for word in row.split()}
-    return frozenset(entries - {0}) if rows else None
+    """Return the entries of a P_Key table as `smpquery pkeys` prints it; None where it is not whole."""
+    entries, _problems = parse_pkeys(text, "smpquery pkeys")
+    return None if entries is None else frozenset(entries)
 
 
 def show_table(entries: frozenset[int]) -> str:
