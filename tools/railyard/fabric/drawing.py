@@ -241,9 +241,7 @@ class _Sheet:
                 if hosts_at - bottom < 2 * _GAP + 14:
                     healthy.append(f"M{middle:g} {bottom:g}V{hosts_at:g}")
                 continue
-            numbers = list(
-                dict.fromkeys(end.number for one in bad for end in one.ends if end.guid == leaf.guid)
-            )
+            numbers = sorted({end.number for one in bad for end in one.ends if end.guid == leaf.guid})
             label = _ports(numbers)
             css = f"fault {_line_class(bad[0].severity)}"
             line = f'<path class="{css}" d="M{middle:g} {bottom:g}V{hosts_at:g}"/>'
@@ -356,7 +354,7 @@ class _Sheet:
         lines = [("faint", line) for line in switch.lines]
         if marked := self._marked.get(switch.guid):
             fault = marked[0][0]
-            numbers = list(dict.fromkeys(number for _fault, number in marked))
+            numbers = sorted({number for _fault, number in marked})
             lines = [*lines[:1], (_text_class(fault.severity), _ports(numbers))]
             place = f'x="{x:g}" y="{y:g}" width="{self._chip:g}" height="{height:g}"'
             edge = f'<rect class="fault {_line_class(fault.severity)}" {place} rx="6"/>'
