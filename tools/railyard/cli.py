@@ -208,8 +208,18 @@ def validate(
     loopback: Annotated[
         bool, typer.Option("--loopback", help="With --quick: test each HCA with itself as well.")
     ] = False,
+    with_fabric: Annotated[
+        bool,
+        typer.Option(
+            "--fabric",
+            help="Read the InfiniBand fabric before and after the tests, as `railyard fabric` does: error "
+            "counters that grow then belong to a known load.",
+        ),
+    ] = False,
 ) -> None:
     """Measure, judge and report; change nothing on the nodes."""
+    if with_fabric and (quick or idle or launcher is Launcher.SLURM):
+        raise UserError("--fabric excludes --quick, --idle and --launcher slurm", "leave one of them out")
     if loopback and not quick:
         raise UserError("--loopback is a part of --quick", "add --quick")
     if quick:
@@ -222,6 +232,8 @@ def validate(
         end(looking.quick(inventory, args or [], loopback))
     if not idle:
         refuse_without_idle(limit_time, drain, most_drained)
+        if with_fabric:
+            _validate_with_fabric(inventory, args or [], reports_dir or paths.reports_dir())
         _operate("validate", inventory, args, reports_dir, launcher=launcher or Launcher.ANSIBLE)
     reports = reports_dir or paths.reports_dir()
     chosen = launcher.value if launcher else None
@@ -487,6 +499,17 @@ def _lab() -> None:
 def main() -> None:
     """Run the command and end the process with its exit status."""
     ending.run(app)
+
+
+def _validate_with_fabric(inventory: list[str], args: list[str], reports: Path) -> None:
+    from railyard.fabric import around
+    from railyard.fabric.wanted import Wanted as Fabric
+    from railyard.operate.commands import operate
+
+    wanted = Fabric(
+        inventory, [], None, 0.0, False, None, None, SlurmForm.TREE, None, None, reports
+    )  # fmt: skip
+    end(around.validate(wanted, args, lambda: operate("validate", inventory, args, reports)))
 
 
 def _operate(

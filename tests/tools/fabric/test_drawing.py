@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import re
 import time
 import xml.etree.ElementTree as ET
@@ -11,6 +12,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.records.subnet imp
 from ansible_collections.railyard.fabric.plugins.plugin_utils.subnet import judge
 from railyard.fabric import drawing
 from support.contrast import contrast
+from support.fake_subnet_faults import FAULTS, PARTITIONS, Fault, Places
 from support.fake_subnets import Net
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -89,6 +91,24 @@ def test_with_several_rows_of_units_the_ends_are_marked_in_place_of_lines() -> N
     assert faults(svg) == ["warn", "warn"]
     assert f"leaf2-2 port 7 to spine0 port {far.number}" in texts(svg)
     assert any("only links with findings are drawn" in text for text in texts(svg))
+
+
+@pytest.mark.parametrize("units", [2, 4])
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.__name__)
+def test_each_finding_with_ports_is_drawn(fault: Fault, units: int) -> None:
+    net = Net(units=units, nodes_each=4, rails=4, spines=3)
+    net.pkeys = {
+        net.adapter_key(node, rail): (0xFFFF, 0x8001) for node in range(4 * units) for rail in range(4)
+    }
+    before = net.copy()
+    fault(net, Places(net, random.Random(7)))
+    reading = net.reading()
+    expected = net.expected(partitions=PARTITIONS)
+    judgement = judge.judge(reading, expected, before.reading(taken_at_s=net.taken_at_s - 3600))
+    svg = drawing.draw("mine", "x", reading, judgement, list(enumerate(judgement.findings, 1)))
+    with_ports = {number for number, one in enumerate(judgement.findings, 1) if one.ports}
+    assert {int(number) for number in re.findall('href="#finding-([0-9]+)"', svg)} == with_ports
+    ET.fromstring(svg)
 
 
 def test_names_are_text() -> None:

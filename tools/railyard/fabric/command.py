@@ -47,11 +47,7 @@ def run(wanted: Wanted, argv: Sequence[str]) -> int:
     inventory = checked_inventory(wanted.inventory, arguments.limit)
     if arguments.only_lists:
         return list_only(live.PLAYBOOK, wanted.inventory, arguments)
-    if not any(node.fabric.get("transport") == _INFINIBAND for node in inventory.nodes):
-        raise UserError(
-            f"no node of {inventory.cluster} has InfiniBand",
-            "name an inventory with `transport: infiniband`, or use `railyard validate`",
-        )
+    refuse_others(inventory)
     plan = written.check(wanted, inventory)
     quiet = wanted.as_json or wanted.svg == "-"
     out = output.console()
@@ -63,15 +59,7 @@ def run(wanted: Wanted, argv: Sequence[str]) -> int:
         if wanted.captures
         else live.read_live(inventory, wanted, arguments, out)
     )
-    cluster = wanted.reports_dir / inventory.cluster
-    wants = expected.from_inventory(inventory, facts.load_facts(cluster), _changed_at_s(inventory))
-    earlier = folders.load_earlier(cluster, min(one.started_at_s for one in taken))
-    found = judge_captures(taken, wants, earlier.readings)
-    report = documents.build_report(
-        inventory.cluster, [one.subnet for one in found], wants, wanted.inventory, earlier.notes
-    )
-    folder = folders.make_folder(cluster, min(one.subnet.reading.taken_at_s for one in found))
-    _write_folder(folder, found, report)
+    report, folder = write_reading(wanted, inventory, taken)
     if wanted.svg is not None:
         svg_parts.write(drawing.stack([file for _inline, file in report.drawings]), wanted.svg)
     if wanted.as_json:
@@ -82,6 +70,39 @@ def run(wanted: Wanted, argv: Sequence[str]) -> int:
     for file in plan.write_files(report):
         out.print(f"Written: {file}")
     return report.status
+
+
+def refuse_others(inventory: Inventory) -> None:
+    """Refuse an inventory without InfiniBand.
+
+    Raises:
+        UserError: no node has it.
+    """
+    if not any(node.fabric.get("transport") == _INFINIBAND for node in inventory.nodes):
+        raise UserError(
+            f"no node of {inventory.cluster} has InfiniBand",
+            "name an inventory with `transport: infiniband`, or use `railyard validate`",
+        )
+
+
+def write_reading(
+    wanted: Wanted, inventory: Inventory, taken: Sequence[Capture]
+) -> tuple[documents.Report, Path]:
+    """Judge captures and write the folder of the reading; return what was found, and the folder.
+
+    Raises:
+        UserError: nothing could be read (exit status 3), or the folder cannot be written.
+    """
+    cluster = wanted.reports_dir / inventory.cluster
+    wants = expected.from_inventory(inventory, facts.load_facts(cluster), _changed_at_s(inventory))
+    earlier = folders.load_earlier(cluster, min(one.started_at_s for one in taken))
+    found = judge_captures(taken, wants, earlier.readings)
+    report = documents.build_report(
+        inventory.cluster, [one.subnet for one in found], wants, wanted.inventory, earlier.notes
+    )
+    folder = folders.make_folder(cluster, min(one.subnet.reading.taken_at_s for one in found))
+    _write_folder(folder, found, report)
+    return report, folder
 
 
 def judge_captures(taken: Sequence[Capture], wants: Expected, earlier: Sequence[Reading]) -> list[Read]:

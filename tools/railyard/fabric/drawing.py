@@ -93,6 +93,8 @@ class _Sheet:
         self._chip = min(max(longest * CHARACTER_BOLD + 16, _NARROW), _WIDE)
         self._rows = self._card_rows()
         self._width = self._needed_width()
+        #: Numbers of the faults that cards show.
+        self._drawn: set[int] = set()
         #: With several rows, faults are marked at the switches alone.
         self._marked = self._faults_by_switch() if len(self._rows) > 1 else {}
 
@@ -194,6 +196,7 @@ class _Sheet:
             y += _CHIP_HEIGHT + _GAP
         y += 14
         mine = self._faults_of(card)
+        self._drawn.update(fault.number for fault in mine)
         named = mine[:_NAMED_IN_CARD]
         hosts = f"{len(card.nodes)} hosts" if len(card.nodes) != 1 else "1 host"
         height = _HOSTS_HEIGHT + _ROW * (len(named) + (1 if len(mine) > len(named) else 0))
@@ -238,9 +241,7 @@ class _Sheet:
                 if hosts_at - bottom < 2 * _GAP + 14:
                     healthy.append(f"M{middle:g} {bottom:g}V{hosts_at:g}")
                 continue
-            numbers = list(
-                dict.fromkeys(end.number for one in bad for end in one.ends if end.guid == leaf.guid)
-            )
+            numbers = sorted({end.number for one in bad for end in one.ends if end.guid == leaf.guid})
             label = _ports(numbers)
             css = f"fault {_line_class(bad[0].severity)}"
             line = f'<path class="{css}" d="M{middle:g} {bottom:g}V{hosts_at:g}"/>'
@@ -261,12 +262,14 @@ class _Sheet:
     def _faults_between_switches(self) -> list[str]:
         """Draw the faults whose ends are switches: a line between two, a mark at one or at more."""
         drawn: list[str] = []
-        for fault in self._drawing.faults if not self._marked else ():
+        for fault in self._drawing.faults:
             ports: dict[str, list[int]] = {}
             for end in fault.ends:
                 if end.is_switch and end.guid in self._place:
                     ports.setdefault(end.guid, []).append(end.number)
-            if not ports or self._is_in_card(fault):
+            if self._marked.keys() & ports.keys() and not self._is_in_card(fault):
+                continue
+            if not ports or fault.number in self._drawn:
                 continue
             if len(ports) == _ENDS:
                 drawn.append(self._linked(fault, self._fault_line(fault, ports)))
@@ -351,7 +354,7 @@ class _Sheet:
         lines = [("faint", line) for line in switch.lines]
         if marked := self._marked.get(switch.guid):
             fault = marked[0][0]
-            numbers = list(dict.fromkeys(number for _fault, number in marked))
+            numbers = sorted({number for _fault, number in marked})
             lines = [*lines[:1], (_text_class(fault.severity), _ports(numbers))]
             place = f'x="{x:g}" y="{y:g}" width="{self._chip:g}" height="{height:g}"'
             edge = f'<rect class="fault {_line_class(fault.severity)}" {place} rx="6"/>'

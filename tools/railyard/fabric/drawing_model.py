@@ -182,7 +182,9 @@ def _faults(
     for number, one in placed[:MOST_FAULTS]:
         # A port of an adapter that is not in the reading is known by the finding's node.
         ends = tuple(_end(reading, judgement, key, one) for key in dict.fromkeys(one.ports))
-        faults.append(Fault(number, one.severity, one.text, one.node, one.rail, ends))
+        owners = (judgement.owners.get(key) for key in one.ports)
+        node = one.node or next((owner.node for owner in owners if owner and owner.node), None)
+        faults.append(Fault(number, one.severity, one.text, node, one.rail, ends))
     return tuple(faults), len(placed) - len(faults)
 
 

@@ -1,0 +1,97 @@
+"""`railyard validate --fabric`: the fabric before and after the tests, and what the whole ends with."""
+
+from __future__ import annotations
+
+import pytest
+from ansible_collections.railyard.fabric.plugins.plugin_utils.subnet import captures
+from railyard.fabric import around, live
+from railyard.fabric.wanted import SlurmForm, Wanted
+from support.programs import REPO, railyard
+from support.small_fabric import LEAF, TAKEN_AT_S, make_net, write_capture
+
+HOUR_S = 3600.0
+ERRORS = f'Errors for 0x{LEAF:016x} "leaf0"\n   GUID 0x{LEAF:016x} port 1: [SymbolErrorCounter == {{}}]\n'
+
+
+def capture_of(folder, taken_at_s, symbol_errors=0):
+    """Capture the small fabric once, as the module does with one reading of the counters."""
+    capture = captures.load(str(write_capture(folder, make_net(), taken_at_s)))
+    commands = []
+    for one in capture.commands:
+        if one.file == "ibqueryerrors.1.txt" and symbol_errors:
+            commands.append(one._replace(stdout=ERRORS.format(symbol_errors) + one.stdout))
+        elif one.file != "ibqueryerrors.2.txt":
+            commands.append(one)
+    return capture._replace(host="gpu01", commands=tuple(commands))
+
+
+@pytest.fixture
+def validate(inventory, tmp_path, monkeypatch):
+    """Return the verb with readings and tests that are given."""
+
+    def run(readings, tested=0):
+        left = [[one] for one in readings]
+        monkeypatch.setattr(live, "read_live", lambda *_arguments: left.pop(0))
+        wanted = Wanted(
+            [str(inventory)],
+            [],
+            None,
+            0.0,
+            False,
+            None,
+            None,
+            SlurmForm.TREE,
+            None,
+            None,
+            tmp_path / "reports",
+        )
+        status = around.validate(wanted, [], lambda: tested)
+        return status, len(left)
+
+    return run
+
+
+@pytest.mark.parametrize(("tested", "expected"), [(0, 0), (1, 1), (3, 3)])
+def test_a_healthy_fabric_leaves_the_tests_status(validate, tmp_path, capsys, tested, expected):
+    readings = [
+        capture_of(tmp_path / name, at) for name, at in (("b", TAKEN_AT_S), ("a", TAKEN_AT_S + HOUR_S))
+    ]
+    assert validate(readings, tested) == (expected, 0)
+    assert "two readings, 3600 s apart" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("before", "after", "expected"), [(0, 100_000, 1), (100_000, 100_000, 0)])
+def test_errors_count_that_came_during_the_tests(validate, tmp_path, capsys, before, after, expected):
+    readings = [
+        capture_of(tmp_path / "before", TAKEN_AT_S, before),
+        capture_of(tmp_path / "after", TAKEN_AT_S + HOUR_S, after),
+    ]
+    assert validate(readings) == (expected, 0)
+    assert ("1 link with too many errors" in capsys.readouterr().out) is bool(expected)
+
+
+def test_a_failing_fabric_fails_what_the_tests_leave_open(validate, tmp_path):
+    readings = [
+        capture_of(tmp_path / "before", TAKEN_AT_S),
+        capture_of(tmp_path / "after", TAKEN_AT_S + HOUR_S, 100_000),
+    ]
+    assert validate(readings, tested=3) == (1, 0)
+
+
+def test_wrong_input_of_the_tests_is_the_end(validate, tmp_path):
+    readings = [capture_of(tmp_path / name, TAKEN_AT_S) for name in ("before", "after")]
+    assert validate(readings, tested=2) == (2, 1)
+
+
+def test_readings_of_other_ports_keep_their_own_counters(tmp_path):
+    one = capture_of(tmp_path / "one", TAKEN_AT_S)
+    assert around.join_counters([one._replace(device="mlx5_3")], [one]) == [one]
+    assert around.join_counters([], [one]) == [one]
+
+
+def test_it_is_for_ansible_and_infiniband(inventory):
+    for more in (["--quick"], ["--idle"], ["--launcher", "slurm"]):
+        done = railyard("validate", "-i", inventory, "--fabric", *more)
+        assert (done.returncode, "--fabric excludes" in done.stderr) == (2, True)
+    done = railyard("validate", "-i", REPO / "inventories" / "hgx-h100-roce", "--fabric")
+    assert (done.returncode, "has InfiniBand" in done.stderr) == (2, True)
