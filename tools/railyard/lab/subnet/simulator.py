@@ -279,8 +279,8 @@ def wrapper_text(
 ) -> str:
     """Return a shell script that runs a tool on the simulated subnet.
 
-    ibsim has one device for each program. So `-C mlx5_1` becomes the adapter of this name of the node. The
-    library makes a folder `sys-PID` where the program is started, which stays after a crash: that is `folder`.
+    ibsim has one device for each program. So `-C mlx5_1` becomes the adapter of this name of the node. Where
+    a program is started the library makes a folder `sys-PID`, which a crash leaves behind: in `folder`.
     """
     words = [f"{name}={shlex.quote(value)}" for name, value in environment.items() if name != "SIM_HOST"]
     command = shlex.join([*prefix, "env"])
