@@ -97,9 +97,13 @@ def test_wrapped_tools_work_as_the_adapter_that_is_named(tmp_path: Path) -> None
     with simulated.simulate(net, tmp_path / "sim") as subnet:
         subnet.simulation.write_wrappers(tmp_path / "bin", "gpu002", "mlx5_0")
         environment = {"PATH": f"{tmp_path}/bin:{os.environ['PATH']}"}
+        here = tmp_path / "here"
+        here.mkdir(mode=0o555)
 
         def run(*argv: str) -> str:
-            done = subprocess.run(argv, env=environment, capture_output=True, text=True, check=False)
+            done = subprocess.run(
+                argv, env=environment, cwd=here, capture_output=True, text=True, check=False
+            )
             return done.stdout + done.stderr
 
         # A direct route without a hop is the adapter itself.
@@ -108,6 +112,11 @@ def test_wrapped_tools_work_as_the_adapter_that_is_named(tmp_path: Path) -> None
         assert "State: Active" in run("ibstat")
         assert '"su1-leaf2"' in run("ibswitches")
         assert "sm guid" not in run("sminfo", "-C", "mlx5_9")
+        # What a tool that is killed leaves is not where it was called.
+        with subprocess.Popen(["ibping", "-S"], env=environment, cwd=here, stdout=subprocess.PIPE) as server:
+            time.sleep(0.3)
+            server.kill()
+        assert list(here.iterdir()) == []
 
 
 _HELD = """

@@ -178,7 +178,9 @@ def flapped(chance: random.Random, net: Net) -> Planted:
 
 def rails_exchanged(chance: random.Random, net: Net) -> Planted:
     """Exchange the cables of two rails of a node."""
-    node = chance.choice(sorted({one.name.split()[0] for one in net.adapters()[1:]}))
+    # Not of the node that the subnet is read from and managed by: it would move to another place meanwhile.
+    here = net.adapters()[0].name.split()[0]
+    node = chance.choice(sorted({one.name.split()[0] for one in net.adapters()} - {here}))
     first, second = chance.sample([one.name for one in net.adapters() if one.name.split()[0] == node], 2)
     ends = [End(first, 1), End(second, 1)]
     return Planted(

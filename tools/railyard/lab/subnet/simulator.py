@@ -254,8 +254,10 @@ class Simulation:
             if not os.path.isabs(program):
                 continue
             wrapper = folder / name
-            environment = self.programs.environment("")
-            wrapper.write_text(wrapper_text(program, node, device, environment, self.prefix), "utf-8")
+            text = wrapper_text(
+                program, node, device, self.programs.environment(""), self.prefix, self.folder
+            )
+            wrapper.write_text(text, "utf-8")
             wrapper.chmod(0o755)
 
     def _await(self, is_done: Callable[[], bool], what: str, limit_s: float) -> None:
@@ -268,11 +270,17 @@ class Simulation:
 
 
 def wrapper_text(
-    program: str, node: str, device: str, environment: Mapping[str, str], prefix: list[str]
+    program: str,
+    node: str,
+    device: str,
+    environment: Mapping[str, str],
+    prefix: list[str],
+    folder: Path,
 ) -> str:
     """Return a shell script that runs a tool on the simulated subnet.
 
-    ibsim has one device for each program. So `-C mlx5_1` becomes the adapter of this name of the node.
+    ibsim has one device for each program. So `-C mlx5_1` becomes the adapter of this name of the node. Where
+    a program is started the library makes a folder `sys-PID`, which a crash leaves behind: in `folder`.
     """
     words = [f"{name}={shlex.quote(value)}" for name, value in environment.items() if name != "SIM_HOST"]
     command = shlex.join([*prefix, "env"])
@@ -295,6 +303,7 @@ while [ "$left" -gt 0 ]; do
     set -- "$@" "$word"
   fi
 done
+cd {shlex.quote(str(folder))} || exit
 exec {command} {" ".join(words)} SIM_HOST={shlex.quote(node)}" $device" {shlex.quote(program)}{option} "$@"
 """
 
