@@ -34,12 +34,14 @@ WORDS = Path(__file__).with_name("plain_words.toml")
 # (its source is read instead).
 SKIPPED = re.compile(
     r"(^|/)(fixtures|golden|expected|schema)/|^requirements/|/changelogs/|(^|/)CHANGELOG"
-    r"|^docs/(troubleshooting|figures|machines)\.md$"
+    r"|^docs/faults\.md$"
 )
 # Keys of YAML whose values a person reads.
 READ_BY_PEOPLE = {"name", "description", "short_description", "fail_msg", "success_msg", "msg"}
-# Code, and the tables that role_docs.py writes from argument_specs.
-NOT_PROSE = re.compile(r"^ *(```|~~~).*?^ *\1|<!-- variables:begin -->.*?<!-- variables:end -->", re.M | re.S)
+# Code, and the tables that role_docs.py and made_docs.py write from argument_specs and from the code.
+NOT_PROSE = re.compile(
+    r"^ *(```|~~~).*?^ *\1|<!-- variables:begin -->.*?<!-- variables:end -->|<!-- table .*?<!-- end -->", re.M | re.S
+)
 COMMENT_LINE = re.compile(r"#.*")
 # What is an interface rather than a word: code, addresses of links, names of files.
 NOT_TEXT = re.compile(r"``?[^`]*?`?`|\]\([^)]*\)|<!--.*?-->|\b[\w/-]+\.[a-z][a-z0-9]{1,6}\b", re.S)

@@ -61,6 +61,7 @@ def lines(tmp_path: Path, path: str, text: str, **more: str) -> list[tuple[int, 
         ("```\ntold\n```\n\n  ```yaml\n  - told\n  ```\n", []),
         ("[the page](told.md), `a.told`, told.jsonl, retold, told-you\n", []),
         ("<!-- variables:begin -->\n| told |\n<!-- variables:end -->\n\ntold\n", [(5, "told")]),
+        ("<!-- table causes -->\n| told |\n<!-- end -->\n\ntold\n", [(5, "told")]),
     ],
 )
 def test_markdown_is_read_without_code_and_generated_tables(
