@@ -5,9 +5,9 @@
     tools/plain_lint.py PATH...         # files or folders alone, also those that are not done yet
     tools/plain_lint.py --left          # count what is left in each place that is not done yet
 
-Markdown is read without code, YAML for names of plays and tasks, descriptions and messages, Python for
-docstrings, comments, messages and names of functions. The words, the exemptions with their reasons and the
-places that are not done yet are in plain_words.toml.
+Markdown is read without code, YAML for comments, names of plays and tasks, descriptions and messages, Python
+for docstrings, comments, messages and names of functions. plain_words.toml has the words, the exemptions with
+their reasons, and the places that are not done yet.
 """
 
 from __future__ import annotations
@@ -37,10 +37,20 @@ SKIPPED = re.compile(
     r"|^docs/faults\.md$"
 )
 # Keys of YAML whose values a person reads.
-READ_BY_PEOPLE = {"name", "description", "short_description", "fail_msg", "success_msg", "msg"}
+READ_BY_PEOPLE = {
+    "name",
+    "description",
+    "short_description",
+    "fail_msg",
+    "success_msg",
+    "msg",
+    "heading",
+    "nothing",
+}
 # Code, and the tables that role_docs.py and made_docs.py write from argument_specs and from the code.
 NOT_PROSE = re.compile(
-    r"^ *(```|~~~).*?^ *\1|<!-- variables:begin -->.*?<!-- variables:end -->|<!-- table .*?<!-- end -->", re.M | re.S
+    r"^ *(```|~~~).*?^ *\1|<!-- variables:begin -->.*?<!-- variables:end -->|<!-- table .*?<!-- end -->",
+    re.M | re.S,
 )
 COMMENT_LINE = re.compile(r"#.*")
 # What is an interface rather than a word: code, addresses of links, names of files.
@@ -144,7 +154,9 @@ def read_markdown(text: str) -> Iterator[Text]:
 
 
 def read_yaml(text: str) -> Iterator[Text]:
-    """Yield the names, descriptions and messages of a YAML file; nothing of one that is a template."""
+    """Yield the comments, names, descriptions and messages of a YAML file; only comments of a template."""
+    for found in re.finditer(r"(?:^[ \t]*#.*\n?)+", text, re.M):
+        yield Text(text.count("\n", 0, found.start()) + 1, found[0])
     try:
         documents = list(yaml.compose_all(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)))
     except yaml.YAMLError:

@@ -97,6 +97,8 @@ def test_yaml_is_read_for_names_descriptions_and_messages(tmp_path: Path) -> Non
     assert lines(tmp_path, "playbooks/a.yml", YAML) == [(1, "told"), (9, "told")]
     assert lines(tmp_path, "roles/a/meta/argument_specs.yml", SPECS) == [(6, "told")]
     assert lines(tmp_path, "roles/a/templates/broken.yml", "{% told %}: [\n") == []
+    comment = "one: told # told\n\n  # What is borne\n  # out.\n"
+    assert lines(tmp_path, "roles/a/vars/main.yml", comment) == [(3, "borne # out")]
 
 
 PYTHON = '''"""Say what is told."""

@@ -28,7 +28,7 @@ attributes:
 """
 
 EXAMPLES = r"""
-- name: Look whether a job runs
+- name: Check whether a job runs
   railyard.fabric.busy_info:
   register: busy
 """

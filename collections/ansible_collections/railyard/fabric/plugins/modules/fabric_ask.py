@@ -48,7 +48,7 @@ EXAMPLES = r"""
   register: opened
   run_once: true
 
-- name: Fix what is asked
+- name: Write the test plan
   railyard.fabric.fabric_ask:
     folder: "{{ opened.folder }}"
   run_once: true

@@ -39,7 +39,7 @@ attributes:
 """
 
 EXAMPLES = r"""
-- name: Ask the BMCs
+- name: Check that the BMCs answer
   railyard.fabric.fabric_bmc:
     folder: "{{ opened.folder }}"
   run_once: true

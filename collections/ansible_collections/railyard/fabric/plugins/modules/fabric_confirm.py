@@ -41,7 +41,7 @@ attributes:
 """
 
 EXAMPLES = r"""
-- name: Ask further of the suspects
+- name: Plan further tests of the suspects
   railyard.fabric.fabric_confirm:
     folder: "{{ opened.folder }}"
   register: confirm

@@ -34,7 +34,7 @@ attributes:
 """
 
 EXAMPLES = r"""
-- name: Look for the network plugin of NCCL
+- name: Find the network plugin of NCCL
   railyard.fabric.nccl_plugin_info:
     library: ofi
   register: plugin

@@ -56,7 +56,7 @@ options:
 """
 
 EXAMPLES = r"""
-- name: Find out which node_exporter there is
+- name: Find the installed node_exporter
   railyard.fabric.node_exporter_info:
     listen: 198.51.100.11
     port: 9100

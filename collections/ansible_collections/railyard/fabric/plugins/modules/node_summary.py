@@ -45,7 +45,7 @@ EXAMPLES = r"""
 - name: Report pending actions
   railyard.fabric.node_summary:
     fact: railyard_waits
-    heading: "What waits for your consent:"
+    heading: "What waits for your confirmation:"
     nothing: Nothing waits.
   run_once: true
 """

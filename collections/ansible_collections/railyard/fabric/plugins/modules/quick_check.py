@@ -49,7 +49,7 @@ options:
 """
 
 EXAMPLES = r"""
-- name: Look at the node
+- name: Run the quick check
   railyard.fabric.quick_check:
     expect:
       schema: 1
