@@ -53,8 +53,10 @@ NOT_PROSE = re.compile(
     re.M | re.S,
 )
 COMMENT_LINE = re.compile(r"#.*")
-# What is an interface rather than a word: code, addresses of links, names of files.
-NOT_TEXT = re.compile(r"``?[^`]*?`?`|\]\([^)]*\)|<!--.*?-->|\b[\w/-]+\.[a-z][a-z0-9]{1,6}\b", re.S)
+# What is an interface rather than a word: code, templates' expressions, addresses of links, names of files.
+NOT_TEXT = re.compile(
+    r"``?[^`]*?`?`|\{\{.*?\}\}|\{%.*?%\}|\]\([^)]*\)|<!--.*?-->|\b[\w/-]+\.[a-z][a-z0-9]{1,6}\b", re.S
+)
 MESSAGE = re.compile(r"[A-Za-z]{2}.* .* ", re.S)
 
 

@@ -79,7 +79,7 @@ YAML = """- name: Show what is told
       ansible.builtin.assert:
         that: told == 'told and told'
         fail_msg: >-
-          Nothing was
+          Nothing {{ told }}{% if told %} was
           told.
 """
 SPECS = """argument_specs:
