@@ -1,4 +1,4 @@
-"""The node with a pending action was drained, rebooted and resumed; Slurm was not called for the other node."""
+"""The node with a pending action was drained, rebooted and resumed; Slurm was not called for the other."""
 
 import json
 
