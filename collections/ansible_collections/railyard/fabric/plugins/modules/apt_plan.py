@@ -8,7 +8,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: apt_plan
-short_description: Tell what a transaction of apt would do, and what of it is refused
+short_description: Plan an apt transaction, and report what of it is refused
 version_added: "0.3.0"
 description:
   - Compares the packages that are asked for with what dpkg has, and with O(simulate) asks apt-get what it

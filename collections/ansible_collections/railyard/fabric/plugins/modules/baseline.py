@@ -8,7 +8,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: baseline
-short_description: Remember what a node had before a role changed it, and plan the way back
+short_description: Record what a node had before a role changed it, and plan how to restore it
 version_added: "0.3.0"
 description:
   - A role calls it once before its first change. Packages, files and whatever else it names are recorded on

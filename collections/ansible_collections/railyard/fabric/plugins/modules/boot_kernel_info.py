@@ -8,7 +8,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: boot_kernel_info
-short_description: Tell which kernel a node boots next, and which drivers from outside it has for it
+short_description: Report which kernel a node boots next, and which out-of-tree drivers it has for it
 version_added: "0.3.0"
 description:
   - Reads GRUB's menu, default and saved choice (among it what C(grub-reboot) left); where there is no GRUB,

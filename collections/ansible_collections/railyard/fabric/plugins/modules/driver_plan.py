@@ -8,7 +8,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: driver_plan
-short_description: Say what installing drivers would do to a node, before anything is changed
+short_description: Report what installing drivers would do to a node, before anything is changed
 version_added: "0.3.0"
 description:
   - Asks dpkg what is missing of the packages of all driver roles and, only where something is, apt by the

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: fabric_ask
-short_description: Fix what is asked of the nodes
+short_description: Write the test plan of a measuring run
 version_added: "0.1.0"
 description:
   - Writes C(asked.jsonl), one line for each question, and C(work_order.json), the part of the nodes' work

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: fabric_bmc
-short_description: Ask the nodes' BMCs whether they are there
+short_description: Check that the nodes' BMCs answer
 version_added: "0.1.0"
 description:
   - Opens a TCP connection to the BMC of every node whose inventory has C(bmc_address), from the controller

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: fabric_confirm
-short_description: Ask further of whom a run suspects
+short_description: Plan further tests of the suspects of a run
 version_added: "0.1.0"
 description:
   - Reads what all nodes measured. Where a node, a rail of a node or the path of a pair may be slow and too

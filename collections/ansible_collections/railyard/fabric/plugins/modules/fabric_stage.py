@@ -8,7 +8,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: fabric_stage
-short_description: Lay a run's work order and the runner ready on a node
+short_description: Stage a run's test schedule and the runner on a node
 version_added: "0.1.0"
 description:
   - Takes the node's lease for the run, and writes the node's work order there with mode 0600.

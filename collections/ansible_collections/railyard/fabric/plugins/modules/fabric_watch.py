@@ -8,7 +8,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: fabric_watch
-short_description: Look how far a measuring run is, and renew its lease
+short_description: Poll the progress of a measuring run, and renew its lease
 version_added: "0.1.0"
 description:
   - Tells how far the run is that M(railyard.fabric.fabric_run) has started on the node under systemd.

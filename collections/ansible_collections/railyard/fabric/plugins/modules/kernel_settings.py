@@ -8,7 +8,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: kernel_settings
-short_description: Hold CPU clock, sysctls, rings and switches of a running kernel, remembering what they were
+short_description: Set CPU clock, sysctls, rings and switches of a kernel, and record their former values
 version_added: "0.1.0"
 description:
   - Sets governor and idle states of all CPUs, sysctls and files of sysfs, and records first what is not

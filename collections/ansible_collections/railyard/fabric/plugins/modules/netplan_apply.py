@@ -8,7 +8,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: netplan_apply
-short_description: Apply a node's rails with netplan, proven over a new connection or undone
+short_description: Apply a node's rails with netplan, confirmed over a new connection or undone
 description:
   - Brings the netplan file of a node's rails and the running network to the plan, in one change that must
     prove itself. It runs M(railyard.fabric.netplan_stage) on the node, then opens an SSH connection that

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: node_exporter_info
-short_description: Find out which node_exporter a node has, or whether role node_metrics can bring one
+short_description: Find the node_exporter of a node, or whether role node_metrics can install one
 version_added: "0.3.0"
 description:
   - A node_exporter that runs already is kept as it is; its folder of textfiles is read from its command line.

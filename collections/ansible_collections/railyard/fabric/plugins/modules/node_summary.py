@@ -8,7 +8,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: node_summary
-short_description: Report once what all nodes of a play said of themselves
+short_description: Report once what all nodes of a play reported
 version_added: "0.3.0"
 description:
   - Reads a fact of each host of the play and prints it, hosts that say the same folded into one name.

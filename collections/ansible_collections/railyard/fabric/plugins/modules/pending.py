@@ -8,7 +8,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: pending
-short_description: Keep on a node what waits there for a reboot, a restart of modules or a consent
+short_description: Record the actions on a node that wait for a reboot, a module restart or your confirmation
 version_added: "0.3.0"
 description:
   - A role that may not act without consent writes here what waits, in one file a topic below

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: quick_check
-short_description: Look at a node quickly, as its own health check does
+short_description: Check a node quickly, as its own health check does
 version_added: "0.3.0"
 description:
   - Holds the rails (link, rate, address, MTU, RDMA port, GID, RDMA MTU), their error counters since the last

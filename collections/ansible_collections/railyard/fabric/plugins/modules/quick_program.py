@@ -8,7 +8,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: quick_program
-short_description: Put the quick check, or the writer of metrics, on a node as one program
+short_description: Install the quick check, or the writer of metrics, on a node as one program
 version_added: "0.3.0"
 description:
   - Packs O(program) with all that it imports into one executable file, which this node's Python runs.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: rdma_device_names
-short_description: Plan the names of a node's RDMA devices, and rename those that nothing uses
+short_description: Plan the names of a node's RDMA devices, and rename the unused ones
 version_added: "0.3.0"
 description:
   - Returns the udev rules that give the RDMA devices the names that are asked for from the next boot on. To

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: rdma_driver_info
-short_description: Tell which RDMA cards a node has, whose driver, and which provider they can have
+short_description: Report the RDMA cards of a node, their driver, and the providers that support them
 version_added: "0.3.0"
 description:
   - Reads the PCI bus, the modules of the running kernel and dpkg, and decides whether the wanted

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: roce_qos
-short_description: Hold the RoCE QoS of all ports of a node
+short_description: Set the RoCE QoS of all ports of a node
 version_added: "0.3.0"
 description:
   - Has each port trust DSCP, hold the priority of RoCE lossless by PFC, take part in ECN, mark congestion

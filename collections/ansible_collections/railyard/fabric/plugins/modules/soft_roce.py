@@ -8,7 +8,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: soft_roce
-short_description: Hold the Soft-RoCE devices of a node
+short_description: Manage the Soft-RoCE devices of a node
 version_added: "0.2.0"
 description:
   - Makes Soft-RoCE (rxe) devices on netdevs, all in one call, and removes those that it made and that are no
