@@ -53,9 +53,12 @@ NOT_PROSE = re.compile(
     re.M | re.S,
 )
 COMMENT_LINE = re.compile(r"#.*")
-# What is an interface rather than a word: code, templates' expressions, addresses of links, names of files.
+# What is an interface rather than a word: code, expressions of templates, addresses of links, names of files, and
+# in the documentation of modules the markup and the keys of results.
 NOT_TEXT = re.compile(
-    r"``?[^`]*?`?`|\{\{.*?\}\}|\{%.*?%\}|\]\([^)]*\)|<!--.*?-->|\b[\w/-]+\.[a-z][a-z0-9]{1,6}\b", re.S
+    r"``?[^`]*?`?`|\{\{.*?\}\}|\{%.*?%\}|\]\([^)]*\)|<!--.*?-->|\b[\w/-]+\.[a-z][a-z0-9]{1,6}\b"
+    r"|\b(?:C|V|O|RV|M)\([^)]*\)|(?m:^ +\w+:|^\w+:$)",
+    re.S,
 )
 MESSAGE = re.compile(r"[A-Za-z]{2}.* .* ", re.S)
 

@@ -131,6 +131,11 @@ def test_python_is_read_for_docstrings_comments_messages_and_names(tmp_path: Pat
     assert lines(tmp_path, "tools/one.py", PYTHON) == expected
 
 
+def test_in_the_documentation_of_a_module_keys_and_markup_are_not_text(tmp_path: Path) -> None:
+    text = "told:\n  told:\n    description: What is C(told) with O(told=V(told)).\n    told: told\n"
+    assert lines(tmp_path, "plugins/modules/one.py", f'RETURN = """\n{text}"""\n') == [(5, "told")]
+
+
 def test_the_strings_of_a_test_are_its_data(tmp_path: Path) -> None:
     text = 'def check():\n    """Tell."""\n    return "what it was told"  # fine\n'
     assert lines(tmp_path, "tests/test_one.py", text) == []

@@ -16,7 +16,7 @@ description:
   - Writes a row of C(results.jsonl) for each; M(railyard.fabric.fabric_judge) makes the verdicts of them.
   - C(fabric_policy.bmc_check) says whether, C(fabric_policy.bmc_tcp_ports) where,
     C(fabric_policy.bmc_timeout_s) for how long.
-  - Many BMCs are asked at a time, so that a thousand that are silent take less than three minutes.
+  - Many BMCs are checked at a time, so that a thousand silent ones take less than three minutes.
 author:
   - Railyard contributors (@railyard)
 extends_documentation_fragment:
@@ -47,7 +47,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 asked:
-  description: Number of BMCs that were asked.
+  description: Number of BMCs that were checked.
   returned: success
   type: int
   sample: 4

@@ -43,7 +43,7 @@ options:
     type: str
     default: 127.0.0.1:9093
   receivers:
-    description: Who is told of alerts, as C(monitoring_receivers).
+    description: Receivers of alerts, as C(monitoring_receivers).
     type: list
     elements: dict
     default: []

@@ -13,7 +13,7 @@ version_added: "0.3.0"
 description:
   - Reads a fact of each host of the play and prints it, hosts that say the same folded into one name.
   - Runs on the controller and opens no connection. Use it with C(run_once).
-  - A host without the fact is named as one that was not asked.
+  - A host without the fact is listed as not contacted.
 author:
   - Railyard contributors (@railyard)
 extends_documentation_fragment:

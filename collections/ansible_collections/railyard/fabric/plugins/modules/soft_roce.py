@@ -17,7 +17,7 @@ description:
     taken as it is, and left when it is no longer wanted; after the next boot it is this module's.
   - Changes the running kernel only. To have the devices again after a reboot is the business of the udev rule
     that a role writes.
-  - Where something stands in the way (no module for the running kernel, no such netdev, a name that is taken)
+  - If something blocks it (no module for the running kernel, no such netdev, a name that is taken)
     it fails before anything is changed, and names all of it.
 author:
   - Railyard contributors (@railyard)
