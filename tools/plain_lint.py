@@ -53,8 +53,8 @@ NOT_PROSE = re.compile(
     re.M | re.S,
 )
 COMMENT_LINE = re.compile(r"#.*")
-# What is an interface rather than a word: code, expressions of templates, addresses of links and names of files;
-# in the documentation of modules the markup and the keys of results.
+# What is an interface rather than a word: code, expressions of templates, addresses of links, names of files;
+# in the documentation of modules also the markup and the keys of results.
 NOT_TEXT = re.compile(
     r"``?[^`]*?`?`|\{\{.*?\}\}|\{%.*?%\}|\]\([^)]*\)|<!--.*?-->|\b[\w/-]+\.[a-z][a-z0-9]{1,6}\b"
     r"|\b(?:C|V|O|RV|M)\([^)]*\)|(?m:^ +\w+:|^\w+:$)",
