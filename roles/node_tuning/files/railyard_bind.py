@@ -117,7 +117,7 @@ def way(root, folder):
 
 
 def allowed_hcas(root, environment):
-    """Return the devices that NCCL is to use, the rails' and not storage's; None if that is not configured."""
+    """Return the devices that NCCL is to use, the rails' and not storage's; None if not configured."""
     settings = dict(
         re.findall(r"(?m)^[ \t]*(NCCL_IB_HCA)[ \t]*=(.*)$", text(os.path.join(root, "etc/nccl.conf")))
     )
