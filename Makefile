@@ -23,7 +23,7 @@ test: ## Everything that CI runs, side by side where it can be (root or sudo; st
 test-full: ## What takes longer than `make test` and is not in it: long role scenarios, cables, rolling changes, drivers, a kernel update, Ubuntu, the demo on VMs
 	@tools/test full
 
-lint: ## ruff, mypy, yamllint, ansible-lint, shellcheck
+lint: ## ruff, mypy, yamllint, ansible-lint, shellcheck, plain language
 	@tools/test lint types
 
 release: setup ## Build the collection, the wheel, their bill of materials and checksums into dist/ (from a clean checkout)

@@ -10,6 +10,6 @@ def name(host):
 
 
 @pytest.fixture
-def asked(name):
-    """Whether converge asked the role's work of it."""
+def is_configured(name):
+    """Whether converge configured the role on it."""
     return name == "gpuserver1"

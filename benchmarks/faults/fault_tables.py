@@ -8,13 +8,13 @@ from fault_cases import CASES, WANTED, Case, target_of
 
 Line = dict[str, Any]
 _HEAD = """<!-- Made by benchmarks/faults/campaign.py --docs from its results; do not edit. -->
-# Faults, and what is said of them
+# Faults, and how they are reported
 
-Each line is a fault that was made on a healthy lab, and what `railyard validate` said of it: the exit status,
-what the verdicts at its place are, and the cause that names it ([what to do next](troubleshooting.md)). The
-labs are four containers and two VMs with two rails each, shaped to a declared rate (the VMs since
-2026-11-24); how, and each run, is in [benchmarks/faults](../benchmarks/faults/README.md). A fault without a
-line has not been run yet, and what only a card can show is not among them.
+Each line is a fault that was made on a healthy lab, and what `railyard validate` reported: the exit status,
+the verdicts at its place, and the cause that names it ([what to do next](troubleshooting.md)). The labs are
+four containers and two VMs with two rails each, shaped to a declared rate (the VMs since 2026-11-24).
+[benchmarks/faults](../benchmarks/faults/README.md) describes each run. A fault without a line has not been
+run yet, and faults that only a card can show are not included. The messages are those of the run's date.
 
 | fault | lab | run | exit | verdict | cause |
 |---|---|---|---:|---|---|

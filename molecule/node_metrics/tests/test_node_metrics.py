@@ -21,11 +21,11 @@ def address(host, name):
 
 
 @pytest.fixture
-def scrape(host, asked, address):
+def scrape(host, is_configured, address):
     """Return what Prometheus would get."""
 
     def get():
-        port = 9100 if asked else 9105
+        port = 9100 if is_configured else 9105
         return host.check_output(f"{FETCH} http://{address}:{port}/metrics")
 
     return get
@@ -37,16 +37,16 @@ def listening(host, port):
     return sorted(line.split()[3].rpartition(":")[0] for line in lines)
 
 
-def test_it_listens_on_the_management_address_alone(host, asked, address):
-    if asked:
+def test_it_listens_on_the_management_address_alone(host, is_configured, address):
+    if is_configured:
         assert listening(host, 9100) == [address]
         refused = host.run(f"{FETCH} http://127.0.0.1:9100/metrics")
         assert refused.rc != 0
         assert "Connection refused" in refused.stderr
 
 
-def test_a_rail_address_refuses(host, asked):
-    if not asked:
+def test_a_rail_address_refuses(host, is_configured):
+    if not is_configured:
         return
     host.check_output("ip address add 10.0.1.1/24 dev ens6")
     try:
@@ -71,8 +71,8 @@ def test_each_rail_is_in_a_scrape(host, scrape):
     assert re.search(r'railyard_node_metrics_info{version="[0-9.]+"} 1', text)
 
 
-def test_the_timer_writes_by_itself(host, asked):
-    path = OURS if asked else SITES
+def test_the_timer_writes_by_itself(host, is_configured):
+    path = OURS if is_configured else SITES
     before = host.file(path).mtime
     deadline = time.monotonic() + 90
     while host.file(path).mtime == before and time.monotonic() < deadline:
@@ -83,7 +83,7 @@ def test_the_timer_writes_by_itself(host, asked):
     assert (timer.is_enabled, timer.is_running) == (True, True)
 
 
-def test_the_last_quick_check_is_in_it(host, scrape, asked):
+def test_the_last_quick_check_is_in_it(host, scrape, is_configured):
     host.run("systemctl start railyard-quick.service")
     host.check_output("systemctl start railyard-metrics.service")
     text = scrape()
@@ -107,8 +107,8 @@ def test_a_rail_whose_netdev_is_gone_keeps_its_series(host, scrape):
     assert 'node_network_carrier{device="ens6d1"}' not in text
 
 
-def test_an_exporter_that_is_killed_comes_back_on_its_address(host, asked, scrape, address):
-    if not asked:
+def test_an_exporter_that_is_killed_comes_back_on_its_address(host, is_configured, scrape, address):
+    if not is_configured:
         return
     before = host.check_output("systemctl show -P MainPID prometheus-node-exporter.service")
     host.check_output(f"kill -KILL {before}")
@@ -118,9 +118,9 @@ def test_an_exporter_that_is_killed_comes_back_on_its_address(host, asked, scrap
     assert listening(host, 9100) == [address]
 
 
-def test_the_socket_does_not_wait_for_its_address(host, asked, scrape):
+def test_the_socket_does_not_wait_for_its_address(host, is_configured, scrape):
     """At boot the management address may come later: a second one, which no netdev has, is listened on."""
-    if not asked:
+    if not is_configured:
         return
     folder = "/run/systemd/system/railyard-node-exporter.socket.d"
     restart = (
@@ -138,9 +138,9 @@ def test_the_socket_does_not_wait_for_its_address(host, asked, scrape):
         host.check_output(restart)
 
 
-def test_a_file_that_is_cut_off_does_no_harm(host, asked, scrape):
+def test_a_file_that_is_cut_off_does_no_harm(host, is_configured, scrape):
     """Nothing half-written is ever called *.prom; another program's broken file costs this one nothing."""
-    if not asked:
+    if not is_configured:
         return
     host.check_output("printf 'broken{' > /var/lib/prometheus/node-exporter/other.prom")
     try:
@@ -151,8 +151,8 @@ def test_a_file_that_is_cut_off_does_no_harm(host, asked, scrape):
     assert "railyard_rail_info" in text
 
 
-def test_the_site_s_exporter_is_as_it_was(host, asked):
-    if asked:
+def test_the_site_s_exporter_is_as_it_was(host, is_configured):
+    if is_configured:
         return
     assert not host.package("prometheus-node-exporter").is_installed
     assert not host.file("/etc/systemd/system/prometheus-node-exporter.service.d").exists

@@ -1,4 +1,4 @@
-"""The driver is built for the node's kernel where it was asked for, kept at its version, loaded nowhere."""
+"""The driver is built for the node's kernel where it was requested, kept at its version, loaded nowhere."""
 
 testinfra_hosts = ["ansible://gpu_nodes"]
 
@@ -6,19 +6,19 @@ KERNEL = "6.1.0-99-amd64"
 OPTIONS = "/etc/modprobe.d/railyard-nvidia.conf"
 
 
-def test_dkms_built_the_module_and_depmod_knows_it(host, asked):
+def test_dkms_built_the_module_and_depmod_knows_it(host, is_configured):
     out = host.run(f"modinfo -k {KERNEL} -F version nvidia-current")
-    assert (out.stdout.strip() == "535.183.01") == asked, out
+    assert (out.stdout.strip() == "535.183.01") == is_configured, out
 
 
-def test_the_packages_are_held_at_their_version(host, asked):
+def test_the_packages_are_held_at_their_version(host, is_configured):
     show = host.run("dpkg-query --show --showformat='${db:Status-Want} ${Version}' nvidia-kernel-dkms")
-    assert (show.stdout == "hold 535.183.01-1") == asked, show
+    assert (show.stdout == "hold 535.183.01-1") == is_configured, show
 
 
-def test_nouveau_is_kept_from_loading_and_the_options_are_those_of_debians_module(host, asked):
-    assert host.file(OPTIONS).exists == asked
-    if asked:
+def test_nouveau_is_kept_from_loading_and_the_options_are_those_of_debians_module(host, is_configured):
+    assert host.file(OPTIONS).exists == is_configured
+    if is_configured:
         text = host.file(OPTIONS).content_string
         assert "\nblacklist nouveau\n" in text
         assert "\noptions nvidia-current NVreg_EnableGpuFirmware=0\n" in text

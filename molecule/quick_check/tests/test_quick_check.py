@@ -27,13 +27,13 @@ def rails(host):
         host.check_output(f"ip link set dev {name} mtu {before[name]}")
 
 
-def test_nothing_is_there_by_default(host, asked):
-    assert host.file(PROGRAM).exists == asked
-    assert host.file("/etc/railyard/quick.json").exists == asked
+def test_nothing_is_there_by_default(host, is_configured):
+    assert host.file(PROGRAM).exists == is_configured
+    assert host.file("/etc/railyard/quick.json").exists == is_configured
 
 
-def test_it_says_what_is_wrong_and_what_is_good(host, asked, rails):
-    if not asked:
+def test_it_says_what_is_wrong_and_what_is_good(host, is_configured, rails):
+    if not is_configured:
         return
     good = host.run(f"{PROGRAM} --as test")
     assert (good.rc, good.stderr) == (0, ""), good.stdout
@@ -51,8 +51,8 @@ def test_it_says_what_is_wrong_and_what_is_good(host, asked, rails):
     assert host.run(f"{PROGRAM} --as test").rc == 0
 
 
-def test_it_takes_little_of_a_processor_and_of_the_rails(host, asked, rails):
-    if not asked:
+def test_it_takes_little_of_a_processor_and_of_the_rails(host, is_configured, rails):
+    if not is_configured:
         return
     sent = "cat " + " ".join(f"/sys/class/net/{name}/statistics/[rt]x_bytes" for name in RAILS)
     before = sum(map(int, host.check_output(sent).split()))
@@ -62,9 +62,9 @@ def test_it_takes_little_of_a_processor_and_of_the_rails(host, asked, rails):
     assert moved_bytes <= 10e6
 
 
-def test_the_timer_looks(host, asked):
-    assert host.file("/etc/systemd/system/railyard-quick.timer").exists == asked
-    if asked:
+def test_the_timer_looks(host, is_configured):
+    assert host.file("/etc/systemd/system/railyard-quick.timer").exists == is_configured
+    if is_configured:
         timer = host.service("railyard-quick.timer")
         assert (timer.is_enabled, timer.is_running) == (True, True)
         host.run("systemctl start railyard-quick.service")
@@ -74,8 +74,8 @@ def test_the_timer_looks(host, asked):
         assert "railyard quick: gpuserver1: " in journal
 
 
-def test_slurm_has_a_script_that_says_when_slurm_is_not_there(host, asked):
-    if not asked:
+def test_slurm_has_a_script_that_says_when_slurm_is_not_there(host, is_configured):
+    if not is_configured:
         return
     script = host.file("/usr/local/sbin/railyard-quick-slurm")
     assert (script.mode, script.user) == (0o755, "root")

@@ -1,4 +1,4 @@
-"""A reply leaves by the rail it was asked on, and ARP is answered by the rail that has the address.
+"""A reply leaves by the rail that received the request, and ARP is answered by the rail that has the address.
 
 Each is shown both ways: as the role leaves the node, and with what the role wrote taken away for a moment.
 """

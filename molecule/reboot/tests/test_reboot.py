@@ -1,4 +1,4 @@
-"""The node on which something waited was drained, rebooted and resumed; Slurm was not told of the other."""
+"""The node with a pending action was drained, rebooted and resumed; Slurm was not called for the other."""
 
 import json
 

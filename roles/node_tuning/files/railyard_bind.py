@@ -10,8 +10,8 @@ Which GPU: of those that this process may open, in the order of their PCI addres
 CUDA_VISIBLE_DEVICES, the one with the rank's number on this node. CPUs: those of the GPU's NUMA node that the
 launcher left to the rank. Memory: from that node as long as it has some. Device: UCX_NET_DEVICES and
 RAILYARD_HCA name the one with the shortest way on PCI Express; of several alike, each GPU gets another. NCCL
-finds its devices itself, better than one variable could. What cannot be found is said on stderr, and the
-command runs all the same.
+finds its devices itself, better than one variable could. What cannot be found is reported on stderr, and
+the command runs nevertheless.
 """
 
 import ctypes
@@ -117,7 +117,7 @@ def way(root, folder):
 
 
 def allowed_hcas(root, environment):
-    """Return the devices that NCCL is to use, the rails' and not storage's; None where nobody says so."""
+    """Return the devices that NCCL is to use, the rails' and not storage's; None if not configured."""
     settings = dict(
         re.findall(r"(?m)^[ \t]*(NCCL_IB_HCA)[ \t]*=(.*)$", text(os.path.join(root, "etc/nccl.conf")))
     )
@@ -172,7 +172,7 @@ def prefer_memory_of(node):
 
 
 def bind(root, environment):
-    """Bind this process; return what to tell of it, and the variables for the command.
+    """Bind this process; return a description of it, and the variables for the command.
 
     Raises:
         UnboundError: nothing was bound, and why.

@@ -63,7 +63,7 @@ def test_each_bmc_gets_a_row_and_a_verdict(tmp_path, bmc):
         "gather_facts": False,
         "tasks": [
             {
-                "name": "Ask the BMCs",
+                "name": "Check that the BMCs answer",
                 "railyard.fabric.fabric_bmc": {"folder": str(folder.path)},
                 "register": "railyard_bmcs",
                 "run_once": True,

@@ -24,7 +24,7 @@ STEPS = ("drivers", "network", "qos", "tuning", "nccl", "tools", "monitoring")
 
 # They run on other hosts than the nodes.
 OF_MONITORS = ["monitoring", "bmc_exporter"]
-OTHERS = ["Return monitoring hosts and controller that are no nodes"]
+OTHERS = ["Uninstall on monitoring hosts and controller that are not nodes"]
 
 Task = dict[str, Any]
 
@@ -113,7 +113,7 @@ def test_preflight_checks_the_variables_of_all_roles_of_a_provision() -> None:
 def test_uninstall_removes_what_provision_brings_to_hosts_that_are_no_nodes() -> None:
     """In each play that returns such hosts, as the state that removes it, and node_metrics on nodes."""
     wanted = {(f"{role}_state", "absent") for role in (*OF_MONITORS, "continuous_validation")}
-    for name in ("Return the nodes to what they were, batch by batch", *OTHERS):
+    for name in ("Uninstall, batch by batch", *OTHERS):
         [play] = [one for one in read(PLAYBOOKS / "uninstall.yml") if one["name"] == name]
         found = {
             state

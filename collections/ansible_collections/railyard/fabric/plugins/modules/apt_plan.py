@@ -2,16 +2,16 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Thin: dpkg and apt are asked in module_utils/apt/query.py, refusals are in apt_plan.py beside it."""
+"""Thin: dpkg and apt are queried in module_utils/apt/query.py, refusals are in apt_plan.py beside it."""
 
 from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: apt_plan
-short_description: Tell what a transaction of apt would do, and what of it is refused
+short_description: Plan an apt transaction, and report what of it is refused
 version_added: "0.3.0"
 description:
-  - Compares the packages that are asked for with what dpkg has, and with O(simulate) asks apt-get what it
+  - Compares the requested packages with what dpkg has, and with O(simulate) gets from apt-get what it
     would do for them. Changes nothing but the record of O(role).
   - With O(undo_plan) it tells instead how to come back from a transaction that failed.
 author:
@@ -54,7 +54,7 @@ options:
     default: false
   lists_valid_s:
     description:
-      - With O(simulate), the age in seconds up to which apt's lists are asked.
+      - With O(simulate), the age in seconds up to which apt's lists are used.
       - With older ones, and with lists in which apt does not find all that it needs, there is no RV(plan).
         They have to be fetched first.
     type: int
@@ -106,7 +106,7 @@ versions:
   type: dict
   sample: {"doca-ofed": "3.2.0-046000"}
 missing:
-  description: Packages that are asked for and not there.
+  description: Requested packages that are not installed.
   returned: success
   type: list
   elements: str
@@ -172,7 +172,7 @@ unfinished:
   sample: []
 plan:
   description: >-
-    The transaction (V(moves), each with V(name), V(before) and V(after)), what apt-get is told to install
+    The transaction (V(moves), each with V(name), V(before) and V(after)), what apt-get has to install
     (V(specs), with the held parts that a pinned package needs in one version), whether it could plan it
     (V(possible)), whether it moves a held package (V(moves_held)), what is fetched and unpacked, and the
     packages' states before.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: apt_source_trial
-short_description: Try a source of apt without giving it to apt
+short_description: Try an apt source without adding it to apt
 version_added: "0.3.0"
 description:
   - Checks a repository's key against its fingerprint, fetches the repository's lists into a folder of

@@ -2,20 +2,20 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Thin: what is kept is decided in module_utils/state/baseline.py, the way back in restore_plan.py."""
+"""Thin: what is kept is decided in module_utils/state/baseline.py, how to restore it in restore_plan.py."""
 
 from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: baseline
-short_description: Remember what a node had before a role changed it, and plan the way back
+short_description: Record what a node had before a role changed it, and plan how to restore it
 version_added: "0.3.0"
 description:
   - A role calls it once before its first change. Packages, files and whatever else it names are recorded on
     the node in C(/var/lib/railyard/originals/ROLE.json), a file's bytes beside it.
   - What is in a record is never changed; what a later call names and the record does not have is added.
   - A file that says of itself that Railyard manages it is no original, and recorded as absent.
-  - V(read) plans the way back over all roles; playbooks/uninstall.yml carries it out.
+  - V(read) plans how to restore it for all roles; playbooks/uninstall.yml does it.
 author:
   - Railyard contributors (@railyard)
 extends_documentation_fragment:
@@ -45,7 +45,7 @@ options:
     default: []
   record:
     description:
-      - Anything else, section to name to what was there. The way back knows section C(units), unit to a
+      - Anything else, section to name to what was there. Restoring knows section C(units), unit to a
         dictionary of C(enabled) and C(active) in systemd's words, and C(package) where one brings it; and
         section C(users), system user to a dictionary of C(there) and C(home).
     type: dict
@@ -66,7 +66,7 @@ EXAMPLES = r"""
       units:
         iperf3.service: {package: iperf3, enabled: enabled, active: active}
 
-- name: Plan the way back
+- name: Plan the uninstall
   railyard.fabric.baseline:
     state: read
 """
@@ -121,7 +121,7 @@ def run(module: AnsibleModule, program: str, *words: str) -> str:
     if code != 0:
         raise baseline.OriginalsError(
             f"{' '.join(argv[:3])} failed: {error.strip() or out.strip() or code}. "
-            f"Fix: run `{' '.join(argv)}` on the node; what it says has to be mended first"
+            f"Fix: run `{' '.join(argv)}` on the node; fix what it reports first"
         )
     return str(out)
 
@@ -144,7 +144,7 @@ def unit_states(module: AnsibleModule, units: t.Iterable[str]) -> dict[str, dict
 
 
 def make_plan(module: AnsibleModule, records: dict[str, baseline.Record]) -> dict[str, t.Any]:
-    """Return the way back of all roles."""
+    """Return the plan to restore the changes of all roles."""
     packages = restore_plan.Packages([], [], [], [], [])
     present: dict[str, dict[str, t.Any]] = {}
     if any(record.get("packages") for record in records.values()):

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: boot_kernel_info
-short_description: Tell which kernel a node boots next, and which drivers from outside it has for it
+short_description: Report which kernel a node boots next, and which out-of-tree drivers it has for it
 version_added: "0.3.0"
 description:
   - Reads GRUB's menu, default and saved choice (among it what C(grub-reboot) left); where there is no GRUB,
-    the newest kernel of C(/boot) is assumed, and said to be.
+    the newest kernel of C(/boot) is assumed, and this is reported.
   - Reads, for the running kernel and the next one, which modules depmod knows that are not the kernel's own,
     as DKMS and the vendors install them.
   - Changes nothing.
@@ -55,7 +55,7 @@ boot_kernel:
       type: str
       sample: 6.1.0-56-amd64
     next:
-      description: The release of the kernel that boots next; null where it cannot be told.
+      description: The release of the kernel that boots next; null if it is not known.
       type: str
       sample: 6.1.0-57-amd64
     told_by:

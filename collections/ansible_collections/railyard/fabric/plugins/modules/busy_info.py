@@ -28,7 +28,7 @@ attributes:
 """
 
 EXAMPLES = r"""
-- name: Look whether a job runs
+- name: Check whether a job runs
   railyard.fabric.busy_info:
   register: busy
 """
@@ -40,7 +40,7 @@ state:
   type: str
   sample: busy
 why:
-  description: What keeps the node busy, or why nobody can tell; empty where it is idle.
+  description: What keeps the node busy, or why it is not known; empty if it is idle.
   returned: success
   type: str
   sample: "GPU processes run on gpu001: 4242 python3"

@@ -2,13 +2,13 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Thin: apt is asked in module_utils/apt/query.py, put together in driver_plan.py beside it."""
+"""Thin: apt is queried in module_utils/apt/query.py, put together in driver_plan.py beside it."""
 
 from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: driver_plan
-short_description: Say what installing drivers would do to a node, before anything is changed
+short_description: Report what installing drivers would do to a node, before anything is changed
 version_added: "0.3.0"
 description:
   - Asks dpkg what is missing of the packages of all driver roles and, only where something is, apt by the
@@ -18,7 +18,7 @@ description:
   - Says what of it the role will refuse, what the transaction needs afterwards (a reboot, a restart of
     modules), and what waits already.
   - Changes nothing, fetches nothing, and takes no lock. What apt cannot plan yet (a repository that is still
-    to be added, lists that were never fetched) is said in RV(plan.problem), and is no failure.
+    to be added, lists that were never fetched) is in RV(plan.problem), and is no failure.
 author:
   - Railyard contributors (@railyard)
 extends_documentation_fragment:
@@ -63,7 +63,7 @@ options:
       preferences:
         description:
           - What files of C(/etc/apt/preferences.d) will be, name to contents; empty for one that will not be
-            there. apt is asked with them.
+            there. apt is queried with them.
         type: dict
         default: {}
       files:
@@ -120,7 +120,7 @@ plan:
   type: dict
   contains:
     missing:
-      description: What apt is asked for.
+      description: The request to apt.
       type: list
       elements: str
     install:

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: fabric_ask
-short_description: Fix what is asked of the nodes
+short_description: Write the test plan of a measuring run
 version_added: "0.1.0"
 description:
-  - Writes C(asked.jsonl), one line for each question, and C(work_order.json), the part of the nodes' work
-    orders that
-    all share. Both follow from the plan, the facts and the policy.
-  - Nodes without facts stay asked, and are C(absent) in the work order so that nobody waits for them.
-  - The manifest keeps the number and hash of the asked lines, so that a line lost later is noticed.
+  - Writes C(asked.jsonl), one line for each planned test, and C(work_order.json), the part of the test
+    schedules that all nodes share. Both follow from the plan, the facts and the policy.
+  - Nodes without facts stay planned, and are C(absent) in the test schedule, so that no node waits for them.
+  - The manifest keeps the number and hash of the planned tests, so that a line lost later is noticed.
 author:
   - Railyard contributors (@railyard)
 extends_documentation_fragment:
@@ -48,7 +47,7 @@ EXAMPLES = r"""
   register: opened
   run_once: true
 
-- name: Fix what is asked
+- name: Write the test plan
   railyard.fabric.fabric_ask:
     folder: "{{ opened.folder }}"
   run_once: true
@@ -56,7 +55,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 asked:
-  description: Number of asked lines.
+  description: Number of planned tests.
   returned: success
   type: int
   sample: 38

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: fabric_bmc
-short_description: Ask the nodes' BMCs whether they are there
+short_description: Check that the nodes' BMCs answer
 version_added: "0.1.0"
 description:
   - Opens a TCP connection to the BMC of every node whose inventory has C(bmc_address), from the controller
@@ -16,7 +16,7 @@ description:
   - Writes a row of C(results.jsonl) for each; M(railyard.fabric.fabric_judge) makes the verdicts of them.
   - C(fabric_policy.bmc_check) says whether, C(fabric_policy.bmc_tcp_ports) where,
     C(fabric_policy.bmc_timeout_s) for how long.
-  - Many BMCs are asked at a time, so that a thousand that are silent take less than three minutes.
+  - Many BMCs are checked at a time, so that a thousand silent ones take less than three minutes.
 author:
   - Railyard contributors (@railyard)
 extends_documentation_fragment:
@@ -39,7 +39,7 @@ attributes:
 """
 
 EXAMPLES = r"""
-- name: Ask the BMCs
+- name: Check that the BMCs answer
   railyard.fabric.fabric_bmc:
     folder: "{{ opened.folder }}"
   run_once: true
@@ -47,7 +47,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 asked:
-  description: Number of BMCs that were asked.
+  description: Number of BMCs that were checked.
   returned: success
   type: int
   sample: 4

@@ -8,16 +8,16 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: fabric_confirm
-short_description: Ask further of whom a run suspects
+short_description: Plan further tests of the suspects of a run
 version_added: "0.1.0"
 description:
   - Reads what all nodes measured. Where a node, a rail of a node or the path of a pair may be slow and too
-    few of its meetings say so, it writes a second work order, C(confirm_order.json). In it suspects meet
+    few of its tests show it, it writes a second test schedule, C(confirm_order.json). In it suspects meet
     nodes that are known to be good, and a pair meets again.
   - What that order asks is added to C(asked.jsonl) and judged as everything else.
-  - Where the run was judged for this and nobody measures further, the run ends, and the judgement is kept in
+  - If the run was judged for this and no node measures further, the run ends, and the judgement is kept in
     the folder for M(railyard.fabric.fabric_judge).
-  - Nothing is asked further with fewer than three nodes, with C(fabric_policy.confirm) 0, or where most
+  - Nothing further is planned with fewer than three nodes, with C(fabric_policy.confirm) 0, or where most
     verdicts of the suspect are good.
 author:
   - Railyard contributors (@railyard)
@@ -41,7 +41,7 @@ attributes:
 """
 
 EXAMPLES = r"""
-- name: Ask further of the suspects
+- name: Plan further tests of the suspects
   railyard.fabric.fabric_confirm:
     folder: "{{ opened.folder }}"
   register: confirm

@@ -12,8 +12,8 @@ short_description: Read a node's facts into the run folder
 version_added: "0.1.0"
 description:
   - Runs M(railyard.fabric.rail_info) on the node and appends its row to C(facts.jsonl).
-  - A node that cannot be reached is unreachable, as with any module. It stays asked, and its checks are
-    unmeasured.
+  - A node that cannot be reached is unreachable, as with any module. It stays in the test plan, and its
+    checks are unmeasured.
 author:
   - Railyard contributors (@railyard)
 extends_documentation_fragment:

@@ -11,13 +11,13 @@ module: fabric_judge
 short_description: Judge a run
 version_added: "0.1.0"
 description:
-  - Writes the run's end record and C(verdicts.jsonl), one verdict for each asked line.
+  - Writes the run's end record and C(verdicts.jsonl), one verdict for each planned test.
   - Decided from the run folder alone. The same folder always gives the same verdicts.
   - Writes C(report.md), C(junit.xml), C(railyard.prom) and C(index.html) from them. Charts need matplotlib
-    where Ansible runs; without it the page has its tables and says so. A report that cannot be written is
-    said, and changes no verdict.
+    where Ansible runs; without it the page has its tables and a note. A report that cannot be written is
+    reported, and changes no verdict.
   - Removes the run's secret.
-  - Fails when something failed (exit status 1), or something planned is unmeasured or the run is incomplete
+  - Fails when something failed (exit status 1), or a planned test is unmeasured or the run is incomplete
     (3).
 author:
   - Railyard contributors (@railyard)
@@ -40,7 +40,7 @@ options:
     type: str
     default: ""
   keep:
-    description: Keep the judgement in the folder for whoever started Ansible; C(railyard) removes it.
+    description: Keep the judgement in the folder for the caller of Ansible; C(railyard) removes it.
     type: bool
     default: false
 attributes:

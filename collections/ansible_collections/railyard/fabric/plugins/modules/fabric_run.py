@@ -30,7 +30,7 @@ attributes:
 options:
   state:
     description:
-      - V(staged) takes the lease and lays work order and runner ready.
+      - V(staged) takes the lease and stages test schedule and runner.
       - V(started) starts the runner unless it runs or has finished.
       - V(stopped) ends the runner and its tools; the rows of tests that are left say C(interrupted).
       - V(collected) ends everything of the run, packs the results, deletes the secret, gives the lease back.
@@ -66,7 +66,7 @@ options:
     default: systemd
   work_order:
     description:
-      - This node's work order, with O(state=staged), packed as M(railyard.fabric.fabric_stage) packs it.
+      - This node's test schedule, with O(state=staged), packed as M(railyard.fabric.fabric_stage) packs it.
       - It holds the run's secret.
     type: str
   program_sha256:
@@ -78,7 +78,7 @@ options:
 """
 
 EXAMPLES = r"""
-- name: Start what fabric_stage has laid ready
+- name: Start what fabric_stage has staged
   railyard.fabric.fabric_run:
     state: started
     run: "{{ opened.run }}"
@@ -112,7 +112,7 @@ unit:
   type: str
   sample: railyard-runner-20261121T101500Z-3f2a
 leftovers:
-  description: Other runs on the node whose results nobody has fetched.
+  description: Other runs on the node whose results were not fetched.
   returned: with O(state=started)
   type: list
   elements: str
@@ -138,12 +138,12 @@ rows:
   type: int
   sample: 24
 lease_left_s:
-  description: How long another run's lease on the node still holds if nobody renews it.
+  description: How long another run's lease on the node lasts if it is not renewed.
   returned: when the node is leased to another run
   type: float
   sample: 21.5
 error:
-  description: What stands in the way, in the form that result rows carry.
+  description: What blocks the run, in the form that result rows carry.
   returned: on failure
   type: dict
   sample: {class: lease, message: gpuserver1 is measuring for another run, host: gpuserver1, fix: wait for it}

@@ -12,8 +12,8 @@ short_description: Inspect or measure all nodes of a Slurm allocation by srun
 version_added: "0.1.0"
 description:
   - Takes the place of the actions that reach the nodes by SSH. One C(srun) starts a program on every node of
-    the allocation that this process is in; program, work order, facts and results pass by its standard input
-    and output.
+    the allocation that this process is in; program, test schedule, facts and results pass by its standard
+    input and output.
   - The program is root there, or becomes so by C(sudo -n); a node where it does not is named, and what to do.
   - Runner and tools are in the step's control group, so that C(scancel) and the job's time limit end them.
   - Nodes that are not in the allocation are unreachable to the run.
@@ -37,7 +37,7 @@ options:
   state:
     description:
       - V(inspected) reads the nodes' facts into the run folder.
-      - V(measured) carries out the work order and fetches what each node measured.
+      - V(measured) runs the test schedule and fetches what each node measured.
     type: str
     choices: [inspected, measured]
     required: true

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: fabric_stage
-short_description: Lay a run's work order and the runner ready on a node
+short_description: Stage a run's test schedule and the runner on a node
 version_added: "0.1.0"
 description:
-  - Takes the node's lease for the run, and writes the node's work order there with mode 0600.
+  - Takes the node's lease for the run, and writes the node's test schedule there with mode 0600.
   - Builds the runner, a zip of standard-library Python; the same sources give the same bytes.
   - Uploads it only when the node does not have it yet.
   - Reads the order's common part, the node's facts and the secret from the run folder.
-  - The secret never stands in a variable.
+  - The secret is never in a variable.
 author:
   - Railyard contributors (@railyard)
 extends_documentation_fragment:
@@ -68,7 +68,7 @@ lease_s:
   type: int
   sample: 90
 deadline_s:
-  description: Seconds after which the run on the node is certainly over, by its work order.
+  description: Seconds after which the run on the node is certainly over, by its test schedule.
   returned: success
   type: int
   sample: 512

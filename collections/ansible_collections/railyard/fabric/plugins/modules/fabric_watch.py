@@ -8,11 +8,11 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: fabric_watch
-short_description: Look how far a measuring run is, and renew its lease
+short_description: Poll the progress of a measuring run, and renew its lease
 version_added: "0.1.0"
 description:
   - Tells how far the run is that M(railyard.fabric.fabric_run) has started on the node under systemd.
-  - Renews the run's lease on the node. When nobody looks, the runner stops itself.
+  - Renews the run's lease on the node. Without renewal the runner stops itself.
   - Starts no Python on the node, so that looking does not disturb what is being measured.
   - With O(wait) it looks again until the run is done; the host holds one of Ansible's forks for so long.
 author:
@@ -40,13 +40,13 @@ options:
         type: int
         required: true
       deadline_s:
-        description: As M(railyard.fabric.fabric_stage) returns it; after so long nobody waits.
+        description: As M(railyard.fabric.fabric_stage) returns it; after that the module stops waiting.
         type: int
         required: true
   tell:
     description:
       - Say on the terminal how far this host is, whenever that is new.
-      - Rails of a host that are slow or give no numbers with every partner so far are told of any host.
+      - Rails of a host that are slow or give no numbers with every peer so far are reported for every host.
     type: bool
     default: false
 """
@@ -115,8 +115,8 @@ suspects:
   elements: str
   sample: [rail3]
 left_s:
-  description: Seconds that the tests to come should take, by the times that they are asked to measure for
-    and the pace so far; null before the runner has said anything.
+  description: Seconds that the tests to come should take, by the times that they are planned to measure
+    and the pace so far; null before the runner has reported anything.
   returned: success
   type: int
   sample: 40

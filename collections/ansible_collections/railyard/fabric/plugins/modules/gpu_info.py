@@ -14,7 +14,7 @@ description:
   - Reads the GPUs from PCI, the driver that is loaded, the drivers that are installed for each kernel, and
     what bears on installing one (Nouveau, Secure Boot, kernel headers, packages, archives, room).
   - What is set on a GPU (MIG, ECC, power limit, clocks) is read back through C(nvidia-smi), which is only
-    asked where the driver is loaded already, since it would load it.
+    queried if the driver is loaded already, since it would load it.
   - Loads and changes nothing.
   - A file that cannot be read gives null and a line in C(gpu_info.warnings), never a failure.
 author:
@@ -77,7 +77,7 @@ gpu_info:
       type: str
       sample: 6.1.0-28-amd64
     next_kernel:
-      description: The kernel that boots next; null where it cannot be told.
+      description: The kernel that boots next; null if it is not known.
       type: str
       sample: 6.1.0-28-amd64
     kernels:
@@ -188,7 +188,7 @@ gpu_info:
           type: bool
           sample: false
         pending_why:
-          description: The same in words; null when nothing is pending.
+          description: The same as text; null when nothing is pending.
           type: str
           sample: null
         stack:
@@ -234,8 +234,8 @@ gpu_info:
         nvidia-kernel-dkms: {version: 535.183.01-1~deb12u1, held: false, archive: null, offered: null}
     archives:
       description: >-
-        Sources of apt with a driver of their own; C(file), C(kind), whether it is C(ours), whether it stands
-        C(alone) in its file, and its C(sites).
+        Sources of apt with a separate driver; C(file), C(kind), whether it is C(ours), whether it is C(alone)
+        in its file, and its C(sites).
       type: list
       elements: dict
       sample: []

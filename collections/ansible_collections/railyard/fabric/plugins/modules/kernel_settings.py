@@ -8,13 +8,13 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: kernel_settings
-short_description: Hold CPU clock, sysctls, rings and switches of a running kernel, remembering what they were
+short_description: Set CPU clock, sysctls, rings and switches of a kernel, and record their former values
 version_added: "0.1.0"
 description:
   - Sets governor and idle states of all CPUs, sysctls and files of sysfs, and records first what is not
     recorded yet. What an earlier call held and this one does not ask for goes back to its recorded value.
   - Changes the running kernel only. To survive a reboot is the business of files that a role writes.
-  - A node without cpufreq is said, not failed, as is a sysctl or file that this kernel lacks, or that a
+  - A node without cpufreq is reported, not failed, as is a sysctl or file that this kernel lacks, or that a
     container or network namespace only shows.
 author:
   - Railyard contributors (@railyard)
@@ -45,7 +45,7 @@ options:
     description:
       - Whether the interrupts of the rails' ports are to be served by CPUs of the port's NUMA node. One that
         a CPU of the node serves already stays there. If not, all are left alone, or given back.
-      - irqbalance has to be told to leave these ports to it.
+      - irqbalance must be configured to leave these ports to it.
     type: bool
     default: false
   irq_program:
@@ -98,7 +98,7 @@ options:
     description:
       - Systemd units that set clock and idle states too. If O(governor), O(energy_preference) or
         O(idle_limit_us) is given and one of them is active, nothing is changed and the module fails, since
-        two managers of one setting undo each other. What is no longer asked for is left to the one that is
+        two managers of one setting undo each other. What is no longer requested is left to the one that is
         active.
     type: list
     elements: str
@@ -151,7 +151,7 @@ idle_globs:
   elements: str
   sample: ["/sys/devices/system/cpu/cpu*/cpuidle/state3/disable"]
 absent_cpu:
-  description: What was asked for of the CPUs that none of them has, or that a container only shows.
+  description: Requested CPU settings that no CPU has, or that a container only shows.
   returned: success
   type: list
   elements: str
@@ -162,7 +162,7 @@ irq_ports:
   type: dict
   sample: {"ens1f0np0": "0000:3b:00.0"}
 irq_unknown:
-  description: Rails of whose interrupts nothing can be said, and why.
+  description: Rails whose interrupts are not known, and why.
   returned: success
   type: list
   elements: str
@@ -179,14 +179,14 @@ rings_waiting:
   elements: str
   sample: ["ethtool -G ens1f0np0 rx 8192 tx 8192"]
 absent_rings:
-  description: Ports of which O(ring_sizes) asks and that have no rings to tell of, and rails without a port.
+  description: Ports in O(ring_sizes) that report no rings, and rails without a port.
   returned: success
   type: list
   elements: str
   sample: ["veth0"]
 pcie_findings:
   description: >-
-    What stands in the way of a rail's port on its PCI Express, access control of a switch above it beside a
+    What reduces the bandwidth of a rail's port on PCI Express, access control of a switch above it beside a
     GPU, an IOMMU that translates, small or differing read requests. Nothing of it is set.
   returned: success
   type: list
@@ -198,13 +198,13 @@ cpufreq_driver:
   type: str
   sample: intel_pstate
 absent_sysctl:
-  description: Keys asked for that this node does not have, or that nobody may set in its network namespace.
+  description: Requested keys that this node does not have, or that cannot be set in its network namespace.
   returned: success
   type: list
   elements: str
   sample: ["net.core.rmem_max"]
 absent_sysfs:
-  description: Files of sysfs asked for that this node does not have, or only shows.
+  description: Requested files of sysfs that this node does not have, or only shows.
   returned: success
   type: list
   elements: str
@@ -314,7 +314,7 @@ def hold(module: AnsibleModule) -> dict[str, t.Any]:
             "clock and idle states to it"
         )
     if rivals:
-        released.update({section: {} for section in _OF_CPUS})  # they are theirs now
+        released.update({section: {} for section in _OF_CPUS})  # the other program's now
     writes = settings.plan(state, held, released)
     waiting: list[settings.Write] = []
     if not wanted["allow_ring_resize"]:

@@ -51,7 +51,7 @@ options:
         default: "0644"
       group:
         description:
-          - The file's group, for a secret that a daemon reads and nobody else.
+          - The file's group, for a secret that only a daemon reads.
           - In check mode it need not exist yet.
         type: str
         default: root
@@ -144,7 +144,7 @@ removed:
   elements: str
   sample: []
 unchecked:
-  description: Programs of O(checks) that the node does not have, so that nobody checked these files.
+  description: Programs of O(checks) that the node does not have, so that these files were not checked.
   returned: success
   type: list
   elements: str

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: monitoring_files
-short_description: Make the files of a monitoring host from the inventory
+short_description: Build the files of a monitoring host from the inventory
 version_added: "0.3.0"
 description:
   - Makes the configuration of Prometheus and Alertmanager, rules, targets and console pages, all below
@@ -43,7 +43,7 @@ options:
     type: str
     default: 127.0.0.1:9093
   receivers:
-    description: Who is told of alerts, as C(monitoring_receivers).
+    description: Receivers of alerts, as C(monitoring_receivers).
     type: list
     elements: dict
     default: []

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: nccl_plugin_info
-short_description: Tell whether a node's dynamic loader finds the library of a network plugin of NCCL
+short_description: Check whether a node's dynamic loader finds the library of an NCCL network plugin
 version_added: "0.3.0"
 description:
   - Looks in the loader's cache (C(ldconfig -p)), or at a path, and at the file's header.
@@ -34,7 +34,7 @@ attributes:
 """
 
 EXAMPLES = r"""
-- name: Look for the network plugin of NCCL
+- name: Find the network plugin of NCCL
   railyard.fabric.nccl_plugin_info:
     library: ofi
   register: plugin

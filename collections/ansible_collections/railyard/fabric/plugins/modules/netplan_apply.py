@@ -8,13 +8,13 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: netplan_apply
-short_description: Apply a node's rails with netplan, proven over a new connection or undone
+short_description: Apply a node's rails with netplan, confirmed over a new connection or undone
 description:
   - Brings the netplan file of a node's rails and the running network to the plan, in one change that must
     prove itself. It runs M(railyard.fabric.netplan_stage) on the node, then opens an SSH connection that
     shares nothing with earlier ones; over it, the node confirms that its rails are as planned and
     that nothing else was lost.
-  - Nodes that were confirmed earlier in the same run are asked over the rails with packets of the whole MTU.
+  - Nodes that were confirmed earlier in the same run are pinged over the rails with packets of the full MTU.
   - When that connection cannot be made, or the proof fails, the node restores files and running network.
   - When there is nothing to do, this costs one round trip.
 version_added: 0.1.0
@@ -39,7 +39,7 @@ options:
     description: The inventory's C(fabric.frontend); written to the same file where it has C(manage).
     type: dict
   path:
-    description: The netplan file that belongs to Railyard, and to nobody else.
+    description: The netplan file that belongs only to Railyard.
     type: path
     default: /etc/netplan/60-railyard-rails.yaml
   rp_filter:
@@ -52,7 +52,7 @@ options:
   take_over:
     description:
       - Whether netplan and networkd files of others that configure these netdevs are moved aside
-        (C(.railyard-disabled)), and cloud-init is told to leave the network alone.
+        (C(.railyard-disabled)), and cloud-init's network configuration is disabled.
       - Of a netplan file that holds more, the stanzas of others stay, and what netplan generates of them.
       - Without it such a file is refused.
     type: bool

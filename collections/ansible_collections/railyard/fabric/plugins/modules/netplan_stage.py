@@ -56,7 +56,7 @@ options:
     description: The inventory's C(fabric.frontend); written to the same file where it has C(manage).
     type: dict
   path:
-    description: The netplan file that belongs to Railyard, and to nobody else.
+    description: The netplan file that belongs only to Railyard.
     type: path
     default: /etc/netplan/60-railyard-rails.yaml
   rp_filter:
@@ -69,7 +69,7 @@ options:
   take_over:
     description:
       - Whether netplan and networkd files of others that configure these netdevs are moved aside
-        (C(.railyard-disabled)), and cloud-init is told to leave the network alone.
+        (C(.railyard-disabled)), and cloud-init's network configuration is disabled.
       - Of a netplan file that holds more, the stanzas of others stay, and what netplan generates of them.
       - Without it such a file is refused.
     type: bool
@@ -90,7 +90,7 @@ options:
     default: false
   peers:
     description: >-
-      With O(state=confirmed), nodes that this run has changed, asked over the rails; whole packets that get
+      With O(state=confirmed), nodes that this run has changed, pinged over the rails; full packets that get
       nowhere while small ones do undo the change.
     type: list
     elements: dict
@@ -235,7 +235,7 @@ def _start(module: AnsibleModule, record: dict[str, Any]) -> None:
     ]
     expire = transaction.unit("expire", token)
     apply = transaction.unit("apply", token)
-    # The timer is armed before anything is applied: from here on, the node mends itself.
+    # The timer is armed before anything is applied: from here on, the node undoes the change itself.
     for argv in (
         [*run_unit, f"--unit={expire}", *timer, *pyz, "expire", token],
         [*run_unit, f"--unit={apply}", *pyz, "apply", token],
@@ -267,7 +267,7 @@ def _finish_old(module: AnsibleModule) -> None:
         )
     argv = [sys.executable, os.path.join(folder, "program.pyz"), "expire", token]
     unit = f"--unit={transaction.unit('late', token)}"
-    module.warn(f"{node}: undoing the network change of {record['created']}, which nobody confirmed")
+    module.warn(f"{node}: undoing the network change of {record['created']}, which was not confirmed")
     module.run_command(["systemd-run", "--quiet", "--collect", "--wait", unit, *argv], check_rc=True)
 
 
@@ -339,7 +339,7 @@ def _reverted(module: AnsibleModule) -> dict[str, Any]:
 
 
 def confirm(module: AnsibleModule) -> dict[str, Any]:
-    """Wait for netplan, or prove and confirm the change or undo it; asked again, it answers the same."""
+    """Wait for netplan, or prove and confirm the change or undo it; called again, it returns the same."""
     folder, token = transaction.STATE_DIR, module.params["token"]
     state = transaction.outcome(folder, token)
     if state["outcome"] != "pending":

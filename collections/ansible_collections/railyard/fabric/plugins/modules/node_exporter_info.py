@@ -8,7 +8,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: node_exporter_info
-short_description: Find out which node_exporter a node has, or whether role node_metrics can bring one
+short_description: Find the node_exporter of a node, or whether role node_metrics can install one
 version_added: "0.3.0"
 description:
   - A node_exporter that runs already is kept as it is; its folder of textfiles is read from its command line.
@@ -56,7 +56,7 @@ options:
 """
 
 EXAMPLES = r"""
-- name: Find out which node_exporter there is
+- name: Find the installed node_exporter
   railyard.fabric.node_exporter_info:
     listen: 198.51.100.11
     port: 9100

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: node_summary
-short_description: Report once what all nodes of a play said of themselves
+short_description: Report once what all nodes of a play reported
 version_added: "0.3.0"
 description:
   - Reads a fact of each host of the play and prints it, hosts that say the same folded into one name.
   - Runs on the controller and opens no connection. Use it with C(run_once).
-  - A host without the fact is named as one that was not asked.
+  - A host without the fact is listed as not contacted.
 author:
   - Railyard contributors (@railyard)
 extends_documentation_fragment:
@@ -45,7 +45,7 @@ EXAMPLES = r"""
 - name: Report pending actions
   railyard.fabric.node_summary:
     fact: railyard_waits
-    heading: "What waits for your consent:"
+    heading: "What waits for your confirmation:"
     nothing: Nothing waits.
   run_once: true
 """

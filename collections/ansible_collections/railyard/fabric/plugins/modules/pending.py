@@ -8,13 +8,13 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: pending
-short_description: Keep on a node what waits there for a reboot, a restart of modules or a consent
+short_description: Record the actions on a node that wait for a reboot, a module restart or your confirmation
 version_added: "0.3.0"
 description:
-  - A role that may not act without consent writes here what waits, in one file a topic below
-    C(/var/lib/railyard/waits); playbooks/drivers.yml ends with the list, playbooks/reboot.yml answers it.
-  - What waits for a reboot or a restart of modules is answered by any boot since, whoever rebooted; unless it
-    announces a kernel, and that kernel does not run.
+  - A role that may not act without confirmation records here what is pending, in one file per topic below
+    C(/var/lib/railyard/waits); playbooks/drivers.yml ends with the list, playbooks/reboot.yml completes it.
+  - Any later boot completes what waits for a reboot or a restart of modules, unless it announces a kernel
+    and that kernel does not run.
 author:
   - Railyard contributors (@railyard)
 extends_documentation_fragment:
@@ -46,14 +46,14 @@ options:
         type: str
         required: true
       needs:
-        description: V(reboot), V(module_restart), or V(consent:VARIABLE) with the variable that consents.
+        description: V(reboot), V(module_restart), or V(consent:VARIABLE) with the variable that confirms it.
         type: str
         required: true
       kernel:
         description: The kernel release that is installed and waits to be booted; only with C(needs=reboot).
         type: str
 notes:
-  - An item that waits for a boot and is said again after one is written again, which is a change.
+  - An item that waits for a boot and is recorded again after one is written again, which is a change.
 """
 
 EXAMPLES = r"""

@@ -14,7 +14,7 @@ version_added: 0.1.0
 description:
   - Checks C(fabric) and the host variables of all hosts in group C(gpu_nodes), as C(railyard plan) does.
   - Where monitoring is turned on, its variables are checked too, of nodes and of group C(monitoring).
-  - All problems are told at once, each with file (or variable), host, rail and what to write instead.
+  - All problems are reported at once, each with file (or variable), host, rail and what to write instead.
   - Runs on the controller and opens no connection. Use it with C(run_once).
   - The hosts outside the limit are checked as well, since an address must be free among all of them.
 options:
@@ -36,7 +36,7 @@ options:
     version_added: "0.3.0"
   measures:
     description:
-      - Whether the playbook measures as well. What that takes is then told, and above half an hour it is a
+      - Whether the playbook measures as well. The cost is then reported, and above half an hour it is a
         problem unless variable C(railyard_allow_long) is true. Not so where tags leave the measurement out.
     type: bool
     default: false
@@ -80,7 +80,7 @@ problems:
   elements: dict
   contains:
     file:
-      description: File and line, or the variable where no file could be told.
+      description: File and line, or the variable if no file is known.
       type: str
       sample: inventories/lab/group_vars/all/fabric.yml:7
     host:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: quick_check
-short_description: Look at a node quickly, as its own health check does
+short_description: Check a node quickly, as its own health check does
 version_added: "0.3.0"
 description:
   - Holds the rails (link, rate, address, MTU, RDMA port, GID, RDMA MTU), their error counters since the last
@@ -35,11 +35,11 @@ options:
     description:
       - What the node is to be, as C(/etc/railyard/quick.json) has it. C(schema) (1), C(node), C(transport),
         C(node_class), C(rails) (as the filter P(railyard.fabric.node_rails#filter) gives them), C(governor)
-        (empty for none) and C(gpus) (as C(expected_gpus), null where nobody says).
+        (empty for none) and C(gpus) (as C(expected_gpus), null if not declared).
     type: dict
     required: true
   name:
-    description: Who looks. Error counters are held against the last look by this name.
+    description: Name of the check. Error counters are compared with the last check of this name.
     type: str
     default: validate
   loopback:
@@ -49,7 +49,7 @@ options:
 """
 
 EXAMPLES = r"""
-- name: Look at the node
+- name: Run the quick check
   railyard.fabric.quick_check:
     expect:
       schema: 1

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: quick_program
-short_description: Put the quick check, or the writer of metrics, on a node as one program
+short_description: Install the quick check, or the writer of metrics, on a node as one program
 version_added: "0.3.0"
 description:
   - Packs O(program) with all that it imports into one executable file, which this node's Python runs.
@@ -83,17 +83,17 @@ def packed(interpreter: str, name: str = "quick") -> bytes:
 
 
 def state(path: str) -> str | None:
-    """Return digest, mode and owner of what is there, in words; None where nothing is."""
+    """Return digest, mode and owner of what is there, as text; None if nothing is."""
     try:
         with open(path, "rb") as handle:
             status = os.fstat(handle.fileno())
-            return words(handle.read(), stat.S_IMODE(status.st_mode), status.st_uid)
+            return describe(handle.read(), stat.S_IMODE(status.st_mode), status.st_uid)
     except FileNotFoundError:
         return None
 
 
-def words(data: bytes, mode: int, owner: int) -> str:
-    """Return digest, mode and owner in words."""
+def describe(data: bytes, mode: int, owner: int) -> str:
+    """Return digest, mode and owner as text."""
     return f"sha256 {hashlib.sha256(data).hexdigest()}, mode {mode:04o}, owner {owner}\n"
 
 
@@ -102,7 +102,7 @@ def hold(module: AnsibleModule) -> dict[str, t.Any]:
     path: str = module.params["path"]
     role: str | None = module.params["role"]
     data = packed(sys.executable, module.params["program"])
-    before, after = state(path), words(data, MODE, os.geteuid())
+    before, after = state(path), describe(data, MODE, os.geteuid())
     diff = []
     if before is None and role is not None:
         diff += baseline.record_files(ROOT, role, [path], module.check_mode)

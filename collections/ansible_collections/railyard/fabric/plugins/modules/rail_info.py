@@ -13,7 +13,7 @@ version_added: "0.1.0"
 description:
   - Reads netdevs, RDMA ports, addresses and what else bears on measuring the rails of a node, in one call,
     from sysfs, procfs and C(ip -j addr); asks the benchmark tools for their versions.
-  - The MTU of an RDMA port, which sysfs lacks, is asked through libibverbs where it is installed.
+  - The MTU of an RDMA port, which sysfs lacks, is read through libibverbs if it is installed.
   - Loads and changes nothing.
   - A file that cannot be read gives null and a line in C(rail_info.warnings), never a failure.
 author:
@@ -176,7 +176,7 @@ rail_info:
         pci_link:
           description:
             - Speed in GT/s and lanes of its PCI Express link, as trained and as card and slot can do at most.
-              Each is null where it is not told; there is none of them where there is no such link.
+              Each is null if it is not reported; there is none of them where there is no such link.
           type: dict
           sample: {speed_gts: 16.0, width: 16.0, max_speed_gts: 16.0, max_width: 16.0}
         pci_path:
@@ -397,7 +397,7 @@ rail_info:
           sample: true
     gpus:
       description:
-        - How the node's NVIDIA GPUs are. nvidia-smi is asked for 25 seconds at most, and only where its
+        - How the node's NVIDIA GPUs are. nvidia-smi may take 25 seconds at most, and only where its
           driver is loaded.
       type: dict
       contains:
@@ -425,7 +425,7 @@ rail_info:
           elements: dict
           sample: [{gpu: 0, active: 18, inactive: [], speeds_gbytes_per_s: [26.562], errors: null}]
         topology:
-          description: How GPUs are joined, as C(nvidia-smi topo -m) calls it; null where it is not told.
+          description: How GPUs are joined, as C(nvidia-smi topo -m) calls it; null if it is not reported.
           type: dict
           sample: {GPU0: {GPU1: NV18}}
         near:

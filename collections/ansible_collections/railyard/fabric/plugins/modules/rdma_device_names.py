@@ -8,10 +8,10 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: rdma_device_names
-short_description: Plan the names of a node's RDMA devices, and rename those that nothing uses
+short_description: Plan the names of a node's RDMA devices, and rename the unused ones
 version_added: "0.3.0"
 description:
-  - Returns the udev rules that give the RDMA devices the names that are asked for from the next boot on. To
+  - Returns the udev rules that give the RDMA devices the requested names from the next boot on. To
     write them is the business of M(railyard.fabric.managed_files).
   - With O(rename) it renames the devices that no program has open. What cannot be renamed now is in
     RV(waiting), as M(railyard.fabric.pending) takes it.

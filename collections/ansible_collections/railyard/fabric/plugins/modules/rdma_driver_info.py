@@ -8,7 +8,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: rdma_driver_info
-short_description: Tell which RDMA cards a node has, whose driver, and which provider they can have
+short_description: Report the RDMA cards of a node, their driver, and the providers that support them
 version_added: "0.3.0"
 description:
   - Reads the PCI bus, the modules of the running kernel and dpkg, and decides whether the wanted
@@ -57,7 +57,7 @@ options:
     type: dict
     default: {}
   allow_firmware_update:
-    description: Whether firmware may be written; otherwise it waits for consent.
+    description: Whether firmware may be written; otherwise it waits for confirmation.
     type: bool
     default: false
   waits_topic:
@@ -132,7 +132,7 @@ provider:
   type: str
   sample: doca
 repository_uris:
-  description: Where its repository is, as asked or the vendor's own; empty where neither is known.
+  description: Where its repository is, as requested or the vendor's own; empty where neither is known.
   returned: success
   type: list
   elements: str
@@ -158,7 +158,7 @@ firmware_plan:
   elements: dict
   sample: []
 firmware_waits:
-  description: What of it waits for a boot or for consent, for M(railyard.fabric.pending).
+  description: What of it waits for a boot or for confirmation, for M(railyard.fabric.pending).
   returned: success
   type: list
   elements: dict
@@ -173,7 +173,7 @@ waiting:
   sample: []
 restart:
   description: >-
-    What stands in the way of a restart of the vendor's unit: V(refusals) (storage in use, modules that are
+    What blocks a restart of the vendor's unit: V(refusals) (storage in use, modules that are
     not known here), V(busy) (what jobs and daemons use), the modules to V(unload) before it, and those of
     them to V(reload) after it.
   returned: success
@@ -193,7 +193,7 @@ kernel:
   type: str
   sample: 6.8.0-60-generic
 next_kernel:
-  description: The kernel that boots next; null where it cannot be told.
+  description: The kernel that boots next; null if it is not known.
   returned: success
   type: str
   sample: 6.8.0-61-generic
@@ -227,7 +227,7 @@ headers_to_follow:
   elements: str
   sample: [linux-headers-generic]
 secure_boot:
-  description: Whether Secure Boot is on; null where it cannot be told.
+  description: Whether Secure Boot is on; null if it is not known.
   returned: success
   type: bool
   sample: false

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: rdma_firmware_info
-short_description: Tell what is in the flash of RDMA cards, and whether an image is for them
+short_description: Report the firmware in the flash of RDMA cards, and whether an image is for them
 version_added: "0.3.0"
 description:
   - Asks mstflint for the flash of each card that is planned, and for the image that it is to get. Changes

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: roce_qos
-short_description: Hold the RoCE QoS of all ports of a node
+short_description: Set the RoCE QoS of all ports of a node
 version_added: "0.3.0"
 description:
   - Has each port trust DSCP, hold the priority of RoCE lossless by PFC, take part in ECN, mark congestion
@@ -18,8 +18,8 @@ description:
   - A port of the mlx4 driver (ConnectX-3, RoCE v1) has flow control alone, either global pause or PFC by the
     driver's options, which a reboot has to take; what waits for it is in RV(ports[].waits_for_reboot).
   - Whatever was set is read back; a value that does not read back as it was set is a failure, whatever the
-    tool said.
-  - Where the node has no way to set something that is asked, or something else stands in the way, it fails
+    tool reported.
+  - If the node has no way to set something requested, or something else blocks it, it fails
     before anything is changed, and names all of it. A file that is there and cannot be opened, as Secure Boot
     has it with debugfs, is no way.
   - Where a port refuses a value all the same, the values that all ports had before are set again.
@@ -107,7 +107,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 tool:
-  description: What set trust, PFC and buffers; null where only mlx4 ports are asked.
+  description: What set trust, PFC and buffers; null if there are only mlx4 ports.
   returned: success
   type: str
   sample: mlnx_qos

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: slurm_node
-short_description: Drain this node in Slurm, and resume it where it was us who drained
+short_description: Drain this node in Slurm, and resume it if Railyard drained it
 version_added: "0.3.0"
 description:
   - Asks C(scontrol) on the node itself. Without C(scontrol), or where the cluster has no such node, there is

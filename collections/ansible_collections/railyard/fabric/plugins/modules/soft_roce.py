@@ -8,7 +8,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: soft_roce
-short_description: Hold the Soft-RoCE devices of a node
+short_description: Manage the Soft-RoCE devices of a node
 version_added: "0.2.0"
 description:
   - Makes Soft-RoCE (rxe) devices on netdevs, all in one call, and removes those that it made and that are no
@@ -17,7 +17,7 @@ description:
     taken as it is, and left when it is no longer wanted; after the next boot it is this module's.
   - Changes the running kernel only. To have the devices again after a reboot is the business of the udev rule
     that a role writes.
-  - Where something stands in the way (no module for the running kernel, no such netdev, a name that is taken)
+  - If something blocks it (no module for the running kernel, no such netdev, a name that is taken)
     it fails before anything is changed, and names all of it.
 author:
   - Railyard contributors (@railyard)

@@ -18,7 +18,7 @@ TABLE = (
           "reaches the BMCs, or leave them unasked by fabric_policy.bmc_check: none.",
           "the controller has no route to the BMCs", "ip route get BMC_ADDRESS"),
     Cause("bmc_not_asked", "the controller did not come to ask the BMC",
-          "See what the task `Ask the BMCs` says, and validate again.",
+          "See the output of the task `Check that the BMCs answer`, and validate again.",
           "the run was ended before", AGAIN),
     Cause("bmc_address_taken", "a node has the BMC's address on one of its own netdevs",
           "Take the address from that netdev, or correct bmc_address in the inventory.",

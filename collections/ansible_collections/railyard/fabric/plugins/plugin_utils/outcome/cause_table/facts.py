@@ -12,15 +12,15 @@ TABLE = (
           "Look at the node's power and console, try `ssh` to its ansible_host, then validate again.",
           "the node is off, hangs, or has lost its network", "ssh ANSIBLE_HOST true"),
     Cause("not_inspected", "the node answers, but could not be inspected, so nothing of it is known",
-          "Mend what the message names (Python on the node, sudo without a password, or -K), then "
+          "Fix what the message names (Python on the node, sudo without a password, or -K), then "
           "validate again.",
           "sudo asks for a password, or Python is missing",
           "ansible NODE -i INVENTORY -b -m ansible.builtin.ping"),
-    Cause("not_staged", "the measurement could not be laid ready on the node",
-          "Mend what the message names (room in /var/lib/railyard and /run, for one), then validate again.",
+    Cause("not_staged", "the measurement could not be staged on the node",
+          "Fix what the message names (such as space in /var/lib/railyard and /run), then validate again.",
           "a full or read-only file system", "df -h /var/lib/railyard /run"),
     Cause("not_collected", "what the node measured could not be fetched from it",
-          "Mend what the message names, then collect again (`playbooks/collect.yml -e railyard_run=RUN`) "
+          "Fix what the message names, then collect again (`playbooks/collect.yml -e railyard_run=RUN`) "
           "while the node still holds it, or validate again.",
           "the node was lost after it had measured", "ssh ANSIBLE_HOST true"),
     Cause("facts_lost", "the run folder does not hold the node's facts, though they were read",
@@ -73,7 +73,7 @@ TABLE = (
           "/opt/amazon/efa/test/efa_test.sh and fi_rma_bw -p efa of libfabric's fabtests measure EFA.",
           "perftest of Debian 12 or Ubuntu 22.04, which has SRD for send and read alone",
           "ib_write_bw -c SRD --help"),
-    Cause("dpu_mode", "the BlueField card is in DPU mode, so its own Arm cores stand between host and wire",
+    Cause("dpu_mode", "the BlueField card is in DPU mode, so its Arm cores are between host and wire",
           "Set the card to NIC mode (INTERNAL_CPU_OFFLOAD_ENGINE by mstconfig or MFT's mlxconfig; NVIDIA's "
           "page on BlueField's modes of operation has it for each generation) and power the host off and on, "
           "or take this port out of the inventory.",
@@ -151,7 +151,7 @@ TABLE = (
           "Run `railyard provision`, or set the address in rail_overrides if this one is meant.",
           "another netplan file, or another node_index", "netplan get"),
     Cause("address_extra", "the rail has an address that is not in the plan",
-          "Remove it: a second address lets tests and NCCL take a path that nobody planned.",
+          "Remove it: a second address lets tests and NCCL take an unplanned path.",
           "another netplan file, or DHCP", "netplan get"),
     Cause("address_duplicate", "the address is claimed by another machine too",
           "Find the other machine by the MAC address that answers (the switch's MAC table) and take "

@@ -29,7 +29,7 @@ TABLE = (
           "Run `railyard provision` for it; where nodes are meant to differ, declare `driver` of "
           "`expected_gpus` in their groups.",
           "a node that was not rebooted after an update of the driver", "cat /proc/driver/nvidia/version"),
-    Cause("gpu_xid", "a GPU or its switch reported a fault that restarting the application does not mend",
+    Cause("gpu_xid", "a GPU or its switch reported a fault that restarting the application does not fix",
           "Drain the node and do what the message says (NVIDIA's Xid catalogue, "
           "https://docs.nvidia.com/deploy/xid-errors, has the steps by number); then validate again.",
           "failing hardware", "dmesg"),
@@ -68,7 +68,7 @@ TABLE = (
           "ACS or an IOMMU, which send what passes between GPU and card up to the processor",
           "lspci -vv -s PCI"),
     Cause("gpu_unknown", "what the node's GPUs say is not known",
-          "Mend what the message names; `nvidia-smi` has to answer on the node, as root, within 10 s.",
+          "Fix what the message names; `nvidia-smi` has to answer on the node, as root, within 10 s.",
           "nvidia-smi is missing, hangs, or does not fit the driver that is loaded", "nvidia-smi"),
     Cause("gpu_unfit", "the node's GPUs cannot be measured as they are",
           "Do what the message names; the GPU checks (`expected_gpus` in the inventory) say more of each "
@@ -88,7 +88,7 @@ TABLE = (
           "a group of its own.",
           "NVLinks, a switch or a GPU that did not come up", "nvidia-smi topo -m"),
     Cause("gpu_node_apart", "the node's GPUs are far slower than those of like nodes",
-          "Compare the node with its like: NVLinks, PCI Express, ACS and IOMMU, power limits, NCCL's "
+          "Compare the node with its peers: NVLinks, PCI Express, ACS and IOMMU, power limits, NCCL's "
           "settings.",
           "a link, a setting or a BIOS that differs from the other nodes'", "nvidia-smi topo -m"),
 )  # fmt: skip

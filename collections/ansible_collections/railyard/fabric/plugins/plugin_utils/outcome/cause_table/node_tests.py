@@ -8,13 +8,13 @@ from __future__ import annotations
 from ansible_collections.railyard.fabric.plugins.plugin_utils.outcome.cause_table.cause import Cause
 
 TABLE = (
-    Cause("not_borne_out", "the kernel's own counters do not bear out what the tool says of this node",
+    Cause("not_borne_out", "the kernel's own counters do not confirm what the tool reports for this node",
           "Read the row's `proof_reason`: less than the tool says is a cache between it and the device, more "
           "is another load; validate again while the node is idle.",
           "another load on the node", "top -b -n 1"),
-    Cause("drive_stands_apart", "the number is far worse than those of the like drives of this run",
+    Cause("drive_stands_apart", "the number is far worse than those of comparable drives in this run",
           "Compare the drives in the report's table: one that is worn, full, hot, in a slower slot or "
-          "rebuilding its RAID is slower than its like; see `dmesg` for its errors.",
+          "rebuilding its RAID is slower than its peers; see `dmesg` for its errors.",
           "a drive that is worn, full, hot, or in a slower slot", "dmesg"),
     Cause("drive_differs", "the node reports other drives than most of its peers at the same mount",
           "Compare `lsblk` and `nvme list` with a peer's: a drive that reports no model or another size is "
@@ -28,25 +28,25 @@ TABLE = (
           "Save what is on it and replace it; where its temperature alone is named, see to the air around "
           "it. `smartctl -a` on the node says more of it, its serial number included.",
           "a drive that is worn out or broken", "smartctl --scan"),
-    Cause("drive_unread", "a drive could not be asked about its health",
-          "Read what smartctl says: a drive behind a RAID controller may need `-d megaraid,N`, one with "
-          "SMART switched off `smartctl -s on`; set fabric_policy.storage_health: false where none can be "
-          "asked.",
+    Cause("drive_unread", "the health of a drive could not be queried",
+          "Read the output of smartctl: a drive behind a RAID controller may need `-d megaraid,N`, one with "
+          "SMART switched off `smartctl -s on`; set fabric_policy.storage_health: false if none can be "
+          "queried.",
           "a RAID controller between smartctl and the drive", "smartctl --scan"),
     Cause("storage_not_mounted", "nothing is mounted at a path that fabric_policy.storage_mounts names",
           "Mount it, or take it from the list; a drive that is gone is not measured on the one below it.",
           "a drive that is missing, or was not mounted after a reboot", "df -h"),
     Cause("storage_no_device", "no drive of this node is below the mount",
-          "Name a mount that stands on a drive: tmpfs, overlay and network file systems are none, nor are "
+          "Name a mount that is on a drive: tmpfs, overlay and network file systems are none, nor are "
           "those that hide their devices (btrfs, ZFS).",
           "a file system in memory or over the network", "df -hT"),
     Cause("storage_full", "there is too little room below the mount for a scratch file",
           "Make room, or make fabric_policy.storage_file_bytes smaller.",
           "a file system that is nearly full", "df -h"),
     Cause("storage_refused", "no scratch file could be made below the mount",
-          "Mend what the message names: a read-only mount, a quota, a file system without unnamed files.",
+          "Fix what the message names: a read-only mount, a quota, a file system without unnamed files.",
           "a file system that went read-only after an error", "dmesg"),
     Cause("memory_unfit", "memory bandwidth cannot be measured on this node",
-          "Do what the message names: free memory of that NUMA node, or look why the kernel tells of none.",
+          "Do what the message names: free memory on that NUMA node, or see why the kernel reports none.",
           "another program that holds the memory", "numactl --hardware"),
 )  # fmt: skip

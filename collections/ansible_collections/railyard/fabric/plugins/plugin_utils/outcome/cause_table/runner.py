@@ -77,9 +77,9 @@ TABLE = (
     Cause("busy", "the node is busy with something else, and load on it was not allowed",
           "Wait until the job has ended, or set fabric_policy.allow_busy: true if the disturbance is "
           "acceptable.",
-          "a job that was not told to this run", "top -b -n 1"),
+          "a job that this run does not know of", "top -b -n 1"),
     Cause("lease", "another controller is measuring this node",
-          "Wait for the other run to end; a lease that nobody renews ends by itself.",
+          "Wait for the other run to end; a lease that is not renewed ends by itself.",
           "a second controller or a second shell", AGAIN),
     Cause("no_netdev", "the rail's netdev was not there when the test began",
           "See the rail's link check; the device may have vanished since inspection: look at `dmesg`.",
