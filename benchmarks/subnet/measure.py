@@ -95,7 +95,7 @@ def measure(adapters: int, rails: int, folder: Path) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Measure the sizes that are asked for."""
+    """Measure the given sizes."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--sizes", type=int, nargs="+", default=[64, 960, 1920], help="adapters")
     parser.add_argument("--rails", type=int, default=8)

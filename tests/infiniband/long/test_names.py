@@ -1,4 +1,4 @@
-"""Case 12 of the design: adapters and switches with all kinds of names are told apart by their GUIDs."""
+"""Case 12 of the design: adapters and switches with all kinds of names are distinguished by their GUIDs."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def with_guids(expected: Expected, net: Net) -> Expected:
 def test_names_of_all_kinds_are_healthy_where_guids_are_known(tmp_path: Path) -> None:
     net = CLUSTER.net()
     names = {
-        # Without rdma-ndd; UTF-8; quotes; another node's name; a managed switch; what stands between names.
+        # Without rdma-ndd; UTF-8; quotes; another node's name; a managed switch; what separates names.
         "gpu001 mlx5_1": "MT4129 ConnectX7   Mellanox Technologies",
         "gpu002 mlx5_0": "MT4129 ConnectX7   Mellanox Technologies",
         "gpu002 mlx5_1": "knoten-zwölf mlx5_1",

@@ -24,7 +24,7 @@ def validate(wanted: Wanted, argv: Sequence[str], run_tests: Callable[[], int]) 
     """Read the fabric, run the tests, read the fabric again, and judge what came of it.
 
     Args:
-        wanted: what was asked for; counters are read once each time.
+        wanted: the options; counters are read once each time.
         argv: options for ansible-playbook.
         run_tests: validates and returns its exit status.
 

@@ -52,7 +52,7 @@ def run(wanted: Wanted, argv: Sequence[str]) -> int:
     quiet = wanted.as_json or wanted.svg == "-"
     out = output.console()
     if quiet:
-        # What else there is to print would stand in the middle of the document.
+        # What else there is to print would be in the middle of the document.
         out.quiet = True
     taken = (
         [_load(folder) for folder in wanted.captures]
@@ -66,7 +66,7 @@ def run(wanted: Wanted, argv: Sequence[str]) -> int:
         print(json.dumps({**report.document, "folder": str(folder)}, indent=2))
     elif not quiet:
         text.print_report(report, folder, out)
-    # Last: the reading took its time, and stands without these files.
+    # Last: the reading took its time, and is complete without these files.
     for file in plan.write_files(report):
         out.print(f"Written: {file}")
     return report.status

@@ -81,7 +81,7 @@ def build_report(
         cluster: the inventory's name.
         read: each subnet with its judgement.
         expected: what the inventory says of all of them.
-        sources: what stood behind `-i`: the commands of next steps name it.
+        sources: what follows `-i`: the commands of next steps name it.
         notes: statements beside those of the judgements.
     """
     subnets = [one._replace(judgement=_with_sources(one.judgement, sources)) for one in read]
@@ -215,7 +215,7 @@ def _leaf_row(leaf: LeafState) -> tuple[str, ...]:
 
 
 def coverage_row(one: Subnet) -> dict[str, str]:
-    """Return how much was read of a subnet, in words."""
+    """Return how much of a subnet was read, as text."""
     read = one.judgement.coverage
     rows = {
         "read": show_source(one),

@@ -102,7 +102,7 @@ class _Sheet:
         room = int((self._width - 2 * _MARGIN) / CHARACTER)
         self._y = 18.0
         if self._page:
-            # On the page itself, both stand above it.
+            # On the page itself, both are above it.
             self._text(_MARGIN, 40, "title", title, 50)
             self._text(_MARGIN, 62, "faint", headline, room)
             self._y = 80.0
@@ -331,7 +331,7 @@ class _Sheet:
         return any(node in card.nodes for card in self._drawing.cards)
 
     def _name_fault(self, fault: Fault) -> str:
-        """Return node, rail and ports; what else there is to know stands on the page."""
+        """Return node, rail and ports; the rest is on the page."""
         where = [
             f"{self._names.get(end.guid, end.guid)} port {end.number}" for end in fault.ends if end.is_switch
         ]

@@ -16,7 +16,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.subnet.model impor
 
 #: More faults than these are counted, not drawn: the drawing stays small, and the list has them all.
 MOST_FAULTS = 400
-#: More lines between leaves and spines than these cannot be told apart.
+#: More lines between leaves and spines than these cannot be distinguished.
 _MOST_LINES = 256
 NO_UNIT = "no node of the inventory"
 

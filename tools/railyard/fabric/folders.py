@@ -1,6 +1,6 @@
 """The folders of readings, `REPORTS/CLUSTER/fabric/TIME`: the newest earlier one, and a new one.
 
-They are no run folders: they have no manifest, and stand a level below these.
+They are no run folders: they have no manifest, and are a level below these.
 """
 
 from __future__ import annotations

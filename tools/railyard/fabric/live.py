@@ -69,7 +69,7 @@ def read_live(
 
     Args:
         inventory: the inventory, without problems.
-        wanted: what was asked for.
+        wanted: the options.
         arguments: options for ansible-playbook.
         out: where progress is shown.
 

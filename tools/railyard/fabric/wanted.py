@@ -1,4 +1,4 @@
-"""What was asked of `railyard fabric`."""
+"""The options of `railyard fabric`."""
 
 from __future__ import annotations
 

@@ -19,11 +19,11 @@ class Written:
     """What is written beside the report.
 
     Attributes:
-        slurm_file: Slurm's file; None where none was asked for.
+        slurm_file: Slurm's file; None where none is wanted.
         form: which it is.
         slurm_nodes: the names of Slurm's nodes; None where these are the inventory's.
         domains: node -> its NVLink domain.
-        rank_file: the file of hosts; None where none was asked for.
+        rank_file: the file of hosts; None where none is wanted.
     """
 
     slurm_file: Path | None
@@ -85,7 +85,7 @@ def check(wanted: Wanted, inventory: Inventory) -> Written:
     """Refuse what cannot be written, before anything is read.
 
     Raises:
-        UserError: the folder is missing, has the other file or one that is not ours, or a name is wrong.
+        UserError: the folder is missing, has the other file or one that Railyard did not write, or a name is wrong.
     """
     slurm_file = None
     if wanted.slurm_topology is not None:
@@ -110,7 +110,7 @@ def unfold_nodes(text: str) -> tuple[str, ...]:
     from ClusterShell.NodeSet import NodeSet, NodeSetException
 
     try:
-        # A group (`@all`) would be asked from a program of the site.
+        # A group (`@all`) would be resolved by a program of the site.
         names = tuple(map(str, NodeSet(text, resolver=None))) if "@" not in text else ()
     except NodeSetException as error:
         raise UserError(f"--slurm-nodes {text!r} is not understood: {error}", "write gpu[01-16]") from error

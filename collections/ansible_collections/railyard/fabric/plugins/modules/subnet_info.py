@@ -76,7 +76,7 @@ capture:
       type: int
       sample: 1
     device:
-      description: The RDMA device that was asked for; null for the tools' own choice.
+      description: The RDMA device that was named; null for the tools' own choice.
       type: str
       sample: mlx5_0
     port:

@@ -56,7 +56,7 @@ def lane_rate_gbps(lane_gbps: float) -> float:
 def list_links(reading: Reading) -> tuple[list[Link], list[tuple[PortKey, PortKey]]]:
     """Return the links between devices of a reading, and the pairs of ports whose ends disagree.
 
-    A link that one end alone tells of counts as one: the other end may not have been read.
+    A link that only one end reports counts as one: the other end may not have been read.
     """
     links: dict[tuple[PortKey, PortKey], Link] = {}
     conflicts: dict[tuple[PortKey, PortKey], None] = {}

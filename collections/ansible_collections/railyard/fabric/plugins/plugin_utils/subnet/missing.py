@@ -53,7 +53,7 @@ def check_missing(
         view: the reading.
         planned: the leaf of each rail, where known.
         unread: what could not be read, which explains some.
-        unidentified: rails that are among adapters which nobody can name.
+        unidentified: rails that are among adapters without a known name.
     """
     found = Missing()
     below = _report_switches(view, unread, found)

@@ -78,7 +78,7 @@ class Owner(NamedTuple):
 
     Attributes:
         node: the inventory's node; None for an adapter that the inventory does not have.
-        rail: the rail; None where it could not be told.
+        rail: the rail; None where it is not known.
         shown: what the adapter calls itself, cleaned: for texts about unknown adapters.
         by: how it was recognized: by a GUID of the facts, by its description, or by its description's node
             and the order of the device names; None for an unknown one.

@@ -31,7 +31,7 @@ _NUMBER = re.compile(r"([0-9]+)")
 #: How NVIDIA's managed switches call themselves: `MF0;leaf1:QM9700/U1`.
 _MANAGED = re.compile(r"MF[0-9]+;(?P<name>.+?)(?::[^:;/]+/.*)?", re.DOTALL)
 
-#: What firmware and drivers write where nobody set a description: `MT4129 ConnectX7   Mellanox Technologies`.
+#: What firmware and drivers write where no description was set: `MT4129 ConnectX7   Mellanox Technologies`.
 _CARD = re.compile(r"(mt[0-9]+|mellanox|nvidia|hca)\b")
 
 Place = tuple[str, str]  # node, rail

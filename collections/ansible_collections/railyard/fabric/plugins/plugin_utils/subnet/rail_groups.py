@@ -46,13 +46,13 @@ def find_groups(judgements: Sequence[Judgement], nodes: Sequence[str]) -> RailGr
     distinct = dict.fromkeys(linked.values())
     members: dict[frozenset[tuple[int, str]], list[str]] = {}
     for node, leaves in linked.items():
-        members.setdefault(_whole(leaves, distinct), []).append(node)
+        members.setdefault(_find_complete(leaves, distinct), []).append(node)
     names = _names(judgements, list(members.values()))
     groups = (RailGroup(name, tuple(members[key]), key) for name, key in zip(names, members, strict=True))
     return RailGroups(tuple(groups), tuple(node for node in nodes if node not in linked))
 
 
-def _whole(
+def _find_complete(
     leaves: frozenset[tuple[int, str]], distinct: dict[frozenset[tuple[int, str]], None]
 ) -> frozenset[tuple[int, str]]:
     """Return the one larger set of leaves that this one is a part of: the node lacks a link there."""

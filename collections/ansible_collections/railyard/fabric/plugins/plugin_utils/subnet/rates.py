@@ -82,9 +82,10 @@ def _compare_usual(view: View, link: Link, usual: _Usual, what: str) -> Iterator
 def _report(view: View, link: Link, cause: str, wanted: str, *, inferred: bool) -> Finding:
     owner = next((view.owners.of_port[end] for end in link.ends if end in view.owners.of_port), None)
     lane_gbps = link.lane_gbps or 0.0
+    lanes = "1 lane" if link.width == 1 else f"{link.width} lanes"
     text = (
-        f"{view.show_port(link.one)} to {view.show_port(link.other)} has {link.width} lanes of "
-        f"{lane_gbps:g} Gbit/s, {link.rate_gbps:g} Gbit/s; {wanted}"
+        f"{view.show_port(link.one)} to {view.show_port(link.other)} has {lanes} of "
+        f"{lane_gbps:.10g} Gbit/s, {link.rate_gbps:g} Gbit/s; {wanted}"
     )
     return build_finding(
         cause,

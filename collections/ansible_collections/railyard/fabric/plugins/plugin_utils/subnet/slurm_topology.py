@@ -21,7 +21,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.subnet.model impor
 from ansible_collections.railyard.fabric.plugins.plugin_utils.subnet.rail_groups import RailGroups
 
 CONF, YAML = "topology.conf", "topology.yaml"
-#: The first line of each file; by it a file of ours is recognized.
+#: The first line of each file; by it a file that Railyard wrote is recognized.
 MARK = "# Written by `railyard fabric`; change the inventory or the cabling, and write it again."
 #: The switch above all groups, and the one that holds nodes without a link.
 CORE, UNLINKED = "core", "unlinked"
@@ -217,7 +217,7 @@ def _checked(groups: Groups) -> Groups:
     nodes = [node for one in groups.groups for node in one.nodes] + list(groups.unlinked)
     if bad := [node for node in nodes if not _NODE_NAME.fullmatch(node)]:
         raise TopologyError(
-            f"{named([repr(node) for node in bad])} cannot stand in Slurm's file. "
+            f"{named([repr(node) for node in bad])} cannot be written into Slurm's file. "
             "Use letters, digits, `.`, `_` and `-` in node names"
         )
     names = [re.sub(r"[^A-Za-z0-9_.-]", "-", one.name)[:_LONGEST_SWITCH_NAME] for one in groups.groups]

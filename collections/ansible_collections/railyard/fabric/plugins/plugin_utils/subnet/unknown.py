@@ -22,7 +22,7 @@ _MOST_HOSTS = 8
 def check_names(
     view: View, planned: dict[Place, PlannedLeaf], explained: set[Place]
 ) -> tuple[list[Finding], set[Place]]:
-    """Return what is wrong with names, and the rails that are among adapters which nobody can name.
+    """Return what is wrong with names, and the rails that are among adapters without a known name.
 
     Args:
         view: the reading.
@@ -158,7 +158,7 @@ def _report_rails(view: View, nameless: set[Place], unidentified: set[Place]) ->
         return
     unidentified |= {place for node in unclear for place in wanted[node]}
     text = (
-        f"which rail each adapter of {named(list(unclear))} is cannot be told: neither inventory (hca) nor "
+        f"which rail each adapter of {named(list(unclear))} is is not known: neither inventory (hca) nor "
         "facts name the rail's device"
     )
     ports = [key for keys in unclear.values() for key in keys]

@@ -240,7 +240,7 @@ def _report_device(
 
 
 def _report_unknown(view: View, found: Unread, keys: list[PortKey], sources: tuple[Source, ...]) -> None:
-    """Report ports to devices of which nobody knows what they are; one missing leaf is likely it."""
+    """Report ports to unknown devices; one missing leaf is likely it."""
     found.ports |= set(keys)
     wanted = dict.fromkeys([*view.expected.leaves, *(one.leaf for one in view.expected.ports if one.leaf)])
     missing = [name for name in wanted if name not in view.leaves]

@@ -23,7 +23,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.subnet.tiers impor
 
 
 class LeafMatch(NamedTuple):
-    """Which switch a leaf of the inventory is, and what told."""
+    """Which switch a leaf of the inventory is, and how that is known."""
 
     guid: str
     by: Literal["guid", "name", "majority"]

@@ -41,7 +41,7 @@ def test_the_slower_end_counts() -> None:
     net.devices[key.guid].ports[1].width = 1
     (found,) = judge(net.reading(), net.expected()).findings
     assert (found.cause, found.node, found.rail, found.severity) == ("link_narrow", "gpu002", "rail2", "fail")
-    assert "1 lanes of 25.7812 Gbit/s, 25 Gbit/s; declared are 100 Gbit/s" in found.text
+    assert "1 lane of 25.78125 Gbit/s, 25 Gbit/s; declared are 100 Gbit/s" in found.text
 
 
 def test_uplinks_are_compared_with_the_most_frequent_rate_of_their_tier() -> None:

@@ -80,7 +80,7 @@ def test_a_name_with_its_domain_is_slurms_short_name() -> None:
 
 def test_a_name_that_slurm_would_read_otherwise_is_refused() -> None:
     nodes = ("gpu01 Nodes=x",)
-    with pytest.raises(slurm.TopologyError, match="cannot stand in Slurm's file"):
+    with pytest.raises(slurm.TopologyError, match="cannot be written into Slurm's file"):
         selected(judged(Unit("su1", nodes, ("a",))), nodes=nodes)
 
 

@@ -250,11 +250,13 @@ def test_how_commands_ended():
     ]
     commands += [Command(("smpquery",), "smpquery-pkeys-10-1.txt", "", "", None, 5.0, 0.0, True)]
     commands += [Command(("ibnetdiscover",), "topology.txt", "", "", 1, 5.0, 0.1)]
+    commands += [Command(("ibqueryerrors",), "ibqueryerrors.1.txt", "", "", -11, 5.0, 0.1)]
     told = [one.text for one in capture.parse(Capture(None, None, None, 1.0, tuple(commands))).problems]
     assert "`iblinkinfo -l` did not end in 60 s" in told
     assert "`smpquery` was not started: the time for the whole reading was over" in told
     assert "`ibnetdiscover` ended with exit status 1" in told
     assert "topology.txt is empty" in told
+    assert "ibqueryerrors.1.txt is empty: the tool ended by signal 11" in told
 
 
 def rich():
