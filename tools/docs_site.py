@@ -169,7 +169,7 @@ def write_pages(source: Path) -> dict[str, list[Any]]:
 
 
 def _documented(kind: str) -> dict[str, Any]:
-    """Return what ansible-doc knows of the collection's plugins of a kind."""
+    """Return what ansible-doc knows of the collection's plugins of one type."""
     listed = _ansible_doc("--list", "--type", kind, COLLECTION)
     return dict(_ansible_doc("--type", kind, *listed)) if listed else {}
 

@@ -127,8 +127,8 @@ def source_releases(folder: Path) -> list[Release]:
 def library_release(version: str, path: Path) -> Release:
     """Return the names in the read-only data of a libnccl.so, without those at the end of a message.
 
-    The names of enumerators, which look alike, stand in the debug information alone. A name need not begin
-    behind a NUL: numbers stand before some.
+    The names of enumerators, which look alike, are only in the debug information. A name need not begin
+    behind a NUL: some follow a number.
 
     Raises:
         CatalogueError: It is no 64-bit ELF file, or has no name of NCCL.

@@ -1,4 +1,4 @@
-"""The verbs of `railyard` that reckon, and touch no node: words and options only, as in cli.py."""
+"""The commands of `railyard` that calculate and touch no node: options and help only, as in cli.py."""
 
 from __future__ import annotations
 
@@ -105,8 +105,8 @@ def _lint_nccl(
 def add_to(app: typer.Typer) -> None:
     """Give the command these verbs, in the order in which its help lists them."""
     app.command(name="simulate", epilog=f"Exit status: 0 simulated; {_NOTHING_MEASURED}")(_simulate)
-    app.command(name="estimate", epilog=f"Exit status: 0 reckoned; {_NOTHING_MEASURED}")(_estimate)
-    app.command(name="size", epilog=f"Exit status: 0 reckoned; {_NOTHING_MEASURED}")(_size)
+    app.command(name="estimate", epilog=f"Exit status: 0 calculated; {_NOTHING_MEASURED}")(_estimate)
+    app.command(name="size", epilog=f"Exit status: 0 calculated; {_NOTHING_MEASURED}")(_size)
     app.command(
         name="lint-nccl",
         epilog="Exit status: 0 no error; 1 an error; 2 bad input; 3 no error, but something is not known.",

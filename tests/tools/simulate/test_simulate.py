@@ -84,7 +84,7 @@ def test_a_test_carries_the_product_of_all_on_its_way_and_each_leaf_once() -> No
     cluster = clusters.make(4, 1, 2, "all_pairs")
     mix = ["node:gpu001@0.5", "rail:rail0@0.5", "leaf:rail0-leaf0@0.5", "leaf:rail0-leaf1@0.2"]
     shares = Shares(cluster, parse_all([*mix, "pair:gpu002,gpu003/rail0@0.5"], cluster))
-    carried = shares.of(np.array([0, 0, 1, 2]), np.array([1, 2, 2, 3]), 0)
+    carried = shares.share_between(np.array([0, 0, 1, 2]), np.array([1, 2, 2, 3]), 0)
     assert carried.tolist() == pytest.approx([0.125, 0.025, 0.025, 0.1])
 
 

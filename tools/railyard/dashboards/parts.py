@@ -69,7 +69,7 @@ class Column:
     """A column of a table.
 
     Attributes:
-        name: what stands above it.
+        name: the title above it.
         source: a label, or the letter of the query whose value it is.
         unit: Grafana's name of the unit.
         states: texts and colours of its values.
@@ -156,7 +156,7 @@ def lines(
     stacked: bool = False,
     most: float | None = None,
 ) -> timeseries.Panel:
-    """Build lines over time; values last and greatest stand in the legend."""
+    """Build lines over time; the legend has the last and the greatest value."""
     panel = (
         timeseries.Panel()
         .title(title)
@@ -255,7 +255,7 @@ def matrix(
 ) -> table.Panel:
     """Build a table of one value by two labels, each cell coloured by its state."""
     panel = _table(title, about, [expr], WIDTH, height)
-    # Rows and columns stand in the order in which the series name them: the later sort is the stronger one.
+    # Rows and columns are in the order in which the series name them: the later sort is the stronger one.
     for label in (row, column):
         panel = panel.with_transformation(_transformation("sortBy", {"sort": [{"field": label}]}))
     return (

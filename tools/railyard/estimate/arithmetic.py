@@ -16,7 +16,7 @@ Curve = Sequence[tuple[int, float]]
 
 
 class AllReduce(NamedTuple):
-    """Seconds of one all-reduce of all gradients at the links' rates; None where a rate was not said.
+    """Seconds of one all-reduce of all gradients at the links' rates; None where a rate was not given.
 
     Attributes:
         rule_of_thumb_s: twice the gradients over the narrowest link.

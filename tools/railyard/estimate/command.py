@@ -1,4 +1,4 @@
-"""`railyard estimate`: what a job's gradients take, in words or as JSON."""
+"""`railyard estimate`: the time for a job's gradients, as text or as JSON."""
 
 from __future__ import annotations
 
@@ -184,7 +184,7 @@ def _s(seconds: float | None) -> str:
 
 
 def _size(size_bytes: float) -> str:
-    """Write a size in decimal units, as gradients and links are reckoned here."""
+    """Write a size in decimal units, as gradients and links are counted here."""
     for unit, factor in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
         if size_bytes >= factor:
             return f"{size_bytes / factor:.4g} {unit}"

@@ -11,7 +11,7 @@ from railyard.base import options
 
 #: Bytes of a gradient. TF32 is how the tensor cores read an fp32 number; in memory and on the wire it has 4.
 BYTES_OF = {"fp32": 4, "tf32": 4, "bf16": 2, "fp16": 2, "fp8": 1}
-#: What compute cannot be told without.
+#: What compute cannot be calculated without.
 COMPUTE = ("seqlen", "global_batch", "peak_tflops", "mfu")
 # The upper ends are far beyond what there is, and keep every product a number.
 _BOUNDS = {
@@ -32,7 +32,7 @@ _BOUNDS = {
 
 @dataclass(frozen=True)
 class Job:
-    """A data-parallel training job and its links, as typed; None where it was not said. Each is an option."""
+    """A data-parallel training job and its links, as typed; None where not given. Each is an option."""
 
     params: Annotated[float, Option(metavar="P", help="Parameters of the model, as 2e9.")]
     gpus: Annotated[int, Option(metavar="G", help="GPUs of each node.")]
@@ -88,7 +88,7 @@ class Job:
 
     @property
     def lacks_for_compute(self) -> list[str]:
-        """The options that compute cannot be told without, and that were not given."""
+        """The options that compute cannot be calculated without, and that were not given."""
         return [options.flag(name) for name in COMPUTE if getattr(self, name) is None]
 
     def check(self) -> None:

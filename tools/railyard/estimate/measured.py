@@ -24,7 +24,7 @@ _MORE_THAN_GIVEN, _AS_MUCH_AS_GIVEN = 1.05, 0.95
 
 
 class BusBandwidth(NamedTuple):
-    """One all_reduce test: its file, on how many GPUs of how many nodes (None: not said), and its curve.
+    """One all_reduce test: its file, on how many GPUs of how many nodes (None: not given), and its curve.
 
     `certain` is False where the output does not say its collective and a reduce of two GPUs would look alike.
     """
@@ -46,7 +46,7 @@ class Latencies(NamedTuple):
 
 @dataclass
 class Measured:
-    """What there is, and what has to be said of it; `busbw` or `latencies` is None where there is none."""
+    """The measured values, and notes on them; `busbw` or `latencies` is None where there is none."""
 
     busbw: BusBandwidth | None = None
     latencies: Latencies | None = None

@@ -85,7 +85,8 @@ def check(wanted: Wanted, inventory: Inventory) -> Written:
     """Refuse what cannot be written, before anything is read.
 
     Raises:
-        UserError: the folder is missing, has the other file or one that Railyard did not write, or a name is wrong.
+        UserError: the folder is missing, has the other file or one that Railyard did not write, or a
+            name is wrong.
     """
     slurm_file = None
     if wanted.slurm_topology is not None:

@@ -16,7 +16,7 @@ from railyard.base import paths
 from railyard.base.errors import BAD_INPUT, UserError
 from railyard.base.whole_file import unwritable, whole_file
 
-# Ansible reads its configuration when it is imported; without ours it would take other files for inventories.
+# Ansible reads its configuration when it is imported; without it, it would read other files as inventories.
 os.environ.setdefault("ANSIBLE_CONFIG", str(paths.repo_root() / "ansible.cfg"))
 
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory import load
@@ -26,7 +26,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.monitoring.rules i
 
 from railyard.plan import view
 
-# Whoever runs Prometheus reads them.
+# The user of Prometheus reads them.
 _MODE = 0o644
 _CHECK_LIMIT_S = 60
 _ADDRESS = re.compile(r"\S+:[0-9]{1,5}")

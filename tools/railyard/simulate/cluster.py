@@ -1,4 +1,4 @@
-"""The simulated cluster: its names, leaves and work order, as an inventory would give them."""
+"""The simulated cluster: its names, leaves and test schedule, as an inventory would give them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from railyard.base.errors import UserError
 
 #: What all simulated rails are planned to carry.
 RATE_GBPS = 400.0
-#: Behind one leaf, where nobody says how many leaves there are.
+#: Behind one leaf, if the number of leaves is not given.
 _NODES_OF_LEAF = 32
 _MOST_RAILS = 64
 #: All pairs of more take more memory than this is worth.
@@ -26,7 +26,7 @@ class Cluster(NamedTuple):
     Attributes:
         nodes, rails: their names.
         leaves: leaf -> the places of its nodes, and that of its rail.
-        order: the common part of the work order.
+        order: the common part of the test schedule.
     """
 
     nodes: list[str]

@@ -117,11 +117,11 @@ def _lines(result: dict[str, Any], found: Findings) -> list[str]:
             named = any(all(suspect[key] == seen[key] for key in seen) for suspect in result["suspects"])
             what = "found" if named else "not found"
             if any(seen[key] != one[key] for key in seen):
-                what += f", as {_words(seen)}"
-        lines.append(f"  injected: {_words(one)}; {100 * one['share']:.0f} % left: {what}")
+                what += f", as {_describe(seen)}"
+        lines.append(f"  injected: {_describe(one)}; {100 * one['share']:.0f} % left: {what}")
     return lines
 
 
-def _words(part: dict[str, Any]) -> str:
+def _describe(part: dict[str, Any]) -> str:
     """Return how a person names a part."""
     return who_is_slow.words(Suspect(*(part[key] for key in ("kind", "node", "rail", "peer", "leaf"))))

@@ -33,7 +33,7 @@ class Cables:
         self._meetings = 0
 
     def measure(self, order: Mapping[str, Any]) -> Tests:
-        """Return what the meetings of a work order measure: each of its rails in both directions."""
+        """Return what the meetings of a test schedule measure: each of its rails in both directions."""
         place = {name: number for number, name in enumerate(self._cluster.nodes)}
         pairs = [(place[meeting.node], place[meeting.peer]) for meeting in rounds.meetings(order)]
         both = np.array(pairs, dtype=np.int64).reshape(-1, 2)
@@ -43,7 +43,7 @@ class Cables:
         rails = [rail for rail, name in enumerate(self._cluster.rails) if wanted is None or name in wanted]
         columns = []
         for rail in rails:
-            share = self._shares.of(both[:, 0], both[:, 1], rail)
+            share = self._shares.share_between(both[:, 0], both[:, 1], rail)
             for node, peer in ((0, 1), (1, 0)):
                 sender, receiver = both[:, node], both[:, peer]
                 gbps = self._noisy(share, self._bias[sender, rail] * self._bias[receiver, rail])

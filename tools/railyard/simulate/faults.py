@@ -122,7 +122,9 @@ class Shares:
         """Return what two faults on one way leave."""
         return np.minimum(one, other) if self.narrowest else one * other
 
-    def of(self, node: NDArray[np.int64], peer: NDArray[np.int64], rail: int) -> NDArray[np.float64]:
+    def share_between(
+        self, node: NDArray[np.int64], peer: NDArray[np.int64], rail: int
+    ) -> NDArray[np.float64]:
         """Return what tests between nodes carry on a rail, as a share of the rate."""
         # A way crosses each leaf once, both of its ends'; within one leaf the same.
         leaf = self.leaf[:, rail]

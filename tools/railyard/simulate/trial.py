@@ -1,4 +1,4 @@
-"""One simulated run from schedule to suspects. Isolation is given the measured numbers and the work order."""
+"""One simulated run from schedule to suspects. Isolation gets the measured numbers and the schedule."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ class Outcome:
     """What a simulated run found, and what it would have taken.
 
     Attributes:
-        tests: tests asked, each of one rail in one direction, those of confirming rounds too.
+        tests: planned tests, each of one rail in one direction, those of confirming rounds too.
         rounds: rounds of all orders; `confirming` of them were for what was doubtful.
-        modelled_s: what they would take, as `railyard plan` reckons.
-        findings: who is slow.
+        modelled_s: what they would take, as `railyard plan` calculates.
+        findings: the slow components.
         met: the places of the pairs that met, the lesser first.
     """
 

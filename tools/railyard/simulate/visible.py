@@ -16,9 +16,9 @@ from railyard.simulate.faults import Fault, Shares
 
 Part = tuple[str, str | None, str | None, str | None, str | None]
 """Kind, node, rail, peer, leaf."""
-#: A part that leaves more of what is there cannot be told from one that is good.
+#: A component that leaves more than this cannot be distinguished from a good one.
 _SEEN = 0.9
-#: Below this of the rate nothing can be told.
+#: Below this share of the rate nothing can be determined.
 _NOTHING = 0.02
 
 
@@ -100,7 +100,7 @@ def _visible(fault: Fault, cluster: Cluster, shares: Shares, others: Shares) -> 
             node = np.repeat(np.array(ends), count)
             peer = np.tile(np.arange(count), len(ends))
             node, peer = node[node != peer], peer[node != peer]
-        before, after = others.of(node, peer, rail), shares.of(node, peer, rail)
+        before, after = others.share_between(node, peer, rail), shares.share_between(node, peer, rail)
         if ((before >= _NOTHING) & (after < _SEEN * before)).any():
             found.append(rail)
     return found

@@ -1,4 +1,4 @@
-"""`railyard size`: the switches and cables of a fabric, in words, as JSON, or drawn as a plan is."""
+"""`railyard size`: the switches and cables of a fabric, as text, as JSON, or as a drawing."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def draw(wanted: Wanted, fabric: Fabric) -> str:
     nodes: dict[str, Any] = {}
     for group, size_of_group in enumerate(fabric.group_sizes()):
         # The nodes of a group share their rails: nothing of them is of one node alone.
-        # What else a plan says of a rail nobody has decided yet.
+        # What else a plan has of a rail is not decided yet.
         rails: list[dict[str, Any]] = [
             defaultdict(lambda: None, name=f"rail{rail}", leaf=f"rail{rail}-leaf{group}")
             for rail in range(fabric.rails)

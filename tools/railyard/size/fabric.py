@@ -21,7 +21,7 @@ _BOUNDS = {
 
 @dataclass(frozen=True)
 class Wanted:
-    """What is to be joined, as typed; None where it was not said. Each field is an option."""
+    """What is to be joined, as typed; None where it was not given. Each field is an option."""
 
     gpus: Annotated[int, Option(metavar="N", help="GPUs of all nodes together.")]
     rails: Annotated[int, Option(metavar="R", help="Rails of each node, each one port.")]
@@ -100,7 +100,7 @@ def size(wanted: Wanted) -> Fabric:
         raise UserError(
             f"--gpus: {nodes} nodes are more than two tiers of {radix}-port switches join: {most} nodes of "
             f"{rails} rails",
-            "write a larger --radix or fewer --rails; a third tier is not reckoned here",
+            "write a larger --radix or fewer --rails; a third tier is not calculated here",
         )
     spines, uplinks = _spines(rails * most_groups, radix - per_leaf, radix)
     return Fabric(nodes, rails, most_groups, per_leaf, uplinks, spines)
@@ -115,7 +115,7 @@ def _nodes(wanted: Wanted) -> int:
         what = f"{wanted.gpus} GPUs are no whole number of nodes with {each} GPUs"
         wrong.append(("--gpus", what, f"write {near}, or say --gpus-per-node"))
     if wrong:
-        raise options.refused(wrong, "with what was asked for; nothing was sized")
+        raise options.refused(wrong, "with this request; nothing was sized")
     return wanted.gpus // each
 
 

@@ -4,7 +4,7 @@
 """Decide by verdicts which nodes Slurm drains and which it resumes. Pure.
 
 A node is drained when its own tests failed in two runs with different partners: in one run a slow partner, a
-slow path or a busy moment explains the same numbers. What is unmeasured or unproven drains nobody. No more
+slow path or a busy moment explains the same numbers. What is unmeasured or unproven drains no node. No more
 than a share of the cluster is drained at once: when more nodes fail, they have a common cause, and a person
 decides. Only a drain of this program is ended, known by how its reason begins.
 """
@@ -128,7 +128,7 @@ def confirmed(runs: Sequence[RunResult]) -> list[Confirmed]:
 def _alike(last: Iterable[Fault], before: Iterable[Fault]) -> list[str]:
     """Name what failed in both runs: on the same rail, where it is of a pair with at least one other partner.
 
-    What is asked of a node alone (a link that is down, a GPU that is lost) no partner could explain.
+    A check of a single node (a link that is down, a lost GPU) cannot be explained by a partner.
     """
     known: dict[tuple[str, bool], set[str]] = {}
     for one in before:
@@ -156,7 +156,7 @@ def _by_node(runs: Sequence[RunResult]) -> dict[str, list[RunResult]]:
 
 
 def _failed_once(runs: Sequence[RunResult]) -> dict[str, str]:
-    """Return node -> what a person is told of a node that failed in its newest run, and is not confirmed."""
+    """Return node -> the message on a node that failed in its newest run, and is not confirmed."""
     sure = {one.node for one in confirmed(runs)}
     return {
         node: "it failed in one run; a second one with other partners decides"

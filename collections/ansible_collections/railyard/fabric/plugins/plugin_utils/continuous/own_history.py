@@ -4,7 +4,7 @@
 """Compare a node's numbers with its own of before, rail by rail. Pure.
 
 A saved baseline holds numbers of links, and a run of today's idle nodes pairs other nodes than those. The
-median over a node's partners is the node's own, whoever they were. Which difference counts is decided by the
+median over a node's partners is the node's own, for any partners. Which difference counts is decided by the
 rule of `railyard compare` (`checks.significance`).
 """
 
@@ -31,7 +31,7 @@ class Compared(NamedTuple):
         metric: what is compared; its name carries the unit.
         value: the number of this run.
         before: those of the last good runs, newest first; empty where the rail was never measured.
-        word: one of the words of `significance`, or `recorded` where there is nothing to compare with.
+        word: one of the results of `significance`, or `recorded` where there is nothing to compare with.
     """
 
     node: str

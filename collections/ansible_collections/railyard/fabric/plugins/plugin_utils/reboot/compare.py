@@ -23,7 +23,7 @@ Reading = Mapping[str, Any]
 _MODULES = re.compile(r"(ib|rdma|iw|mlx|nvidia|gdrdrv|bnxt|irdma|qed)[a-z0-9_]*\Z")
 
 
-#: What a port must have as before, and in words.
+#: What a port must have as before, and its name in a message.
 _PORT_KEYS = (
     ("state", "state"),
     ("link_layer", "link layer"),
@@ -56,7 +56,7 @@ def differences(before: Reading, after: Reading, rails: Sequence[Mapping[str, An
     for name, bound in bind.bind(rails, facts_before).items():
         renamed = list(_renamed(name, bound, bound_after[name], facts_before, facts_after))
         others = [f"{name}: {problem}" for problem in _rail(bound, bound_after[name])]
-        # What is said of the port by its MAC says more than that a name is gone, or is another.
+        # A message on the port by its MAC is more specific than that a name is gone or different.
         problems += [*renamed, *(others[1:] if renamed and _of_name(bound, bound_after[name]) else others)]
     gone = _modules(before.get("modules") or ()) - _modules(after.get("modules") or ())
     if gone:
@@ -96,7 +96,7 @@ def _renamed(
 ) -> Iterator[str]:
     """Say that the rail's port came back under another name, or that another port has its name now.
 
-    A port is known by its MAC, the permanent one where the node knows it. Nothing is said of a MAC that two
+    A port is known by its MAC, the permanent one where the node knows it. A MAC is not compared that two
     ports share, or that the node made up anew.
     """
     if before.netdev is None:
@@ -118,7 +118,7 @@ def _renamed(
 
 
 def _of_name(before: bind.Bound, after: bind.Bound) -> bool:
-    """Tell whether `_rail` has a word on the netdev's name, which is then its first."""
+    """Tell whether `_rail` has a message on the netdev's name, which is then its first."""
     old, new = (None if one.netdev is None else one.netdev["netdev"] for one in (before, after))
     return old is not None and old != new
 

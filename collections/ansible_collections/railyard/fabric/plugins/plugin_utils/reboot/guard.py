@@ -4,7 +4,7 @@
 """Whether a node may be rebooted into the kernel that boots next. Pure: what was read in, sentences out.
 
 A kernel update whose headers were missing, or whose build failed, leaves no trace but a line in apt's log:
-the node would come back without its driver. So it is asked before the reboot.
+the node would come back without its driver. So it is checked before the reboot.
 """
 
 from __future__ import annotations
@@ -56,11 +56,11 @@ def announcement(reading: Reading) -> str | None:
     if kernel is None:
         if not modules:
             return None
-        return f"which kernel boots next cannot be told, nor whether it has {_named(modules)}"
+        return f"it is not known which kernel boots next, nor whether it has {_named(modules)}"
     if kernel == reading["running"]:
         return None
     has = [name for name in modules if name in set(reading["next_modules"])]
-    told = "" if reading.get("told_by") == "grub" else " (the newest one; no GRUB tells)"
+    told = "" if reading.get("told_by") == "grub" else " (the newest one; there is no GRUB to read)"
     return f"kernel {reading['running']} runs, {kernel} boots next{told}" + (
         f" and has {_named(has)}" if has else ""
     )

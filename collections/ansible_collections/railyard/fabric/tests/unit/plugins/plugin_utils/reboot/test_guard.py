@@ -78,7 +78,7 @@ def test_both_reasons_come_at_once():
 def test_what_is_only_assumed_is_judged_after_the_reboot_but_for_the_driver():
     assumed = reading(told_by="newest")
     assert refusals(assumed) == []
-    assert "(the newest one; no GRUB tells)" in announcement(assumed)
+    assert "(the newest one; there is no GRUB to read)" in announcement(assumed)
     assert len(refusals(reading(told_by="newest", next_modules=[]))) == 1
 
 
@@ -86,7 +86,7 @@ def test_where_nothing_tells_there_is_no_reason_but_it_is_said():
     unknown = reading(next=None, told_by=None, next_modules=[], next_has_headers=False)
     assert refusals(unknown) == []
     assert announcement(unknown) == (
-        "which kernel boots next cannot be told, nor whether it has modules nvidia, nvidia_drm"
+        "it is not known which kernel boots next, nor whether it has modules nvidia, nvidia_drm"
     )
     assert announcement(reading(next=None, told_by=None, modules=[], next_modules=[])) is None
 
