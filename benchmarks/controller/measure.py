@@ -4,7 +4,7 @@
 
 validate.yml from the inventory to the report, with the real preflight, schedule and judge. The nodes are
 stand-ins: the actions that would reach them answer at once with canned replies, so what ssh costs is not in
-it, and all that is asked stays unmeasured. A line each in results.jsonl.
+it, and all planned tests stay unmeasured. One line each in results.jsonl.
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ PHASES = (
 )
 # Printed as they are: what was measured and proven, and how the demo ended.
 SHOWN = re.compile(
-    r"Exit status|asked checks|speed of the nodes|The demo took|This machine is|What to do next"
+    r"Exit status|checks measured|speed of the nodes|The demo took|This machine is|What to do next"
 )
 
 

@@ -70,7 +70,7 @@ CASES = (*(Case(kind, held_s) for kind in FRAMES for held_s in HOLDS_S), Case("i
 
 
 def order(case: Case) -> dict[str, Any]:
-    """Return the common part of the work order."""
+    """Return the common part of the test schedule."""
     common = lab.order(rails=["rail0"], policy=policy.merge({"bidirectional": False}))
     common["fabrics"][0]["rails"] = common["fabrics"][0]["rails"][:1]
     if case.kind == "iperf3":

@@ -36,7 +36,7 @@ def main() -> None:
     """Print a row a module, the largest first."""
     loader.init_plugin_loader([str(ROOT / "collections")])
     names = sys.argv[1:] or [f"railyard.fabric.{path.stem}" for path in sorted(MODULES.glob("*.py"))]
-    # The modules of actions that never reach a node stand there for their documentation alone.
+    # The modules of actions that never reach a node are there only for their documentation.
     ping = size_bytes(PING)
     rows = sorted(((size_bytes(name) - ping, name) for name in names), reverse=True)
     print("| module | kB | kB above ping |\n|---|---:|---:|")

@@ -101,7 +101,7 @@ def _no_rows(target: Path, fleet: Any, *_more: object) -> dict[str, int]:
 
 
 def _stand_in(folder: Path, rails: int) -> rejudge.Judged:
-    """Return a verdict for each asked line, after those of a sound run of four nodes."""
+    """Return a verdict for each planned test, after those of a sound run of four nodes."""
     with tempfile.TemporaryDirectory() as place:
         small = sound_run.build(Path(place) / "made" / sound_run.RUN, 4, rails)
         judged = rejudge.judge_folder(small)

@@ -45,7 +45,7 @@ class Lab:
             self.railyard("lab", "down", "--topology", str(self.topology))
 
     def provision(self) -> str:
-        """Provision all nodes at once and return what was said."""
+        """Provision all nodes at once and return the output."""
         batches = ("-e", "railyard_network_batch=100%", "-e", "railyard_driver_batch=100%")
         return self.railyard("provision", "-i", str(self.inventory), "--", *batches).stdout
 

@@ -2,7 +2,7 @@
 
     python benchmarks/validations/campaign.py 10            # so many runs more, on the lab that is up
     python benchmarks/validations/campaign.py 10 --busy     # beside a busy loop on one core
-    python benchmarks/validations/campaign.py 10 --beside "unit tests"    # said in its lines
+    python benchmarks/validations/campaign.py 10 --beside "unit tests"    # recorded in its lines
     python benchmarks/validations/campaign.py --judge       # all by the rules of today; README.md's table
 
 A line for each run in results.jsonl: kind of lab, whether something else was busy, exit status, seconds. Its

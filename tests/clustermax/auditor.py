@@ -86,7 +86,7 @@ def statuses(cluster: Cluster, node: str, kind: str) -> dict[str, str]:
     Args:
         cluster: whose node is audited.
         node: its name.
-        kind: `vm` or `container`, which the auditor is told.
+        kind: `vm` or `container`, which the auditor gets.
     """
     told = cluster.ssh(node, "sudo", f"{FOLDER}/run", kind, timeout=2 * LIMIT_S)
     line = next((line for line in told.splitlines() if line.startswith("STATUSES ")), None)

@@ -20,7 +20,7 @@ from e2e.support import RATE_GBPS, Cluster, edited, needs_root, write_lab
 KIND = os.environ.get("RAILYARD_CLUSTERMAX_LAB", "container")
 NODE = "gpuserver1"
 States = dict[str, dict[str, str]]
-# Which of two statuses is better; one that is skipped was not asked, and is neither.
+# Which of two statuses is better; one that is skipped was not run, and is neither.
 BAD = ("fail", "warning")
 # The part of the overlay `clustermax` that such nodes can have: neither GPU nor GRUB.
 OPT_INS = {"node_tuning_profiling": True, "benchmark_tools_extra_packages": ["linux-perf"]}
@@ -108,7 +108,7 @@ def test_each_opt_in_turns_its_check_to_pass(states: States) -> None:
     assert (states["bare"][key], states["opt-ins"][key]) == ("fail", "pass")
     sysctls = ("software.perf.perfEventParanoid", "software.perf.kptrRestrict")
     assert [states["bare"][one] for one in sysctls] == ["skipped"] * 2
-    # Asked as soon as there is a perf; a container only shows what this machine has.
+    # Run as soon as there is a perf; a container only shows what this machine has.
     found = [states["opt-ins"][one] for one in sysctls]
     assert "skipped" not in found
     assert KIND == "container" or found == ["pass"] * 2

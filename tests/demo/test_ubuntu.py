@@ -1,4 +1,4 @@
-"""The quick demo on Ubuntu: all of it measured, set up as asked, left alone by a second run, taken back.
+"""The quick demo on Ubuntu: all of it measured, set up as requested, left alone by a second run, taken back.
 
 In `make test-full`: other nodes' packages are fetched for it.
 """
@@ -19,7 +19,7 @@ VERSIONS = {"jammy": "22.04", "noble": "24.04"}
 
 @pytest.fixture(scope="module", params=VERSIONS)
 def demo(request: pytest.FixtureRequest) -> Iterator[tuple[str, int, str]]:
-    """The suite, the demo's exit status and what it said."""
+    """The suite, the demo's exit status and its output."""
     needs_root()
     run(RAILYARD, "lab", "down")
     try:

@@ -24,7 +24,7 @@ def lines(*argv: str) -> list[str]:
 
 
 def of_a_lab(text: str, prefix: str) -> bool:
-    # A lab of one's own whose name only begins alike (labx) may well be up.
+    # A user's lab whose name only begins alike (labx) may well be up.
     return any(re.search(f"{re.escape(prefix)}{lab}(?![a-z0-9])", text) for lab in LABS)
 
 

@@ -241,7 +241,7 @@ def test_a_run_that_is_cut_off_is_incomplete_and_leaves_nothing(slurm: Slurm, jo
         run = slurm.newest()
         # The nodes end by what srun tells them, or by the lease.
         slurm.assert_nothing_left()
-        # Its playbook may hang in what it has to say to nobody.
+        # Its playbook may hang in writing output that nothing reads.
         subprocess.run(["pkill", "-f", run.path.name], check=False)
         done = slurm.railyard("judge", str(run.path))
         assert done.returncode == 3, done.stdout

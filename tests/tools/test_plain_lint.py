@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib.util
 import sys
 from pathlib import Path
@@ -46,9 +47,8 @@ def rules(tmp_path: Path, exempt: str = "[]", not_done: str = "[]"):
 
 
 def lines(tmp_path: Path, path: str, text: str, **more: str) -> list[tuple[int, str]]:
-    return [
-        (one.line, " ".join(one.found.split())) for one in lint.find_hits(path, text, rules(tmp_path, **more))
-    ]
+    hits = lint.find_hits(path, text, rules(tmp_path, **more))
+    return [(one.line, " ".join(one.found.split())) for one in hits if one.exemption is None]
 
 
 @pytest.mark.parametrize(
@@ -203,6 +203,18 @@ def test_a_place_that_is_done_must_leave_the_list(tree: Path, capsys: pytest.Cap
     (tree / "a/one.md").write_text("fine\n", encoding="utf-8")
     assert lint.main([]) == 1
     assert "a is done. Remove it from not_done." in capsys.readouterr().out
+
+
+def test_an_exemption_that_nothing_needs_must_go(
+    tree: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    phrase = lint.Exemption("", "told off", "the usual phrase of English")
+    loaded = dataclasses.replace(lint.load_rules(), exemptions=(phrase,))
+    monkeypatch.setattr(lint, "load_rules", lambda: loaded)
+    assert lint.main([]) == 1
+    assert "nothing needs the exemption of 'told off' in all files" in capsys.readouterr().out
+    (tree / "b/two.md").write_text("told off\n", encoding="utf-8")
+    assert lint.main([]) == 0
 
 
 def test_every_place_and_exemption_of_the_real_list_is_there() -> None:

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What Ansible writes is text: control sequences that came from a node or an inventory are taken out.
 
-On a terminal they would move the cursor and write over lines of ours; ansible-runner, which reads this output
+On a terminal they would move the cursor and overwrite other lines; ansible-runner, which reads this output
 for the `railyard` command, finds its events in it by such sequences and would take a node's for Ansible's.
 """
 

@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What role nvidia_driver asks of the controller: which driver, what stands in its way, what to set."""
+"""What role nvidia_driver decides on the controller: which driver, what blocks it, what to set."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def nvidia_gpu_settings(facts: Facts, wanted: Mapping[str, Any]) -> dict[str, An
     """Return `commands` and `waits`; see nvidia_gpu_settings.yml.
 
     Raises:
-        AnsibleFilterError: What is asked cannot be set.
+        AnsibleFilterError: The request cannot be set.
     """
     try:
         return settings.plan(facts, wanted)

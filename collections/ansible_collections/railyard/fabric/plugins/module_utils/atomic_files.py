@@ -97,7 +97,7 @@ def write_together(files: Sequence[NewFile], owner: tuple[int, int] = (0, 0)) ->
 
 
 def read_json(path: str) -> dict[str, Any] | None:
-    """Return the object in a JSON file; None when there is none, or not a whole one."""
+    """Return the object in a JSON file; None when there is none, or an incomplete one."""
     try:
         with open(path, encoding="utf-8") as handle:
             value = json.load(handle)

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Lock files that only their owner can hold; waiting for one has a time limit.
 
-Whoever can open a file for reading can hold its `flock`. So the file that is locked has mode 0600 and no
+Anyone who can open a file for reading can hold its `flock`. So the file that is locked has mode 0600 and no
 other purpose: reports, which others may read, are never locked themselves.
 """
 
@@ -50,7 +50,7 @@ def held(
     """Hold a lock file; the kernel releases it when this process ends, however it ends.
 
     Args:
-        path: the lock file. It is made with mode 0600; an existing one of ours gets that mode.
+        path: the lock file. It is made with mode 0600; an existing one of this user gets that mode.
         patience_s: how long to wait for another holder; 0 tries once.
         refusal: makes of a LockedError what is raised in its place.
 

@@ -72,7 +72,7 @@ def needed(entry: str, read: Read) -> dict[str, str]:
 
 
 def loaded(name: str) -> str | None:
-    """Read a module's source from where Ansible keeps it: inside a zip file, so the loader is asked."""
+    """Read a module's source from where Ansible keeps it: inside a zip file, so the loader reads it."""
     try:
         spec = importlib.util.find_spec(f"{PACKAGE}.{name}")
     except ImportError:  # its parent is a module, not a package

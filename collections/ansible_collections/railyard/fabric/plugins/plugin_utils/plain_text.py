@@ -55,12 +55,12 @@ def clean(text: str) -> str:
 
 
 def clean_line(text: str) -> str:
-    """Return a text cleaned and on one line: what a node says must not look like a line of ours."""
+    """Return a text cleaned and on one line: what a node says must not look like a line of Railyard."""
     return clean(text).replace("\n", " / ")
 
 
 def quoted(text: str) -> str:
-    """Return a text cleaned, each of its lines behind a bar that begins no line of ours."""
+    """Return a text cleaned, each of its lines behind a bar that begins no line of Railyard."""
     return "\n".join("  | " + _WIDE.sub(" " * 8, line) for line in clean(text).split("\n"))
 
 
@@ -71,7 +71,7 @@ def named(names: Sequence[str], most: int = 4, count: int | None = None, between
         names: the names; not all need be there.
         most: how many are named.
         count: how many there are, where `names` is not all of them.
-        between: what stands between two names.
+        between: the text between two names.
     """
     shown = names[:most]
     more = (len(names) if count is None else count) - len(shown)
