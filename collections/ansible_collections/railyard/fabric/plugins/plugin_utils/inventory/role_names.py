@@ -24,7 +24,9 @@ OWN = "railyard_own_variables"
 PLAYBOOKS = (
     "railyard_allow_long", "railyard_allow_reboot", "railyard_allow_rollback", "railyard_allow_uninstall",
     "railyard_apt_lock_timeout_s", "railyard_confirm", "railyard_discover_limit_s", "railyard_driver_batch",
-    "railyard_inventory_checked", "railyard_keep_judgement", "railyard_lease_s", "railyard_measures",
+    "railyard_fabric_host", "railyard_fabric_interval_s", "railyard_fabric_into",
+    "railyard_fabric_partitions", "railyard_fabric_ports", "railyard_inventory_checked",
+    "railyard_keep_judgement", "railyard_lease_s", "railyard_measures",
     "railyard_network_batch", "railyard_own_tags", OWN, "railyard_pattern", "railyard_questions",
     "railyard_reboot_batch", "railyard_reboot_kernels", "railyard_reboot_modules_may_go",
     "railyard_reboot_only_waiting", "railyard_reboot_rails_timeout_s", "railyard_reboot_timeout_s",

@@ -82,7 +82,7 @@ def test_the_report_shows_no_such_rail_and_no_pass() -> None:
     by_node = {row.nodes[0]: dict(zip(rails, row.states, strict=True)) for row in rows}
     assert by_node["gpu3"] == {"rail0": "pass", "rail1": "no such rail"}
     # Of a rail that a node has, silence is something else.
-    assert by_node["gpu1"] == {"rail0": "not asked", "rail1": "pass"}
+    assert by_node["gpu1"] == {"rail0": "not planned", "rail1": "pass"}
 
 
 def test_a_missing_row_of_another_node_is_not_excused() -> None:

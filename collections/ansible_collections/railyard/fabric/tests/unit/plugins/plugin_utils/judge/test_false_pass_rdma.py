@@ -277,7 +277,7 @@ def test_looking_at_ports_is_no_rdma_measured() -> None:
     reason = str(run.incomplete())
     assert "declares roce, and no RDMA test covers gpuserver1 rail0" in reason
     said = summary.of(run.plan, rejudge.Judged(run.judge(), run.status(), incomplete=reason))
-    assert "RDMA not measured" in said["headline"]
+    assert "RDMA was not measured" in said["headline"]
     assert "proven" not in said["headline"]
 
 

@@ -13,7 +13,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import poli
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.rules import bmc
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.verdict import run_status, verdict
 from ansible_collections.railyard.fabric.plugins.plugin_utils.launch.bmc_probe import Reply
-from ansible_collections.railyard.fabric.plugins.plugin_utils.present import summary
+from ansible_collections.railyard.fabric.plugins.plugin_utils.present import headline
 from support.runs.fake_bmc import ADDRESSES, REFUSED, SILENT, TAKEN, lines, with_bmcs
 from support.runs.fake_run import NODES, FakeRun
 from support.runs.spoil import GARBAGE, mutate, paths
@@ -174,7 +174,7 @@ def test_bmcs_alone_are_no_run() -> None:
 
 
 def test_the_place_is_the_node() -> None:
-    assert summary.place(told(with_bmcs())[0]) == NODES[0]
+    assert headline.place(told(with_bmcs())[0]) == NODES[0]
 
 
 @pytest.mark.parametrize(

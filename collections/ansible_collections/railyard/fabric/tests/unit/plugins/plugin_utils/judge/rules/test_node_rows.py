@@ -16,7 +16,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.ask import cost, r
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import catalogue, policy
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.rules import node_rows
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.verdict import verdict
-from ansible_collections.railyard.fabric.plugins.plugin_utils.present import summary
+from ansible_collections.railyard.fabric.plugins.plugin_utils.present import headline
 from support.runs.fake_run import FakeRun
 from support.runs.node_row import node_row
 
@@ -70,7 +70,7 @@ def test_what_nothing_bounds_is_recorded_for_each_subject() -> None:
         ("gpuserver2", "/a", "recorded", "proven"), ("gpuserver2", "/b", "recorded", "proven"),
     ]  # fmt: skip
     assert run.incomplete() is None
-    assert summary.place(verdicts(run)[1]) == "gpuserver1 /b"
+    assert headline.place(verdicts(run)[1]) == "gpuserver1 /b"
 
 
 @pytest.mark.parametrize(("bounds", "outcome"), [([5, 9], "pass"), ([8, 9], "fail"), ([1, 6], "fail")])
