@@ -195,7 +195,8 @@ class _Parser:
 
     def _errors(self, command: Command, identities: Identities) -> None:
         if not command.stdout.strip():
-            ended = f": the tool ended by signal {-command.rc}" if (command.rc or 0) < 0 else ""
+            status = command.rc or 0
+            ended = f": the tool ended by signal {-status}" if status < 0 else ""
             self._add("missing", f"{command.file} is empty{ended}", command.file)
             return
         found = ibqueryerrors.parse(command.stdout, command.file)
