@@ -63,7 +63,7 @@ fabric_policy:
 """
 _TIME_FACTOR = """
 # By how much time limits are longer than usual: how slow the nodes were when the lab came up. Playbooks and
-# group_vars/all/limits.yml multiply theirs by it; the limits in this file are longer already.
+# group_vars/all/limits.yml multiply their limits by it; the limits in this file are longer already.
 railyard_time_factor: {factor:g}
 """
 _SOON = "Lab nodes answer soon: one that a change cut off need not wait as long as real ones do."
