@@ -13,7 +13,10 @@ from pathlib import Path
 
 import pytest
 
-LABS = ("lab", "molecule", "molecule2", "e2e", "rolling", "eight", "drivers", "dkms", "onerail", "cmax")
+LABS = (
+    "cmax", "discover", "discovered", "dkms", "drivers", "e2e", "eight", "firstday", "lab", "molecule",
+    "molecule2", "observe", "observed", "onerail", "rolling", "slurm", "together",
+)  # fmt: skip
 ROOT = Path(__file__).resolve().parents[2]
 
 
