@@ -18,7 +18,6 @@ import yaml
 ROOT = Path(__file__).resolve().parents[2]
 #: By which Ansible would find the checkout's own.
 _OWN_PLACES = ("PYTHONPATH", "ANSIBLE_CONFIG", "ANSIBLE_ROLES_PATH")
-pytestmark = pytest.mark.minutes
 
 
 @pytest.fixture(scope="module")
