@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import yaml
 from ansible.parsing.dataloader import DataLoader
 from ansible.template import Templar, trust_as_template
 from railyard.base import paths
 
 ROOT = paths.repo_root()
-LIMIT = re.compile(r"^ *timeout: (.+)$", re.MULTILINE)
 # What they were before there was the variable.
 USUAL_S = {
     "playbooks/discover.yml": [60, 60],
+    # 300 s for the commands, 60 s between two readings of the counters, and a minute more.
+    "playbooks/fabric.yml": [420],
     "playbooks/idle.yml": [60],
     "playbooks/resume.yml": [300],
     "playbooks/tasks/collect_and_judge.yml": [300],
@@ -27,8 +29,17 @@ USUAL_S = {
 def limits() -> dict[str, list[str]]:
     """Return the text of each task's time limit, by file."""
     files = [*Path(ROOT, "playbooks").rglob("*.yml"), *Path(ROOT, "roles").glob("*/tasks/*.yml")]
-    found = {str(file.relative_to(ROOT)): LIMIT.findall(file.read_text()) for file in files}
-    return {file: [text.strip('"') for text in texts] for file, texts in found.items() if texts}
+    found = {str(file.relative_to(ROOT)): list(limits_of(yaml.safe_load(file.read_text()))) for file in files}
+    return {file: texts for file, texts in found.items() if texts}
+
+
+def limits_of(node: object) -> Iterator[str]:
+    """Yield the time limits of plays, blocks and tasks; a module's option of that name is below its module."""
+    for one in node if isinstance(node, list) else []:
+        if "timeout" in one:
+            yield str(one["timeout"])
+        for key in ("pre_tasks", "tasks", "post_tasks", "block", "rescue", "always"):
+            yield from limits_of(one.get(key))
 
 
 def rendered(text: str, **variables: object) -> int:
