@@ -34,7 +34,7 @@ def limits() -> dict[str, list[str]]:
 
 
 def limits_of(node: object) -> Iterator[str]:
-    """Yield the time limits of plays, blocks and tasks; a module's option of that name is below its module."""
+    """Yield the time limits of plays, blocks and tasks; a module's own option `timeout` is not meant."""
     for one in node if isinstance(node, list) else []:
         if "timeout" in one:
             yield str(one["timeout"])
