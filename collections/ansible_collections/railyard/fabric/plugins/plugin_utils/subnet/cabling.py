@@ -275,7 +275,8 @@ def _find_cycles(view: View, wrong: dict[Place, _Misplaced]) -> Iterator[Finding
     for node, belongs in by_node.items():
         left = dict(belongs)
         while left:
-            start, one = next(iter(left.items()))
+            start = min(left)
+            one = left[start]
             cycle, at = [one], one.actual.guid
             while at != start and at in left and left[at] not in cycle:
                 cycle.append(left[at])

@@ -172,6 +172,6 @@ def _find_odd(view: View, tables: Mapping[PortKey, tuple[int, ...]]) -> Iterator
     if limited and 2 * len(limited) < len(own):
         where = named([view.show_port(key) for key in limited])
         owners = {view.owners.of_port[key].node for key in limited}
-        node = next(iter(owners)) if len(owners) == 1 else None
+        node = owners.pop() if len(owners) == 1 else None
         text = f"limited members of every partition, where most ports are full ones: {where}"
         yield build_finding("pkey_limited", "warn", text, inferred=True, node=node, ports=limited)

@@ -94,7 +94,7 @@ def _report_twice(
         others = list(dict.fromkeys(place[0] for place in may_be))
         text += f"; one of them is likely {named(others, between=' or ')}" if others else ""
         severity: Severity = "unmeasured" if may_be else "warn"
-        only = next(iter(rails)) if len(rails) == 1 else None
+        only = min(rails) if len(rails) == 1 else None
         yield build_finding("name_not_unique", severity, text, node=node, rail=only, ports=ports)
 
 
@@ -162,7 +162,7 @@ def _report_rails(view: View, nameless: set[Place], unidentified: set[Place]) ->
         "facts name the rail's device"
     )
     ports = [key for keys in unclear.values() for key in keys]
-    node = next(iter(unclear)) if len(unclear) == 1 else None
+    node = min(unclear) if len(unclear) == 1 else None
     yield build_finding("adapter_unknown", "unmeasured", text, node=node, ports=ports)
 
 

@@ -33,8 +33,8 @@ PORTS = {
 DEFAULT = {0x7FFF: {"name": "Default", "members": "all"}}
 
 
-def intent(partitions, ports=PORTS, managers=(MANAGER,), both=False):
-    return read_intent(partitions, ports, list(managers), both)
+def intent(partitions, ports=None, managers=(MANAGER,), both=False):
+    return read_intent(partitions, PORTS if ports is None else ports, list(managers), both)
 
 
 def guid(number):

@@ -61,7 +61,7 @@ def compare(findings: tuple[Finding, ...], wants: list[Want]) -> tuple[list[Want
 
 def test_forty_random_faults_are_found_by_cause_and_place() -> None:
     rng = random.Random(37)
-    chosen = [rng.choice(FAULTS) for _ in range(40)]
+    chosen = [rng.choice(FAULTS) for _number in range(40)]
     wrong = []
     for fault in chosen:
         judgement, wants = judge_faulty(rng, [fault])

@@ -197,8 +197,8 @@ HOSTILE = [
     "MF0;" + ":" * 60,
     "\x00" * 64,
     "",
-    *("".join(chr(random.Random(seed).randrange(256)) for _ in range(64)) for seed in range(20)),
-    *(bytes(random.Random(seed).randrange(256) for _ in range(64)).decode("utf-8", "surrogateescape")
+    *("".join(chr(random.Random(seed).randrange(256)) for _at in range(64)) for seed in range(20)),
+    *(bytes(random.Random(seed).randrange(256) for _at in range(64)).decode("utf-8", "surrogateescape")
       for seed in range(20)),
 ]  # fmt: skip
 
