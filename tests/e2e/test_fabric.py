@@ -71,7 +71,7 @@ RDMA = (
 
 
 @pytest.mark.parametrize(
-    ("settings", "most_requests", "most_tasks"), [((), 6, 21), (RDMA, 7, 23)], ids=["tcp", "with_rdma"]
+    ("settings", "most_requests", "most_tasks"), [((), 6, 22), (RDMA, 7, 24)], ids=["tcp", "with_rdma"]
 )
 def test_a_second_provision_changes_nothing_in_few_requests_and_tasks(
     cluster: Cluster, settings: tuple[str, ...], most_requests: int, most_tasks: int

@@ -152,3 +152,11 @@ def test_each_pin_has_the_hashes_of_its_files_and_names_no_index(pins):
     assert [
         line for line in lines if not re.fullmatch(r"\S+==\S+( +--hash=sha256:[0-9a-f]{64})+", line)
     ] == []
+
+
+@pytest.mark.parametrize("python", ["3.11", "3.12"])
+def test_no_package_is_pinned_twice_for_an_interpreter(python):
+    files = [ROOT / f"requirements/python{python}{part}.txt" for part in ("-build", "", "-develop")]
+    names = re.findall(r"^([\w.-]+)==", "\n".join(file.read_text(encoding="utf-8") for file in files), re.M)
+    assert len(names) > 60
+    assert sorted(name.lower() for name in names) == sorted({name.lower() for name in names})
