@@ -32,7 +32,9 @@ def arp_frame(netdev, source, target):
 def is_answer(kind, frame, source, target):
     ours, theirs = socket.inet_aton(source), socket.inet_aton(target)
     if kind == "arp":
-        return frame[20:22] == struct.pack("!H", ARP_REPLY) and frame[28:32] == theirs
+        # The kernel asks as well, after a ping, as another of this node's addresses.
+        is_reply = frame[20:22] == struct.pack("!H", ARP_REPLY)
+        return is_reply and frame[28:32] == theirs and frame[38:42] == ours
     header_bytes = (frame[14] & 15) * 4
     packet = frame[14:]
     is_icmp = packet[9] == socket.IPPROTO_ICMP
