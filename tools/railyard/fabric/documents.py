@@ -193,7 +193,7 @@ def _page(report: Report) -> str:
 
 def _inline(svg: str) -> tuple[int, Markup]:
     """Return a drawing's width, and the drawing, which escapes every name itself."""
-    return int(drawing.read_size(svg, "width")), Markup(svg)  # noqa: S704
+    return int(drawing.read_size(svg, "width")), Markup(svg)  # noqa: S704 - names are escaped in it
 
 
 EXIT_MEANING = {

@@ -36,6 +36,7 @@ _INSTALL_LIMIT_S = 600.0
 # opensm's own service would start on InfiniBand hardware of this machine.
 _INSTALL = """\
 set -e
+# A package that dpkg does not know ends with 1, which means that it is missing.
 for package in "$@"; do
   status=$(dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null) || true
   [ "$status" = installed ] || missing="$missing $package"

@@ -128,6 +128,7 @@ def _collect(process: subprocess.Popen[bytes], deadline: float) -> tuple[str, st
                 part = os.read(key.fd, 65536)
                 if not part:
                     selector.unregister(key.fileobj)
+                # Typed as an object or a number; here it is always one of the two streams.
                 kept = data[key.fileobj]
                 kept += part[: max(0, limits[key.fileobj] - len(kept))]  # type: ignore[index]
     status = _wait(process, deadline)

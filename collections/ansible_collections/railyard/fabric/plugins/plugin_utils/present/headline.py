@@ -83,22 +83,28 @@ def place(verdict: Verdict) -> str:
 
 
 def _slow(found: Iterable[Suspect]) -> Iterator[str]:
-    """Yield a sentence for each kind of slow part, with the first few names."""
-    by_kind: dict[str, list[str]] = {}
+    """Yield a sentence for each kind of slow or silent part, with the first few names."""
+    by_kind: dict[tuple[str, str], list[str]] = {}
     for one in found:
         kind = "node" if one.kind == NODE_RAIL and not one.rail else _KINDS.get(one.kind, "part")
-        by_kind.setdefault(kind, []).append(who_is_slow.words(one))
-    for kind, names in by_kind.items():
+        # Without a number it was not seen to be slow.
+        state = "slow" if one.share > 0 else "silent"
+        by_kind.setdefault((state, kind), []).append(who_is_slow.words(one))
+    for (state, kind), names in by_kind.items():
         plural = {"leaf": "leaves"}.get(kind, f"{kind}s")
-        yield f"{len(names)} slow {kind if len(names) == 1 else plural}: {_named(names)}"
+        yield f"{len(names)} {state} {kind if len(names) == 1 else plural}: {_named(names)}"
 
 
 def _failures(bad: Sequence[Verdict], planned: int, explained: bool) -> Iterator[str]:
-    """Yield how many checks failed or were not measured, and where, if no slow part explains it."""
+    """Yield how many checks failed or were not measured, and where.
+
+    A slow part explains tests between nodes alone: what a node shows by itself is named all the same.
+    """
     failed = [one for one in bad if one["outcome"] == FAIL]
     unmeasured = [one for one in bad if one["outcome"] == UNMEASURED]
     if failed:
-        where = "" if explained else f" ({_places(failed)})"
+        own = [one for one in failed if one["peer"] is None] if explained else failed
+        where = f" ({_places(own)})" if own else ""
         yield f"{len(failed)} of {wording.count(planned, 'check')} failed{where}"
     if unmeasured:
         silent = _unreachable(unmeasured)
