@@ -28,6 +28,9 @@ COLLECTION = "railyard.fabric"
 INDEX = "docs/README.md"
 _LINK = re.compile(r"\]\((?!https?:|#)([^)#\s]+)(#[^)]*)?\)")
 _SLUGIFY = "!!python/object/apply:pymdownx.slugs.slugify {kwds: {case: lower}}"
+#: Documents for developers: the search, which is for users, leaves them out.
+NOT_SEARCHED = ("benchmarks/", "collections/", "tests/")
+_NOT_IN_SEARCH = "---\nsearch:\n  exclude: true\n---\n"
 _KINDS = {"module": "Modules", "filter": "Filters"}
 
 
@@ -112,7 +115,8 @@ def stage(root: Path, target: Path) -> None:
         text = (root / name).read_text(encoding="utf-8")
         place = target / name
         place.parent.mkdir(parents=True, exist_ok=True)
-        place.write_text(text, encoding="utf-8")
+        searched = not name.startswith(NOT_SEARCHED)
+        place.write_text(text if searched else f"{_NOT_IN_SEARCH}{text}", encoding="utf-8")
         for linked in linked_files(root, root / name, text):
             copy = target / linked
             copy.parent.mkdir(parents=True, exist_ok=True)

@@ -5,10 +5,12 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import subprocess
 import tempfile
+import threading
 from pathlib import Path
 
 import pytest
@@ -32,10 +34,14 @@ def find() -> str:
     return found
 
 
+def _argv(profile: str) -> list[str]:
+    fixed = [find(), "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--no-first-run"]
+    return [*fixed, f"--user-data-dir={profile}"]
+
+
 def _run(argv: list[str]) -> str:
     with tempfile.TemporaryDirectory(prefix="railyard-chromium-") as profile:
-        fixed = [find(), "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--no-first-run"]
-        fixed += [f"--user-data-dir={profile}", "--disable-web-security", "--allow-file-access-from-files"]
+        fixed = [*_argv(profile), "--disable-web-security", "--allow-file-access-from-files"]
         # A busy machine takes its time; what Chromium itself waits for is virtual.
         done = subprocess.run(
             [*fixed, "--virtual-time-budget=5000", *argv],
@@ -68,3 +74,30 @@ def picture(page: Path, target: Path, width: int, height: int) -> None:
     """Write a picture of the top of a page at a width."""
     address = page.as_uri() if width >= 600 else _framed(page.parent, page, width, height)
     _run([f"--window-size={width},{height}", f"--screenshot={target}", address])
+
+
+def open_until(address: str, done: threading.Event, limit_s: float = 120) -> set[str]:
+    """Keep a page open until something has happened; return every address that the page requested."""
+    with tempfile.TemporaryDirectory(prefix="railyard-chromium-") as profile:
+        log = Path(profile, "net.json")
+        # With a port for debugging it stays open; without, headless Chromium ends when the page is loaded.
+        argv = [*_argv(profile), f"--log-net-log={log}", "--remote-debugging-port=0", address]
+        with subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as browser:
+            try:
+                assert done.wait(limit_s), f"{address}: nothing happened within {limit_s} s"
+            finally:
+                browser.terminate()
+                browser.wait(30)
+        return _requested(log)
+
+
+def _requested(log: Path) -> set[str]:
+    """Return the addresses of a network log that pages requested; Chromium's own requests have no origin."""
+    requested = set()
+    for line in log.read_text(encoding="utf-8").splitlines():
+        # An event per line. The file ends where Chromium was stopped.
+        if '"initiator":' in line and line.endswith("},"):
+            values = json.loads(line[:-1])["params"]
+            if "url" in values and values["initiator"] != "not an origin":
+                requested.add(values["url"])
+    return requested
