@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import re
 import shutil
@@ -22,6 +23,19 @@ const frame = document.getElementById("page");
 frame.onload = () => {{
   const root = frame.contentDocument.documentElement;
   document.title = `${{root.scrollWidth}} ${{root.scrollHeight}} ${{frame.contentDocument.title}}`;
+  // Texts of drawings that leave the place where they are visible: the drawing, or the panel around it.
+  const view = frame.contentWindow;
+  for (const text of frame.contentDocument.querySelectorAll("svg text")) {{
+    const svg = text.ownerSVGElement, own = text.getBoundingClientRect();
+    const around = view.getComputedStyle(svg).overflow == "visible" ? svg.closest(".panel") || svg : svg;
+    const place = around.getBoundingClientRect();
+    const right = Math.max(place.right, svg.getBoundingClientRect().right);
+    if (own.width && (own.left < place.left - 1 || own.right > right + 1)) {{
+      const item = document.createElement("li");
+      item.textContent = text.textContent;
+      document.body.append(item);
+    }}
+  }}
 }};
 </script></body>"""
 
@@ -61,13 +75,27 @@ def _framed(folder: Path, page: Path, width: int, height: int) -> str:
 
 def measure(page: Path, width: int) -> tuple[int, int, str]:
     """Return how wide and high a page is at a width, and its title after scripts could change it."""
-    text = _run(
-        [f"--window-size={max(width, 600)},900", "--dump-dom", _framed(page.parent, page, width, 900)]
-    )
+    text = _dom(page, width)
     matched = re.search(r"<title>(\d+) (\d+) (.*?)</title>", text, re.DOTALL)
     if not matched:
         raise ValueError(f"Chromium printed no measure: {text[-500:]}")
     return int(matched[1]), int(matched[2]), matched[3]
+
+
+def find_cut_texts(page: Path, width: int) -> list[str]:
+    """Return the texts of a page's drawings that are cut off at a width."""
+    return [html.unescape(found) for found in re.findall(r"<li>(.*?)</li>", _dom(page, width))]
+
+
+def _dom(page: Path, width: int) -> str:
+    frame = _framed(page.parent, page, width, 900)
+    return _run([f"--window-size={max(width, 600)},900", "--dump-dom", frame])
+
+
+def print_pages(page: Path, target: Path) -> int:
+    """Print a page to a PDF, and return how many sheets it takes."""
+    _run([f"--print-to-pdf={target}", page.as_uri()])
+    return len(re.findall(rb"/Type\s*/Page\b", target.read_bytes()))
 
 
 def picture(page: Path, target: Path, width: int, height: int) -> None:

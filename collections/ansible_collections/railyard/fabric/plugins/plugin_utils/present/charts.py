@@ -39,7 +39,7 @@ _HATCH = {"fail": "////", "unmeasured": "....", "recorded": "", "pass": "", "not
 
 @dataclass(frozen=True)
 class Chart:
-    """A drawing, what it is called, and what it says in words for who cannot see it."""
+    """A title, a caption, and one drawing or several as inline SVG."""
 
     title: str
     caption: str
@@ -136,28 +136,27 @@ def _of_unit(measurements: Sequence[Measurement], suffix: str) -> dict[str, list
 
 
 def _bars(checks: dict[str, list[Measurement]], unit: str, name: str) -> str:
-    panels: list[tuple[str, list[Measurement], list[Measurement]]] = []
-    for check, of_check in checks.items():
-        many = len(of_check) > _BARS_SHOWN
-        shown = sorted(of_check, key=badness)[:_WORST_SHOWN] if many else of_check
-        panels.append((check, shown, of_check if many else []))
-    heights = [0.62 + 0.27 * len(shown) + (1.5 if spread else 0) for _check, shown, spread in panels]
-    measured = [item for of_check in checks.values() for item in of_check if item.value is not None]
-    most = max((max([0.0, *_reach(item)]) or 1.0 for item in measured), default=1.0)
+    """Return a drawing per check, each with an axis of its own; a printed page can break between them."""
+    return "".join(_bars_of_check(check, found, unit, name) for check, found in checks.items())
+
+
+def _bars_of_check(check: str, found: Sequence[Measurement], unit: str, name: str) -> str:
+    many = len(found) > _BARS_SHOWN
+    shown = sorted(found, key=badness)[:_WORST_SHOWN] if many else found
+    most = max((max([0.0, *_reach(item)]) for item in found if item.value is not None), default=0.0) or 1.0
+    title = wording.heading(check)
+    heights = [0.62 + 0.27 * len(shown)]
+    if many:
+        title += f": the {len(shown)} worst of {len(found)}"
+        heights.append(1.5)
 
     def fill(figure: Figure, grid: Any) -> None:
-        for row, (check, shown, spread) in enumerate(panels):
-            title = wording.heading(check)
-            if spread:
-                title += f": the {len(shown)} worst of {len(spread)}, and how all are spread"
-                inner = grid[row].subgridspec(2, 1, height_ratios=[0.27 * len(shown) + 0.2, 1.2], hspace=0.45)
-                _panel(figure.add_subplot(inner[0]), title, shown, unit, most)
-                _spread(figure.add_subplot(inner[1]), spread, unit, most)
-            else:
-                _panel(figure.add_subplot(grid[row]), title, shown, unit, most)
+        _panel(figure.add_subplot(grid[0]), title, shown, unit, most)
+        if many:
+            _spread(figure.add_subplot(grid[1]), found, unit, most)
 
-    label = f"Bars of {name} in {unit}: {', '.join(wording.check_title(check) for check in checks)}"
-    return drawing(name, label, heights, 0.27, 0.55, fill)
+    label = f"Bars of {name} in {unit}: {wording.check_title(check)}"
+    return drawing(f"{name}-{check}", label, heights, 0.27, 0.6, fill)
 
 
 def _panel(axes: Axes, title: str, shown: Sequence[Measurement], unit: str, most: float) -> None:
@@ -189,7 +188,7 @@ def _panel(axes: Axes, title: str, shown: Sequence[Measurement], unit: str, most
 
 
 def _spread(axes: Axes, spread: Sequence[Measurement], unit: str, most: float) -> None:
-    bare(axes, "", most)
+    bare(axes, f"Distribution of all {len(spread)}", most)
     by_outcome = {
         name: [item.value for item in spread if item.outcome == name and item.value is not None]
         for name in wording.OUTCOMES

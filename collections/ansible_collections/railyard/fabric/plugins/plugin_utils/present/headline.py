@@ -27,6 +27,8 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.run.documents impo
 
 #: How many places a line names before it says "and N more".
 NAMED = 3
+#: How many checks it names of a place.
+CHECKS_NAMED = 2
 _TRANSPORTS = {"roce": "RDMA over Ethernet", "infiniband": "RDMA over InfiniBand", "efa": "RDMA over EFA"}
 _KINDS = {NODE_RAIL: "rail", RAIL: "rail", LEAF: "leaf", PAIR: "path"}
 
@@ -158,7 +160,14 @@ def _places(verdicts: Sequence[Verdict]) -> str:
             titles.append(title)
     # Checks of one node first: a link that is down explains the tests that did not run over it.
     ordered = sorted(places, key=lambda name: "->" in name)
-    return _named([f"{name}: {', '.join(places[name])}" for name in ordered], "; ")
+    return _named([f"{name}: {_titles(places[name])}" for name in ordered], "; ")
+
+
+def _titles(titles: Sequence[str]) -> str:
+    more = len(titles) - CHECKS_NAMED
+    return ", ".join(titles[:CHECKS_NAMED]) + (
+        f" and {wording.count(more, 'more check')}" if more > 0 else ""
+    )
 
 
 def _named(names: Sequence[str], between: str = ", ") -> str:

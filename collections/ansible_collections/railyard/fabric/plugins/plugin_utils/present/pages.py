@@ -35,6 +35,8 @@ _COMPARED_SHOWN = 400
 _OPEN_WHEN_AT_MOST = 12
 _SPREADS_OPEN = 24
 _ROWS_OPEN = 8
+#: From so many nodes on the page lists its sections.
+CONTENTS_FROM_NODES = 8
 
 _EXIT_MEANING = {
     0: "everything planned was measured and confirmed, and nothing failed.",
@@ -58,7 +60,17 @@ def html(report: Report) -> str:
         open_tables={table.check for table in report.tables if _worth_opening(table.check, len(table.shown))},
         **_charts(report),
     )
-    return page.rstrip() + "\n"
+    return _link_sections(page, list_them=report.node_count >= CONTENTS_FROM_NODES).rstrip() + "\n"
+
+
+def _link_sections(page: str, *, list_them: bool) -> str:
+    """Give each section an anchor, and list the sections where the page is long enough to need it."""
+    titles = re.findall(r"<h2>(.*?)</h2>", page)
+    anchors = {title: re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-") for title in titles}
+    links = "".join(f'<a href="#{anchor}">{title}</a>' for title, anchor in anchors.items())
+    page = re.sub(r"<h2>(.*?)</h2>", lambda found: f'<h2 id="{anchors[found[1]]}">{found[1]}</h2>', page)
+    contents = f'<nav class="contents" aria-label="Contents">{links}</nav>' if list_them else ""
+    return page.replace("<!-- contents -->", contents)
 
 
 def _matrices(report: Report) -> list[tuple[RailMatrix, Markup]]:

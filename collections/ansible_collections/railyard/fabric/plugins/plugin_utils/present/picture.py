@@ -11,14 +11,15 @@ from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present import summary, wording
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present.measurement import Measurement
-from ansible_collections.railyard.fabric.plugins.plugin_utils.present.model import Report
+from ansible_collections.railyard.fabric.plugins.plugin_utils.present.model import RailRow, Report
 
 _WIDTH = 920
 _LANE = 92
 _CELL, _CELL_GAP = 34, 6
 #: The rates that stand beside a rail, and what they are called where there are two.
 _RATES = {"tcp_bandwidth": "TCP", "rdma_bandwidth": "RDMA", "rdma_send_bandwidth": "RDMA"}
-_NAME_WIDTH = 250
+#: So many pixels for the names of a row's nodes, and so many characters in them.
+_NAME_WIDTH, _NAME_LENGTH = 250, 27
 
 
 def draw(report: Report) -> str:
@@ -73,7 +74,11 @@ def _lane(
     """An arrow for one direction of a rail, with its rate."""
     mine = [item for item in measurements if (item.node, item.peer, item.rail) == (node, peer, rail)]
     state = wording.outcome(summary.worst(item.outcome for item in mine) if mine else "not_applicable")
-    rates = [item for item in mine if item.check in _RATES and item.value is not None]
+    by_name = {
+        _RATES[item.check]: item for item in reversed(mine) if item.check in _RATES and item.value is not None
+    }
+    # At most two numbers on an arrow: of several RDMA tests the first.
+    rates = [item for item in mine if item in by_name.values()]
     text = f"{state.symbol} {state.word}"
     if rates:
         # Each rate keeps the verdict of its own; what made the lane worse than that is named beside it.
@@ -122,7 +127,7 @@ def _grid(report: Report) -> str:
         parts.append(_text(x, 22, "small", "middle", rail, 7))
     for index, row in enumerate(report.rows):
         y = 34 + index * step
-        parts.append(_text(_NAME_WIDTH - 12, y + _CELL / 2 + 4, "port", "end", row.label, 32))
+        parts.append(_text(_NAME_WIDTH - 12, y + _CELL / 2 + 4, "port", "end", _row_label(row), _NAME_LENGTH))
         for column, state in enumerate(row.outcomes):
             shown = wording.outcome(state)
             x = _NAME_WIDTH + column * step
@@ -135,6 +140,14 @@ def _grid(report: Report) -> str:
             parts.append(_text(x, y + _CELL / 2 + 4, "small", "start", f"{len(row.nodes)} nodes"))
     parts.append("</svg>")
     return "".join(parts)
+
+
+def _row_label(row: RailRow) -> str:
+    """Return the nodes of a row, or the first and how many more where all of them have no room."""
+    if len(row.label) <= _NAME_LENGTH or len(row.nodes) == 1:
+        return row.label
+    more = f" and {len(row.nodes) - 1} more"
+    return _short(row.nodes[0], _NAME_LENGTH - len(more)) + more
 
 
 def _open(width: float, height: float) -> str:
@@ -161,5 +174,9 @@ def _css(state: str) -> str:
 
 
 def _short(text: str, longest: int) -> str:
+    """Cut a text in its middle: names of nodes often differ at their ends alone."""
     text = " ".join(text.split())
-    return text if len(text) <= longest else text[: longest - 1] + "…"
+    if len(text) <= longest:
+        return text
+    kept = longest - 1
+    return f"{text[: kept - kept // 2]}…{text[len(text) - kept // 2 :]}"
