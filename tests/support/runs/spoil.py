@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import copy
 import json
+import pickle
 from collections.abc import Iterator
 from typing import Any
 
@@ -114,7 +115,7 @@ class FakeRunView:
         place = next(
             index for index, row in enumerate(run.results) if row["id"] == identity and row["end"] == end
         )
-        self.row = copy.deepcopy(run.results[place])
+        self.row = pickle.loads(pickle.dumps(run.results[place]))
         self._run.results[place] = self.row
         self._identity = identity
         self._pair = [
@@ -129,7 +130,7 @@ class FakeRunView:
         if identity == self._identity:
             narrow.asked = [line for line in narrow.asked if line["id"] == identity]
             narrow.results = self._pair
-        return narrow.verdict(identity)
+        return next(one for one in narrow.judge() if one["id"] == identity)
 
 
 def _other(end: str) -> str:

@@ -91,7 +91,10 @@ def test_no_field_of_an_rdma_row_can_be_spoilt_unnoticed(run: FakeRun, check: st
     for path in paths(original):
         if not is_relevant(path, check, end, run is CARD):
             continue
-        for value, remove in [(None, True), *((garbage, False) for garbage in GARBAGE)]:
+        # What all checks' rows have is read by one code: a third of the values for each check, together all.
+        own = path.partition(".")[0] in ("metrics", "counters", "latency_is", "pinned")
+        garbage = GARBAGE if own else GARBAGE[CHECKS.index(check) % 3 :: 3]
+        for value, remove in [(None, True), *((one, False) for one in garbage)]:
             view = FakeRunView(run, identity, end)
             mutate(view.row, path, value, remove)
             if still_true(path, value, remove, view.row, original):
