@@ -34,7 +34,8 @@ def railyard(
     """Run the railyard command in a process of its own, which a server forks that has loaded it."""
     program, words, variables = BIN / "railyard", [*map(str, argv)], {**os.environ, **environment}
     if railyard_server.can_run(variables):
-        return railyard_server.run(program, words, cwd, variables, address_space_bytes)
+        ended, *printed = railyard_server.run(program, words, cwd, variables, address_space_bytes)
+        return Done([str(program), *words], ended.exit_status, *printed)
     return railyard_anew(*argv, cwd=cwd, **environment)
 
 

@@ -19,10 +19,11 @@ import socket
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 #: What Python and Ansible read when they start: a call with other values needs a new interpreter.
 _READ_AT_START = ("ANSIBLE_", "PYTHON", "LANG", "LC_", "HOME", "RAILYARD_", "VIRTUAL_ENV", "MPL", "XDG_")
@@ -41,6 +42,15 @@ def can_run(environment: Mapping[str, str]) -> bool:
     return at_start(environment) == _OURS
 
 
+class Ended(NamedTuple):
+    """How a call ended and what it took."""
+
+    exit_status: int
+    peak_kib: int
+    wall_s: float
+    cpu_s: float
+
+
 class _Server:
     def __init__(self, program: Path) -> None:
         ours, theirs = socket.socketpair()
@@ -56,13 +66,13 @@ class _Server:
         self.socket.close()
         self.process.wait()
 
-    def ask(self, call: dict[str, Any], timeout_s: float) -> int:
+    def ask(self, call: dict[str, Any], timeout_s: float) -> Ended:
         self.lines.write(json.dumps(call) + "\n")
         self.lines.flush()
         child = int(self.lines.readline())
         self.socket.settimeout(timeout_s)
         try:
-            return int(self.lines.readline())
+            return Ended(*json.loads(self.lines.readline()))
         except TimeoutError:
             os.kill(child, signal.SIGKILL)
             raise
@@ -80,17 +90,16 @@ def run(
     environment: Mapping[str, str],
     address_space_bytes: int | None = None,
     timeout_s: float = 600,
-) -> subprocess.CompletedProcess[str]:
-    """Run the command to its end without a terminal; return how it ended and what it printed."""
+) -> tuple[Ended, str, str]:
+    """Run the command to its end without a terminal; return how it ended, its output and its errors."""
     with tempfile.TemporaryDirectory(prefix="railyard-call-") as place:
         files = [Path(place, name) for name in ("stdout", "stderr")]
         call = {
             "argv": argv, "cwd": str(cwd), "environment": dict(environment), "files": [*map(str, files)],
             "address_space_bytes": address_space_bytes,
         }  # fmt: skip
-        status = _server(program).ask(call, timeout_s)
-        stdout, stderr = (path.read_text() for path in files)
-    return subprocess.CompletedProcess([str(program), *argv], status, stdout, stderr)
+        ended = _server(program).ask(call, timeout_s)
+        return ended, *(path.read_text() for path in files)
 
 
 def _become(program: str, call: dict[str, Any]) -> None:
@@ -115,14 +124,19 @@ def _serve(connection: socket.socket, program: str) -> None:
     with connection, connection.makefile("rw") as lines:
         for line in lines:
             call = json.loads(line)
+            begun_s = time.monotonic()
             child = os.fork()
             if not child:
                 _become(program, call)
                 return
             lines.write(f"{child}\n")
             lines.flush()
-            status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-            lines.write(f"{status}\n")
+            _child, status, usage = os.wait4(child, 0)
+            ended = Ended(
+                os.waitstatus_to_exitcode(status), usage.ru_maxrss, time.monotonic() - begun_s,
+                usage.ru_utime + usage.ru_stime,
+            )  # fmt: skip
+            lines.write(json.dumps(ended) + "\n")
             lines.flush()
     sys.exit()
 
