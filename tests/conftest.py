@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import signal
 import sys
 
@@ -13,3 +14,9 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 # A worker of pytest-xdist gets the configured paths twice. Packages without an __init__.py then have two
 # places, and Ansible's loader of plugins wants exactly one.
 sys.path[:] = dict.fromkeys(sys.path)
+
+
+def pytest_collection_finish() -> None:
+    """Leave all that is collected out of garbage collection: going through it took a fifth of the time."""
+    gc.collect()
+    gc.freeze()

@@ -15,6 +15,8 @@ from typing import Any
 
 from railyard.base import paths
 
+from support import railyard_server
+
 REPO = paths.repo_root()
 BIN = Path(sys.executable).parent
 Done = subprocess.CompletedProcess[str]
@@ -26,8 +28,19 @@ def run(argv: list[Any], **options: Any) -> Done:
     return subprocess.run([*map(str, argv)], capture_output=True, text=True, check=False, **options)
 
 
-def railyard(*argv: str | Path, cwd: Path = REPO, **environment: str) -> Done:
-    """Run the railyard command."""
+def railyard(
+    *argv: str | Path, cwd: Path = REPO, address_space_bytes: int | None = None, **environment: str
+) -> Done:
+    """Run the railyard command in a process of its own, which a server forks that has loaded it."""
+    program, words, variables = BIN / "railyard", [*map(str, argv)], {**os.environ, **environment}
+    if railyard_server.can_run(variables):
+        ended, *printed = railyard_server.run(program, words, cwd, variables, address_space_bytes)
+        return Done([str(program), *words], ended.exit_status, *printed)
+    return railyard_anew(*argv, cwd=cwd, **environment)
+
+
+def railyard_anew(*argv: str | Path, cwd: Path = REPO, **environment: str) -> Done:
+    """Run the railyard command as a shell does: with a new interpreter, which loads it."""
     return run([BIN / "railyard", *argv], cwd=cwd, env={**os.environ, **environment})
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import re
 import shlex
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 import typer
@@ -107,11 +109,16 @@ def commands(program: str) -> list[list[str]]:
     return found
 
 
+@functools.cache
+def group_of(is_lab: bool) -> Any:
+    """Return the commands of railyard, or those of its lab, whose options typer takes a while to read."""
+    return typer.main.get_command(lab_cli.app if is_lab else cli.app)
+
+
 def options_of(words: list[str]) -> tuple[list[str], set[str]]:
     """Return a call's options before `--`, and the options that its verb has."""
     own = words[: words.index("--")] if "--" in words else words
-    group = typer.main.get_command(lab_cli.app if words[1] == "lab" else cli.app)
-    verb = group
+    verb = group_of(words[1] == "lab")
     for word in words[2 if words[1] == "lab" else 1 :]:
         verb = getattr(verb, "commands", {}).get(word) or verb
     known = {option for one in verb.params for option in (*one.opts, *one.secondary_opts)}

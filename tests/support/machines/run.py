@@ -61,6 +61,8 @@ class GalleryRun:
         self.bound = {name: node.bound() for name, node in pair.nodes.items()}
         self.manifest: Row = manifest_of(self.policy, self.asked, self.plan["cluster"])
         self._errors: dict[tuple[str, str], dict[str, int]] = {}
+        self._counted: set[tuple[str, str, str]] = set()
+        self._idle: dict[str, Row] = {name: {} for name in pair.nodes}
         self.results = self._lent() or [
             self._row(line, end)
             for line in self.asked
@@ -215,14 +217,20 @@ class GalleryRun:
         moved = Moved.of(row)
         variant = self.pair.variant
         sick = variant is not None and node.tree.number in variant.on_nodes
+        # All rails that are idle meanwhile are read once for each check and end: they stay as they are.
+        rails, idle = self.bound[row["host"]], self._idle[row["host"]]
+        test_of = row["host"], row["check"], row["end"]
+        if not row["group"] and test_of in self._counted and rails.keys() - idle.keys() <= {row["rail"]}:
+            rails = {row["rail"]: rails[row["rail"]]}
+        self._counted.add(test_of)
         context = types.SimpleNamespace(
             places={
                 name: types.SimpleNamespace(netdev=str((one.netdev or {}).get("netdev") or ""))
-                for name, one in self.bound[row["host"]].items()
+                for name, one in rails.items()
             },
             rails={
                 name: {"hca": (one.hca or {}).get("hca"), "driver": (one.hca or {}).get("driver")}
-                for name, one in self.bound[row["host"]].items()
+                for name, one in rails.items()
             },
             counts_late=set(),
             background_bytes_per_s={},
@@ -246,7 +254,9 @@ class GalleryRun:
             "counters": watch.own(),
             "link_errors": watch.link_errors(),
         }
-        row["other_rails"] = {} if row["group"] else watch.others()
+        idle |= {} if row["group"] else watch.others()
+        others = self.bound[row["host"]].keys() - {row["rail"]}
+        row["other_rails"] = {} if row["group"] else {name: idle[name] for name in sorted(others)}
 
     def _change(self, change: Change) -> None:
         touched = [

@@ -150,8 +150,8 @@ def _marked(*lines: dict[str, Any]) -> str:
 
 
 _SMI = """\
-#!{python}
-import json, os, sys, time
+#!{python} -IS
+import json, sys, time
 answers = json.load(open({answers!r}))
 words = sys.argv[1:]
 if answers.get("hangs"):
@@ -175,7 +175,7 @@ else:
     sys.stdout.write(answers["texts"][" ".join(words)])
 """
 _TORCH = """\
-#!{python}
+#!{python} -IS
 import json, os, signal, sys, time
 outputs = json.load(open({outputs!r}))
 text = outputs["collective" if sys.argv[1] == "-I" else sys.argv[2]]

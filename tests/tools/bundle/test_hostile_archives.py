@@ -18,6 +18,8 @@ from railyard.base.errors import UserError
 from railyard.base.paths import repo_root
 from railyard.bundle import files
 from railyard.report import rebuild
+from support import railyard_server
+from support.programs import BIN, REPO
 from tools.bundle.test_bundle import bundled, healthy, site  # noqa: F401 - fixtures
 
 sys.path.insert(0, str(repo_root() / "benchmarks" / "hostile"))
@@ -25,9 +27,20 @@ archives = importlib.import_module("archives")
 measuring = importlib.import_module("judge_archives")
 
 
+def judged_by_server(archive, temporary):
+    """Do as the benchmark's `judge`, by a process that need not load the command."""
+    variables = {**os.environ, "TMPDIR": str(temporary)}
+    ended, _out, error = railyard_server.run(BIN / "railyard", ["judge", str(archive)], REPO, variables)
+    found = {**ended._asdict(), "peak_mib": ended.peak_kib / 1024, "error": error}
+    return {**found, "left_behind": sorted(one.name for one in temporary.iterdir())}
+
+
 @pytest.mark.minutes
 @pytest.mark.parametrize("name", measuring.EXPECTED)
-def test_a_hostile_archive_costs_little_and_is_named(name, tmp_path):
+def test_a_hostile_archive_costs_little_and_is_named(name, tmp_path, monkeypatch):
+    # A fork begins with the server's memory, so what is held against the most is started as a user does.
+    if name != "zeros" and "of memory" not in measuring.EXPECTED[name]:
+        monkeypatch.setattr(measuring, "judge", judged_by_server)
     try:
         found = measuring.measure(name, tmp_path)
     except PermissionError as error:

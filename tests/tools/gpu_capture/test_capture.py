@@ -126,26 +126,43 @@ def test_no_name_of_the_machine_is_in_the_archive(machine):
 XID = "NVRM: Xid (PCI:0000:64:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus."
 
 
-@pytest.mark.parametrize(
-    ("gpu", "kmsg", "what", "said"),
-    [
+# What is seen of one fault is seen beside the others: each belongs to another rule, or to another capture.
+SICK = [
+    (
         # NVIDIA's XID catalogue: 79 is GPU_HAS_FALLEN_OFF_THE_BUS.
-        ({}, [XID], "rule gpu_xid", "XID 79"),
-        ({"ecc.errors.uncorrected.volatile.total": "2"}, [], "rule gpu_memory", "2 uncorrectable ECC errors"),
-        ({"remapped_rows.failure": "Yes"}, [], "rule gpu_memory", "could not be remapped"),
-        ({"gpu_recovery_action": "Reset"}, [], "rule gpu_xid", "asks for its recovery: Reset"),
-        ({"temperature.gpu": "[GPU requires reset]"}, [], "words of nvidia-smi", "[GPU requires reset]"),
-        ({"power.draw": "[Unknown Error]"}, [], "words of nvidia-smi", "[Unknown Error]"),
-        ({"pcie.link.width.current": "8"}, [], "rule gpu_pcie", "8 lanes, 16 are possible"),
-    ],
-)
-def test_a_sick_gpu_fails(machine, gpu, kmsg, what, said):
-    machine.gpus[1].update(gpu)
+        [XID],
+        [
+            ({}, "rule gpu_xid", "XID 79"),
+            ({"remapped_rows.failure": "Yes"}, "rule gpu_memory", "could not be remapped"),
+            ({"power.draw": "[Unknown Error]"}, "words of nvidia-smi", "[Unknown Error]"),
+        ],
+    ),
+    (
+        [],
+        [
+            ({"gpu_recovery_action": "Reset"}, "rule gpu_xid", "asks for its recovery: Reset"),
+            (
+                {"ecc.errors.uncorrected.volatile.total": "2"},
+                "rule gpu_memory",
+                "2 uncorrectable ECC errors",
+            ),
+            ({"temperature.gpu": "[GPU requires reset]"}, "words of nvidia-smi", "[GPU requires reset]"),
+            ({"pcie.link.width.current": "8"}, "rule gpu_pcie", "8 lanes, 16 are possible"),
+        ],
+    ),
+]
+
+
+@pytest.mark.parametrize(("kmsg", "faults"), SICK)
+def test_a_sick_gpu_fails(machine, kmsg, faults):
+    for gpu, _what, _said in faults:
+        machine.gpus[1].update(gpu)
     machine.log("Linux version 6.8.0", *kmsg)
     path = capture(machine)
-    found = outcome(path, what)
-    assert found[0] == "FAIL"
-    assert said in found[1]
+    for _gpu, what, said in faults:
+        found = outcome(path, what)
+        assert found[0] == "FAIL"
+        assert said in found[1]
     assert checking.main([str(path)]) == 1
 
 
@@ -267,18 +284,17 @@ def test_an_archive_that_cannot_be_written_is_one_sentence(machine, capsys):
 
 
 @pytest.mark.parametrize(
-    ("way", "speed", "outcome_"),
+    ("speeds", "outcome_"),
     [
-        ("host_to_device", 62.0, "good"),
-        ("host_to_device", 70.0, "FAIL"),
-        ("device_to_host", 3.0, "FAIL"),
-        ("device_memory", 12.0, "FAIL"),
+        ({"host_to_device": 62.0}, "good"),
+        ({"host_to_device": 70.0, "device_to_host": 3.0, "device_memory": 12.0}, "FAIL"),
     ],
 )
-def test_a_bandwidth_has_to_be_plausible(machine, way, speed, outcome_):
+def test_a_bandwidth_has_to_be_plausible(machine, speeds, outcome_):
     # Gen5 x16 carries 504.112 Gbit/s, 63.0 GB/s, by the kernel's own sentence ("available PCIe bandwidth").
-    machine.torch = gpu_machine.torch_output(**{way: speed})
-    assert outcome(capture(machine), way)[0] == outcome_
+    machine.torch = gpu_machine.torch_output(**speeds)
+    path = capture(machine)
+    assert [outcome(path, way)[0] for way in speeds] == [outcome_] * len(speeds)
 
 
 def test_a_wrong_sum_and_a_log_without_network_fail(machine):

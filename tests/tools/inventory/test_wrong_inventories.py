@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import resource
 from pathlib import Path
 
 import pytest
@@ -39,13 +38,9 @@ def test_the_command_itself_ends_with_2(name, tmp_path):
     assert "Traceback" not in done.stderr
 
 
-def no_more_than_4_gib() -> None:
-    resource.setrlimit(resource.RLIMIT_AS, (4 << 30, 4 << 30))
-
-
 def railyard(*words: str | Path) -> programs.Done:
     """Run a command that has to answer in little memory."""
-    return programs.run([programs.BIN / "railyard", *words], preexec_fn=no_more_than_4_gib)
+    return programs.railyard(*words, address_space_bytes=4 << 30)
 
 
 @pytest.mark.parametrize(

@@ -66,6 +66,11 @@ class Long(NamedTuple):
         return f"of {self.values} values"
 
 
+@functools.cache  # the patterns are as many as the code has
+def _compiled(pattern: str) -> re.Pattern[str]:
+    return re.compile(pattern, re.ASCII)
+
+
 class Matches(NamedTuple):
     """The form that a text has from its first to its last character: `Annotated[str, Matches("[0-9]+")]`."""
 
@@ -73,7 +78,7 @@ class Matches(NamedTuple):
 
     def __call__(self, value: Any) -> bool:
         """Tell whether a text has the form."""
-        return re.fullmatch(self.pattern, value, re.ASCII) is not None
+        return _compiled(self.pattern).fullmatch(value) is not None
 
     def __str__(self) -> str:
         """Return it in words."""
@@ -191,9 +196,17 @@ def _scalar(kind: Any) -> _Check:
         return _plain(is_whole, "a whole number")
     if kind is float:
         return _plain(is_number, "a number")
-    if kind not in (str, bool, _NONE):
+    if kind is str:
+        return _text
+    if kind not in (bool, _NONE):
         raise TypeError(f"no record has a value of {kind!r}")
     return _plain(lambda value: isinstance(value, kind), _NAMES[kind])
+
+
+def _text(value: Any) -> None:
+    # Most values are of this very type; Ansible's texts are of types derived from it.
+    if value.__class__ is not str and not isinstance(value, str):
+        raise RefusedError(f"is {_shown(value)}, not {_NAMES[str]}")
 
 
 def _plain(holds: Callable[[Any], bool], wanted: str) -> _Check:
@@ -222,6 +235,8 @@ def _annotated(inner: _Check, limits: tuple[Callable[[Any], bool], ...]) -> _Che
 def _union(kinds: tuple[Any, ...]) -> _Check:
     checks = [_check_of(kind) for kind in kinds if kind is not _NONE]
     may_be_none = _NONE in kinds
+    if may_be_none and len(checks) == 1:
+        return _optional(checks[0])
 
     def check(value: Any) -> None:
         if value is None and may_be_none:
@@ -234,11 +249,17 @@ def _union(kinds: tuple[Any, ...]) -> _Check:
                 problems.append(refused)
             else:
                 return
-        if len(problems) == 1:
-            raise problems[0]
         # typing takes unions of the same types for one, in whatever order they name them.
         wanted = sorted(one.problem.rpartition(", not ")[2] for one in problems)
         raise RefusedError(f"is {_shown(value)}, not {' or '.join(wanted)}")
+
+    return check
+
+
+def _optional(inner: _Check) -> _Check:
+    def check(value: Any) -> None:
+        if value is not None:
+            inner(value)
 
     return check
 

@@ -155,6 +155,6 @@ def _one_of(rows: Sequence[Mapping[str, Any]]) -> NodeFacts:
     Raises:
         RefusedError: there are two rows that differ, or what the one says is not understood.
     """
-    if len({json.dumps(row, sort_keys=True) for row in rows}) > 1:
+    if len(rows) > 1 and len({json.dumps(row, sort_keys=True) for row in rows}) > 1:
         raise RefusedError("two rows that differ")
     return records.read(rows[0])

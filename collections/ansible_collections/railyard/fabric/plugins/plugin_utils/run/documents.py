@@ -5,13 +5,13 @@
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, cast
 
 from ansible_collections.railyard.fabric.plugins.module_utils.records import reader
 from ansible_collections.railyard.fabric.plugins.module_utils.records.asked import AskedLine
 from ansible_collections.railyard.fabric.plugins.module_utils.records.reader import RefusedError
+from ansible_collections.railyard.fabric.plugins.module_utils.rules import link
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue import CHECKS
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.policy import is_whole
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder
@@ -112,7 +112,7 @@ def _node_problems(name: str, node: Mapping[str, Any]) -> Iterator[str]:
 
 def _is_address(value: object) -> bool:
     try:
-        return isinstance(value, str) and bool(ipaddress.ip_interface(value))
+        return isinstance(value, str) and bool(link.parse_interface(value))
     except ValueError:
         return False
 

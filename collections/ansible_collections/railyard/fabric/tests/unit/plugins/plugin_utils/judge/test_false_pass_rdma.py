@@ -16,7 +16,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.outcome.answer imp
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present import summary
 from support.runs import fake_rdma
 from support.runs.fake_run import NODES, FakeRun
-from support.runs.spoil import GARBAGE, FakeRunView, mutate, paths, still_true
+from support.runs.spoil import FakeRunView, garbage_for, mutate, paths, still_true
 
 ALL = ["ib_write_bw", "ib_read_bw", "ib_send_bw", "ib_write_lat", "ib_read_lat", "ib_send_lat"]
 US = {"latency_average_us": [0, 1e6]}
@@ -91,7 +91,8 @@ def test_no_field_of_an_rdma_row_can_be_spoilt_unnoticed(run: FakeRun, check: st
     for path in paths(original):
         if not is_relevant(path, check, end, run is CARD):
             continue
-        for value, remove in [(None, True), *((garbage, False) for garbage in GARBAGE)]:
+        garbage = garbage_for(path, check, CHECKS)
+        for value, remove in [(None, True), *((one, False) for one in garbage)]:
             view = FakeRunView(run, identity, end)
             mutate(view.row, path, value, remove)
             if still_true(path, value, remove, view.row, original):

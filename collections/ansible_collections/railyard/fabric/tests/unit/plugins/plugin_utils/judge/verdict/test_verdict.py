@@ -15,7 +15,15 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.verdict impo
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support.runs.fake_run import NODES, FakeRun
-from support.runs.spoil import CHECKS_BETWEEN, GARBAGE, FakeRunView, mutate, obstacle, paths, still_true
+from support.runs.spoil import (
+    CHECKS_BETWEEN,
+    FakeRunView,
+    garbage_for,
+    mutate,
+    obstacle,
+    paths,
+    still_true,
+)
 
 GOOD = ("pass", "recorded")
 HEALTHY = FakeRun()
@@ -103,7 +111,7 @@ def test_no_field_of_a_row_can_be_spoilt_unnoticed(check: str, end: str) -> None
     for path in paths(original):
         if not is_relevant(path, check, end):
             continue
-        for value, remove in [(None, True), *((garbage, False) for garbage in GARBAGE)]:
+        for value, remove in [(None, True), *((one, False) for one in garbage_for(path, check))]:
             run = FakeRunView(HEALTHY, identity, end)
             mutate(run.row, path, value, remove)
             if still_true(path, value, remove, run.row, original):
