@@ -87,7 +87,7 @@ def operate(
         baseline.beside(inventory.sources, inventory.cluster)  # bad input is named before a node is touched
     if begins and not arguments.check and not arguments.selects_tasks:
         # Ansible's preflight holds it against railyard_allow_long, wherever that is set.
-        inventory.policy = rules.of_run(inventory.policy, policy or {})
+        inventory.policy = rules.apply_run_variables(inventory.policy, policy or {})
         takes = cost.of(inventory).text()
         out.print(takes)
     with cluster_lock(reports_dir, inventory.cluster, run) as folder, _counted(stops) as interrupts:

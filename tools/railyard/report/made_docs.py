@@ -92,7 +92,7 @@ def catalogue(group: str) -> Iterator[tuple[str, ...]]:
     rows = [("figure", "of", "value", "message", "source", "read by", "note")]
     for name, row in figures.FIGURES.items():
         if row["group"] == group:
-            value = "none" if row["value"] is None else f"{figures.value(name):.6g} {row['unit']}"
+            value = "none" if row["value"] is None else f"{figures.read_value(name):.6g} {row['unit']}"
             size = "-" if row["message_bytes"] is None else f"{row['message_bytes']} bytes"
             reader = "-" if row["read_by"] == figures.NOTHING else f"`plugin_utils/{row['read_by']}`"
             what = f"`{name}`: {row['what']}"

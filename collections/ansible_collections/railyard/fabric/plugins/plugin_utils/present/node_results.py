@@ -202,7 +202,7 @@ def _settings(manifest: Manifest) -> str:
     """Return a digest of the policy, without what decides only which nodes meet and how long they wait."""
     rules = manifest.get("policy")
     own = (
-        {key: value for key, value in rules.items() if key not in policy.OF_RUN}
+        {key: value for key, value in rules.items() if key not in policy.RUN_VARIABLES}
         if isinstance(rules, Mapping)
         else {}
     )
@@ -309,7 +309,7 @@ def read(path: Path) -> RunResult:
 def is_all_hardware(plan: Plan, facts: Iterable[Mapping[str, Any]], run: str) -> bool:
     """Tell whether all links of a run are hardware, so that its numbers are steady."""
     ends = [
-        one for rails in fact_rows.gather(plan, list(facts), run).bound.values() for one in rails.values()
+        one for rails in fact_rows.bind_facts(plan, list(facts), run).bound.values() for one in rails.values()
     ]
     devices = [device for end in ends for device in (end.netdev, end.hca) if device is not None]
     return (

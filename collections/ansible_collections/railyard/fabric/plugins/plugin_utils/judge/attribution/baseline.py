@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.module_utils.records.asked import AskedLine
-from ansible_collections.railyard.fabric.plugins.plugin_utils.bounds.baseline import limits
+from ansible_collections.railyard.fabric.plugins.plugin_utils.bounds.baseline import find_limits
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import significance
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue import PASS, RECORDED
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.policy import Policy
@@ -44,7 +44,7 @@ def settle(asked: Sequence[AskedLine], answers: Sequence[Answer], saved: Saved, 
             answer.unknown("baseline_lost", saved.lost)
         elif figure is None or figure.metric != metric:
             answer.basis += f"; the baseline {saved.run} has no number of it"
-        elif differs := _unlike(figure.like, answer.like):
+        elif differs := _unlike(figure.like, answer.conditions):
             answer.basis += f"; not held against the baseline {saved.run}: {differs}"
         else:
             _hold(answer, figure, saved.run, rules)
@@ -56,7 +56,7 @@ def document(manifest: Manifest, asked: Iterable[AskedLine], answers: Iterable[A
     for line, answer in zip(asked, answers, strict=True):
         metric = fleet.metric(answer)
         if answer.outcome in (PASS, RECORDED) and answer.tries and metric and not answer.flaky:
-            kind = (("metric", metric), *sorted(answer.like.items()))
+            kind = (("metric", metric), *sorted(answer.conditions.items()))
             classes.setdefault(kind, []).append((line, float(answer.observed[metric])))
     return {
         "schema": SCHEMA,
@@ -89,12 +89,12 @@ def _unlike(then: Mapping[str, str], now: Mapping[str, str]) -> str:
 
 def _hold(answer: Answer, figure: Figure, run: str, rules: Policy) -> None:
     metric, confirm = figure.metric, int(rules["confirm"])
-    least, most = limits(figure, float(rules["baseline_tolerance"]))
+    least, most = find_limits(figure, float(rules["baseline_tolerance"]))
     more = significance.higher_is_better(metric)
     values = [float(seen[metric]) for _number, seen in sorted(answer.tries.items())]
     bad = [value for value in values if (value < least if more else value > most)]
     good = [value for value in values if least <= value <= most]
-    hardware = answer.like["hardware"] == str(True)
+    hardware = answer.conditions["hardware"] == str(True)
     needed = min(fleet.OF_HARDWARE, len(values)) if hardware else 1 + confirm
     told = f"{figure.value:g} then, {least:g} to {most:g} is within its tolerance"
     answer.basis = f"baseline {run}: {told}; {answer.basis}"

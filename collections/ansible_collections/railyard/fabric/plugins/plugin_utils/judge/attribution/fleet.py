@@ -52,13 +52,13 @@ def settle(members: Iterable[tuple[Answer, str]], confirm: int, direct: bool = F
     alike: dict[tuple[tuple[str, str], ...], list[tuple[Answer, str]]] = {}
     for answer, lost in members:
         if answer.outcome == RECORDED and answer.tries and metric(answer):
-            alike.setdefault(tuple(sorted(answer.like.items())), []).append((answer, lost))
+            alike.setdefault(tuple(sorted(answer.conditions.items())), []).append((answer, lost))
     for answers in alike.values():
         kind = answers[0][0]
-        ways = [name for name in outliers.WAYS if name in CHECKS[kind.like["check"]].bounded]
+        ways = [name for name in outliers.WAYS if name in CHECKS[kind.conditions["check"]].bounded]
         for name in (metric(kind), *ways):
-            explained_us = 0.0 if direct else _explained_us(name, kind.like)
-            _settle(answers, name, kind.like["hardware"] == str(True), confirm, explained_us)
+            explained_us = 0.0 if direct else _explained_us(name, kind.conditions)
+            _settle(answers, name, kind.conditions["hardware"] == str(True), confirm, explained_us)
 
 
 def _explained_us(name: str, of: Mapping[str, str]) -> float:
@@ -147,6 +147,6 @@ def like_of(
 
 def metric(answer: Answer) -> str:
     """Return which of a test's numbers is compared; empty where its check, or it, has none."""
-    check = CHECKS.get(answer.like.get("check", ""))
+    check = CHECKS.get(answer.conditions.get("check", ""))
     told = [name for name in outliers.METRICS if check and name in check.bounded]
     return next((name for name in told if is_number(answer.observed.get(name))), "")

@@ -127,7 +127,7 @@ class CablingMap:
             return nothing
         mine = rows.get(str(line["id"]), ())
         if len(mine) != 1:
-            held_up = None if mine else self._fleet.held_up(node)
+            held_up = None if mine else self._fleet.explain_absence(node)
             return held_up or Answer.unmeasured("duplicate_row" if mine else "no_row", f"{node} {rail}")
         row = mine[0]
         if row.get("status") != "measured" and (error := failures.error_of(row)):

@@ -21,7 +21,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.collective.sweep i
 from ansible_collections.railyard.fabric.plugins.module_utils.measure import outliers, torch_job
 from ansible_collections.railyard.fabric.plugins.module_utils.rails.bind import Bound
 from ansible_collections.railyard.fabric.plugins.module_utils.records.asked import AskedLine
-from ansible_collections.railyard.fabric.plugins.plugin_utils.bounds.bounds import Bounds, end_rate
+from ansible_collections.railyard.fabric.plugins.plugin_utils.bounds.bounds import Bounds, find_end_rate
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue import PASS, RECORDED
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.policy import Policy
 from ansible_collections.railyard.fabric.plugins.plugin_utils.outcome.answer import Answer
@@ -164,7 +164,8 @@ def bounds(row: Row, rails: Mapping[str, Bound]) -> Bounds:
     """
     said = row["collective"]
     rates = [
-        end_rate(rails[rail]) if rail in rails else (None, f"{rail} is not known") for rail in said["rails"]
+        find_end_rate(rails[rail]) if rail in rails else (None, f"{rail} is not known")
+        for rail in said["rails"]
     ]
     unknown = next((basis for gbps, basis in rates if gbps is None), None)
     if unknown is not None:

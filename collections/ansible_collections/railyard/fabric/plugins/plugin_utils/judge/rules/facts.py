@@ -22,11 +22,11 @@ def judge(asked: AskedLine, rail: Row, fleet: BoundFacts) -> Answer:
     """
     node, check = str(asked["node"]), str(asked["check"])
     if left_out := link.left_out(check, rail, fleet.transports.get(node)):
-        return Answer.of(left_out)
+        return Answer.from_ruling(left_out)
     if nothing := fleet.unknown(node):
         return nothing
     bound = fleet.bound[node][str(rail["name"])]
-    answer = Answer.of(link.rule(check, node, bound, fleet.classes[node], fleet.owners))
+    answer = Answer.from_ruling(link.rule(check, node, bound, fleet.classes[node], fleet.owners))
     share = fleet.shares[node].get(str(rail["name"]))
     if check == "link" and share is not None:
         answer.basis += f"; {node}: {share.basis}"

@@ -86,4 +86,4 @@ def judge(asked: AskedLine, declared: Mapping[str, Any], fleet: BoundFacts, othe
     cards = {rail: (one.hca or {}).get("pci") or (one.netdev or {}).get("pci")
              for rail, one in fleet.bound[name].items()}  # fmt: skip
     node = Node(name, declared, others.get(_kind(declared), {}), cards)
-    return Answer.of(gpu.rule(check, node, fleet.gpus[name]))
+    return Answer.from_ruling(gpu.rule(check, node, fleet.gpus[name]))

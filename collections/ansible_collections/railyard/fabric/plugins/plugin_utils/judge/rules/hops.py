@@ -27,7 +27,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue i
 from ansible_collections.railyard.fabric.plugins.plugin_utils.outcome.answer import Answer
 
 #: What a cut-through switch adds to a packet's way, at least and at most.
-HOP_LEAST_US, HOP_MOST_US = figures.value("hop_least_us"), figures.value("hop_most_us")
+HOP_LEAST_US, HOP_MOST_US = figures.read_value("hop_least_us"), figures.read_value("hop_most_us")
 #: Within one leaf a packet passes one switch; between leaves two leaves and a spine.
 _SAME_LEAF, _OTHER_LEAF = 1, 3
 #: Fewer tests of others are no measure of what is usual.

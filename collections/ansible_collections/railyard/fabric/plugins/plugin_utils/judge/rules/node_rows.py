@@ -19,7 +19,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.records import nod
 from ansible_collections.railyard.fabric.plugins.module_utils.records.asked import AskedLine
 from ansible_collections.railyard.fabric.plugins.module_utils.records.node_rows import NodeRow
 from ansible_collections.railyard.fabric.plugins.module_utils.records.reader import RefusedError
-from ansible_collections.railyard.fabric.plugins.plugin_utils.bounds.bounds import Bounds, with_site_policy
+from ansible_collections.railyard.fabric.plugins.plugin_utils.bounds.bounds import Bounds, apply_site_policy
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue import (
     CHECKS,
     FAIL,
@@ -111,7 +111,7 @@ def judge(
     own = Bounds(basis=_NO_AUTHORITY)
     if asked["check"] in collectives.OPERATIONS:
         own = collectives.bounds(row, rails)
-    bounds = with_site_policy(str(asked["check"]), own, policy)
+    bounds = apply_site_policy(str(asked["check"]), own, policy)
     above = [name for name, most in bounds.ceiling.items() if name in own.ceiling and metrics[name] > most]
     if above:
         return Answer.unmeasured("above_ceiling", f"{node}: {above[0]} {metrics[above[0]]:g}; {own.basis}")

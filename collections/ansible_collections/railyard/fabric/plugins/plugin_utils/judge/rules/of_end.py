@@ -20,7 +20,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.catalogue.tests im
 from ansible_collections.railyard.fabric.plugins.module_utils.measure import perftest_lat
 from ansible_collections.railyard.fabric.plugins.module_utils.measure.perftest_bw import measured_s
 from ansible_collections.railyard.fabric.plugins.module_utils.rails import bind, rdma_mtu
-from ansible_collections.railyard.fabric.plugins.plugin_utils.bounds.gpu_memory import nearest
+from ansible_collections.railyard.fabric.plugins.plugin_utils.bounds.gpu_memory import find_nearest_gpus
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue import (
     BI,
     PATH_MTU,
@@ -299,7 +299,7 @@ def _not_its_tool(v: RowEnd) -> Iterator[Problem]:
 def _not_its_gpu(v: RowEnd) -> Iterator[Problem]:
     """A row of RDMA between GPUs' memories is of the memory that its rail has to use."""
     gpu, argvs = v.row.get("gpu"), v.row.get("argv", [])
-    if gpu not in nearest(v.known.fleet.gpus.get(v.host), v.rail_end.bound)[1]:
+    if gpu not in find_nearest_gpus(v.known.fleet.gpus.get(v.host), v.rail_end.bound)[1]:
         yield _GARBLED, f"it was the memory of GPU {gpu!r}, which is not the nearest to the rail's card"
     if not v.row.get("gpu_name"):
         yield _GARBLED, f"perftest named no GPU: gpu_name is {v.row.get('gpu_name')!r}"

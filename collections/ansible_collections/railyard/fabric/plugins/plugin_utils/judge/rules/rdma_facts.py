@@ -30,4 +30,4 @@ def judge(asked: AskedLine, rail: Row, fleet: BoundFacts) -> Answer:
     bound = fleet.bound[node][str(rail["name"])]
     ports = fleet.ports.get(node, ())
     mine = rdma.Node(node, transport, fleet.classes.get(node), ports, fleet.fastest, fleet.pkeys)
-    return Answer.of(rdma.rule(check, mine, bound))
+    return Answer.from_ruling(rdma.rule(check, mine, bound))

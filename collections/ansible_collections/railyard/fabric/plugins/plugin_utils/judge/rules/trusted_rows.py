@@ -117,13 +117,15 @@ class TrustedRows:
             echo = told.cause.get("cause_class") in _ECHOES and len(mine) == 1
             if told.cause.get("cause_class") == "rendezvous_timeout":
                 told.cause = self._why_apart(asked) or told.cause
-            return (self._fleet.held_up(absent) if echo else None) or told
+            return (self._fleet.explain_absence(absent) if echo else None) or told
         if not mine:
-            held = self._fleet.held_up(node) or self._fleet.held_up(peer)
+            held = self._fleet.explain_absence(node) or self._fleet.explain_absence(peer)
             return held or Answer.unmeasured("no_row", f"{node} and {peer}")
         if len(mine) == 1:
             silent = peer if by_end["client"] else node
-            return self._fleet.held_up(silent) or Answer.unmeasured("one_ended", f"{silent} is silent")
+            return self._fleet.explain_absence(silent) or Answer.unmeasured(
+                "one_ended", f"{silent} is silent"
+            )
         # Which has not been refused is what its type says.
         client, server = cast("PairRow", by_end["client"][0]), cast("PairRow", by_end["server"][0])
         ends = RowEnd(client, self._known, asked, node), RowEnd(server, self._known, asked, peer)

@@ -11,8 +11,8 @@ from functools import cached_property
 from ansible_collections.railyard.fabric.plugins.module_utils.catalogue.tests import GPU_MEMORY, WITHOUT_IP
 from ansible_collections.railyard.fabric.plugins.module_utils.rails.bind import Bound
 from ansible_collections.railyard.fabric.plugins.module_utils.records.asked import AskedLine, nodes_of
-from ansible_collections.railyard.fabric.plugins.plugin_utils.bounds import alike, gpu_memory, slots
 from ansible_collections.railyard.fabric.plugins.plugin_utils.bounds import bounds as limits
+from ansible_collections.railyard.fabric.plugins.plugin_utils.bounds import bounds_cache, gpu_memory, slots
 from ansible_collections.railyard.fabric.plugins.plugin_utils.bounds.facts import BoundFacts
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue import (
     CHECKS,
@@ -66,7 +66,7 @@ class Between:
         #: The tests between two nodes, but for those of a sweep that plainly pass.
         self.lines: Sequence[AskedLine] = ()
         self.trust = trust
-        self.alike = alike.Alike(fleet.bound)
+        self.alike = bounds_cache.BoundsCache(fleet.bound)
         #: Node -> rail -> its row of the plan.
         self.rails = {
             name: {rail["name"]: rail for rail in node["rails"]} for name, node in plan["nodes"].items()
@@ -139,7 +139,7 @@ class Between:
         if able.links > 1:
             # On a bond each direction may have used other ports when it ran alone.
             alone = [None if gbps is None else min(gbps, able.nominal_gbps) for gbps in alone]
-        return limits.each_way(bounds, alone, hardware=not able.packet.software)
+        return limits.add_each_direction(bounds, alone, hardware=not able.packet.software)
 
     def alone_gbps(self, check: str, node: str, peer: str, rail: str) -> float | None:
         """Return the most that a rail was proven to carry alone in a direction, or has to."""
@@ -196,11 +196,11 @@ class Between:
         both = nodes_of(asked)
         versions = tuple(self.fleet.iperf3.get(end) for end in both)
         of_gpu = asked["check"] == GPU_MEMORY
-        gpu = gpu_memory.carries_gbps(self.fleet, both, str(asked["rail"])) if of_gpu else None
+        gpu = gpu_memory.find_gpu_path(self.fleet, both, str(asked["rail"])) if of_gpu else None
         share = None if alone else self.share(asked)
         return limits.Conditions(self.policy, versions, share, self.fleet.transports[asked["node"]], gpu)
 
     def share(self, asked: AskedLine) -> slots.Share | None:
         """Return what a test's rail is left with while both nodes' other rails run, where that is less."""
         ends = (self.fleet.shares.get(node, {}) for node in nodes_of(asked))
-        return slots.lesser([found for end in ends if (found := end.get(str(asked["rail"])))])
+        return slots.find_smaller_share([found for end in ends if (found := end.get(str(asked["rail"])))])

@@ -88,7 +88,7 @@ class OneNode:
             return Answer.unmeasured("row_garbled", f"{CONTROLLER}: {outside}") if outside else found
         if check.source == "node":
             mine = self._rows.get(str(asked["id"]), [])
-            known = self._fleet.unknown(node) or (None if mine else self._fleet.held_up(node))
+            known = self._fleet.unknown(node) or (None if mine else self._fleet.explain_absence(node))
             return known or node_rows.judge(
                 asked, self._run, mine, self._between.policy, self._times, self._fleet.bound[node]
             )

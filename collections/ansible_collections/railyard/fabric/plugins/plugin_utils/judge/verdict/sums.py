@@ -63,15 +63,15 @@ def _sum(between: Between, asked: AskedLine, every: Mapping[str, AskedLine], row
     except aggregate.NotAdded as problem:
         return Answer.unmeasured(problem.cause, str(problem))
     ends = [[between.ends(part)[end] for part in parts] for end in (0, 1)]
-    bounds = limits.for_aggregate(str(asked["check"]), _of_wires(able, ends), conditions)
+    bounds = limits.bound_aggregate(str(asked["check"]), _of_wires(able, ends), conditions)
     if any(one.share is not None for one in able):
         alone = "rdma_bandwidth" if rdma else "tcp_bandwidth"
         best = [between.alone_gbps(alone, *nodes_of(asked), row["rail"]) for row in servers]
-        best_gbps = min(slots.best_gbps(one, best) for one in ends)
+        best_gbps = min(slots.sum_best_per_group(one, best) for one in ends)
         if not rdma and any((one.rate_gbps or 0.0) > limits.MOST_GBPS for one in able):
             # What TCP reaches on several such rails no authority says; that one does not slow the others.
             best_gbps = max((one or 0.0 for one in best), default=0.0)
-        bounds = limits.of_shared_slot(bounds, best_gbps)
+        bounds = limits.add_shared_slot_floor(bounds, best_gbps)
     return bounds_check.weigh(observed, [observed], bounds)
 
 
@@ -80,7 +80,7 @@ def _of_wires(able: Sequence[limits.Capability], ends: Sequence[Sequence[Bound]]
     rails = {str(end.rail["name"]) for end in ends[0]}
     return [
         replace(one, rate_gbps=one.rate_gbps / 2)
-        if one.rate_gbps is not None and any(slots.wire_of(end.rail) in rails for end in both)
+        if one.rate_gbps is not None and any(slots.find_shared_port(end.rail) in rails for end in both)
         else one
         for one, *both in zip(able, *ends, strict=True)
     ]

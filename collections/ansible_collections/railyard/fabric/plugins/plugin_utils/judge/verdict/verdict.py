@@ -119,7 +119,7 @@ def answers(
     if problem:
         raise JudgeError(problem)
     run = str(manifest["run"])
-    fleet = fact_rows.gather(plan, facts, run)
+    fleet = fact_rows.bind_facts(plan, facts, run)
     fleet.obstacles = _obstacles(obstacles, run)
     fleet.lost = frozenset(answered) - fleet.bound.keys() - fleet.broken.keys()
     numbered = Asked(asked, fleet.bound)
@@ -134,7 +134,7 @@ def answers(
     for place in light_rows.in_turn(lines):
         found[place] = court.answer(lines[place])
     for line, answer in zip(lines, found, strict=True):
-        answer.like = court.like(line) if answer.tries else {}
+        answer.conditions = court.like(line) if answer.tries else {}
     # A sum's parts stand for it.
     parts = ((one, line) for one, line in zip(found, lines, strict=True) if line["rail"])
     fleet_rules.settle(
@@ -214,7 +214,7 @@ class _Judge:
         def like(node: str, rail: str) -> tuple[object, ...]:
             share = fleet.shares.get(node, {}).get(rail)
             of_node = fleet.iperf3.get(node), share, fleet.transports[node]
-            return between.alike.kind_of(node, rail), *of_node
+            return between.alike.describe_end(node, rail), *of_node
 
         return by_column.Court(self._known, between.trust.refused, between.bounds, functools.cache(like))
 
@@ -240,7 +240,7 @@ class _Judge:
         if way is None and self._units[asked["node"]] != self._units[asked["peer"]]:
             way = fleet_rules.BETWEEN_UNITS  # over the spine, by however many switches
         if check == GPU_MEMORY:
-            near = gpu_memory.way(self.between.fleet, nodes_of(asked), str(asked["rail"]))
+            near = gpu_memory.describe_gpu_distance(self.between.fleet, nodes_of(asked), str(asked["rail"]))
             way = f"{way}, GPUs by {near}"
         return fleet_rules.like_of(asked, measured, mtus, rate_gbps, classes, way)
 

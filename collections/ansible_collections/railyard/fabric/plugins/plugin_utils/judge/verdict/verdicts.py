@@ -49,7 +49,7 @@ class Verdicts(Sequence[dict[str, Any]]):
         self._plain, self._rows = answers.plain, answers.rows
         found = answers.found
         found.reverse()
-        self._rest = [found.pop().line(line, answers.rows) for line in answers.lines]
+        self._rest = [found.pop().to_verdict(line, answers.rows) for line in answers.lines]
         self._places = answers.places
         tests = self._plain.places
         at = self._plain.asked.at[tests]
@@ -103,7 +103,7 @@ class Verdicts(Sequence[dict[str, Any]]):
         if where >= 0:
             return _as_written(self._rest[where])
         place = where + len(self._plain.asked.number)
-        return self._plain.answer(place).line(self._plain.asked.line(place), self._rows)
+        return self._plain.answer(place).to_verdict(self._plain.asked.line(place), self._rows)
 
 
 def _as_written(one: dict[str, Any]) -> dict[str, Any]:

@@ -196,11 +196,11 @@ def test_a_site_cannot_raise_the_physical_ceiling() -> None:
     rules = policy.merge({"floors": {"tcp_bandwidth": {"bandwidth_gbps": [0.5, 1000]}}})
     netdev = {"netdev": "ens6", "driver_class": "software"}
     end = Bound({"mtu": 9000, "rate_gbps": 1.0, "address": "10.0.1.1/24"}, netdev)
-    found = limits.for_test("tcp_bandwidth", end, end, limits.Conditions(rules, ("3.12", "3.12")))
+    found = limits.bound_test("tcp_bandwidth", end, end, limits.Conditions(rules, ("3.12", "3.12")))
     assert found.floor == {"bandwidth_gbps": 0.5}
     assert found.ceiling["bandwidth_gbps"] == pytest.approx(8948 / 9014 * 1.02, abs=1e-4)
     lower = policy.merge({"floors": {"tcp_bandwidth": {"bandwidth_gbps": [0.5, 0.9]}}})
-    found = limits.for_test("tcp_bandwidth", end, end, limits.Conditions(lower))
+    found = limits.bound_test("tcp_bandwidth", end, end, limits.Conditions(lower))
     assert found.ceiling == {"bandwidth_gbps": 0.9}
 
 

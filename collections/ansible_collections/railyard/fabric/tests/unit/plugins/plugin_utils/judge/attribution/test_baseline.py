@@ -38,7 +38,7 @@ def held(
     saved = kept.Saved(RUN, {tuple(line[key] for key in ("check", "node", "peer", "rail")): figure})
     tries = {number: {metric: value} for number, value in enumerate(seen, 1)}
     answer = Answer("recorded", dict(tries[1]), proof="proven", basis="no authority", tries=tries)
-    answer.like = {**like, **(now or {})}
+    answer.conditions = {**like, **(now or {})}
     baseline.settle([line], [answer], saved, rules)
     return answer
 
@@ -149,7 +149,9 @@ def test_latencies_in_another_class_are_not_held_against_a_baseline() -> None:
 
 
 def test_a_link_that_the_baseline_does_not_have_stays_recorded() -> None:
-    answer = Answer("recorded", {LATENCY: 9.0}, basis="no authority", tries={1: {LATENCY: 9.0}}, like=LIKE)
+    answer = Answer(
+        "recorded", {LATENCY: 9.0}, basis="no authority", tries={1: {LATENCY: 9.0}}, conditions=LIKE
+    )
     baseline.settle([LINE], [answer], kept.Saved(RUN), THREE)
     assert (answer.outcome, answer.basis) == (
         "recorded",
@@ -159,7 +161,7 @@ def test_a_link_that_the_baseline_does_not_have_stays_recorded() -> None:
 
 @pytest.mark.parametrize("outcome", ["pass", "fail", "unmeasured", "not_applicable"])
 def test_what_an_authority_judged_is_not_for_a_baseline(outcome: str) -> None:
-    answer = Answer(outcome, {LATENCY: 9.0}, tries={1: {LATENCY: 9.0}}, like=LIKE)
+    answer = Answer(outcome, {LATENCY: 9.0}, tries={1: {LATENCY: 9.0}}, conditions=LIKE)
     own = {("rdma_latency", "gpu1", "gpu2", "rail0"): kept.Figure(LATENCY, 2.0, LIKE)}
     for saved in (kept.Saved(RUN, own), kept.Saved(lost="gone")):
         baseline.settle([LINE], [answer], saved, THREE)
@@ -227,7 +229,9 @@ def test_a_whole_run_passes_by_its_own_baseline_and_a_slower_link_fails() -> Non
 
 
 def test_a_flaky_number_is_not_saved() -> None:
-    found = [Answer("pass", {LATENCY: 2.0}, flaky=flaky, tries={1: {}}, like=LIKE) for flaky in (True, False)]
+    found = [
+        Answer("pass", {LATENCY: 2.0}, flaky=flaky, tries={1: {}}, conditions=LIKE) for flaky in (True, False)
+    ]
     lines = [{**LINE, "rail": rail} for rail in ("rail0", "rail1")]
     links = kept.read(baseline.document(HEALTHY.manifest, lines, found)).figures
     assert [rail for *_rest, rail in links] == ["rail1"]
@@ -238,7 +242,9 @@ def test_the_fleet_holds_no_sum_against_another(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(
         verdict.fleet_rules,
         "settle",
-        lambda members, *_how, **_keys: seen.extend(one.like["check"] for one, _lost in members if one.tries),
+        lambda members, *_how, **_keys: seen.extend(
+            one.conditions["check"] for one, _lost in members if one.tries
+        ),
     )
     run = FakeRun(None, transport="roce")
     judged(run, None)
@@ -251,11 +257,11 @@ def test_what_the_nodes_measure_again_is_what_the_judge_fails() -> None:
     saved = saved_of(HEALTHY)
     told = {"rdma_latency": {"rail0": {LATENCY: [None, None]}},
             "tcp_bandwidth_bi": {"rail0": {"bandwidth_gbps": [1.0, 2.1]}}}  # fmt: skip
-    bounds = limits.for_node(told, saved, "gpuserver1", 0)
+    bounds = limits.add_link_limits(told, saved, "gpuserver1", 0)
     figure = saved.figures["rdma_latency", "gpuserver2", "gpuserver1", "rail0"]
     link = bounds["rdma_latency"]["gpuserver2 gpuserver1 rail0"]
-    assert link == {LATENCY: [None, limits.limits(figure, 0)[1]]}, "a bound to the worse alone"
+    assert link == {LATENCY: [None, limits.find_limits(figure, 0)[1]]}, "a bound to the worse alone"
     both = bounds["tcp_bandwidth_bi"]["gpuserver1 gpuserver2 rail0"]
     assert both == {"bandwidth_gbps": [1.0, 2.1]}, "an authority's bound stays"
     assert told["rdma_latency"].keys() == {"rail0"}
-    assert limits.for_node(told, saved, "gpu9", 0) == told
+    assert limits.add_link_limits(told, saved, "gpu9", 0) == told

@@ -25,7 +25,7 @@ def told(
     made: list[Answer], hardware: bool, confirm: int = 2, lost: str = ""
 ) -> tuple[str, str | None, bool]:
     for answer in made:
-        answer.like = {"check": "tcp_latency", "hardware": str(hardware)}
+        answer.conditions = {"check": "tcp_latency", "hardware": str(hardware)}
     fleet.settle([(answer, lost) for answer in made], confirm)
     assert {answer.outcome for answer in made[:-1]} == {"recorded"}
     last = made[-1]
@@ -136,7 +136,7 @@ def both_ways(*ways_gbps: tuple[float, float], tries: int = 1) -> list[Answer]:
         seen = {"bandwidth_gbps": forward + reverse, "forward_gbps": forward, "reverse_gbps": reverse}
         answer = Answer("recorded", dict(seen), basis="x", attempts=tries)
         answer.tries = {number: dict(seen) for number in range(1, tries + 1)}
-        answer.like = {"check": "tcp_bandwidth_bi", "hardware": "True"}
+        answer.conditions = {"check": "tcp_bandwidth_bi", "hardware": "True"}
         made.append(answer)
     fleet.settle([(answer, "") for answer in made], 2)
     assert {answer.outcome for answer in made[:-1]} == {"recorded"}
@@ -178,7 +178,7 @@ def test_no_direction_hides_behind_the_sum_of_both(last: tuple[float, float], sa
 def test_a_test_is_compared_by_the_first_number_of_its_check(
     check: str | None, observed: dict[str, Any], compared: str
 ) -> None:
-    answer = Answer("recorded", observed, like={} if check is None else {"check": check})
+    answer = Answer("recorded", observed, conditions={} if check is None else {"check": check})
     assert fleet.metric(answer) == compared
 
 
@@ -217,7 +217,7 @@ def test_only_like_is_held_against_like() -> None:
     made = answers([2.2] * 15, [5000.0])
     kinds = ["rdma_latency"] * 15 + ["rdma_read_latency"]
     for kind, answer in zip(kinds, made, strict=True):
-        answer.like = {"check": kind, "hardware": "True"}
+        answer.conditions = {"check": kind, "hardware": "True"}
     fleet.settle([(answer, "") for answer in made], 2)
     assert {answer.outcome for answer in made} == {"recorded"}
 
@@ -335,8 +335,8 @@ def test_a_tests_like_have_its_mtus_and_its_way(
     found = verdict.answers(*given, (), (), None).found
     for line, answer in zip(run.asked, found, strict=True):
         if line["check"] == check and line["rail"] == "rail0":
-            assert (answer.outcome, answer.like["hops"]) == ("recorded", hops)
-            assert (answer.like["mtu_bytes"], answer.like["active_mtu_bytes"]) == mtus
+            assert (answer.outcome, answer.conditions["hops"]) == ("recorded", hops)
+            assert (answer.conditions["mtu_bytes"], answer.conditions["active_mtu_bytes"]) == mtus
 
 
 EIGHT = tuple(f"gpuserver{number}" for number in range(1, 9))
@@ -389,7 +389,7 @@ def test_where_the_leaves_are_declared_latencies_are_compared(leaves: tuple[str,
 def test_a_bandwidth_is_compared_over_whatever_switches() -> None:
     made = answers([95.0] * 15, [60.0] * 3, "bandwidth_gbps")
     for answer in made:
-        answer.like = {"check": "tcp_bandwidth", "hardware": "True", "hops": "None"}
+        answer.conditions = {"check": "tcp_bandwidth", "hardware": "True", "hops": "None"}
     fleet.settle([(answer, "") for answer in made], 2)
     assert made[-1].outcome == "fail"
 
@@ -413,6 +413,6 @@ def test_what_unknown_switches_explain_is_reported(
     for direct in (False, True):
         made = answers([NEAR_US] * 15, [us] * 3, metric)
         for answer in made:
-            answer.like = {"check": check, "hardware": "True", "hops": hops}
+            answer.conditions = {"check": check, "hardware": "True", "hops": hops}
         fleet.settle([(answer, "") for answer in made], 2, direct)
         assert made[-1].outcome == ("fail" if direct else outcome)

@@ -45,7 +45,7 @@ RUNS = {
 def known_of(kind: str, held: str, known: tuple[str, ...]) -> tuple[Known, cabling.CablingMap]:
     """Return what is known of a run: of `known` nodes there are facts, one was `held` up."""
     run = RUNS[kind][0]
-    fleet = facts.gather(run.plan, [row for row in run.facts if row["node"] in known], RUN)
+    fleet = facts.bind_facts(run.plan, [row for row in run.facts if row["node"] in known], RUN)
     fleet.obstacles = {held: error("not_staged", held)["error"]} if held else {}
     clock = Clock(run.manifest, fleet.collected)
     chart = cabling.CablingMap(RUN, run.plan, fleet, clock)
