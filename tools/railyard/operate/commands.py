@@ -238,7 +238,11 @@ def judged(
         The exit status that the folder means.
     """
     from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import policy
-    from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.verdict import kept, rejudge, verdict
+    from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.verdict import (
+        rejudge,
+        stored_judgement,
+        verdict,
+    )
     from ansible_collections.railyard.fabric.plugins.plugin_utils.present import documents, model
     from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder as run_folder
 
@@ -248,8 +252,8 @@ def judged(
         if not finished:
             folder.finish("interrupted")
         there = (run_dir / run_folder.VERDICTS).exists() and (run_dir / documents.PAGE).exists()
-        found = kept.take(folder, judgement) or rejudge.judge_folder(run_dir)
-        kept.forget(folder)
+        found = stored_judgement.load(folder, judgement) or rejudge.judge_folder(run_dir)
+        stored_judgement.remove(folder)
         if not there:
             rejudge.write(run_dir, found)
         report = model.read(run_dir, found)

@@ -299,17 +299,6 @@ def _find_share_gbps(one: Capability) -> float:
     return math.inf if one.share is None or one.share.gbps is None else one.share.gbps
 
 
-def sum_carried(rates_gbps: Sequence[float], shares: Sequence[float]) -> tuple[float, float]:
-    """Return the bandwidth of rails together in Gbit/s, and its share of their rates.
-
-    Args:
-        rates_gbps: each rail's rate.
-        shares: of each rail the share of the rate that is counted.
-    """
-    together = sum(rate * share for rate, share in zip(rates_gbps, shares, strict=True))
-    return together, together / sum(rates_gbps)
-
-
 def _bound_bandwidth(
     check: str, able: Sequence[Capability], shares: Sequence[float], on: Conditions
 ) -> Bounds:
@@ -319,7 +308,8 @@ def _bound_bandwidth(
         return Bounds(basis=unknown.basis if unknown else "no rail")
     rates = [(one.rate_gbps or 0.0) * one.links for one in able]
     ways = 2 if check in BI else 1
-    most, share = sum_carried(rates, shares)
+    most = sum(rate * share for rate, share in zip(rates, shares, strict=True))
+    share = most / sum(rates)
     limit = most * CEILING_TOLERANCE
     bounds = Bounds(ceiling={"bandwidth_gbps": round(ways * limit, 4)})
     bounds.basis = "; ".join(dict.fromkeys(one.basis for one in able))

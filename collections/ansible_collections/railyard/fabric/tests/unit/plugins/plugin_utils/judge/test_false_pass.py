@@ -278,7 +278,9 @@ def test_a_run_of_which_nothing_applies_proves_nothing() -> None:
     run = HEALTHY.copy()
     verdicts = [{**one, "outcome": "not_applicable"} for one in run.judge()]
     for said_of_it in (verdicts, []):
-        assert run_status.status_of({one["outcome"] for one in said_of_it}, run.incomplete() is None) == 3
+        assert (
+            run_status.find_exit_status({one["outcome"] for one in said_of_it}, run.incomplete() is None) == 3
+        )
     said = summary.of(run.plan, rejudge.Judged(verdicts, 3))
     assert "proven" not in said["headline"]
 
@@ -293,5 +295,5 @@ def test_a_row_of_nobody_stops_nobody(garbage: object) -> None:
     run = HEALTHY.copy()
     run.facts.append({**run.facts[0], "node": garbage})
     assert run.status() == 0
-    said = run_status.strangers(run.manifest, run.asked, [{**run.results[0], "id": garbage}])
+    said = run_status.list_unplanned_rows(run.manifest, run.asked, [{**run.results[0], "id": garbage}])
     assert len(said) == 1

@@ -178,5 +178,5 @@ def test_a_folder_that_tools_do_not_see_is_refused(folder: object) -> None:
 
 
 def test_it_goes_with_the_same_test_of_host_memory() -> None:
-    with pytest.raises(policy.PolicyError, match="rdma_tests lacks"):
+    with pytest.raises(policy.PolicyError, match="rdma_tests does not list"):
         policy.merge({"gpudirect_perftest_folder": "/opt/x", "rdma_tests": ["ib_read_bw"]})
