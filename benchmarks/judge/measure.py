@@ -69,7 +69,7 @@ def main() -> None:
     parser.add_argument("--nodes", type=int, nargs="+", default=[4, 8, 16])
     parser.add_argument("--rails", type=int, default=8)
     parser.add_argument("--sweep", action="store_true", help="ask what a sweep asks, not every test")
-    parser.add_argument("--repeat", type=int, default=2, help="the quickest by CPU time is told")
+    parser.add_argument("--repeat", type=int, default=2, help="the fastest run by CPU time is reported")
     parser.add_argument("--code", type=Path, help="a checkout of another commit")
     options = parser.parse_args()
     machine = f"{os.cpu_count()} CPUs, {platform.machine()}, Python {platform.python_version()}"

@@ -33,7 +33,7 @@ class Numbers:
     def __init__(self, rules: Mapping[str, Any], drawn: random.Random) -> None:
         self._rules, self._drawn = rules, drawn
 
-    def of(self, check: str) -> tuple[dict[str, Row], Any, Any, list[float], dict[str, Row]]:
+    def draw_test(self, check: str) -> tuple[dict[str, Row], Any, Any, list[float], dict[str, Row]]:
         """Return metrics of both ends; (bytes, packets) each way; the window; further fields of both ends."""
         near = self._drawn.gauss(1.0, 0.004)
         near = min(max(near, 0.985), 1.015)

@@ -1,4 +1,4 @@
-"""Build a run folder of many nodes in which all is well, from the real plan, work order and asked lines.
+"""Build a run folder of many nodes without any fault, from the real plan, test schedule and planned tests.
 
 python benchmarks/judge/sound_run.py FOLDER [--nodes 16] [--rails 8] [--seed 0]
 
@@ -240,7 +240,7 @@ class _Fleet:
         }  # fmt: skip
 
     def rows(self, asked: list[Any]) -> Iterator[Row]:
-        """Yield both ends' rows of all tests, in the order of the asked lines, and those of the cables."""
+        """Yield both ends' rows of all tests, in the order of the planned tests, and those of the cables."""
         meeting_s = self.meeting_s(asked)
         turns: dict[tuple[str, str], int] = {}
         last_group: dict[tuple[str, str], object] = {}
@@ -259,7 +259,7 @@ class _Fleet:
         ends = {"client": line["node"], "server": line["peer"]}
         check, rail = line["check"], line["rail"]
         rdma = check.startswith("rdma")
-        metrics, moved, back, window, fields = self._numbers.of(check)
+        metrics, moved, back, window, fields = self._numbers.draw_test(check)
         started = folder.timestamp(BEGIN + datetime.timedelta(seconds=at_s))
         names = NETDEV + PORT if rdma else NETDEV
         told: dict[str, Row] = {}

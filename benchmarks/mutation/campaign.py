@@ -54,8 +54,8 @@ MODULES = {
     f"{JUDGE}/verdict/one_node": ("one_node", "verdict", "bmc"),
     f"{JUDGE}/attribution/attempts": ("attempts",),
     f"{JUDGE}/rules/trusted_rows": TRUSTED,
-    f"{JUDGE}/rules/of_end": ("row_numbers", *TRUSTED),
-    f"{JUDGE}/rules/of_pair": ("row_counters_rdma", "row_numbers", *TRUSTED),
+    f"{JUDGE}/rules/end_rules": ("row_numbers", *TRUSTED),
+    f"{JUDGE}/rules/pair_rules": ("row_counters_rdma", "row_numbers", *TRUSTED),
     f"{JUDGE}/evidence/views": TRUSTED,
     f"{BOUNDS}/bounds": ("bounds", "bounds_of_rdma"),
     f"{JUDGE}/rules/bounds_check": ("bounds_check", "bounds", "own_windows"),
@@ -69,7 +69,7 @@ MODULES = {
     "plugin_utils/outcome/answer": ("answer",),
     **{
         f"{JUDGE}/{name}": ("plain_rules", "plain")
-        for name in ("rules/by_column", "evidence/columns/views", "evidence/columns/overlaps")
+        for name in ("rules/passing_tests", "evidence/columns/views", "evidence/columns/overlaps")
     },
     f"{MEASURE}/proof": ("proof", "port_proof", "false_pass_rows"),
     f"{MEASURE}/outliers": ("outliers", "fleet"),

@@ -72,7 +72,7 @@ class Base:
         return {"what": what, "target": sorted(target), "edits": {file: edits}}
 
     def all_changed(self, rows: Sequence[Any], file: str = RESULTS) -> dict[int, Sequence[Any]]:
-        """Return the places of all rows of a file, with these in theirs."""
+        """Return the places of all rows of a file, that contain these fields."""
         return {**dict.fromkeys(range(len(self.files[file])), ()), 0: rows}
 
 
@@ -87,7 +87,7 @@ def of_fake(name: str, run: FakeRun) -> Base:
 
 
 def of_folder(name: str, path: Path) -> Base:
-    """Return a folder as it stands."""
+    """Return a folder with its current content."""
     files = [one for one in path.iterdir() if one.is_file()]
     return Base(name, {one.name: one.read_text(encoding="utf-8").splitlines() for one in files})
 
@@ -159,7 +159,7 @@ def tell(rows: Iterable[Json]) -> None:
 
 
 def alike(old: Any, new: Any) -> bool:
-    """Tell whether a value is of the type of another: a number of 63 bits for a whole one, a list as long."""
+    """Tell whether two values have one type: numbers as integers or not, lists of the same length."""
     if isinstance(old, list) and isinstance(new, list):
         return len(old) == len(new) and all(map(alike, old, new))
     if type(old) is int:
@@ -168,7 +168,7 @@ def alike(old: Any, new: Any) -> bool:
 
 
 def put(row: Json, path: tuple[Any, ...], new: Any) -> str:
-    """Set what stands at a place, or take it out; return check, end, place, what was done, and the value."""
+    """Set or remove a value at a place; return check, end, place, what was done, and the value."""
     at, last = spoil.at(row, path[:-1]), path[-1]
     removed = isinstance(new, str) and new == TAKEN_OUT
     done = TAKEN_OUT if removed else "changed" if alike(at[last], new) else "retyped"
@@ -205,7 +205,7 @@ def kinds(base: Base, seen: set[Any]) -> Iterator[list[int]]:
 
 
 def fields(base: Base, many: Sequence[int], values: int, draw: random.Random) -> Iterator[Json]:
-    """Yield changes of each field of rows of a kind, in one of its tests after the other.
+    """Yield changes of each field of rows of one check, in one of its tests after the other.
 
     A number also becomes so many times what it was, at one end or at both.
     """

@@ -1,4 +1,4 @@
-"""Judge run folders with the collection that stands first on sys.path; measure.py starts it.
+"""Judge run folders with the collection that is first on sys.path; measure.py starts it.
 
 `child.py ANSWERS SCRATCH` reads lines of JSON. `{"base", "run", "files"}` is a run folder: the lines of each
 file. `{"of", "changes"}` is a case, that folder with changes; each is `{"target", "edits"}`, and `edits` is

@@ -49,7 +49,7 @@ def lines(states: Mapping[str, Any], today: datetime.date) -> list[str]:
         for name, state in states.items()
         if isinstance(state, Mapping) and "versions" in state
     }
-    head = f"Minimum versions ({minimum_versions.age(today)}):"
+    head = f"Minimum versions ({minimum_versions.describe_age(today)}):"
     told = [
         f"  {one.state} on {nodes}: {one.text}"
         for one, nodes in minimum_versions.fold(read, minimum_versions.BELOW, minimum_versions.NOT_KNOWN)

@@ -140,5 +140,5 @@ def _link_gbytes_per_s(row: Mapping[str, Any]) -> float | None:
     if lanes not in pci_express.WIDTHS:
         return None
     speed_gts = pci_express.SPEEDS_GTS[generation - 1]
-    raw_gbps = slots.raw_gbps(Link(None, None, None, speed_gts, float(lanes)))
+    raw_gbps = slots.calculate_raw_gbps(Link(None, None, None, speed_gts, float(lanes)))
     return None if raw_gbps is None else raw_gbps / 8

@@ -212,7 +212,7 @@ VALUES = {
         "must end with a ceiling above the floor", "correct"),
     "floor_of_no_check": policy(
         "fabric_policy:\n  floors:\n    tcp_bandwith: {bandwidth_gbps: [9, 10]}\n", "tcp_bandwith",
-        "no check that can be bounded", "correct"),
+        "is not a check with thresholds", "correct"),
     "policy_misspelt": Wrong(
         "pair", {POLICY: "fabric_polcy: {ping_count: 20}\n"}, f"{POLICY}|fabric_polcy",
         "nothing reads a variable of this name", "did you mean fabric_policy?", "gpu[1-2]"),

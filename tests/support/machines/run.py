@@ -87,8 +87,8 @@ class GalleryRun:
     def status(self, verdicts: list[Row]) -> int:
         """Return the exit status that `railyard judge` has."""
         sealed = {**self.plan, provenance.FINGERPRINT: provenance.fingerprint(self.plan, self.policy)}
-        incomplete = run_status.incomplete(self.manifest, self.asked, sealed, self.order)
-        return run_status.status_of({one["outcome"] for one in verdicts}, incomplete is None)
+        incomplete = run_status.explain_incomplete(self.manifest, self.asked, sealed, self.order)
+        return run_status.find_exit_status({one["outcome"] for one in verdicts}, incomplete is None)
 
     def gbps(self, check: str, rail: str) -> float:
         """Return what one direction carries: published, or assumed of the narrower of port and slot."""

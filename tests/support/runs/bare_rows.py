@@ -11,12 +11,12 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence.vie
     RowNumbers,
     RowPair,
 )
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.rules.of_end import of_numbers
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.rules.of_pair import (
-    counters_agree,
-    numbers_agree,
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.rules.end_rules import list_number_rules
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.rules.pair_rules import (
+    list_counter_rules,
+    list_number_agreement_rules,
 )
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.rules.rule import broken
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.rules.rule import find_broken
 
 Row = Mapping[str, Any]
 
@@ -32,18 +32,18 @@ class BareEnd(RowEnd):
 def impossible(row: Row, policy: Row) -> list[str]:
     """Return what is wrong with the numbers of a row."""
     end = BareEnd(row, policy)
-    return [seen for _cause, seen in broken(of_numbers(end.check, row["end"]), end)]
+    return [seen for _cause, seen in find_broken(list_number_rules(end.check, row["end"]), end)]
 
 
 def disagreement(client: Row, server: Row, policy: Row) -> str | None:
     """Return in what the numbers of both rows contradict each other, or None."""
     pair = RowPair(BareEnd(client, policy), BareEnd(server, policy))
-    return next((seen for _cause, seen in broken(numbers_agree(), pair)), None)
+    return next((seen for _cause, seen in find_broken(list_number_agreement_rules(), pair)), None)
 
 
 def counter_problem(row: Row, client: Row, policy: Row) -> str | None:
     """Return in what a row's counters contradict the client's numbers, or None."""
     one, other = BareEnd(row, policy), BareEnd(client, policy)
     pair = RowPair(one if row["end"] == "client" else other, one)
-    rules = counters_agree(one.check, row["end"])
-    return next((seen.partition(": ")[2] for _cause, seen in broken(rules, pair)), None)
+    rules = list_counter_rules(one.check, row["end"])
+    return next((seen.partition(": ")[2] for _cause, seen in find_broken(rules, pair)), None)

@@ -29,7 +29,7 @@ def with_bmcs(*replies: Reply | None, **rules: Any) -> FakeRun:
     for line, reply in zip(lines(run), replies or (TAKEN, TAKEN), strict=True):
         if reply is not None:
             address = ADDRESSES[line["node"]]
-            run.results.append(bmc.row_of(line, address, reply, RUN, "2026-11-21T10:15:19.000Z"))
+            run.results.append(bmc.build_row(line, address, reply, RUN, "2026-11-21T10:15:19.000Z"))
     return run
 
 

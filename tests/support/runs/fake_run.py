@@ -120,10 +120,12 @@ class FakeRun:
         return verdict.judge(self.manifest, self.plan, self.asked, self.facts, results, obstacles)
 
     def status(self) -> int:
-        return run_status.status_of({one["outcome"] for one in self.judge()}, self.incomplete() is None)
+        return run_status.find_exit_status(
+            {one["outcome"] for one in self.judge()}, self.incomplete() is None
+        )
 
     def incomplete(self) -> str | None:
-        return run_status.incomplete(self.manifest, self.asked, self.sealed(), self.order)
+        return run_status.explain_incomplete(self.manifest, self.asked, self.sealed(), self.order)
 
     def sealed(self) -> dict[str, Any]:
         """Return the plan as it would be had the run been made with it."""

@@ -95,7 +95,7 @@ def test_of_many_verdicts_the_counts_are_the_same_without_making_each(
     assert len(verdicts.rest) < len(verdicts) == len(list(verdicts))
     made = [verdicts[at] for at in range(len(verdicts))]
     assert made == list(verdicts) == verdicts[:]
-    assert list(folded.lines(verdicts, 1)) == list(folded.lines(made, 1))
-    assert sum(folded.count(line) for line in folded.lines(verdicts, 1)) == len(made)
+    assert list(folded.fold_verdicts(verdicts, 1)) == list(folded.fold_verdicts(made, 1))
+    assert sum(folded.read_count(line) for line in folded.fold_verdicts(verdicts, 1)) == len(made)
     monkeypatch.setattr(folded, "MOST_LINES", len(made))
     assert rejudge.judge_folder(sweep.path).verdicts == made

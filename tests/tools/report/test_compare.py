@@ -47,7 +47,7 @@ def told(capsys, *argv):
 def test_two_healthy_runs_differ_in_nothing(two, tmp_path, capsys):
     status, found = told(capsys, *two(), tmp_path)
     assert (status, found["compared"]) == (0, True)
-    assert {row["word"] for row in found["rows"]} == {"no difference that can be told"}
+    assert {row["word"] for row in found["rows"]} == {"no significant difference"}
     assert {row["check"] for row in found["rows"]} >= {"rdma_bandwidth", "tcp_latency", "aggregate_bandwidth"}
     assert [found[key] for key in ("not_compared", "without_number", "verdicts", "differs")] == [[]] * 4
     assert found["a"]["rdma_against_tcp"].startswith("RDMA is")
@@ -62,7 +62,7 @@ def test_rows_of_other_qps_are_refused_and_the_rest_compared(two, tmp_path, caps
     rdma = {row["word"] for row in found["rows"] if row["check"].startswith("rdma_bandwidth")}
     assert rdma == {"not comparable"}
     assert {row["word"] for row in found["rows"] if row["check"].startswith("tcp")} == {
-        "no difference that can be told"
+        "no significant difference"
     }
     assert ["fabric_policy.rdma_qps", "4", "2"] in [
         [one[key] for key in ("what", "a", "b")] for one in found["differs"]

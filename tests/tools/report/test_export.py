@@ -104,7 +104,7 @@ def test_a_key_of_a_row_is_no_formula_in_the_header(run, tmp_path):
 def test_all_verdicts_are_written_where_the_folder_has_counts(run, tmp_path, monkeypatch):
     rejudge.rejudge(run)
     each = [json.loads(line) for line in (run / "verdicts.jsonl").read_text("utf-8").splitlines()]
-    monkeypatch.setattr(folded.lines, "__defaults__", (0,))
+    monkeypatch.setattr(folded.fold_verdicts, "__defaults__", (0,))
     rejudge.rejudge(run)
     assert export.run(run, "jsonl", tmp_path / "lines", verdicts=True) == 0
     assert [json.loads(line) for line in (tmp_path / "lines").read_text("utf-8").splitlines()] == each

@@ -19,11 +19,15 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.ask import own_ord
 from ansible_collections.railyard.fabric.plugins.plugin_utils.ask.suspects import NODE_RAIL, Suspect
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.attribution import (
     isolation,
-    measured,
+    matrix,
     oversubscription,
 )
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.attribution.culprits import NOTHING
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.verdict import kept, rejudge, run_status
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.attribution.isolate import NOTHING
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.verdict import (
+    rejudge,
+    run_status,
+    stored_judgement,
+)
 from ansible_collections.railyard.fabric.plugins.plugin_utils.launch import archive_limits, intake, orders
 from ansible_collections.railyard.fabric.plugins.plugin_utils.launch.orders import Orders
 from ansible_collections.railyard.fabric.plugins.plugin_utils.launch.srun import Allocation
@@ -98,20 +102,20 @@ def test_what_is_slow_and_passes_is_nobody_s_fault(swept):
     files = (run_folder.ASKED, run_folder.RESULTS)
     read = folder.document(run_folder.WORK_ORDER), *(folder.rows(name)[0] for name in files)
     verdicts = rejudge.judge_folder(folder.path).verdicts
-    assert isolation.of(*read, verdicts).suspects
-    assert isolation.of(*read, [{**one, "outcome": "pass"} for one in verdicts]) == NOTHING
+    assert isolation.find_suspects(*read, verdicts).suspects
+    assert isolation.find_suspects(*read, [{**one, "outcome": "pass"} for one in verdicts]) == NOTHING
 
 
 def test_half_of_a_part_s_pairs_are_bad_or_it_is_none_however_often_one_met(swept):
     folder = swept(slow(A))
-    wiring = measured.wiring(folder.document(run_folder.WORK_ORDER))
+    wiring = matrix.read_wiring(folder.document(run_folder.WORK_ORDER))
     verdicts = rejudge.judge_folder(folder.path).verdicts
     found = replace(NOTHING, suspects=(Suspect(NODE_RAIL, A, "rail0"),))
-    assert isolation.explained(found, verdicts, wiring) == found
+    assert isolation.keep_confirmed(found, verdicts, wiring) == found
     good = [{**one, "outcome": "pass"} if not {C, D}.isdisjoint((one["node"], one["peer"])) else one
             for one in verdicts]  # fmt: skip
     with_b = [one for one in good if {one["node"], one["peer"]} == {A, B}]
-    assert isolation.explained(found, [*good, *with_b, *with_b], wiring) == NOTHING
+    assert isolation.keep_confirmed(found, [*good, *with_b, *with_b], wiring) == NOTHING
 
 
 def test_beside_a_dead_path_nobody_is_slow_whose_numbers_are_good(swept, monkeypatch):
@@ -131,8 +135,8 @@ def test_beside_a_dead_path_nobody_is_slow_whose_numbers_are_good(swept, monkeyp
         {**one, "outcome": "fail" if is_dead(one) else "pass"}
         for one in rejudge.judge_folder(folder.path).verdicts
     ]
-    found = isolation.of(*read, verdicts)
-    assert isolation.asks_judge(read[0], read[1], lambda: iter(rows))
+    found = isolation.find_suspects(*read, verdicts)
+    assert isolation.needs_judge(read[0], read[1], lambda: iter(rows))
     assert found.suspects == ()
     assert [(one.kind, one.node, one.peer, one.rail) for one in found.doubtful] == [("pair", A, C, "rail0")]
     monkeypatch.setattr(rejudge, "judge_folder", lambda *_args: SimpleNamespace(findings=found))
@@ -182,12 +186,12 @@ def test_a_run_that_was_judged_and_measures_no_further_is_not_judged_again(swept
     folder.finish("interrupted")
     assert (folder.path / run_folder.MANIFEST).read_bytes() == before
     judged = rejudge.judge_folder(folder.path)
-    assert repr(kept.take(folder, digest)) == repr(judged)
+    assert repr(stored_judgement.load(folder, digest)) == repr(judged)
     assert [one.node for one in judged.findings.suspects] == [C]
     assert judged.incomplete is None
     # Rows that come later are judged.
     folder.append(run_folder.RESULTS, folder.rows(run_folder.RESULTS)[0][:1])
-    assert kept.take(folder, digest) is None
+    assert stored_judgement.load(folder, digest) is None
 
 
 def test_a_run_that_measures_further_keeps_no_judgement_and_has_not_ended(swept):
@@ -196,20 +200,20 @@ def test_a_run_that_measures_further_keeps_no_judgement_and_has_not_ended(swept)
     assert second
     assert digest == ""
     assert folder.manifest()["end"] is None
-    assert not (folder.path / kept.FILE).exists()
+    assert not (folder.path / stored_judgement.FILE).exists()
 
 
 def test_a_slow_path_is_in_doubt_until_its_nodes_have_met_again(swept):
     folder = swept(slow(A, C))
     assert told(folder) == [
         f"the path between {A} and {C} on rail0: may be slow, but too few meetings say so (1)",
-        "who may be slow was not measured further: the run ended without asking",
+        "who may be slow was not measured further: the run ended before that",
     ]
     before = folder.rows(run_folder.ASKED)[0]
     doubt = rejudge.judge_folder(folder.path).findings
     second = second_order(folder)
     order = folder.document(run_folder.WORK_ORDER)
-    assert run_status.why_not_further(folder.manifest(), order, before, second, doubt) is None
+    assert run_status.explain_not_confirmed(folder.manifest(), order, before, second, doubt) is None
     assert [(one.node, one.peer) for one in rounds.meetings(second)] == [(A, C)] * 3
     asked = folder.rows(run_folder.ASKED)[0]
     assert asked[: len(before)] == before
@@ -271,11 +275,11 @@ def test_each_attempt_is_a_meeting(swept):
 
 def test_of_a_node_that_was_not_there_nothing_is_concluded(swept):
     folder = swept()
-    wiring = measured.wiring(folder.document(run_folder.WORK_ORDER))
+    wiring = matrix.read_wiring(folder.document(run_folder.WORK_ORDER))
     read = [folder.rows(name)[0] for name in (run_folder.ASKED, run_folder.RESULTS)]
-    every = isolation.measured_tests(*read, [], wiring)
+    every = isolation.read_tests(*read, [], wiring)
     assert len(every.gbps) == 6 * 2 * 2
-    found = isolation.measured_tests(*read, [], wiring, absent=[C])
+    found = isolation.read_tests(*read, [], wiring, absent=[C])
     assert len(found.gbps) == 3 * 2 * 2
     assert 2 not in {*found.sender, *found.receiver}
 
@@ -305,8 +309,8 @@ def test_the_secret_is_there_before_nodes_are_staged_and_has_a_living_controller
     [
         ({"confirm": 0}, None, "completed", "fabric_policy.confirm is 0"),
         ({}, None, "interrupted", "the run was interrupted"),
-        ({}, C, "completed", "no node that is good on their rails is left to meet them"),
-        ({}, None, "completed", "the run ended without asking"),
+        ({}, C, "completed", "no node that is good on their rails is left to measure them with"),
+        ({}, None, "completed", "the run ended before that"),
     ],
 )
 def test_why_nobody_measured_further_is_told(swept, rules, lost, reason, why):
@@ -377,7 +381,9 @@ def test_rows_of_both_orders_are_counted_and_numbered_on(swept):
     assert manifest["archives"][A]["rows"] == count
     assert manifest["confirm_archives"][A] == {"rows": 5, "sha256": "1" * 64}
     causes = [str(one["cause"]) for one in rejudge.judge_folder(folder.path).verdicts if one["node"] == A]
-    assert any(f"{A} handed {count + 5} rows over, {count} of them are here" in cause for cause in causes)
+    assert any(
+        f"{count + 5} rows were collected from {A}, {count} are in the folder" in cause for cause in causes
+    )
 
 
 def test_srun_lets_those_alone_measure_further_whom_the_second_order_lets_meet(swept, monkeypatch):

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence import light_rows
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence import result_rows
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.verdict import rejudge
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder as run_folder
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run.asked_lines import AskedLines
@@ -80,19 +80,19 @@ def test_both_ways_have_the_same_verdicts(
     folder = spoilt(sound, tmp_path, seed)
     held = said(folder)
     assert (held[1].exit_status == 0) is (seed == 0)
-    monkeypatch.setattr(light_rows, "HELD_BYTES", 0)
+    monkeypatch.setattr(result_rows, "TRIMMED_FROM_BYTES", 0)
     assert said(folder) == held
 
 
 def test_what_is_held_of_a_good_row_is_no_more_than_others_need(sound: RunFolder, monkeypatch: Any) -> None:
-    monkeypatch.setattr(light_rows, "HELD_BYTES", 0)
+    monkeypatch.setattr(result_rows, "TRIMMED_FROM_BYTES", 0)
     asked = AskedLines.read(sound)
-    rows = light_rows.Rows(sound, asked.by_id)
+    rows = result_rows.ResultRows(sound, asked.by_id)
     whole = sound.rows(run_folder.RESULTS)[0]
     tests = [light for light, row in zip(rows, whole, strict=True) if row["id"].startswith("m")]
     assert len(tests) == 2 * sum(line["id"].startswith("m") for line in asked)
     assert not any({"samples", "argv", "other_end", "other_rails"} & set(light) for light in tests)
-    assert [rows.whole(light) for light in rows] == whole
+    assert [rows.read_complete(light) for light in rows] == whole
     rows.close()
 
 
@@ -100,11 +100,11 @@ def test_rows_that_change_meanwhile_are_not_judged(
     sound: RunFolder, tmp_path: Path, monkeypatch: Any
 ) -> None:
     folder = spoilt(sound, tmp_path, 0)
-    monkeypatch.setattr(light_rows, "HELD_BYTES", 0)
-    rows = light_rows.Rows(folder, AskedLines.read(folder).by_id)
+    monkeypatch.setattr(result_rows, "TRIMMED_FROM_BYTES", 0)
+    rows = result_rows.ResultRows(folder, AskedLines.read(folder).by_id)
     results = folder.path / run_folder.RESULTS
     results.write_bytes(results.read_bytes().replace(b'"proof": "proven"', b'"proof": "PROVEN"'))
     light = next(row for row in rows if str(row["id"]).startswith("m"))
     with pytest.raises(RunFolderError, match="changed while it was judged"):
-        rows.whole(light)
+        rows.read_complete(light)
     rows.close()

@@ -73,11 +73,11 @@ def test_the_notes_template_is_filled(pair, capsys):
     at = next(number for number, line in enumerate(lines) if line.startswith("Results "))
     assert lines[at : at + 6] == [
         "Results A: back to back B: switched difference",
-        "RDMA write bandwidth 38.2 Gbit/s 38.2 Gbit/s -0.0 %: no difference that can be told",
+        "RDMA write bandwidth 38.2 Gbit/s 38.2 Gbit/s -0.0 %: no significant difference",
         "One-way RDMA write latency 0.850 µs 1.33 µs +56.5 %: worse",
-        "TCP bandwidth 27.4 Gbit/s 27.6 Gbit/s +0.7 %: no difference that can be told",
-        "One-way TCP latency 21.6 µs 22.3 µs +3.2 %: no difference that can be told",
-        "Ping round trip 150 µs 152 µs +1.3 %: no difference that can be told",
+        "TCP bandwidth 27.4 Gbit/s 27.6 Gbit/s +0.7 %: no significant difference",
+        "One-way TCP latency 21.6 µs 22.3 µs +3.2 %: no significant difference",
+        "Ping round trip 150 µs 152 µs +1.3 %: no significant difference",
     ]
 
 

@@ -16,8 +16,8 @@ from typing import Any
 
 import pytest
 from ansible_collections.railyard.fabric.plugins.module_utils.runner import short_rows
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence import light_rows
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.rules import by_column
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence import result_rows
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.rules import passing_tests
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.verdict import rejudge, verdict
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder as run_folder
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run.folder import RunFolder
@@ -185,11 +185,11 @@ def test_by_the_column_and_one_by_one_the_verdicts_are_the_same(
     for _time in range((seed + 4) // 5):
         spoil(lines, draw)
     folder = written(sweep, tmp_path, results=lines)
-    monkeypatch.setattr(verdict.by_column, "_AT_ONCE", 1 + seed)
+    monkeypatch.setattr(verdict.passing_tests, "_AT_ONCE", 1 + seed)
     by_column = said(folder)
     assert by_column[1].exit_status == 0 or seed
     # Held whole, a row is in no column.
-    monkeypatch.setattr(light_rows.Rows, "_size", lambda _rows: (False, False))
+    monkeypatch.setattr(result_rows.ResultRows, "_size", lambda _rows: (False, False))
     assert said(folder) == by_column
 
 
@@ -203,7 +203,7 @@ def test_a_counter_that_no_column_holds_reaches_into_others(
     folder = written(sweep, tmp_path, results=lines)
     by_column = said(folder)
     assert sum("counted_twice" in line for line in by_column[0]) > 1
-    monkeypatch.setattr(light_rows.Rows, "_size", lambda _rows: (False, False))
+    monkeypatch.setattr(result_rows.ResultRows, "_size", lambda _rows: (False, False))
     assert said(folder) == by_column
 
 
@@ -272,15 +272,15 @@ def test_a_nodes_garbage_stops_no_judge_makes_nothing_good_and_is_no_matter_of_o
 
 
 def test_all_of_a_sound_sweep_is_plain(sweep: RunFolder, monkeypatch: Any) -> None:
-    found: list[by_column.Plain] = []
-    find = by_column.find
+    found: list[passing_tests.PassingTests] = []
+    find = passing_tests.find_passing
 
-    def seen(*given: Any) -> by_column.Plain:
+    def seen(*given: Any) -> passing_tests.PassingTests:
         found.append(find(*given))
         return found[-1]
 
-    monkeypatch.setattr(verdict.by_column, "find", seen)
+    monkeypatch.setattr(verdict.passing_tests, "find_passing", seen)
     judged = rejudge.judge_folder(sweep.path)
-    tests = [one["id"] for one in judged.verdicts if one["check"] in by_column.CHECKED]
+    tests = [one["id"] for one in judged.verdicts if one["check"] in passing_tests.CHECKED]
     assert tests
     assert all(identity in found[0] for identity in tests)

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 from ansible_collections.railyard.fabric.plugins.plugin_utils.bounds.bounds import Bounds
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence import light_rows
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence import result_rows
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence.columns import views
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.rules import by_column
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.rules import passing_tests
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.verdict import rejudge, verdict
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import asked_lines
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run.folder import RunFolder
@@ -31,7 +31,7 @@ def place(tmp_path_factory: Any) -> Path:
 
 def verdicts(folder: RunFolder) -> dict[str, Any]:
     """Return id -> verdict."""
-    with rejudge._read(folder.path) as read:
+    with rejudge._read_folder(folder.path) as read:
         return {one["id"]: one for one in verdict.judge(*read.documents)}
 
 
@@ -41,14 +41,14 @@ def test_what_a_rule_holds_against_a_row_keeps_its_test_from_passing(
 ) -> None:
     *changed, expected = TABLE[name]
     folder, identity = spoilt(*changed, place)
-    found: list[by_column.Plain] = []
-    find = by_column.find
+    found: list[passing_tests.PassingTests] = []
+    find = passing_tests.find_passing
 
-    def seen(*given: Any) -> by_column.Plain:
+    def seen(*given: Any) -> passing_tests.PassingTests:
         found.append(find(*given))
         return found[-1]
 
-    monkeypatch.setattr(verdict.by_column, "find", seen)
+    monkeypatch.setattr(verdict.passing_tests, "find_passing", seen)
     by_columns = verdicts(folder)
     outcome = by_columns[identity]["outcome"]
     word = PLAIN if identity in found[0] else LEFT if outcome == "pass" else REFUSED
@@ -56,13 +56,13 @@ def test_what_a_rule_holds_against_a_row_keeps_its_test_from_passing(
     if word != PLAIN:
         return  # the rows one by one have said so
     # Held whole, a row is in no column.
-    monkeypatch.setattr(light_rows.Rows, "_size", lambda _rows: (False, False))
+    monkeypatch.setattr(result_rows.ResultRows, "_size", lambda _rows: (False, False))
     assert verdicts(folder) == by_columns
 
 
 def test_a_test_without_bounds_is_left_to_single_rows() -> None:
     for bounds in (Bounds(), Bounds({"a": 1.0}, {}), Bounds({"a": 1.0}, {"b": 2.0}), Bounds({}, {"a": 1.0})):
-        assert not by_column._within(bounds, None, [0, 0]).any()  # type: ignore[arg-type]  # no row is read
+        assert not passing_tests._are_within(bounds, None, [0, 0]).any()  # type: ignore[arg-type]  # no row is read
 
 
 @pytest.mark.parametrize(

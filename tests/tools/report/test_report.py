@@ -10,7 +10,7 @@ import sys
 from xml.etree import ElementTree as Xml
 
 import pytest
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.verdict import kept, rejudge
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.verdict import rejudge, stored_judgement
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present import model, pages
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present.documents import write_report
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present.grouping import group
@@ -348,13 +348,13 @@ def test_what_the_judge_kept_is_printed_and_not_judged_again(tmp_path, monkeypat
     rejudge.rejudge(folder)
     write_report(folder)
     run = RunFolder(folder)
-    state, judged = kept.state_of(run), rejudge.judge_folder(folder)
-    kept.keep(run, judged, state)
+    state, judged = stored_judgement.digest_files(run), rejudge.judge_folder(folder)
+    stored_judgement.store(run, judged, state)
     told = io.StringIO(), io.StringIO()
     assert commands.judged(folder, Console(file=told[0])) == 0
-    assert not (folder / kept.FILE).exists()
-    digest = kept.keep(run, judged, state)
+    assert not (folder / stored_judgement.FILE).exists()
+    digest = stored_judgement.store(run, judged, state)
     monkeypatch.setattr(rejudge, "judge_folder", None)
     assert commands.judged(folder, Console(file=told[1]), judgement=digest) == 0
     assert told[0].getvalue() == told[1].getvalue()
-    assert not (folder / kept.FILE).exists()
+    assert not (folder / stored_judgement.FILE).exists()

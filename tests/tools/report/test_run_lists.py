@@ -73,7 +73,7 @@ def test_runs_are_listed_newest_first_with_what_came_out(lab):
 
 def test_a_run_whose_passes_are_counts_is_listed_as_with_a_line_for_each(lab, monkeypatch):
     before = history.of_cluster(lab)
-    monkeypatch.setattr(folded.lines, "__defaults__", (0,))
+    monkeypatch.setattr(folded.fold_verdicts, "__defaults__", (0,))
     for name in IDS[:2]:
         whole = (lab / name / "verdicts.jsonl").read_text(encoding="utf-8")
         rejudge.rejudge(lab / name)

@@ -48,7 +48,7 @@ def test_what_is_written_keeps_its_schema(broken: bool) -> None:
 
 
 def test_what_is_written_of_a_large_run_keeps_its_schemas() -> None:
-    lines = list(folded.lines(FakeRun(transport="roce").judge(), 0))
+    lines = list(folded.fold_verdicts(FakeRun(transport="roce").judge(), 0))
     counts = [line for line in lines if "count" in line]
     assert 0 < len(counts) < len(lines)
     for line in lines:

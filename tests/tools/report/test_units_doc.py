@@ -78,7 +78,7 @@ def test_the_margins_of_a_comparison_are_the_codes():
 
 def test_the_table_of_the_notes_says_what_their_outputs_say(tmp_path):
     kept, inventory = repo_root() / "docs/examples/back_to_back", repo_root() / "inventories/v100-pair"
-    run = runs.read(outputs.make(kept, load.load([str(inventory)]), tmp_path).path)
+    run = runs.read_run(outputs.make(kept, load.load([str(inventory)]), tmp_path).path)
     seen = {place.check: number.value for place, number in run.numbers.items()}
     write, tcp, latency, tcp_latency = (
         seen[f"{way}_{what}"] for what in ("bandwidth", "latency") for way in ("rdma", "tcp")

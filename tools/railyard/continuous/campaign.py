@@ -140,7 +140,9 @@ class Campaign:
             left_s = self.until_s - time.monotonic()
             # Of the partners' GPUs the job needs none: what is measured does not run in it.
             with allocation.held(names, 0, left_s) as job:
-                self.operate([*group, *partners], "ansible", ["-e", f"{policy.OF_RUN['slurm_job']}={job}"])
+                self.operate(
+                    [*group, *partners], "ansible", ["-e", f"{policy.RUN_VARIABLES['slurm_job']}={job}"]
+                )
         except allocation.NotIdleError as error:
             say(f"Slurm does not give {fold_names(partners)} now: {error}", "yellow")
 
@@ -186,7 +188,7 @@ class Campaign:
         """Return what a run of these nodes is expected to take."""
         of_group = copy.copy(self.inventory)
         of_group.selected = frozenset(nodes)
-        of_group.policy = policy.of_run(self.inventory.policy, {})
+        of_group.policy = policy.apply_run_variables(self.inventory.policy, {})
         return cost.of(of_group)
 
     def fits(self, nodes: Sequence[str]) -> bool:

@@ -87,7 +87,7 @@ def operate(
         baseline.beside(inventory.sources, inventory.cluster)  # bad input is named before a node is touched
     if begins and not arguments.check and not arguments.selects_tasks:
         # Ansible's preflight holds it against railyard_allow_long, wherever that is set.
-        inventory.policy = rules.of_run(inventory.policy, policy or {})
+        inventory.policy = rules.apply_run_variables(inventory.policy, policy or {})
         takes = cost.of(inventory).text()
         out.print(takes)
     with cluster_lock(reports_dir, inventory.cluster, run) as folder, _counted(stops) as interrupts:
@@ -238,7 +238,11 @@ def judged(
         The exit status that the folder means.
     """
     from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import policy
-    from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.verdict import kept, rejudge, verdict
+    from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.verdict import (
+        rejudge,
+        stored_judgement,
+        verdict,
+    )
     from ansible_collections.railyard.fabric.plugins.plugin_utils.present import documents, model
     from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder as run_folder
 
@@ -248,8 +252,8 @@ def judged(
         if not finished:
             folder.finish("interrupted")
         there = (run_dir / run_folder.VERDICTS).exists() and (run_dir / documents.PAGE).exists()
-        found = kept.take(folder, judgement) or rejudge.judge_folder(run_dir)
-        kept.forget(folder)
+        found = stored_judgement.load(folder, judgement) or rejudge.judge_folder(run_dir)
+        stored_judgement.remove(folder)
         if not there:
             rejudge.write(run_dir, found)
         report = model.read(run_dir, found)

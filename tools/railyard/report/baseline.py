@@ -31,7 +31,7 @@ def save(run: str, inventory: list[str], reports_dir: Path) -> int:
     if judged.exit_status:
         why = judged.incomplete or "not all that it asked is proven and good"
         raise UserError(f"{run} is no baseline: {why}", "save a run that ends with 0", judged.exit_status)
-    document = rejudge.baseline_of(path)
+    document = rejudge.build_baseline(path)
     if place is None or document["cluster"] != cluster:
         raise UserError(
             f"{run} is of cluster {document['cluster']}, the inventory {' '.join(inventory)} of {cluster}",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from ansible_collections.railyard.fabric.plugins.plugin_utils.compare import held, runs, text
+from ansible_collections.railyard.fabric.plugins.plugin_utils.compare import run_comparison, runs, text
 
 from railyard.base.errors import UserError
 from railyard.report.rebuild import find
@@ -32,10 +32,10 @@ def run(before: str, after: str, reports_dir: Path, *, as_json: bool = False) ->
     folders = [find(run, reports_dir) for run in (before, after)]
     if folders[0].resolve() == folders[1].resolve():
         raise UserError(f"{before} and {after} are the same run", "name two runs, the earlier one first")
-    compared = held.hold(*(runs.read(folder) for folder in folders))
+    compared = run_comparison.compare_runs(*(runs.read_run(folder) for folder in folders))
     if as_json:
         # ASCII escapes: what a node said may be more than standard output can show.
-        print(json.dumps(text.document(compared), indent=2, allow_nan=False))
+        print(json.dumps(text.build_document(compared), indent=2, allow_nan=False))
     else:
-        print("\n".join(text.lines(compared)))
+        print("\n".join(text.format_comparison(compared)))
     return COMPARED if compared.is_compared else NOTHING_COMPARED

@@ -27,8 +27,11 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import figu
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue import CHECKS, RDMA_LATENCY
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory import schema
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence import formulas
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.rules.of_end import of_end
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.rules.of_pair import NOTHING_LOST, of_pair
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.rules.end_rules import list_end_rules
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.rules.pair_rules import (
+    NOTHING_LOST,
+    list_pair_rules,
+)
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.rules.rule import Lookup, Rule
 from ansible_collections.railyard.fabric.plugins.plugin_utils.outcome.causes import CAUSES
 
@@ -92,7 +95,7 @@ def catalogue(group: str) -> Iterator[tuple[str, ...]]:
     rows = [("figure", "of", "value", "message", "source", "read by", "note")]
     for name, row in figures.FIGURES.items():
         if row["group"] == group:
-            value = "none" if row["value"] is None else f"{figures.value(name):.6g} {row['unit']}"
+            value = "none" if row["value"] is None else f"{figures.read_value(name):.6g} {row['unit']}"
             size = "-" if row["message_bytes"] is None else f"{row['message_bytes']} bytes"
             reader = "-" if row["read_by"] == figures.NOTHING else f"`plugin_utils/{row['read_by']}`"
             what = f"`{name}`: {row['what']}"
@@ -175,8 +178,10 @@ def _files(traffic: rdma_counters.Traffic, name: str) -> str:
 
 TABLES: dict[str, Callable[[], Iterator[tuple[str, ...]]]] = {
     "causes": causes,
-    "rules_each": partial(rules, lambda check: [*of_end(check, "client"), *of_end(check, "server")]),
-    "rules_both": partial(rules, lambda check: [NOTHING_LOST, *of_pair(check)]),
+    "rules_each": partial(
+        rules, lambda check: [*list_end_rules(check, "client"), *list_end_rules(check, "server")]
+    ),
+    "rules_both": partial(rules, lambda check: [NOTHING_LOST, *list_pair_rules(check)]),
     "symbol_errors": permitted_symbol_errors,
     "drivers": drivers,
     "minimum_versions": minimums,

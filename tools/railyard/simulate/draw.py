@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 from ansible_collections.railyard.fabric.plugins.module_utils.schedule import rounds
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.attribution.measured import Tests
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.attribution.matrix import Tests
 
 from railyard.simulate.cluster import RATE_GBPS, Cluster
 from railyard.simulate.faults import Shares

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from ansible_collections.railyard.fabric.plugins.module_utils.schedule import rounds
 from ansible_collections.railyard.fabric.plugins.plugin_utils.ask import confirm, cost, pattern
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.attribution import culprits, measured
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.attribution import isolate, matrix
 
 from railyard.simulate.cluster import Cluster
 from railyard.simulate.draw import Cables
@@ -31,25 +31,25 @@ class Outcome:
     rounds: int
     confirming: int
     modelled_s: float
-    findings: culprits.Findings
+    findings: isolate.Findings
     met: frozenset[tuple[int, int]]
 
 
 def run(cluster: Cluster, cables: Cables) -> Outcome:
     """Measure, isolate, and measure again what is doubtful, until nothing is or it does not help."""
     order = cluster.order
-    wiring = measured.wiring(order)
+    wiring = matrix.read_wiring(order)
     tests = cables.measure(order)
     turns = len(pattern.rounds_of(order))
     modelled_s, confirming = cost.of_order(order).duration_s, 0
-    findings = culprits.isolate(tests, wiring)
+    findings = isolate.isolate(tests, wiring)
     for _ in range(_FURTHER_ORDERS):
         further = confirm.confirm(order, findings.doubtful, findings.suspects)
         if not further.rounds:
             break
         second = confirm.second_order(order, further)
-        tests = measured.joined([tests, cables.measure(second)])
-        findings = culprits.isolate(tests, wiring)
+        tests = matrix.join_tests([tests, cables.measure(second)])
+        findings = isolate.isolate(tests, wiring)
         confirming += len(further.rounds)
         modelled_s += cost.of_order(second).duration_s
     place = {name: number for number, name in enumerate(cluster.nodes)}

@@ -49,7 +49,7 @@ class ActionModule(ActionBase):
                 args["rails"] or None,
                 management.entries(nodes, plan, facts, addresses_of),
             )
-            order["bounds"] = expected.of_run(plan, facts, folder.name, order["policy"])
+            order["bounds"] = expected.find_expected_numbers(plan, facts, folder.name, order["policy"])
             lines = requests.asked_lines(plan, order)
             asked = "".join(run_folder.line(line) + "\n" for line in lines)
             folder.write(run_folder.ASKED, asked)

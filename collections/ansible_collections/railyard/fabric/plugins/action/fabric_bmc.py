@@ -29,13 +29,13 @@ class ActionModule(ActionBase):
         try:
             asked = documents.read_asked(folder)
             rules = policy.merge(folder.manifest().get("policy"))
-            addresses = bmc.questions(asked, folder.plan())
+            addresses = bmc.list_bmc_addresses(asked, folder.plan())
             started = run_folder.timestamp()
             replies = bmc_probe.ask(addresses, rules["bmc_tcp_ports"], float(rules["bmc_timeout_s"]))
             folder.append(
                 run_folder.RESULTS,
                 [
-                    bmc.row_of(line, addresses[line["node"]], replies[line["node"]], folder.name, started)
+                    bmc.build_row(line, addresses[line["node"]], replies[line["node"]], folder.name, started)
                     for line in asked
                     if line["check"] == bmc.CHECK and line["node"] in replies
                 ],

@@ -16,7 +16,11 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.ask import confirm
 from ansible_collections.railyard.fabric.plugins.plugin_utils.ask.suspects import Suspect
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import policy
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.attribution import isolation
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.verdict import kept, rejudge, verdict
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.verdict import (
+    rejudge,
+    stored_judgement,
+    verdict,
+)
 from ansible_collections.railyard.fabric.plugins.plugin_utils.launch import intake
 from ansible_collections.railyard.fabric.plugins.plugin_utils.plain_text import clean_line, named
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present import who_is_slow
@@ -69,11 +73,11 @@ def second_order(folder: RunFolder, hosts: Iterable[str] | None = None) -> tuple
         display.display("confirming: the second order that the run had, which nobody has measured")
         return _asked(folder, order, made), ""
     asked = documents.read_asked(folder)
-    if not isolation.asks_judge(order, asked, lambda: _rows(folder)):
+    if not isolation.needs_judge(order, asked, lambda: _rows(folder)):
         return None, ""
     # Judged as if the run had ended: if nobody measures further it has, and these verdicts are the run's.
     ended = folder.ended("completed")
-    state = kept.state_of(folder, ended)
+    state = stored_judgement.digest_files(folder, ended)
     judged = rejudge.judge_folder(folder.path, ended)
     found = judged.findings
     nodes = set(folder.plan()["nodes"])
@@ -82,7 +86,7 @@ def second_order(folder: RunFolder, hosts: Iterable[str] | None = None) -> tuple
     second = confirm.of_run(order, asked, found.doubtful, found.suspects, gone)
     if second is None:
         folder.write(run_folder.MANIFEST, run_folder.pretty(ended))
-        return None, kept.keep(folder, judged, state)
+        return None, stored_judgement.store(folder, judged, state)
     display.display(clean_line(f"confirming: {_told(found.doubtful)}"))
     folder.write(run_folder.CONFIRM_ORDER, run_folder.pretty(second))
     return _asked(folder, order, second), ""

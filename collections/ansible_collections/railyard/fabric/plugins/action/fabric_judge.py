@@ -13,7 +13,11 @@ from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 from ansible_collections.railyard.fabric.plugins.plugin_utils import plain_text
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import policy
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.verdict import kept, rejudge, verdict
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.verdict import (
+    rejudge,
+    stored_judgement,
+    verdict,
+)
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present import (
     comparison,
     comparison_text,
@@ -88,12 +92,12 @@ class ActionModule(ActionBase):
 
 def _judged(folder: RunFolder, judgement: str, keep: bool) -> tuple[rejudge.Judged, str]:
     """Return the run's judgement, and the digest of what is kept of it."""
-    judged = kept.take(folder, judgement)
+    judged = stored_judgement.load(folder, judgement)
     if judged is not None and keep:
         return judged, judgement
-    kept.forget(folder)
+    stored_judgement.remove(folder)
     if judged is not None:
         return judged, ""
-    state = kept.state_of(folder) if keep else ""
+    state = stored_judgement.digest_files(folder) if keep else ""
     judged = rejudge.judge_folder(folder.path)
-    return judged, kept.keep(folder, judged, state) if keep else ""
+    return judged, stored_judgement.store(folder, judged, state) if keep else ""

@@ -50,7 +50,7 @@ class ActionModule(ActionBase):
         )
         reports = args["reports_dir"] or str(places.reports_dir())
         inventory = action_base.play_inventory(self)
-        inventory.policy = policy.of_run(inventory.policy, task_vars or {})
+        inventory.policy = policy.apply_run_variables(inventory.policy, task_vars or {})
         if args["existing"]:
             folder = _existing(reports, inventory.cluster, args["run"])
             try:
@@ -102,7 +102,7 @@ def compare(folder: RunFolder, inventory: Inventory) -> None:
         return  # of a version that did not keep it
     nodes = plan.plans_of(inventory.nodes)
     # A run's own variables, such as a sweep's, are no change of the inventory.
-    own = {key: manifest["policy"].get(key, policy.DEFAULT[key]) for key in policy.OF_RUN}
+    own = {key: manifest["policy"].get(key, policy.DEFAULT[key]) for key in policy.RUN_VARIABLES}
     # As JSON has it, which is how the run's are.
     rules = qos_notes.with_traffic_class(policy.merge(inventory.policy), inventory)
     now = json.loads(json.dumps(action_base.plain([nodes, {**rules, **own}])))

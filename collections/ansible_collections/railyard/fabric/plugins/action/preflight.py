@@ -119,7 +119,7 @@ def check_cost(found: cost.Cost, allowed: object) -> list[Problem]:
 def _report_versions(wanted: Mapping[str, Sequence[minimum_versions.Comparison]]) -> None:
     """Warn of versions that are asked for and are below their minimum; name those of which none is known."""
     states = (minimum_versions.BELOW, minimum_versions.NOT_KNOWN)
-    table = minimum_versions.age(datetime.datetime.now(datetime.UTC).date())
+    table = minimum_versions.describe_age(datetime.datetime.now(datetime.UTC).date())
     for one, hosts in minimum_versions.fold(wanted, *states):
         text = f"{hosts} asks for a version that is {one.state}: {one.text} ({table})"
         if one.state == minimum_versions.BELOW:
@@ -148,7 +148,7 @@ class ActionModule(ActionBase):
         manager = self._task.get_variable_manager()
         seen = task_vars or {}
         inventory = load.from_play(manager._inventory, self._loader)
-        inventory.policy = policy.of_run(inventory.policy, seen)
+        inventory.policy = policy.apply_run_variables(inventory.policy, seen)
         problems = check_extra_variables(manager.extra_vars)
         if not problems:
             problems = check_what_the_play_sees(inventory, str(seen.get("inventory_hostname", "")), seen)
@@ -214,7 +214,7 @@ class ActionModule(ActionBase):
         try:
             found = cost.of(inventory)
         except policy.PolicyError as error:
-            fix = f"{policy.OF_RUN['pattern']} and fabric_policy.pattern say who meets"
+            fix = f"{policy.RUN_VARIABLES['pattern']} and fabric_policy.pattern say who meets"
             return [Problem("fabric_policy", None, None, str(error), fix)]
         display.display(found.text())
         return check_cost(found, allowed)

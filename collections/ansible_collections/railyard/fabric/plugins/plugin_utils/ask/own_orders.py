@@ -92,5 +92,5 @@ def _lines(
         if saved is not None:
             mine = dataclasses.replace(saved, figures=links.get(node, {}))
             tolerance = float(order["policy"]["baseline_tolerance"])
-            own["bounds"] = against.for_node(order.get("bounds") or {}, mine, node, tolerance)
+            own["bounds"] = against.add_link_limits(order.get("bounds") or {}, mine, node, tolerance)
         yield own

@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""All nodes' facts, bound to the plan: what bounds and rules rest on. Pure."""
+"""Bind all nodes' facts to the plan, for thresholds and rules. Pure."""
 
 from __future__ import annotations
 
@@ -26,26 +26,26 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.run import one_mac
 
 @dataclass
 class BoundFacts:
-    """All nodes' facts of a run, bound to the plan once.
+    """All nodes' facts of a run, bound to the plan.
 
     Attributes:
-        bound: node -> rail -> Bound, for the nodes whose facts can be trusted.
+        bound: node -> rail -> Bound, for nodes with trusted facts.
         broken: node -> what is wrong with its facts.
-        iperf3: node -> version, None where unknown.
-        governors: node -> the CPU frequency governors that its processors have, where it has any.
-        boot_ids: node -> the boot that its facts describe.
-        collected: node -> when that was, by its clock.
+        iperf3: node -> version, None if unknown.
+        governors: node -> its CPU frequency governors, if it has any.
+        boot_ids: node -> the boot id in its facts.
+        collected: node -> time of collection, by the node's clock.
         owners: bare rail address -> nodes that have it on any netdev.
-        obstacles: node -> what kept the controller from asking it.
-        lost: nodes that answered when they were inspected, and of which there are no facts any more.
-        classes: node -> the `node_class` that the plan declares for it.
-        transports: node -> the transport that the plan declares for it.
-        ports: node -> all RDMA ports of its facts.
-        fastest: board id -> the highest rate in Gbit/s that an InfiniBand port of it runs at, and whose.
+        obstacles: node -> the error that kept it from taking part.
+        lost: nodes that were inspected and whose facts are missing.
+        classes: node -> its declared `node_class`.
+        transports: node -> its declared transport.
+        ports: node -> all RDMA ports in its facts.
+        fastest: board id -> the highest rate in Gbit/s of an active InfiniBand port, and which port.
         pkeys: the P_Keys of all InfiniBand rails' ports.
-        gpus: node -> what its facts say of its GPUs.
-        gpus_garbled: node -> what is wrong with that, in place of it.
-        shares: node -> rail -> what it is left with while all of the node's rails run, where that is less.
+        gpus: node -> the GPUs in its facts.
+        gpus_garbled: node -> what is wrong with its GPU facts.
+        shares: node -> rail -> its bandwidth while all of the node's rails run, if that is less than alone.
     """
 
     bound: dict[str, dict[str, Bound]] = field(default_factory=dict)
@@ -67,26 +67,25 @@ class BoundFacts:
     shares: dict[str, dict[str, slots.Share]] = field(default_factory=dict)
 
     def unknown(self, node: str) -> Answer | None:
-        """Return the answer to all that is asked of a node of which nothing is known, else None."""
+        """Return the answer to all tests of a node about which nothing is known, else None."""
         if node in self.bound:
             return None
         if node in self.broken:
             return Answer.unmeasured("facts_garbled", f"{node}: {self.broken[node]}")
         if node in self.lost:
             return Answer.unmeasured("facts_lost", node)
-        return self.held_up(node) or Answer.unmeasured("node_unreachable", node)
+        return self.explain_absence(node) or Answer.unmeasured("node_unreachable", node)
 
-    def held_up(self, node: str) -> Answer | None:
-        """Return the answer to what a node gave nothing for, where the controller knows why."""
+    def explain_absence(self, node: str) -> Answer | None:
+        """Return the answer to tests without a result of a node, if the controller knows why."""
         error = self.obstacles.get(node)
         return Answer(UNMEASURED, cause=causes.explain_error(error)) if error else None
 
 
-def gather(plan: Mapping[str, Any], facts: Iterable[Mapping[str, Any]], run: str) -> BoundFacts:
-    """Sort the facts rows by node and bind them to the plan.
+def bind_facts(plan: Mapping[str, Any], facts: Iterable[Mapping[str, Any]], run: str) -> BoundFacts:
+    """Group the facts rows by node and bind them to the plan.
 
-    Rows of another run or of no planned node are left aside; two different rows of one node are no facts at
-    all.
+    Rows of other runs and of unplanned nodes are ignored; two different rows of one node are rejected.
     """
     declared = plan["nodes"].items()
     fleet = BoundFacts(
@@ -104,7 +103,7 @@ def gather(plan: Mapping[str, Any], facts: Iterable[Mapping[str, Any]], run: str
             fleet.broken[node] = one_machine.explain(node, same[node])
             continue
         try:
-            row = _one_of(mine)
+            row = _read_facts(mine)
         except RefusedError as refused:
             fleet.broken[node] = f"its facts: {refused}"
             continue
@@ -113,47 +112,47 @@ def gather(plan: Mapping[str, Any], facts: Iterable[Mapping[str, Any]], run: str
         except RefusedError as refused:
             fleet.gpus_garbled[node] = str(refused)
         fleet.bound[node] = bind.bind(plan["nodes"][node]["rails"], row)
-        fleet.shares[node] = bounds.shares(fleet.bound[node])
+        fleet.shares[node] = bounds.find_shares(fleet.bound[node])
         fleet.boot_ids[node] = row["boot_id"]
         fleet.collected[node] = row["collected"]
         fleet.ports[node] = row["hcas"]
         if fleet.transports[node] == "infiniband":
             fleet.pkeys.add(fleet.bound[node].values())
-        _remember_fastest(fleet, node)
+        _update_fastest(fleet, node)
         fleet.iperf3[node] = row["tools"].get("iperf3")
         if governors := row["cpu"]["governors"]:
             fleet.governors[node] = " and ".join(sorted(governors))
-        for address in _all_addresses(row):
+        for address in _list_addresses(row):
             fleet.owners.setdefault(address, []).append(node)
     return fleet
 
 
-def _remember_fastest(fleet: BoundFacts, node: str) -> None:
-    """Keep what the node's InfiniBand ports show that their board can do."""
+def _update_fastest(fleet: BoundFacts, node: str) -> None:
+    """Update the highest rates that boards have shown with the node's InfiniBand ports."""
     for port in fleet.ports[node]:
         board, rate_gbps = port["board_id"], port["rate_gbps"] or 0.0
-        # A port that is down tells a rate as well, which no link has shown.
+        # A port that is down reports a rate too, but no link has reached it.
         shown = port["state"] == "ACTIVE" and port["link_layer"] == "InfiniBand"
         if board and shown and rate_gbps > fleet.fastest.get(board, (0.0, ""))[0]:
             fleet.fastest[board] = rate_gbps, f"{node} {port['hca']}"
 
 
-def _all_addresses(row: NodeFacts) -> set[str]:
+def _list_addresses(row: NodeFacts) -> set[str]:
     found: set[str] = set()
     for device in row["netdevs"]:
         for addresses in (device["addresses"], device["addresses6"]):
             try:
                 found |= {str(one.ip) for one in link.interfaces(addresses) if not one.ip.is_link_local}
             except ValueError:
-                continue  # the address check of that netdev says so
+                continue  # the address check of that netdev reports it
     return found
 
 
-def _one_of(rows: Sequence[Mapping[str, Any]]) -> NodeFacts:
+def _read_facts(rows: Sequence[Mapping[str, Any]]) -> NodeFacts:
     """Return a node's facts.
 
     Raises:
-        RefusedError: there are two rows that differ, or what the one says is not understood.
+        RefusedError: there are two rows that differ, or the row is not understood.
     """
     if len(rows) > 1 and len({json.dumps(row, sort_keys=True) for row in rows}) > 1:
         raise RefusedError("two rows that differ")

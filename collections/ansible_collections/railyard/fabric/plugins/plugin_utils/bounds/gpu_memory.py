@@ -1,10 +1,10 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""RDMA between GPUs' memories: what the way between a GPU and its card carries. Pure.
+"""Bandwidth of the PCIe path between a GPU and its NIC, for RDMA with GPU memory. Pure.
 
-The floor of host memory has an authority for GPU memory as well, but only where GPU and card are below
-one port of the root complex: what passes the root complex may be as slow as the processor makes it.
+The published floor for GPU memory only applies if GPU and card are below one port of the root complex: a path
+through the root complex depends on the processor.
 """
 
 from __future__ import annotations
@@ -19,28 +19,28 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.bounds import slot
 from ansible_collections.railyard.fabric.plugins.plugin_utils.bounds.facts import BoundFacts
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.policy import is_whole
 
-#: GT/s of a lane, by the generation that nvidia-smi names.
+#: PCIe generation, as nvidia-smi reports it -> GT/s of a lane.
 _GTS = {1: 2.5, 2: 5, 3: 8, 4: 16, 5: 32, 6: 64}
 
 
-def carries_gbps(fleet: BoundFacts, nodes: Iterable[str], rail: str) -> slots.GpuWay | None:
-    """Return what the ways between nodes' GPUs and a rail's cards carry; None where no source has a floor."""
-    found = [_way(fleet.gpus.get(node), fleet.bound[node][rail]) for node in nodes]
+def find_gpu_path(fleet: BoundFacts, nodes: Iterable[str], rail: str) -> slots.GpuPath | None:
+    """Return the bandwidth of the paths between nodes' GPUs and a rail's cards; None without a reference."""
+    found = [_find_node_path(fleet.gpus.get(node), fleet.bound[node][rail]) for node in nodes]
     ways = [one for one in found if one is not None]
     if not ways or len(ways) < len(found):
         return None
     cards = [one.card_gbps for one in ways if one.card_gbps is not None]
-    return slots.GpuWay(min(one.gpu_gbps for one in ways), min(cards, default=None))
+    return slots.GpuPath(min(one.gpu_gbps for one in ways), min(cards, default=None))
 
 
-def way(fleet: BoundFacts, nodes: Iterable[str], rail: str) -> str:
-    """Return how near a rail's cards and GPUs are at both ends, by which tests are alike."""
-    found = (nearest(fleet.gpus.get(node), fleet.bound[node][rail])[0] for node in nodes)
+def describe_gpu_distance(fleet: BoundFacts, nodes: Iterable[str], rail: str) -> str:
+    """Return how near a rail's cards and GPUs are at both ends; comparable tests have this in common."""
+    found = (find_nearest_gpus(fleet.gpus.get(node), fleet.bound[node][rail])[0] for node in nodes)
     return " and ".join(sorted(map(str, found)))
 
 
-def nearest(facts: Gpus | None, end: Bound) -> tuple[str | None, Sequence[str]]:
-    """Return how near which GPUs are to the rail's card; all of the node where the kernel does not tell."""
+def find_nearest_gpus(facts: Gpus | None, end: Bound) -> tuple[str | None, Sequence[str]]:
+    """Return how the nearest GPUs are connected to the rail's card, and which; all GPUs if unknown."""
     card = (end.hca or {}).get("pci")
     if facts is None:
         return None, ()
@@ -50,29 +50,29 @@ def nearest(facts: Gpus | None, end: Bound) -> tuple[str | None, Sequence[str]]:
     return None, facts["pci"]
 
 
-def _way(facts: Gpus | None, end: Bound) -> slots.GpuWay | None:
-    """Return what lies between a card and the GPUs near it, of GPUs below the card's port alone: the least.
+def _find_node_path(facts: Gpus | None, end: Bound) -> slots.GpuPath | None:
+    """Return the smallest bandwidth between a card and the GPUs below the same root port.
 
-    What goes between the two turns at the switch that both are below, and does not use that switch's own link
-    to the processor.
+    Traffic between the two turns at their common switch, and does not use that switch's link to the
+    processor.
     """
-    by, near = nearest(facts, end)
+    by, near = find_nearest_gpus(facts, end)
     if by != gpus.SWITCH or facts is None:
         return None
-    own = _own_links(facts)
+    own = _read_gpu_links(facts)
     card, found, cards = pci_links.of_end(end), [], []
     for gpu in near:
         way = pci_links.of_device({"pci_path": facts["pci_paths"].get(gpu)})
         link = own.get(gpu)
-        if link is None or slots.raw_gbps(link) is None:
+        if link is None or slots.calculate_raw_gbps(link) is None:
             return None
-        found.append(slots.narrowest_gbps([link, *slots.below_common(way, card)]) or 0.0)
-        cards.append(slots.narrowest_gbps(slots.below_common(card, way)))
-    return slots.GpuWay(min(found), min((one for one in cards if one is not None), default=None))
+        found.append(slots.find_narrowest_gbps([link, *slots.drop_common_links(way, card)]) or 0.0)
+        cards.append(slots.find_narrowest_gbps(slots.drop_common_links(card, way)))
+    return slots.GpuPath(min(found), min((one for one in cards if one is not None), default=None))
 
 
-def _own_links(facts: Gpus) -> dict[str, pci_links.Link]:
-    """Return of each GPU the link that nvidia-smi says its slot and it can have."""
+def _read_gpu_links(facts: Gpus) -> dict[str, pci_links.Link]:
+    """Return GPU -> its link with the maximum speed and width that nvidia-smi reports."""
     found = {}
     for row in facts["rows"]:
         generation, width = row.get("pcie.link.gen.max"), row.get("pcie.link.width.max")

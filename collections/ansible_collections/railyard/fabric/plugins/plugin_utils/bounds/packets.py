@@ -1,17 +1,17 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How much of a link's rate is payload: a full packet of TCP, and one of RDMA. Pure.
+"""The share of a link's rate that is payload, for a full packet of TCP and of RDMA. Pure.
 
     TCP:        Ethernet 14, FCS 4, preamble 8, gap 12; IPv4 20 (IPv6 40), TCP 20, its timestamps 12
     RoCE v2:    Ethernet 14, FCS 4, preamble 8, gap 12; IPv4 20 (IPv6 40), UDP 8, BTH 12, ICRC 4 = 82 (102)
     RoCE v1:    Ethernet 14, FCS 4, preamble 8, gap 12; GRH 40, BTH 12, ICRC 4                   = 94
     InfiniBand: LRH 8, BTH 12, ICRC 4, VCRC 2 (inside a subnet there is no GRH)                  = 26
-    EFA:        AWS publishes no format of SRD's packets: taken as 0, so that the ceiling is the rate itself
+    EFA:        AWS does not publish SRD's packet format: 0, so that the ceiling is the rate itself
 
-On a software link the frame never meets a wire: its shaper counts what the netdev counts. To RDMA a VLAN tag
-adds 4. The RETH (16) of a message's first packet, acknowledgements and InfiniBand's delimiters and flow
-control packets are left out: they make the real limit a little lower than the ceiling, never higher.
+On a software link frames have no wire overhead: its shaper counts the same bytes as the netdev. For RDMA a
+VLAN tag adds 4. The RETH (16) of a message's first packet, acknowledgements and InfiniBand's delimiters and
+flow control packets are ignored: they make the real limit a little lower than the ceiling, never higher.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ class Packet:
     """A full packet between two ends.
 
     Attributes:
-        software: at least one end is no hardware, so the frames may never meet a wire.
-        payload_bytes: what the tools count of it; for RDMA the RDMA MTU.
-        counted_bytes: what a sum over rails counts of it: TCP's whole frame, as the netdev; RDMA's payload.
-        link_bytes: the part of the link's rate that it takes.
-        unknown: of RDMA, an end's device is neither a card nor known software.
-        declared_bytes: of RDMA, its payload by the declared MTU, whatever the port says that it can do.
+        software: at least one end is not hardware, so frames may have no wire overhead.
+        payload_bytes: bytes that the tools count; for RDMA the RDMA MTU.
+        counted_bytes: bytes that a sum over rails counts: the complete frame for TCP, the payload for RDMA.
+        link_bytes: bytes that it takes on the link.
+        unknown: for RDMA, an end's device is neither a card nor known software.
+        declared_bytes: for RDMA, its payload at the declared MTU, whatever the port supports.
     """
 
     software: bool
@@ -55,21 +55,21 @@ class Packet:
 
     @property
     def payload_share(self) -> float:
-        """Return the share of the rate that payload can be."""
+        """Return the payload's share of the rate."""
         return self.payload_bytes / self.link_bytes
 
     @property
     def declared_share(self) -> float:
-        """Return the share of the rate that payload is at the declared MTU."""
+        """Return the payload's share of the rate at the declared MTU."""
         return self.declared_bytes / (self.declared_bytes + self.link_bytes - self.payload_bytes)
 
     @property
     def counted_share(self) -> float:
-        """Return the share of the rate that a sum over rails can show."""
+        """Return the share of the rate that a sum over rails counts."""
         return self.counted_bytes / self.link_bytes
 
 
-def tcp(client: Bound, server: Bound) -> Packet:
+def build_tcp(client: Bound, server: Bound) -> Packet:
     """Return the full TCP packet between two ends."""
     ends = (client, server)
     software = any((end.netdev or {}).get("driver_class") != "hardware" for end in ends)
@@ -79,8 +79,8 @@ def tcp(client: Bound, server: Bound) -> Packet:
     return Packet(software, mtu - headers, frame, frame + (0 if software else _WIRE_EXTRA))
 
 
-def rdma(client: Bound, server: Bound, transport: str) -> Packet:
-    """Return the full RDMA packet; what is not known is taken for the most: largest MTU, shortest headers."""
+def build_rdma(client: Bound, server: Bound, transport: str) -> Packet:
+    """Return the full RDMA packet; unknown values become the largest MTU and the shortest headers."""
     ends = (client, server)
     software = not all(map(_is_hardware, ends))
     mtus = [mtu for end in ends if (mtu := rdma_mtu.used(end.rail, end.hca, transport)) is not None]
@@ -91,14 +91,14 @@ def rdma(client: Bound, server: Bound, transport: str) -> Packet:
         around = _LRH + _BTH_ICRC + _VCRC
     else:
         tag = _VLAN_TAG if all(end.rail.get("vlan") is not None for end in ends) else 0
-        around = _ETHERNET_HEADER + tag + min(map(_roce_headers, ends)) + _BTH_ICRC
+        around = _ETHERNET_HEADER + tag + min(map(_count_roce_headers, ends)) + _BTH_ICRC
         around += 0 if software else _WIRE_EXTRA
     declared = [rdma_mtu.declared(end.rail, end.hca, transport) for end in ends]
     unknown = any((end.hca or {}).get("driver_class") not in _KNOWN for end in ends)
     return Packet(software, mtu, mtu, mtu + around, min(declared), unknown)
 
 
-def _roce_headers(end: Bound) -> int:
+def _count_roce_headers(end: Bound) -> int:
     found = choice(end)
     if found is not None and found.type == gid.ROCE_V1:
         return _GRH

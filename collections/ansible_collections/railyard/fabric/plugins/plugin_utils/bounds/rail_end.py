@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What all rows of a rail's end have to agree with, found once. Pure."""
+"""The values that all rows of a rail's end must match, calculated once. Pure."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ class RailEnd:
 
     Attributes:
         bound: the rail, bound to its node's facts.
-        without_ip: the inventory gives it no address.
+        without_ip: the inventory declares no address for it.
         address: its bare address, or None.
-        words: by which a tool is told of it.
+        words: names of it that may occur in a tool's command line.
     """
 
     def __init__(self, bound: Bound, transport: str) -> None:
@@ -28,22 +28,22 @@ class RailEnd:
         self.without_ip = bind.without_ip(bound.rail)
         address = bound.rail.get("address") or bound.rail.get("address6")
         self.address = address.split("/")[0] if address else None
-        self.words = _names_of(bound)
+        self.words = _list_names(bound)
         self._transport = transport
 
     @functools.cached_property
     def gid(self) -> Choice | None:
-        """The GID that it has to use on RoCE."""
+        """The GID that it must use on RoCE."""
         return rdma.choice(self.bound)
 
     @functools.cached_property
     def rdma_mtus(self) -> tuple[int | None, int | None]:
-        """The least and the greatest RDMA MTU in bytes that it may have; None where it is not known."""
+        """The smallest and the largest permitted RDMA MTU in bytes; None if unknown."""
         return rdma_mtu.span(self.bound.rail, self.bound.hca, self._transport)
 
 
-def _names_of(end: Bound) -> set[str]:
-    """Return the words by which a tool is told of a rail's end: netdev, addresses, RDMA device."""
+def _list_names(end: Bound) -> set[str]:
+    """Return the names of a rail's end in command lines: netdev, addresses, RDMA device."""
     addresses = (end.rail.get(key) for key in ("address", "address6"))
     device = str((end.hca or {}).get("hca") or "").partition(":")[0]
     words = [str((end.netdev or {}).get("netdev") or ""), device]

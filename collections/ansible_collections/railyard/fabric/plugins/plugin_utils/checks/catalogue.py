@@ -1,10 +1,10 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What each check asks for: its tool, and the metrics that each end must state.
+"""The table of checks: the source of each check's answer, and the metrics that each end must report.
 
-One table, so that policy (what may be bounded), the row reader (what must be there) and expectations (what is
-bounded by default) cannot drift apart.
+Policy (which metrics may have thresholds), the row reader (which metrics must be present) and the default
+thresholds all read this one table.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from ansible_collections.railyard.fabric.plugins.module_utils.catalogue.tests im
 )
 from ansible_collections.railyard.fabric.plugins.module_utils.rules import ruling
 
-#: Where an answer comes from: a node's facts row, the two rows of a test, the error counters in the rows of
-#: all tests of a rail, the sum of the tests that ran at once, what the rails heard of each other, the
-#: latencies of all tests of a rail, what the controller heard of a node's BMC, the facts of a node's GPUs, or
-#: the one row of a test of a node by itself.
+#: The source of an answer: a node's facts row, the two rows of a test, the error counters in the rows of all
+#: tests of a rail, the sum of tests that ran at the same time, beacons and LLDP on the rails, the latencies
+#: of all tests of a rail, the controller's connection to a node's BMC, the facts of a node's GPUs, or the
+#: single row of a test that a node runs by itself.
 SOURCES = ("facts", "test", "counters", "sum", "cabling", "hops", "bmc", "gpus", "node")
 
 CHECKS: dict[str, Check] = {
@@ -38,10 +38,10 @@ CHECKS: dict[str, Check] = {
         *NODE_TESTS,
         Check("link_errors", "link errors", source="counters"),
         Check("cabling", "cabling", source="cabling"),
-        Check("link_address_owner", "who answers for an address", source="cabling"),
+        Check("link_address_owner", "owner of the address", source="cabling"),
         Check("reply_path", "path of replies", source="cabling"),
         Check("neighbour", "switch at the cable's end", source="cabling"),
-        Check("hops", "switches on the way", source="hops", rdma=True),
+        Check("hops", "switches on the path", source="hops", rdma=True),
         Check("bmc", "BMC", source="bmc"),
         Check("gpu_count", "number of GPUs", source="gpus"),
         Check("gpu_kind", "GPU model and driver", source="gpus"),
@@ -51,7 +51,7 @@ CHECKS: dict[str, Check] = {
         Check("gpu_power", "GPU power limit", source="gpus"),
         Check("gpu_pcie", "PCIe of the GPUs", source="gpus"),
         Check("gpu_nvlink", "NVLinks", source="gpus"),
-        Check("gpu_nic", "GPUs near each rail's card", source="gpus"),
+        Check("gpu_nic", "GPUs near each rail's NIC", source="gpus"),
         Check("aggregate_bandwidth", "aggregate bandwidth", ("bandwidth_gbps",), source="sum"),
         Check(
             "rdma_aggregate_bandwidth",
@@ -63,8 +63,8 @@ CHECKS: dict[str, Check] = {
     )
 }
 
-#: Checks whose failing probe is itself the answer: a jumbo packet that does not arrive is a finding about the
-#: path, while an iperf3 that dies only leaves the bandwidth unknown.
+#: Checks that fail when the probe fails: a jumbo packet that does not arrive is a finding about the path,
+#: while an iperf3 that dies only leaves the bandwidth unknown.
 PROBES = ("path_mtu", "path_mtu_one_way", "ping_rtt")
 
 #: TCP from client to server; both directions at once is another check.
@@ -77,7 +77,7 @@ PATH_MTU = ("path_mtu", "path_mtu_one_way")
 #: Both directions at once: `bandwidth_gbps` is their sum, at both ends.
 BI = ("tcp_bandwidth_bi", "rdma_bandwidth_bi")
 RDMA_LATENCY = tuple(one.name for one in TESTS if one.rdma and "latency_p50_us" in one.client)
-#: What a row's `latency_is` must say: a read is answered by the peer, so its time is that of a round trip.
+#: The required `latency_is` of a row: the peer answers a read, so its time is that of a round trip.
 LATENCY_IS = {
     "tcp_latency": "one_way",
     "rdma_latency": "one_way",
@@ -93,5 +93,5 @@ AGGREGATES = {
 PASS, FAIL, UNMEASURED = ruling.PASS, ruling.FAIL, ruling.UNMEASURED
 NOT_APPLICABLE, RECORDED = ruling.NOT_APPLICABLE, ruling.RECORDED
 OUTCOMES = (PASS, FAIL, UNMEASURED, NOT_APPLICABLE, RECORDED)
-#: Worst first: what a rail, pair or node with several verdicts is shown as.
+#: Worst first: a rail, pair or node with several verdicts is shown as the worst.
 WORST_FIRST = (FAIL, UNMEASURED, RECORDED, PASS, NOT_APPLICABLE)

@@ -1,9 +1,9 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a run has to compare: its trusted numbers by place, how each was measured, and on what.
+"""Read from a run folder what is compared: trusted results by place, and how each was measured.
 
-The verdicts are judged anew from the folder, so that an edited verdicts.jsonl changes nothing.
+The run is judged again from its folder, so an edited verdicts.jsonl changes nothing.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.run.documents impo
     Verdict,
 )
 
-#: What has to be alike in the rows of two numbers; direction is told by who sends.
+#: Keys that must be equal in the rows of two results; the sender shows the direction.
 CONDITIONS = (
     "tool",
     "message_bytes",
@@ -45,7 +45,7 @@ CONDITIONS = (
 
 
 class Place(NamedTuple):
-    """Where a number belongs: `node` sends; a sum over rails has no rail."""
+    """The ends of a result: `node` sends; a sum over rails has no rail."""
 
     check: str
     node: str
@@ -55,7 +55,7 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True)
 class Number:
-    """A proven number, in its metric's unit, and how it was measured: condition -> what both ends say."""
+    """A proven result, in its metric's unit, and its conditions: key -> the values of both ends."""
 
     value: float
     conditions: Mapping[str, tuple[str, ...]]
@@ -63,20 +63,20 @@ class Number:
 
 @dataclass(frozen=True)
 class Run:
-    """A run, as far as it is compared.
+    """The part of a run that is compared.
 
     Attributes:
-        folder: where it is.
+        folder: its path.
         name: `CLUSTER/RUN`.
         manifest: manifest.json.
         plan: plan.json.
-        nodes: node -> its facts row, where they can be trusted.
-        fleet: the same, bound to the plan.
-        numbers: the trusted ones.
-        outcomes: (check, node, peer, rail) -> outcome, of all that was asked.
-        against_tcp: how RDMA did against TCP within the run, in one sentence; empty where it was not asked.
-        notes: what keeps the verdicts from standing for the whole run.
-        table: RDMA beside TCP, of outputs that Railyard did not measure: no report of theirs shows it.
+        nodes: node -> its facts row, if it can be trusted.
+        fleet: the facts, bound to the plan.
+        numbers: the trusted results.
+        outcomes: place -> outcome, of all planned tests.
+        against_tcp: RDMA compared with TCP within the run, in one sentence; empty if it was not planned.
+        notes: reasons why the verdicts do not cover the complete run.
+        table: RDMA beside TCP, for imported outputs, which have no report.
     """
 
     folder: Path
@@ -92,9 +92,9 @@ class Run:
     table: tuple[str, ...] = ()
 
     def is_steady(self, check: str) -> bool:
-        """Tell whether a check's numbers are hardware's: links and nodes that are emulated are not steady.
+        """Tell whether a check was measured on hardware; emulated links and nodes are not steady.
 
-        Of outputs that Railyard did not measure there are no facts: the inventory's word has to do.
+        Imported outputs have no facts, so that the inventory decides.
         """
         if provenance.imported(self.manifest):
             return self.plan.get("node_class") == "hardware"
@@ -107,32 +107,32 @@ class Run:
         )
 
 
-def read(path: Path) -> Run:
+def read_run(path: Path) -> Run:
     """Read a run folder.
 
     Raises:
-        RunFolderError, JudgeError, PolicyError: it is none, cannot be read, or holds nothing to judge.
+        RunFolderError, JudgeError, PolicyError: it is not a run folder, cannot be read, or is empty.
     """
     folder = run_folder.RunFolder(path)
     judged = rejudge.judge_folder(path)
     manifest, plan = clean_all(folder.manifest()), clean_all(folder.plan())
     run = str(manifest.get("run"))
     facts = clean_all(folder.rows(run_folder.FACTS)[0])
-    fleet = fact_rows.gather(plan, facts, run)
+    fleet = fact_rows.bind_facts(plan, facts, run)
     verdicts = clean_all(list(judged.verdicts))
     results = folder.rows(run_folder.RESULTS)[0]
-    measured = _conditions(results)
-    outcomes, numbers = {_place(one): str(one["outcome"]) for one in verdicts}, {}
+    measured = _read_conditions(results)
+    outcomes, numbers = {_build_place(one): str(one["outcome"]) for one in verdicts}, {}
     imported = provenance.imported(manifest)
     if imported:
-        verdicts = _as_written(verdicts, results)
+        verdicts = _trust_stated_numbers(verdicts, results)
     for one in verdicts:
-        place = _place(one)
+        place = _build_place(one)
         value = comparison.trusted(one, str(comparison.metric(place.check)))
         if one["peer"] is not None and value is not None:
             hosts = one["node"], one["peer"]
             rows = [measured.get((test, host), {}) for test in one["rows"] for host in hosts]
-            numbers[place] = Number(value, _merged(rows))
+            numbers[place] = Number(value, _merge_conditions(rows))
     incomplete = [judged.incomplete] if judged.incomplete else []
     compared = comparison.of(plan, verdicts, facts)
     torn = [f"{name} lost a line" for name in judged.torn]
@@ -155,13 +155,13 @@ def read(path: Path) -> Run:
     )
 
 
-def _place(verdict: Verdict) -> Place:
+def _build_place(verdict: Verdict) -> Place:
     node, peer = str(verdict["node"]), str(verdict["peer"] or "")
     return Place(str(verdict["check"]), node, peer, verdict["rail"] or verdict.get("subject"))
 
 
-def _as_written(verdicts: Iterable[Verdict], rows: Iterable[Row]) -> list[dict[str, Any]]:
-    """Return verdicts of what outputs state, as if it were proven: whoever shows them says that it is not."""
+def _trust_stated_numbers(verdicts: Iterable[Verdict], rows: Iterable[Row]) -> list[dict[str, Any]]:
+    """Return verdicts on imported outputs as if they were proven; reports mark them as not proven."""
     stated = {str(row.get("id")): row["metrics"] for row in rows if isinstance(row.get("metrics"), Mapping)}
     return [
         {**one, "outcome": RECORDED, "proof": "proven", "observed": clean_all(stated[one["id"]])}
@@ -170,8 +170,8 @@ def _as_written(verdicts: Iterable[Verdict], rows: Iterable[Row]) -> list[dict[s
     ]
 
 
-def _conditions(rows: Iterable[Row]) -> dict[tuple[str, str], dict[str, str]]:
-    """Return (test, host) -> condition -> what the host's row says of it."""
+def _read_conditions(rows: Iterable[Row]) -> dict[tuple[str, str], dict[str, str]]:
+    """Return (test, host) -> condition -> its value in the host's row."""
     return {
         (str(row.get("id")), str(row.get("host"))): {
             key: str(clean_all(row[key])) for key in CONDITIONS if row.get(key) is not None
@@ -180,10 +180,10 @@ def _conditions(rows: Iterable[Row]) -> dict[tuple[str, str], dict[str, str]]:
     }
 
 
-def _merged(ends: Iterable[Mapping[str, str]]) -> dict[str, tuple[str, ...]]:
-    """Return the conditions of all rows that a number rests on; a sum rests on several tests'."""
+def _merge_conditions(ends: Iterable[Mapping[str, str]]) -> dict[str, tuple[str, ...]]:
+    """Merge the conditions of all rows that a result rests on; a sum rests on several tests."""
     merged: dict[str, set[str]] = {}
     for end in ends:
-        for key, said in end.items():
-            merged.setdefault(key, set()).add(said)
-    return {key: tuple(sorted(said)) for key, said in merged.items()}
+        for key, value in end.items():
+            merged.setdefault(key, set()).add(value)
+    return {key: tuple(sorted(values)) for key, values in merged.items()}

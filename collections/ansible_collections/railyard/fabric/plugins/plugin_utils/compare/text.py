@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A comparison of two runs as lines of text, and as one JSON object."""
+"""Format a comparison of two runs as text and as JSON."""
 
 from __future__ import annotations
 
@@ -10,7 +10,11 @@ from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import significance
 from ansible_collections.railyard.fabric.plugins.plugin_utils.compare import environment
-from ansible_collections.railyard.fabric.plugins.plugin_utils.compare.held import Held, Row, Side
+from ansible_collections.railyard.fabric.plugins.plugin_utils.compare.run_comparison import (
+    Comparison,
+    Row,
+    Side,
+)
 from ansible_collections.railyard.fabric.plugins.plugin_utils.compare.runs import Place, Run
 from ansible_collections.railyard.fabric.plugins.plugin_utils.plain_text import clean_line, fold_names
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present import (
@@ -21,8 +25,8 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.present import (
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present.comparison import three
 
 SCHEMA = 1
-#: What a cluster is known by, in the order of the table that people fill in by hand: the first of each that
-#: has a number.
+#: The key figures of a cluster, in the order of the results table: the first check of each line that has a
+#: result is shown.
 _RESULTS = (
     comparison.RDMA_BANDWIDTH,
     comparison.RDMA_LATENCY,
@@ -30,76 +34,79 @@ _RESULTS = (
     ("tcp_latency",),
     ("ping_rtt",),
 )
-# Of what has no end, so many lines; --json has all.
+# Maximum number of lines of a section; --json has all.
 _LINES = 20
 _NUMBER, _SPREAD = 13, 15
-#: What two runs are best told by, where they differ in it.
+#: Settings that label the two runs, if they differ.
 _LABELS = ("cabling", "transport")
 _STATISTIC = {comparison.LATENCY_METRIC: " (median)", "rtt_average_us": " (average)"}
 _WHICH = {"a": "in A", "b": "in B", "both": "in both"}
 
 
-def lines(held: Held) -> list[str]:
-    """Return what a terminal shows; names and words of nodes are cleaned, each line is one."""
-    text = [f"{letter}  {_run_line(run)}" for letter, run in (("A", held.a), ("B", held.b))]
+def format_comparison(held: Comparison) -> list[str]:
+    """Return the lines for a terminal; text from nodes is cleaned."""
+    text = [f"{letter}  {_format_run(run)}" for letter, run in (("A", held.a), ("B", held.b))]
     for letter, run in (("A", held.a), ("B", held.b)):
-        text += _wrapped(f"{letter}: {note}" for note in run.notes)
-    text += ["", *_results(held), "", *_table(held)]
-    text += _section(
-        "Single senders that changed, where their rail as a whole does not say so",
-        [_line(f"{one.node} → {one.peer} {''.join(one.rails)}", one) for one in held.places],
+        text += _wrap(f"{letter}: {note}" for note in run.notes)
+    text += ["", *_format_results(held), "", *_format_table(held)]
+    text += _format_section(
+        "Single senders that changed while their rail did not",
+        [_format_row(f"{one.node} → {one.peer} {''.join(one.rails)}", one) for one in held.places],
     )
-    text += _section("Not compared, since they are not alike", [_refused(*one) for one in held.refused])
-    text += _section(
-        "Without a proven number",
+    text += _format_section(
+        "Not compared, because the conditions differ", [_format_refused(*one) for one in held.refused]
+    )
+    text += _format_section(
+        "Without a proven result",
         [
             f"{wording.check_title(one.check)}: {len(one.places)} {_WHICH[one.run]} "
-            f"({', '.join(one.outcomes)}): {_places(one.places)}"
+            f"({', '.join(one.outcomes)}): {_format_places(one.places)}"
             for one in held.lacking
         ],
     )
-    text += _section(
-        "Verdicts that came out otherwise",
+    text += _format_section(
+        "Changed verdicts",
         [
-            f"{wording.check_title(one.check)}: {one.a} → {one.b}: {len(one.places)}, {_places(one.places)}"
+            f"{wording.check_title(one.check)}: {one.a} → {one.b}: {len(one.places)}, "
+            f"{_format_places(one.places)}"
             for one in held.changed
         ],
     )
-    differs = environment.differences(held.a, held.b)
-    text += _section("What else differs", [_difference(*one) for one in differs]) or [
+    differs = environment.find_differences(held.a, held.b)
+    text += _format_section("What else differs", [_format_difference(*one) for one in differs]) or [
         "",
         "Nothing else differs.",
     ]
-    told = [(letter, run) for letter, run in (("A", held.a), ("B", held.b)) if run.against_tcp]
-    text += ["", "RDMA against TCP within each run"] if told else []
-    for letter, run in told:
+    with_rdma = [(letter, run) for letter, run in (("A", held.a), ("B", held.b)) if run.against_tcp]
+    text += ["", "RDMA compared with TCP within each run"] if with_rdma else []
+    for letter, run in with_rdma:
         text += [f"  {letter}: {run.table[0]}", *run.table[1:]] if run.table else []
-        text += [] if run.table else _wrapped([f"{letter}: {run.against_tcp}"])
-    text += ["", "How it is told", *_wrapped(significance.rule())]
+        text += [] if run.table else _wrap([f"{letter}: {run.against_tcp}"])
+    text += ["", "How changes are detected", *_wrap(significance.describe_rule())]
     return [clean_line(line) for line in text]
 
 
-def document(held: Held) -> dict[str, Any]:
-    """Return the comparison for machines; every key that carries a number names its unit in `metric`."""
+def build_document(held: Comparison) -> dict[str, Any]:
+    """Return the comparison as JSON; `metric` names the unit of each number."""
     return {
         "schema": SCHEMA,
-        "a": _run_document(held.a),
-        "b": _run_document(held.b),
+        "a": _build_run(held.a),
+        "b": _build_run(held.b),
         "compared": held.is_compared,
-        "rows": [_row_document(row) for row in held.rows],
-        "places": [_row_document(row) for row in held.places],
+        "rows": [_build_row(row) for row in held.rows],
+        "places": [_build_row(row) for row in held.places],
         "not_compared": [
             {**one._asdict(), "differs": [{"what": what, "a": a, "b": b} for what, a, b in one.differs]}
             for one in held.refused
         ],
-        "without_number": [{**one._asdict(), "places": _list_of(one.places)} for one in held.lacking],
-        "verdicts": [{**one._asdict(), "places": _list_of(one.places)} for one in held.changed],
-        "differs": [one._asdict() for one in environment.differences(held.a, held.b)],
-        "rule": significance.rule(),
+        "without_number": [{**one._asdict(), "places": _build_places(one.places)} for one in held.lacking],
+        "verdicts": [{**one._asdict(), "places": _build_places(one.places)} for one in held.changed],
+        "differs": [one._asdict() for one in environment.find_differences(held.a, held.b)],
+        "rule": significance.describe_rule(),
     }
 
 
-def _run_document(run: Run) -> dict[str, Any]:
+def _build_run(run: Run) -> dict[str, Any]:
     return {
         "run": run.manifest.get("run"),
         "cluster": run.manifest.get("cluster"),
@@ -109,7 +116,7 @@ def _run_document(run: Run) -> dict[str, Any]:
     }
 
 
-def _row_document(row: Row) -> dict[str, Any]:
+def _build_row(row: Row) -> dict[str, Any]:
     return {
         "check": row.check,
         "metric": row.metric,
@@ -123,38 +130,38 @@ def _row_document(row: Row) -> dict[str, Any]:
         },
         "change_percent": None if row.ratio is None else round((row.ratio - 1) * 100, 2),
         "p_adjusted": row.chance,
-        "word": row.word,
+        "word": row.finding,
     }
 
 
-def _list_of(places: Iterable[Place]) -> list[dict[str, str | None]]:
+def _build_places(places: Iterable[Place]) -> list[dict[str, str | None]]:
     return [{"node": place.node, "peer": place.peer or None, "rail": place.rail} for place in places]
 
 
-def _run_line(run: Run) -> str:
+def _format_run(run: Run) -> str:
     kinds = ", ".join(wording.quantity_text(run.plan.get(key)).replace("_", " ") for key in _LABELS)
     start = run.manifest.get("start")
     begun = start.get("at") if isinstance(start, dict) else None
     return f"{run.name}  {kinds}; {wording.count(len(run.plan['nodes']), 'node')}; began {begun or 'unknown'}"
 
 
-def _results(held: Held) -> list[str]:
-    """Return the table that the owner of a cluster fills in: one line for each kind of number."""
-    names = [_label(held, letter) for letter in ("A", "B")]
+def _format_results(held: Comparison) -> list[str]:
+    """Return the results table: one line per key figure."""
+    names = [_label_run(held, letter) for letter in ("A", "B")]
     width = max(_NUMBER + 6, *(len(name) + 2 for name in names))
     text = [f"  {'Results':<34}{names[0]:>{width}}{names[1]:>{width}}   difference"]
     for checks in _RESULTS:
         rows = [row for row in held.rows if row.check in checks]
-        # The first row of a check is that of all its rails together.
+        # The first row of a check covers all its rails.
         row = next((one for one in rows if one.ratio is not None), rows[0] if rows else None)
         sides = (row.a, row.b) if row else (None, None)
-        cells = "".join(f"{_quantity(row, side):>{width}}" for side in sides)
+        cells = "".join(f"{_format_value(row, side):>{width}}" for side in sides)
         title = wording.heading(row.check if row else checks[0])
-        text.append(f"  {title:<34}{cells}   {_told(row) if row else significance.NOT_COMPARABLE}")
+        text.append(f"  {title:<34}{cells}   {_format_change(row) if row else significance.NOT_COMPARABLE}")
     return text
 
 
-def _label(held: Held, letter: str) -> str:
+def _label_run(held: Comparison, letter: str) -> str:
     for key in _LABELS:
         a, b = (str(run.plan.get(key)).replace("_", " ") for run in (held.a, held.b))
         if a != b:
@@ -162,15 +169,15 @@ def _label(held: Held, letter: str) -> str:
     return letter
 
 
-def _told(row: Row) -> str:
-    return row.word if row.ratio is None else f"{_percent(row.ratio)}: {row.word}"
+def _format_change(row: Row) -> str:
+    return row.finding if row.ratio is None else f"{_format_percent(row.ratio)}: {row.finding}"
 
 
-def _quantity(row: Row | None, side: Side | None) -> str:
+def _format_value(row: Row | None, side: Side | None) -> str:
     return f"{three(side.value)} {wording.unit(row.metric)}" if row and side else comparison_text.NOT_MEASURED
 
 
-def _table(held: Held) -> list[str]:
+def _format_table(held: Comparison) -> list[str]:
     heads = (
         f"{'A':>{_NUMBER}}{'B':>{_NUMBER}}{'change':>9}{'spread of A':>{_SPREAD}}{'spread of B':>{_SPREAD}}"
     )
@@ -186,50 +193,50 @@ def _table(held: Held) -> list[str]:
                 f"{wording.heading(check)}, {wording.unit(row.metric)}{kind}",
                 f"{'':<{width + 2}}{heads}   n",
             ]
-        text.append(_line(f"  {where:<{width}}", row))
-    return text[1:] or ["No number of either run can be compared."]
+        text.append(_format_row(f"  {where:<{width}}", row))
+    return text[1:] or ["No results of the two runs can be compared."]
 
 
-def _line(where: str, row: Row) -> str:
+def _format_row(where: str, row: Row) -> str:
     sides = (row.a, row.b)
     values = "".join(
         f"{three(side.value) if side else comparison_text.NOT_MEASURED:>{_NUMBER}}" for side in sides
     )
-    spreads = "".join(f"{_spread(side):>{_SPREAD}}" for side in sides)
+    spreads = "".join(f"{_format_spread(side):>{_SPREAD}}" for side in sides)
     counts = " / ".join(dict.fromkeys(str(side.values) if side else "0" for side in sides))
     chance = f" (p {row.chance:.2g})" if row.chance is not None else ""
-    change = "" if row.ratio is None else _percent(row.ratio)
-    return f"{where}{values}{change:>9}{spreads}   {counts:<5} {row.word}{chance}"
+    change = "" if row.ratio is None else _format_percent(row.ratio)
+    return f"{where}{values}{change:>9}{spreads}   {counts:<5} {row.finding}{chance}"
 
 
-def _spread(side: Side | None) -> str:
+def _format_spread(side: Side | None) -> str:
     return f"{three(side.least)} to {three(side.greatest)}" if side and side.values > 1 else ""
 
 
-def _percent(ratio: float) -> str:
+def _format_percent(ratio: float) -> str:
     return f"{(ratio - 1) * 100:+.1f} %"
 
 
-def _section(title: str, told: Sequence[str]) -> list[str]:
-    more = [f"  and {len(told) - _LINES} more: see --json"] if len(told) > _LINES else []
-    return ["", title, *(f"  {line.lstrip()}" for line in told[:_LINES]), *more] if told else []
+def _format_section(title: str, lines: Sequence[str]) -> list[str]:
+    more = [f"  and {len(lines) - _LINES} more: see --json"] if len(lines) > _LINES else []
+    return ["", title, *(f"  {line.lstrip()}" for line in lines[:_LINES]), *more] if lines else []
 
 
-def _wrapped(sentences: Iterable[str]) -> list[str]:
+def _wrap(sentences: Iterable[str]) -> list[str]:
     return [line for one in sentences for line in comparison_text.wrapped(one, "  ", 108)]
 
 
-def _refused(tool: str, differs: Iterable[tuple[str, str, str]], rows: int) -> str:
-    said = ", ".join(f"{what} {a} / {b}" for what, a, b in differs)
-    return f"{tool} {said}: {wording.count(rows, 'row')} not compared"
+def _format_refused(tool: str, differs: Iterable[tuple[str, str, str]], rows: int) -> str:
+    differences = ", ".join(f"{what} {a} / {b}" for what, a, b in differs)
+    return f"{tool} {differences}: {wording.count(rows, 'row')} not compared"
 
 
-def _difference(what: str, a: str, b: str, nodes: Sequence[str], rails: Sequence[str]) -> str:
+def _format_difference(what: str, a: str, b: str, nodes: Sequence[str], rails: Sequence[str]) -> str:
     where = ", ".join(fold_names(list(names)) for names in (nodes, rails) if names)
     return f"{what}: {a} → {b}" + (f" ({where})" if where else "")
 
 
-def _places(places: Sequence[Place]) -> str:
+def _format_places(places: Sequence[Place]) -> str:
     nodes = list(dict.fromkeys(name for place in places for name in (place.node, place.peer) if name))
     rails = list(dict.fromkeys(place.rail for place in places if place.rail))
     return ", ".join(fold_names(names) for names in (nodes, rails) if names)

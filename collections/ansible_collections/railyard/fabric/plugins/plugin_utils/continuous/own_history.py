@@ -66,9 +66,9 @@ def compare(run: RunResult, earlier: Sequence[RunResult]) -> list[Compared]:
             word = RECORDED
             if before:
                 steady = run.is_steady and all(one.is_steady for one in times)
-                margin = significance.margin(check, steady)
+                margin = significance.find_margin(check, steady)
                 chance = significance.rank_chance(before, [value])
-                word = significance.word(before, [value], metric, margin, chance)
+                word = significance.classify_change(before, [value], metric, margin, chance)
             found.append(Compared(node, rail, check, metric, value, before, word))
     return found
 
@@ -76,4 +76,4 @@ def compare(run: RunResult, earlier: Sequence[RunResult]) -> list[Compared]:
 def worse(found: Iterable[Compared]) -> list[Compared]:
     """Return what became worse, the largest change first."""
     mine = [one for one in found if one.word == significance.WORSE and one.usual]
-    return sorted(mine, key=lambda one: -significance.change(one.usual or 1.0, one.value))
+    return sorted(mine, key=lambda one: -significance.relative_change(one.usual or 1.0, one.value))

@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A verdict's own part, beside the asked line that it answers."""
+"""The part of a verdict that the judge adds to its planned test."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.outcome import cau
 
 @dataclass(slots=True)
 class Answer:
-    """A verdict's own part: everything but the asked line it answers.
+    """What the judge adds to a planned test to make a verdict.
 
     Attributes:
         outcome: one of OUTCOMES.
-        observed: what was seen, metric -> value.
-        floor: metric -> least value (for a state, the state itself).
-        ceiling: metric -> greatest value (for a state, the state itself).
-        basis: what the bounds rest on.
-        cause: `cause_class`, `cause` and `next`, empty when there is nothing to explain.
-        proof: `proven` when the evidence is whole, else `unproven` or None.
-        rows: ids of the tests that it rests on, where they are not the asked line's own.
+        observed: metric -> measured value.
+        floor: metric -> minimum (for a state, the required state).
+        ceiling: metric -> maximum (for a state, the required state).
+        basis: the sources of the thresholds.
+        cause: `cause_class`, `cause` and `next`; empty when there is nothing to explain.
+        proof: `proven` when the evidence is complete, else `unproven` or None.
+        rows: ids of the tests that it rests on, if they differ from the planned test's.
         are_known: all of these are known to have rows.
         attempts: how often it was measured.
-        reproduced: in how many attempts of how many it was so bad, as "2/3"; None where the first was good.
-        flaky: an attempt was bad, and it is none the less good.
-        tries: attempt -> what was seen in it, of those that no authority bounds.
-        like: of these, what makes another test like it, each in words.
+        reproduced: in how many attempts it was bad, as "2/3"; None if the first attempt was good.
+        flaky: an attempt was bad, and the verdict is good all the same.
+        tries: attempt -> observed values, of attempts without a threshold.
+        conditions: of these, what two tests must have in common to be comparable, as text.
     """
 
     outcome: str = catalogue.UNMEASURED
@@ -49,51 +49,51 @@ class Answer:
     reproduced: str | None = None
     flaky: bool = False
     tries: dict[int, dict[str, Any]] = field(default_factory=dict)
-    like: dict[str, str] = field(default_factory=dict)
+    conditions: dict[str, str] = field(default_factory=dict)
 
     @classmethod
     def passed(cls, observed: dict[str, Any], wanted: Mapping[str, Any], basis: str) -> Answer:
-        """Return the pass of a state that must be exactly the wanted one; what speaks against comes after."""
+        """Return a pass for a required state; a later check may still turn it into a failure."""
         return cls(catalogue.PASS, observed, dict(wanted), dict(wanted), basis, proof="proven")
 
     @classmethod
     def not_applicable(cls, basis: str) -> Answer:
-        """Return the answer to what the inventory or the site leaves out, as `basis` says."""
+        """Return the answer for a test that does not apply, for the reason in `basis`."""
         return cls(catalogue.NOT_APPLICABLE, basis=basis)
 
     @classmethod
     def unmeasured(cls, cause: str, detail: str) -> Answer:
-        """Return the answer of a test that says nothing to be trusted; `unproven` is its proof too."""
+        """Return the answer for a test without a trusted result."""
         proof = "unproven" if cause in ("unproven", "counted_twice", "not_borne_out") else None
         return cls(catalogue.UNMEASURED, cause=causes.explain(cause, detail), proof=proof)
 
     @classmethod
-    def of(cls, ruling: Ruling) -> Answer:
-        """Return what a rule says of a node's facts, its cause explained."""
+    def from_ruling(cls, ruling: Ruling) -> Answer:
+        """Return a rule's ruling on a node's facts with its cause explained."""
         cause = causes.explain(ruling.cause, ruling.detail) if ruling.cause else {}
         bounds = ruling.observed, ruling.floor, ruling.ceiling
         return cls(ruling.outcome, *bounds, ruling.basis, cause, ruling.proof)
 
     def recorded(self, basis: str) -> Answer:
-        """Turn it into `recorded`, keeping what was seen: nothing bounds it, as `basis` says."""
+        """Change the outcome to `recorded` and keep the observed values: there is no threshold."""
         self.outcome, self.floor, self.ceiling, self.basis = catalogue.RECORDED, {}, {}, basis
         return self
 
     def failed(self, cause: str, detail: str) -> Answer:
-        """Turn it into a failure, keeping what was seen."""
+        """Change the outcome to `fail` and keep the observed values."""
         self.outcome, self.cause, self.proof = catalogue.FAIL, causes.explain(cause, detail), None
         return self
 
     def unknown(self, cause: str, detail: str) -> Answer:
-        """Turn it into `unmeasured`, keeping what was seen."""
+        """Change the outcome to `unmeasured` and keep the observed values."""
         self.outcome, self.cause, self.proof = catalogue.UNMEASURED, causes.explain(cause, detail), None
         return self
 
-    def line(self, asked: Mapping[str, Any], known: Container[str]) -> dict[str, Any]:
-        """Return the whole verdict.
+    def to_verdict(self, asked: Mapping[str, Any], known: Container[str]) -> dict[str, Any]:
+        """Return the complete verdict.
 
         Args:
-            asked: the asked line that it answers.
+            asked: the planned test.
             known: ids of the tests that have rows.
         """
         parts = self.rows if self.rows is not None else asked.get("parts") or [asked["id"]]
@@ -105,7 +105,7 @@ class Answer:
             **{key: asked[key] for key in ("id", "check", "tool", "node", "peer", "rail", "direction")},
             **({"subject": asked["subject"]} if "subject" in asked else {}),
             "outcome": self.outcome,
-            "observed": _finite(self.observed) or None,
+            "observed": _drop_non_finite(self.observed) or None,
             "floor": self.floor or None,
             "ceiling": self.ceiling or None,
             "basis": self.basis or None,
@@ -118,8 +118,12 @@ class Answer:
         }
 
 
-def _finite(value: Any) -> Any:
-    """Return a value with NaN, infinity and what no float can hold as null: garbage must not stop us."""
+def _drop_non_finite(value: Any) -> Any:
+    """Replace NaN, infinity and numbers beyond a float by null: bad input must not stop the judge."""
     if isinstance(value, (int, float)):
         return value if isinstance(value, bool) or is_number(value) else None
-    return {key: _finite(inner) for key, inner in value.items()} if isinstance(value, Mapping) else value
+    return (
+        {key: _drop_non_finite(inner) for key, inner in value.items()}
+        if isinstance(value, Mapping)
+        else value
+    )

@@ -1,11 +1,11 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The cause table: why a check did not pass, in a sentence, what most often makes it so, and what to do next.
+"""The cause table: why a check did not pass, the most likely reason, and what to do next.
 
-Its rows are in `cause_table/`, by what tells of them. Verdicts take their `cause` and `next` from here, and
-docs/troubleshooting.md is generated from it (tools/railyard/report/made_docs.py), so that what the report
-says can be looked up word for word.
+Its rows are in `cause_table/`, grouped by the source of the evidence. Verdicts take their `cause` and `next`
+from here. docs/troubleshooting.md is generated from it (tools/railyard/report/made_docs.py), so that users
+can search the docs for the exact text of a report.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.outcome.cause_tabl
 )
 from ansible_collections.railyard.fabric.plugins.plugin_utils.outcome.cause_table.cause import Cause
 
-#: How much of a node's own words a verdict holds.
+#: Limit for text that comes from a node.
 _MOST_CHARACTERS = 1000
-#: What stands in a command until a place is known, and is the user's own: folders, inventory, addresses.
+#: Placeholders in commands, replaced as soon as the value is known.
 PLACEHOLDERS = (
     "NETDEV", "PCI", "DEVICE", "ADDRESS", "PEER", "NODE", "ANSIBLE_HOST", "BMC_ADDRESS", "INVENTORY", "RUN",
     "BASELINE_RUN", "SIZE",
@@ -48,14 +48,14 @@ def explain(
     likely: tuple[str, str] | None = None,
     known: Mapping[str, str] | None = None,
 ) -> dict[str, str]:
-    """Return a verdict's `cause_class`, `cause` and `next`: the likely cause, what to type, what to do.
+    """Return a verdict's `cause_class`, `cause` and `next`: the likely cause, a command, what to do.
 
     Args:
-        name: an id of the table; an id that it lacks is the runner's defect and named as such.
-        detail: what was seen; it may hold a node's own words, which become one line that has an end.
-        fix: a more exact next step, where the row brought one.
-        likely: what the run itself shows to be the likely cause, and the command that shows more of it.
-        known: what the placeholders stand for.
+        name: an id of the table; an unknown id is reported as a defect of the runner.
+        detail: what was seen. Text from a node becomes one line of limited length.
+        fix: a more exact next step, if the row has one.
+        likely: the likely cause by this run's own evidence, and the command that shows it.
+        known: placeholder -> value.
     """
     detail, fix = (plain_text.clean_line(text or "")[:_MOST_CHARACTERS] for text in (detail, fix))
     cause = CAUSES.get(name)
@@ -65,15 +65,20 @@ def explain(
             f"unknown error class {name[:_MOST_CHARACTERS]!r}" + (f", {detail}" if detail else ""),
         )
     text = cause.sentence + (f": {detail}" if detail else "")
-    told, command = likely or (cause.likely, cause.command)
-    advice = fix if fix and not likely else f"Likely {told}; see `{command}`. {fix or cause.next}"
+    reason, command = likely or (cause.likely, cause.command)
+    advice = fix if fix and not likely else f"Likely {reason}; see `{command}`. {fix or cause.next}"
     known = {name: plain_text.clean_line(value) for name, value in (known or {}).items()}
     advice = _PLACEHOLDER.sub(lambda word: known.get(word[0], word[0]), advice) if known else advice
     return {"cause_class": cause.name, "cause": text, "next": advice}
 
 
 def explain_error(error: Error, *hosts: str) -> dict[str, str]:
-    """Return the same for an `error`: of a row, that of one of `hosts`, whose first wrote the row."""
+    """Explain an error record.
+
+    Args:
+        error: the record.
+        hosts: the hosts that it may name; the first of them wrote the row.
+    """
     host, message = error.get("host"), error["message"]
     if hosts and host not in hosts:
         host = hosts[0]

@@ -109,7 +109,7 @@ def _property(name: str, said: Mapping[str, Mapping[str, str]], everybody: str) 
 
 
 def _below_minimum(by_node: Mapping[str, Row], names: Iterable[str]) -> tuple[Property, ...]:
-    compared = {name: minimum_versions.of_facts(by_node[name]) for name in names}
+    compared = {name: minimum_versions.compare_facts(by_node[name]) for name in names}
     below = minimum_versions.fold(compared, minimum_versions.BELOW)
     shown = below[:_VALUES_SHOWN]
     values = tuple((one.text, folded) for one, folded in shown)

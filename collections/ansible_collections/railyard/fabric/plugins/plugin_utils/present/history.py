@@ -159,12 +159,12 @@ def _read(path: Path) -> PastRun:
     rows, torn = folder.rows(run_folder.VERDICTS)
     counts = dict.fromkeys(wording.OUTCOMES, 0)
     for row in rows:
-        counts[wording.outcome(row.get("outcome")).name] += folded.count(row)
+        counts[wording.outcome(row.get("outcome")).name] += folded.read_count(row)
     asked = manifest.get("asked")
     count = asked.get("count") if isinstance(asked, Mapping) else None
     less = is_number(count) and sum(counts.values()) < count
-    whole = not torn and not less and run_status.not_ended(manifest) is None
-    status = run_status.status_of({name for name, some in counts.items() if some}, whole)
+    whole = not torn and not less and run_status.explain_not_ended(manifest) is None
+    status = run_status.find_exit_status({name for name, some in counts.items() if some}, whole)
     start, policy = manifest.get("start"), manifest.get("policy")
     return PastRun(
         run=path.name,
@@ -181,7 +181,7 @@ def _read(path: Path) -> PastRun:
 
 
 def _notes(manifest: Manifest, rows: Sequence[object], torn: bool, less: bool) -> Iterator[str]:
-    incomplete = run_status.not_ended(manifest)
+    incomplete = run_status.explain_not_ended(manifest)
     if incomplete:
         yield incomplete
     if not rows:
@@ -199,9 +199,9 @@ def _numbers(rows: Sequence[Row]) -> Numbers:
         check, rail = row.get("check"), row.get("rail")
         metric = comparison.metric(check) if isinstance(check, str) else None
         if metric and isinstance(row.get("observed"), Mapping) and isinstance(rail, (str, type(None))):
-            value = comparison.trusted(folded.middle(row), metric)
+            value = comparison.trusted(folded.take_medians(row), metric)
             if value is not None:
                 values.setdefault((str(check), clean_line(rail or "")), []).extend(
-                    [value] * folded.count(row)
+                    [value] * folded.read_count(row)
                 )
     return {place: statistics.median(of) for place, of in values.items()}

@@ -145,7 +145,7 @@ def summarise(
     rails = {name: {str(rail["name"]) for rail in node["rails"]} for name, node in plan["nodes"].items()}
     return RunResult(
         run=str(manifest.get("run")),
-        ended_s=clock.at(manifest.get("end")),
+        ended_s=clock.parse_moment(manifest.get("end")),
         is_whole=is_whole,
         settings=_settings(manifest),
         is_steady=is_steady,
@@ -195,14 +195,14 @@ def _guilty_of_sums(verdicts: Iterable[Verdict]) -> dict[str, set[slow_rails.End
     for one in verdicts:
         if one["peer"] is not None and one["rail"] is None:
             tests.setdefault(one["check"], []).append((one["node"], one["peer"], one["outcome"] in _GOOD))
-    return {check: slow_rails.guilty_ends(mine) for check, mine in tests.items()}
+    return {check: slow_rails.find_slow_ends(mine) for check, mine in tests.items()}
 
 
 def _settings(manifest: Manifest) -> str:
     """Return a digest of the policy, without what decides only which nodes meet and how long they wait."""
     rules = manifest.get("policy")
     own = (
-        {key: value for key, value in rules.items() if key not in policy.OF_RUN}
+        {key: value for key, value in rules.items() if key not in policy.RUN_VARIABLES}
         if isinstance(rules, Mapping)
         else {}
     )
@@ -309,7 +309,7 @@ def read(path: Path) -> RunResult:
 def is_all_hardware(plan: Plan, facts: Iterable[Mapping[str, Any]], run: str) -> bool:
     """Tell whether all links of a run are hardware, so that its numbers are steady."""
     ends = [
-        one for rails in fact_rows.gather(plan, list(facts), run).bound.values() for one in rails.values()
+        one for rails in fact_rows.bind_facts(plan, list(facts), run).bound.values() for one in rails.values()
     ]
     devices = [device for end in ends for device in (end.netdev, end.hca) if device is not None]
     return (
@@ -320,7 +320,7 @@ def is_all_hardware(plan: Plan, facts: Iterable[Mapping[str, Any]], run: str) ->
 
 
 def _why_not_whole(manifest: Manifest) -> str | None:
-    return run_status.not_ended(manifest) or provenance.imported(manifest)
+    return run_status.explain_not_ended(manifest) or provenance.imported(manifest)
 
 
 def each(cluster: Path, most: int = history.RUNS_READ) -> Iterator[RunResult]:

@@ -60,7 +60,7 @@ def find(verdicts: Iterable[Mapping[str, Any]]) -> Blame:
             tests.setdefault((one["check"], one["rail"]), []).append((one["node"], one["peer"], is_good))
     blame = Blame()
     for (check, rail), mine in tests.items():
-        if ends := slow_rails.guilty_ends(mine):
+        if ends := slow_rails.find_slow_ends(mine):
             blame.by_test[check, rail] = ends
             blame.suspects |= {(node, rail) for node, _way in ends}
     return blame

@@ -1,10 +1,10 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Isolation in a real run: its rows as tests, and who of the slow explains its verdicts.
+"""Isolate the slow components of a real run, and keep those that explain its verdicts.
 
-Whether anything is wrong is for the judge to say. Isolation only says who it is: a part most of whose
-verdicts are good is no suspect of a run, however slow it is beside its like.
+The judge decides whether anything is wrong. Isolation only finds the component: a component with mostly good
+verdicts is not a suspect of a run, however slow it is compared with its peers.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue i
     UNMEASURED,
 )
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.policy import is_number
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.attribution import culprits, measured
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.attribution.measured import (
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.attribution import isolate, matrix
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.attribution.matrix import (
     NONE,
     Tests,
     Wiring,
@@ -37,98 +37,102 @@ except ImportError:  # sanity's environment has none; see measured.py
     np = None  # type: ignore[assignment]
 
 
-#: With two nodes nobody is left to tell one end from the other.
+#: With two nodes the two ends cannot be distinguished.
 LEAST_NODES = 3
-#: What tells how much a path carries, the surest first: the first of them that the run asks is read.
+#: Bandwidth checks, the most informative first: the first of them that the run plans is used.
 _CHECKS = ("rdma_bandwidth_concurrent", "tcp_bandwidth_concurrent", "rdma_bandwidth", "tcp_bandwidth")
 
 
-def of(
+def find_suspects(
     order: Order | None,
     asked: Sequence[AskedLine],
     results: Iterable[Row],
     verdicts: Sequence[Row],
     rest: Iterable[Row] | None = None,
-) -> culprits.Findings:
-    """Return who is slow in a run that was judged; of a run without anything bad, nothing.
+) -> isolate.Findings:
+    """Return the slow components of a judged run; none if all its verdicts are good.
 
     Args:
-        order: the common part of its work order; without one nobody knows the leaves.
-        asked: the asked lines.
+        order: the common part of its test schedule, which has the leaves.
+        asked: the planned tests.
         results: the result rows.
         verdicts: the verdicts.
-        rest: those of them that are not plain passes; None where nobody has sorted them.
+        rest: the verdicts that are not clear passes; None if unknown.
     """
-    check = check_of(asked)
-    # All numbers are read only where there is something to explain.
+    check = find_isolation_check(asked)
+    # All results are read only if there is something to explain.
     if order is None or not any(
-        one["outcome"] in (FAIL, UNMEASURED) for one in _of(check, verdicts if rest is None else rest)
+        one["outcome"] in (FAIL, UNMEASURED)
+        for one in _select_lines(check, verdicts if rest is None else rest)
     ):
-        return culprits.NOTHING
+        return isolate.NOTHING
     try:
-        wiring = measured.wiring(order)
+        wiring = matrix.read_wiring(order)
         if len(wiring.nodes) < LEAST_NODES:
-            return culprits.NOTHING
-        tests = measured_tests(asked, results, verdicts, wiring, order["absent"])
-        found = culprits.isolate(tests, wiring)
+            return isolate.NOTHING
+        tests = read_tests(asked, results, verdicts, wiring, order["absent"])
+        found = isolate.isolate(tests, wiring)
     except (LookupError, TypeError, ValueError, AttributeError):
-        return culprits.NOTHING  # the work order is not whole, which the judge says
-    return explained(found, verdicts, wiring)
+        return isolate.NOTHING  # the test schedule is incomplete, which the judge reports
+    return keep_confirmed(found, verdicts, wiring)
 
 
-def asks_judge(order: Row, asked: Sequence[AskedLine], results: Callable[[], Iterable[Row]]) -> bool:
-    """Tell whether the judge is to say who may be slow before a run ends, so that they can measure further.
+def needs_judge(order: Row, asked: Sequence[AskedLine], results: Callable[[], Iterable[Row]]) -> bool:
+    """Tell whether a run must be judged before it ends, so that suspects can be measured again.
 
-    For most runs nothing looks bad, and they need not be judged twice.
+    In most runs nothing looks bad, and they need not be judged twice.
 
     Args:
-        order: the common part of the run's work order.
-        asked: the asked lines.
-        results: gives the result rows, from the first one on each time.
+        order: the common part of the run's test schedule.
+        asked: the planned tests.
+        results: returns the result rows, each time from the first one.
     """
-    if len(order["roster"]) < LEAST_NODES or not order["policy"]["confirm"] or check_of(asked) is None:
+    if (
+        len(order["roster"]) < LEAST_NODES
+        or not order["policy"]["confirm"]
+        or find_isolation_check(asked) is None
+    ):
         return False
     if any(map(looks_bad, results())):
         return True
-    wiring = measured.wiring(order)
-    tests = measured_tests(asked, results(), (), wiring, order["absent"])
-    return bool(culprits.isolate(tests, wiring).doubtful)
+    wiring = matrix.read_wiring(order)
+    tests = read_tests(asked, results(), (), wiring, order["absent"])
+    return bool(isolate.isolate(tests, wiring).doubtful)
 
 
 def looks_bad(row: Row) -> bool:
     """Tell whether a row is of a test that its nodes measured again, or could not measure."""
     return row.get("peer") is not None and (
-        row_numbers.attempt_of(row) > 1 or row.get("status") != "measured"
+        row_numbers.read_attempt(row) > 1 or row.get("status") != "measured"
     )
 
 
-def check_of(asked: Iterable[Mapping[str, object]]) -> str | None:
-    """Return the check whose numbers isolation reads, None where none of them is asked."""
+def find_isolation_check(asked: Iterable[Mapping[str, object]]) -> str | None:
+    """Return the check that isolation uses, None if none is planned."""
     found = {str(line["check"]) for line in asked}
     return next((check for check in _CHECKS if check in found), None)
 
 
-def measured_tests(
+def read_tests(
     asked: Sequence[AskedLine],
     results: Iterable[Row],
     verdicts: Iterable[Row],
     wiring: Wiring,
     absent: Collection[str] = (),
 ) -> Tests:
-    """Return the tests of a run's bandwidths, each attempt at a pair's tests as a meeting of its own.
+    """Return a run's bandwidth tests, with each attempt at a pair's tests as a separate meeting.
 
-    What the judge takes for good is as good as all that is good on its rail: by how much one good number is
-    below another says nothing of a fault, and next to a few partners it would drown one.
+    All results with a good verdict on a rail get the same value: differences between them show no fault, and
+    with few partners they would hide one.
 
     Args:
-        asked: the asked lines.
-        results: the result rows, in any order. A number counts where an end of the test gave it; where both
-            did, the lesser.
+        asked: the planned tests.
+        results: the result rows, in any order. The lower result of both ends counts.
         verdicts: the run's.
         wiring: of its nodes.
-        absent: nodes that were not there: that nothing came back from them says nothing of a rail.
+        absent: nodes that did not take part; missing results of them show nothing about a rail.
     """
-    check = check_of(asked)
+    check = find_isolation_check(asked)
     wanted = {str(line["id"]): line for line in asked if line["check"] == check}
     gbps: dict[str, dict[int, float]] = {}
     for row in results:
@@ -136,7 +140,7 @@ def measured_tests(
         line = wanted.get(identity)
         if line is None or row.get("host") not in (line["node"], line["peer"]):
             continue
-        attempts, attempt = gbps.setdefault(identity, {}), row_numbers.attempt_of(row)
+        attempts, attempt = gbps.setdefault(identity, {}), row_numbers.read_attempt(row)
         seen = metrics.get("bandwidth_gbps") if isinstance(metrics, Mapping) else None
         if is_number(seen):
             attempts[attempt] = float(np.fmin(float(seen), attempts.get(attempt, np.nan)))
@@ -167,30 +171,30 @@ def measured_tests(
     return Tests(number_of, sender, receiver, of_rail, share * rate)
 
 
-def explained(found: culprits.Findings, verdicts: Sequence[Row], wiring: Wiring) -> culprits.Findings:
-    """Return of the findings those that verdicts bear out: half or more of a part's pairs are not good.
+def keep_confirmed(found: isolate.Findings, verdicts: Sequence[Row], wiring: Wiring) -> isolate.Findings:
+    """Return the findings that verdicts confirm: at least half of a component's pairs are not good.
 
-    A pair that met more often than others counts once.
+    Each pair counts once, however often it was measured.
 
     Args:
-        found: what isolation says.
+        found: the result of isolation.
         verdicts: the run's.
         wiring: of its nodes.
     """
     asked, bad = Counter[tuple[Any, ...]](), Counter[tuple[Any, ...]]()
-    behind = _leaves(wiring)
+    behind = _map_leaves(wiring)
     met, slow = Counter[tuple[frozenset[str], str]](), Counter[tuple[frozenset[str], str]]()
-    for one in _of(check_of(verdicts), verdicts):
+    for one in _select_lines(find_isolation_check(verdicts), verdicts):
         pair = frozenset((one["node"], one["peer"])), one["rail"]
         met[pair] += 1
         slow[pair] += one["outcome"] in (FAIL, UNMEASURED)
     for pair, count in met.items():
-        parts = set(_parts(*pair, behind))
+        parts = set(_list_parts(*pair, behind))
         asked.update(parts)
         if 2 * slow[pair] >= count:
             bad.update(parts)
 
-    def is_borne_out(one: suspects.Suspect) -> bool:
+    def is_confirmed(one: suspects.Suspect) -> bool:
         part = {
             suspects.RAIL: (one.rail,),
             suspects.LEAF: (one.leaf,),
@@ -201,27 +205,27 @@ def explained(found: culprits.Findings, verdicts: Sequence[Row], wiring: Wiring)
         place = one.kind, *part
         return bool(bad[place]) and 2 * bad[place] >= asked[place]
 
-    return culprits.Findings(
-        tuple(filter(is_borne_out, found.suspects)),
-        tuple(filter(is_borne_out, found.doubtful)),
+    return isolate.Findings(
+        tuple(filter(is_confirmed, found.suspects)),
+        tuple(filter(is_confirmed, found.doubtful)),
         tuple(one for one in found.cannot_tell if bad[suspects.RAIL, one.rail]),
         tuple(one for one in found.crossing if bad[suspects.RAIL, one.rail]),
     )
 
 
-def _of(check: str | None, lines_: Iterable[Row]) -> Iterator[Row]:
+def _select_lines(check: str | None, lines_: Iterable[Row]) -> Iterator[Row]:
     return (one for one in lines_ if one["check"] == check and one["rail"] is not None)
 
 
-def _leaves(wiring: Wiring) -> dict[tuple[str, str], str]:
-    """Return node and rail -> its leaf, where one is declared."""
+def _map_leaves(wiring: Wiring) -> dict[tuple[str, str], str]:
+    """Return (node, rail) -> its leaf, if one is declared."""
     return {
         (wiring.nodes[node], wiring.rails[rail]): wiring.leaves[wiring.leaf[node, rail]]
         for node, rail in zip(*np.nonzero(wiring.leaf != NONE), strict=True)
     }
 
 
-def _parts(
+def _list_parts(
     pair: frozenset[str], rail: str, behind: Mapping[tuple[str, str], str]
 ) -> Iterator[tuple[Any, ...]]:
     yield suspects.RAIL, rail

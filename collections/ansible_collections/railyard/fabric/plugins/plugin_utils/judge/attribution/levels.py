@@ -1,11 +1,11 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How much each end of a rail carries by itself, whoever its partners were. Pure, linear in the tests.
+"""Find the bandwidth (level) of each end of a rail, independent of its partners. Pure, linear in the tests.
 
-A test shows the worse of two ends, so an end's level rests on its meetings with partners that are good with
-others. Such partners and the levels are found together, in a few turns: who carries the most comes first.
-Medians throughout: one bad test, or one bad path, moves no end.
+A test shows the worse of two ends, so an end's level rests on its tests with partners that are good with
+others. Good partners and levels are found together in a few iterations, the fastest ends first. Medians are
+used throughout, so that one bad test, or one bad path, does not change a level.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from ansible_collections.railyard.fabric.plugins.module_utils.measure.outliers import OF_NORMAL
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.attribution.measured import NONE, Tests
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.attribution.matrix import NONE, Tests
 
 try:
     import numpy as np
@@ -21,33 +21,33 @@ try:
 except ImportError:  # sanity's environment has none; see measured.py
     np = None  # type: ignore[assignment]
 
-#: Of the rail's level: an end that carries as much is a good partner.
+#: Share of the rail's level from which an end is a good partner.
 GOOD = 0.95
-#: So much more than an end carries its partner must carry with others, where no partner is good.
+#: Without good partners, the factor by which a partner must be faster with others than the end.
 _BETTER = 1.1
-#: With fewer partners nobody can tell an end from the path to its only partner.
+#: With fewer partners an end cannot be distinguished from the path to its only partner.
 LEAST_PARTNERS = 2
-#: Levels this close to the best are the best, and noise.
+#: Levels this close to the best are equal, except for noise.
 AT_THE_TOP = 0.93
 _TURNS = 8
-#: So far up in order stands what is good where a tenth is.
+#: Quantile that is good if a tenth of the values is.
 _FAR_UP = 0.9
-#: The median of so many partners is no matter of one or two of them.
+#: Number of partners from which one or two of them do not change the median.
 _MANY = 6
-#: What goes between leaves is slow if it is below this of what stays behind the worst leaf.
+#: Share of the bandwidth behind the worse leaf below which a path between two leaves is slow.
 _GOOD_CROSSING = 0.9
-#: So many meetings show what is usual.
+#: Number of meetings from which their usual bandwidth is known.
 CROWD = 8
 
 
 @dataclass(frozen=True)
 class Meetings:
-    """The meetings on one rail, a row each; both directions are one number.
+    """The meetings on one rail, one per row; both directions are one number.
 
     Attributes:
         meeting: its number.
-        node, peer: the lesser and the greater number of its nodes.
-        mean, best, least: of what was measured, as a share of the planned rate; 0 where nothing came back.
+        node, peer: the lower and the higher number of its nodes.
+        mean, best, least: of the results, as a share of the planned rate; 0 without a result.
     """
 
     meeting: NDArray[np.int64]
@@ -60,16 +60,16 @@ class Meetings:
 
 @dataclass(frozen=True)
 class Levels:
-    """What the ends of one rail carry, as shares of the planned rate.
+    """The levels of one rail's ends, as shares of the planned rate.
 
     Attributes:
-        level: of each node; of one that is not `known` no more than what it carried at least.
-        partners: on how many partners known good it rests.
+        level: of each node; if it is not `known`, a lower limit.
+        partners: number of good partners that it rests on.
         known: whether these are enough.
-        met: whether the node had a meeting on this rail at all.
-        rail: what the rail's good ends carry.
-        least: the least that a pair carries.
-        spread: of one meeting around what its ends carry (the MAD, in natural logarithms, as a sigma).
+        met: whether the node had any meeting on this rail.
+        rail: the level of the rail's good ends.
+        least: the lowest result of a pair.
+        spread: of meetings around the expectation (the MAD, in natural logarithms, as a sigma).
     """
 
     level: NDArray[np.float64]
@@ -81,12 +81,12 @@ class Levels:
     spread: float
 
 
-def meetings(tests: Tests, rate: NDArray[np.float64]) -> Meetings:
+def collect_meetings(tests: Tests, rate: NDArray[np.float64]) -> Meetings:
     """Return the meetings of one rail's tests.
 
     Args:
         tests: of one rail.
-        rate: of each node, what to measure in; a test in the lesser of its ends' rates.
+        rate: the rate of each node; a test's result is divided by the lower one of its ends.
     """
     node = np.minimum(tests.sender, tests.receiver)
     peer = np.maximum(tests.sender, tests.receiver)
@@ -109,19 +109,19 @@ def meetings(tests: Tests, rate: NDArray[np.float64]) -> Meetings:
         peer[first],
         np.add.reduceat(value, starts) / np.maximum(count, 1),
         np.maximum.reduceat(value, starts),
-        # What did not come back says nothing of the other direction.
+        # A missing result says nothing about the other direction.
         np.where(count > 0, np.minimum.reduceat(np.where(measured, share, np.inf), starts), 0.0),
     )
 
 
-def level_crossing(met: Meetings, leaf: NDArray[np.int64]) -> tuple[Meetings, list[tuple[int, int, float]]]:
-    """Return the meetings as if each way between two leaves were as good as what stays behind the worse one.
+def level_leaf_paths(met: Meetings, leaf: NDArray[np.int64]) -> tuple[Meetings, list[tuple[int, int, float]]]:
+    """Scale the meetings so that each path between two leaves is as fast as the worse of the two leaves.
 
-    An end whose partners are all behind another leaf is not slow because the way there is. Ways all of
-    whose meetings are slower are made level.
+    An end whose partners are all behind another leaf is not slow because the path there is. Paths on which
+    all meetings are slower are scaled.
 
     Returns:
-        The meetings, and the ways that were slower: two leaves, and what is left.
+        The meetings, and the slow paths: two leaves, and their remaining share.
     """
     count = int(np.max(leaf, initial=NONE)) + 1
     one, other = leaf[met.node], leaf[met.peer]
@@ -133,7 +133,7 @@ def level_crossing(met: Meetings, leaf: NDArray[np.int64]) -> tuple[Meetings, li
     starts = np.flatnonzero(np.diff(key[turn], prepend=-1))
     counts = np.diff(np.append(starts, len(turn)))
     enough = counts >= CROWD
-    # A way is slow if all that goes over it is, and not only what slow nodes send.
+    # A path is slow if all its meetings are, and not only those of slow nodes.
     high = starts + np.ceil(_FAR_UP * (counts - 1)).astype(np.int64)
     kinds, carried = key[turn][starts][enough], met.mean[rows][turn][high[enough]]
     within = np.full(count, np.nan)
@@ -155,19 +155,19 @@ def level_crossing(met: Meetings, leaf: NDArray[np.int64]) -> tuple[Meetings, li
     return replace(met, mean=met.mean * scale, best=met.best * scale, least=met.least * scale), ways
 
 
-def levels(met: Meetings, leaf: NDArray[np.int64]) -> Levels:
-    """Return what each end of a rail carries.
+def find_levels(met: Meetings, leaf: NDArray[np.int64]) -> Levels:
+    """Return the level of each end of a rail.
 
     Args:
         met: the meetings on this rail.
         leaf: of each node its leaf on this rail, or NONE.
     """
     many = len(leaf)
-    node, peer, value = _pairs(met, many)
-    table, partner = _by_end(node, peer, value, many)
-    # Far up: good ends are seen good as long as a tenth of their partners is.
-    level = np.nan_to_num(_rank(table, _FAR_UP))
-    rail = top(level, leaf)
+    node, peer, value = _merge_pairs(met, many)
+    table, partner = _tabulate_by_end(node, peer, value, many)
+    # A high quantile: good ends look good as long as a tenth of their partners is good.
+    level = np.nan_to_num(_take_quantile(table, _FAR_UP))
+    rail = find_top(level, leaf)
     partners, known = np.zeros(many, dtype=np.int64), np.zeros(many, dtype=bool)
     there = partner != NONE
     most = np.nan_to_num(np.max(np.where(there, table, 0.0), axis=1, initial=0.0))
@@ -179,22 +179,22 @@ def levels(met: Meetings, leaf: NDArray[np.int64]) -> Levels:
         partners = used.sum(axis=1)
         known = partners >= LEAST_PARTNERS
         chosen = np.where(used, table, np.nan)
-        # Of few partners one may be on a bad path and another be measured badly: an end with a good meeting
-        # is good.
-        few = np.nan_to_num(_rank(chosen, 1.0))
-        found = np.where(partners < _MANY, few, np.nan_to_num(_rank(chosen, 0.5)))
+        # Of few partners one may be on a bad path and another may have a bad result: an end with one good
+        # meeting is good.
+        few = np.nan_to_num(_take_quantile(chosen, 1.0))
+        found = np.where(partners < _MANY, few, np.nan_to_num(_take_quantile(chosen, 0.5)))
         found = np.where(known, found, most)
-        settled = np.allclose(found, level, rtol=1e-3, atol=1e-9)
-        level, rail = found, top(found, leaf)
-        if settled:
+        converged = np.allclose(found, level, rtol=1e-3, atol=1e-9)
+        level, rail = found, find_top(found, leaf)
+        if converged:
             break
     least = float(np.min(value, initial=np.inf))
-    spread = _spread(node, peer, value, level, rail)
+    spread = _find_spread(node, peer, value, level, rail)
     return Levels(level, partners, known, there.any(axis=1), rail, least, spread)
 
 
-def top(level: NDArray[np.float64], leaf: NDArray[np.int64]) -> float:
-    """Return what the good of some ends carry: those of the best leaf, or the upper tenth.
+def find_top(level: NDArray[np.float64], leaf: NDArray[np.int64]) -> float:
+    """Return the level of the good ends: those of the best leaf, or the upper tenth.
 
     Args:
         level: of each end.
@@ -214,19 +214,21 @@ def top(level: NDArray[np.float64], leaf: NDArray[np.int64]) -> float:
     return float(np.median(near)) if len(near) else best
 
 
-def expected(levels_: Levels, node: NDArray[np.int64], peer: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Return what meetings of some nodes carry if their paths are good.
+def find_expected(levels_: Levels, node: NDArray[np.int64], peer: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Return the expected bandwidth of meetings with good paths.
 
-    Of two slow ends it is the product of both shares, which is less than either: a path is not accused of
-    what its ends may do together.
+    For two slow ends it is the product of both shares, which is lower than either, so that a path is not a
+    suspect because of its ends.
     """
     if levels_.rail <= 0:
         return np.zeros(len(node))
     return np.asarray(levels_.level[node] * levels_.level[peer] / levels_.rail)
 
 
-def _pairs(met: Meetings, many: int) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
-    """Return each pair once, with the median of its meetings."""
+def _merge_pairs(
+    met: Meetings, many: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
+    """Return each pair with the median of its meetings."""
     key = met.node * many + met.peer
     turn = np.lexsort((met.mean, key))
     starts = np.flatnonzero(np.diff(key[turn], prepend=-1))
@@ -237,10 +239,10 @@ def _pairs(met: Meetings, many: int) -> tuple[NDArray[np.int64], NDArray[np.int6
     return met.node[first], met.peer[first], middle
 
 
-def _by_end(
+def _tabulate_by_end(
     node: NDArray[np.int64], peer: NDArray[np.int64], value: NDArray[np.float64], many: int
 ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """Return a row for each end with the values of its pairs, and one with its partners; NaN and NONE pad."""
+    """Return for each end a row with its pairs' values, and one with its partners; padded."""
     end, other = np.concatenate((node, peer)), np.concatenate((peer, node))
     turn = np.argsort(end, kind="stable")
     end = end[turn]
@@ -253,8 +255,8 @@ def _by_end(
     return table, partner
 
 
-def _rank(table: NDArray[np.float64], share: float) -> NDArray[np.float64]:
-    """Return of each row the value so far up; NaN of an empty one."""
+def _take_quantile(table: NDArray[np.float64], share: float) -> NDArray[np.float64]:
+    """Return a quantile of each row; NaN for an empty one."""
     if not table.shape[1]:
         return np.full(table.shape[0], np.nan)
     count = (~np.isnan(table)).sum(axis=1)
@@ -262,7 +264,7 @@ def _rank(table: NDArray[np.float64], share: float) -> NDArray[np.float64]:
     return np.asarray(np.sort(table, axis=1)[np.arange(len(table)), place])
 
 
-def _spread(
+def _find_spread(
     node: NDArray[np.int64],
     peer: NDArray[np.int64],
     value: NDArray[np.float64],
@@ -272,7 +274,7 @@ def _spread(
     if rail <= 0:
         return 0.0
     planned = level[node] * level[peer] / rail
-    # What two slow ends carry together is not noise.
+    # Two slow ends together are not noise.
     good = level >= GOOD * rail
     seen = (value > 0) & good[node] & good[peer]
     if not seen.any():

@@ -1,9 +1,9 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How much of it leaves let through when all of their nodes send to other leaves at once. Pure.
+"""Measure oversubscription: the bandwidth between leaves while all of their nodes send to other leaves. Pure.
 
-A fabric may be built so, and nobody has said how much of it is enough: it is recorded, and no verdict.
+A fabric may be oversubscribed by design, and there is no threshold, so it is reported and has no verdict.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ _Test = tuple[End, End, float]
 
 
 class Crossed(NamedTuple):
-    """A rail's worst round in which every pair was of two leaves, and none of the rail's leaves had no pair.
+    """A rail's worst round in which every pair was between two leaves, and every leaf of the rail had a pair.
 
     Attributes:
         rail: its name.
-        share: the sum of what its tests carried, of the sum of what they would alone.
+        share: sum of the results of its tests, divided by the sum of what they would carry alone.
         round: the round's number in the run.
-        pairs: how many measured at once.
-        leaves: how many the rail has.
-        declared: what tests would carry alone is the planned rate of the lesser end; else it is what that end
-            carries with partners of its own leaf.
+        pairs: number of pairs that measured at once.
+        leaves: number of the rail's leaves.
+        declared: the bandwidth alone is the planned rate of the slower end; else it is that end's bandwidth
+            with partners behind its own leaf.
     """
 
     rail: str
@@ -41,16 +41,18 @@ class Crossed(NamedTuple):
     declared: bool
 
 
-def of(plan: Row, asked: Iterable[AskedLine], verdicts: Iterable[Row], check: str | None) -> list[Crossed]:
-    """Return for each rail with such a round the worst one.
+def find_oversubscription(
+    plan: Row, asked: Iterable[AskedLine], verdicts: Iterable[Row], check: str | None
+) -> list[Crossed]:
+    """Return the worst such round of each rail that has one.
 
     Args:
         plan: the run's.
-        asked: its asked lines.
-        verdicts: the verdict of each of them, in their order.
-        check: the bandwidth that is read.
+        asked: the planned tests.
+        verdicts: their verdicts, in the same order.
+        check: the bandwidth check.
     """
-    leaf, rate = (_planned(plan, key) for key in ("leaf", "rate_gbps"))
+    leaf, rate = (_read_plan(plan, key) for key in ("leaf", "rate_gbps"))
     leaves: dict[str, set[Any]] = defaultdict(set)
     for (_node, rail), ends_at in leaf.items():
         leaves[rail].add(ends_at)
@@ -78,24 +80,24 @@ def of(plan: Row, asked: Iterable[AskedLine], verdicts: Iterable[Row], check: st
     alone = {end: statistics.median(seen) for end, seen in inside.items()}
     found = []
     for rail, rounds in crossing.items():
-        whole = {
+        crossed = {
             number: tests
             for number, tests in rounds.items()
-            if (rail, number) not in mixed and _leaves(tests, leaf) == leaves[rail]
+            if (rail, number) not in mixed and _list_leaves(tests, leaf) == leaves[rail]
         }
-        ends = {end for tests in whole.values() for one, other, _gbps in tests for end in (one, other)}
+        ends = {end for tests in crossed.values() for one, other, _gbps in tests for end in (one, other)}
         for level, declared in ((alone, False), (rate, True)):
-            if whole and ends <= level.keys():
-                shares = {number: _share(tests, level) for number, tests in whole.items()}
+            if crossed and ends <= level.keys():
+                shares = {number: _calculate_share(tests, level) for number, tests in crossed.items()}
                 worst = min(shares, key=lambda number: (shares[number], number))
-                pairs = len({frozenset(both) for *both, _gbps in whole[worst]})
+                pairs = len({frozenset(both) for *both, _gbps in crossed[worst]})
                 found.append(Crossed(rail, shares[worst], worst, pairs, len(leaves[rail]), declared))
                 break
     return found
 
 
-def _planned(plan: Row, key: str) -> dict[End, Any]:
-    """Return what the plan says of each end, where it says so."""
+def _read_plan(plan: Row, key: str) -> dict[End, Any]:
+    """Return end -> its value of a key in the plan, if it has one."""
     return {
         (name, rail["name"]): rail[key]
         for name, node in plan["nodes"].items()
@@ -104,12 +106,12 @@ def _planned(plan: Row, key: str) -> dict[End, Any]:
     }
 
 
-def _leaves(tests: Iterable[_Test], leaf: Mapping[End, Any]) -> set[Any]:
+def _list_leaves(tests: Iterable[_Test], leaf: Mapping[End, Any]) -> set[Any]:
     return {leaf[end] for one, other, _gbps in tests for end in (one, other)}
 
 
-def _share(tests: Sequence[_Test], level: Mapping[End, float]) -> float:
-    """Return what tests carry together, of what each would as its lesser end does."""
+def _calculate_share(tests: Sequence[_Test], level: Mapping[End, float]) -> float:
+    """Return the sum of the results, divided by the sum of the slower ends' levels."""
     return sum(gbps for *_both, gbps in tests) / sum(
         min(level[one], level[other]) for one, other, _gbps in tests
     )

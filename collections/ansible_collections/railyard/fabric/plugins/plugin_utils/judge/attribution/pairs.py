@@ -1,10 +1,10 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which pairs are slower than both of their ends: low the first time, and each of three further times. Pure.
+"""Find pairs that are slower than both of their ends, in the first and in three further meetings. Pure.
 
-One test in a hundred is low by chance, and there are millions of pairs: a pair is never accused of one
-meeting, however low.
+One test in a hundred is low by chance, and there are millions of pairs: one meeting never confirms a slow
+pair.
 """
 
 from __future__ import annotations
@@ -22,52 +22,52 @@ try:
 except ImportError:  # sanity's environment has none; see measured.py
     np = None  # type: ignore[assignment]
 
-#: A pair is accused if its first meeting and so many further ones are low, and none is good.
-#: Of what its ends carry: a meeting is low whose directions carry less together and none of them is good,
+#: A pair is confirmed if its first meeting and so many further ones are low, and none is good. Shares of what
+#: its ends carry: a meeting is low if its directions carry less together and none of them is good,
 _LOW, _NONE_GOOD = 0.88, 0.93
-#: or one of whose directions carries less than chance explains.
+#: or if one direction carries less than chance explains.
 _ONE_WAY = 0.7
-#: No noise may be taken for it either: so many sigmas of this rail's meetings.
+#: Number of sigmas of the rail's meetings by which it must differ from noise.
 _SIGMAS = 4.0
 
 
-class Low(NamedTuple):
+class LowPair(NamedTuple):
     """A pair all of whose meetings on a rail are low.
 
     Attributes:
         node, peer: their numbers.
-        share: what is left of what its ends carry.
-        meetings: how many there were.
-        accused: whether these are enough.
+        share: its bandwidth as a share of what its ends carry.
+        meetings: their number.
+        is_confirmed: whether these are enough.
     """
 
     node: int
     peer: int
     share: float
     meetings: int
-    accused: bool
+    is_confirmed: bool
 
 
-def low(
+def find_low_pairs(
     met: ends.Meetings, levels: ends.Levels, leaf: NDArray[np.int64], open_: bool = False
-) -> Iterator[Low]:
-    """Yield the pairs of a rail that are low whenever they meet.
+) -> Iterator[LowPair]:
+    """Yield the pairs of a rail that are low in all their meetings.
 
     Args:
         met: the meetings on this rail.
-        levels: what its ends carry.
-        leaf: of each node its leaf on this rail, or `measured.NONE`.
-        open_: whether nobody can tell the rail's ends from their paths: no pair is accused, all are doubtful
-            until they have met often enough.
+        levels: the levels of its ends.
+        leaf: for each node its leaf on this rail, or `matrix.NONE`.
+        open_: whether the rail's ends cannot be distinguished from their paths: no pair is confirmed, all are
+            doubtful until they had enough meetings.
     """
     if not len(met.node):
         return
-    planned = _planned(met, levels, leaf)
+    planned = _find_planned(met, levels, leaf)
     noise = np.exp(-max(-np.log(_LOW), _SIGMAS * levels.spread)) / _LOW
     is_low = behind(met.mean, planned, _LOW * noise) & behind(met.best, planned, _NONE_GOOD * noise)
     is_low |= behind(met.least, planned, _ONE_WAY * noise * noise)
     is_low |= open_
-    # A dead end explains that nothing came back.
+    # A dead end explains missing results.
     is_low &= planned > 0
     key = met.node * len(levels.level) + met.peer
     turn = np.argsort(key, kind="stable")
@@ -79,18 +79,18 @@ def low(
         if open_ and meetings > FURTHER_MEETINGS:
             continue
         share = float(np.median(met.mean[rows] / planned[rows]))
-        yield Low(
+        yield LowPair(
             int(met.node[rows[0]]), int(met.peer[rows[0]]), share, meetings, meetings > FURTHER_MEETINGS
         )
 
 
-def _planned(met: ends.Meetings, levels: ends.Levels, leaf: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Return what meetings carry if their paths are good.
+def _find_planned(met: ends.Meetings, levels: ends.Levels, leaf: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Return the expected bandwidth of meetings with good paths.
 
-    Two ends that are slow carry the product of their shares, or more: behind one slow leaf both have the
-    same reason. What most meetings of two leaves carry tells.
+    Two slow ends carry the product of their shares, or more: behind one slow leaf both have the same reason.
+    The usual bandwidth of meetings of the two leaves decides.
     """
-    planned = ends.expected(levels, met.node, met.peer)
+    planned = ends.find_expected(levels, met.node, met.peer)
     slow = levels.level < ends.GOOD * levels.rail
     rows = np.flatnonzero(slow[met.node] & slow[met.peer] & (planned > 0))
     if len(rows):

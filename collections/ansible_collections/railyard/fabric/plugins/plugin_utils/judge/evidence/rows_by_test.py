@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which rows answer which test. Short rows stay columns; one is an object only while somebody looks at it."""
+"""Assign rows to planned tests. Short rows stay columns, and become objects only when they are read."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from typing import Any
 from ansible_collections.railyard.fabric.plugins.module_utils.records.asked import AskedLine
 from ansible_collections.railyard.fabric.plugins.module_utils.records.bmc_rows import CONTROLLER
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue import CHECKS
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence.columns.asked import (
-    Asked,
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence.columns.planned_tests import (
     Column,
+    PlannedTests,
 )
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence.columns.rail_rows import Part
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence.columns.tables import (
     ShortRow,
     Table,
 )
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence.light_rows import Rows
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence.result_rows import ResultRows
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run.asked_lines import number_of
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run.documents import Row
 
@@ -31,61 +31,60 @@ except ImportError:  # sanity's environment has none
     np = None  # type: ignore[assignment]
 
 
-def writers(asked: AskedLine) -> tuple[object, ...]:
-    """Return whose rows may answer a line."""
+def list_writers(asked: AskedLine) -> tuple[object, ...]:
+    """Return the hosts that may write rows for a planned test."""
     if CHECKS[str(asked["check"])].source == "bmc":
         return (CONTROLLER,)
     return (asked["node"],) if asked["peer"] is None else (asked["node"], asked["peer"])
 
 
 class RowsByTest(Mapping[str, Sequence[Row]]):
-    """Test -> the rows by those who were asked it, as they stand in the file: nobody else has a say in it.
+    """Test id -> its rows by the planned hosts, in the order of the file; rows by other hosts are ignored.
 
     Attributes:
-        others: the same of tests that have other rows than short ones.
+        others: test id -> rows, of tests with rows that are not short.
         parts: the short rows of all other tests.
-        strange: rows of other runs, and by others than who was asked.
+        strange: rows of other runs, and of hosts that the plan does not name for the test.
 
     Args:
         run: the run id.
-        results: the result rows, held, light or short.
-        asked: what was asked.
+        results: the result rows, complete, trimmed or short.
+        asked: the planned tests.
     """
 
-    def __init__(self, run: str, results: Iterable[Row], asked: Asked) -> None:
+    def __init__(self, run: str, results: Iterable[Row], asked: PlannedTests) -> None:
         self._asked = asked
         placed: dict[str, list[tuple[int, Row]]] = {}
         strange: list[tuple[int, Row]] = []
-        whole = results.others if isinstance(results, Rows) else enumerate(results)
-        rows = list(whole)
+        rows = list(results.others if isinstance(results, ResultRows) else enumerate(results))
         self.parts: list[Part] = []
-        for table in results.tables if isinstance(results, Rows) else ():
+        for table in results.tables if isinstance(results, ResultRows) else ():
             places = asked.find(table.numbers.array())
-            hosts = by_frame(table, (asked.nodes.get(frame.row["host"], -1) for frame in table.frames))
+            hosts = spread_by_frame(table, (asked.nodes.get(frame.row["host"], -1) for frame in table.frames))
             good = (places >= 0) & (hosts >= 0)
             node, peer = (np.append(ends, -1)[places] for ends in (asked.node, asked.peer))
             good &= (hosts == node) | (hosts == peer)
-            mine = good & by_frame(table, (frame.row.get("run") == run for frame in table.frames))
+            mine = good & spread_by_frame(table, (frame.row.get("run") == run for frame in table.frames))
             indices = np.flatnonzero(mine).astype(np.int32)
             self.parts.append(Part(table, indices, places[mine].astype(np.int32)))
             rows += ((table.begin.at(at), table.row(at)) for at in np.flatnonzero(~mine).tolist())
         for place, row in rows:
             identity = str(row.get("id"))
             line = asked.lines.by_id(identity)
-            if line is not None and row.get("host") in writers(line):
+            if line is not None and row.get("host") in list_writers(line):
                 placed.setdefault(identity, []).append((place, row))
                 if row.get("run") == run:
                     continue
             strange.append((place, row))
         if self.parts and placed:
             self._leave_mixed(placed)
-        in_file = {identity: sorted(found, key=_place) for identity, found in placed.items()}
+        in_file = {identity: sorted(found, key=_find_place) for identity, found in placed.items()}
         self.others = {identity: [row for _place, row in found] for identity, found in in_file.items()}
-        self.strange = [row for _place, row in sorted(strange, key=_place)]
+        self.strange = [row for _place, row in sorted(strange, key=_find_place)]
         self._sort()
 
     def _leave_mixed(self, placed: dict[str, list[tuple[int, Row]]]) -> None:
-        """Take the short rows of tests that have other ones too out of the columns."""
+        """Move short rows out of the columns if their test has other rows too."""
         numbers = np.array([number_of(identity, "m") for identity in placed], dtype=np.int64)
         mixed = np.zeros(len(self._asked.number), dtype=bool)
         found = self._asked.find(numbers)
@@ -98,7 +97,7 @@ class RowsByTest(Mapping[str, Sequence[Row]]):
             self.parts[number] = Part(table, indices[~taken], tests[~taken])
 
     def _sort(self) -> None:
-        """Bring the rows in the columns in the order of their tests, and of the file."""
+        """Sort the rows in the columns by test, then by position in the file."""
         empty = np.zeros(0, dtype=np.int32)
         each = [np.full(len(one.tests), number, np.int16) for number, one in enumerate(self.parts)]
         begin = [one.table.begin.array()[one.indices] for one in self.parts]
@@ -112,7 +111,7 @@ class RowsByTest(Mapping[str, Sequence[Row]]):
         if (found := self.others.get(identity)) is not None:
             return found
         place = self._asked.place(identity)
-        if place >= 0 and (mine := self._of(place)):
+        if place >= 0 and (mine := self._read_short_rows(place)):
             return mine
         raise KeyError(identity)
 
@@ -120,7 +119,7 @@ class RowsByTest(Mapping[str, Sequence[Row]]):
         place = self._asked.place(str(identity))
         return identity in self.others or (place >= 0 and bool(self._begin[place] < self._begin[place + 1]))
 
-    def _of(self, place: int) -> list[ShortRow]:
+    def _read_short_rows(self, place: int) -> list[ShortRow]:
         mine = slice(*self._begin[place : place + 2].tolist())
         each = zip(self._part[mine].tolist(), self._index[mine].tolist(), strict=True)
         return [self.parts[part].table.row(index) for part, index in each]
@@ -134,12 +133,12 @@ class RowsByTest(Mapping[str, Sequence[Row]]):
         return len(self.others) + int(np.count_nonzero(np.diff(self._begin)))
 
     def proven(self) -> Iterator[tuple[Table, Column]]:
-        """Yield each table with those of its rows that their nodes call proven."""
+        """Yield each table with the rows that their nodes report as proven."""
         for table, indices, _tests in self._proven():
             yield table, indices
 
     def proven_rails(self) -> Iterator[tuple[str, str]]:
-        """Yield node and rail wherever a test has such a row."""
+        """Yield node and rail of each test with a proven row."""
         names, whats = list(self._asked.nodes), list(self._asked.what)
         for table, _indices, tests in self._proven():
             end = self._asked.node if table.kind.end == "client" else self._asked.peer
@@ -149,13 +148,15 @@ class RowsByTest(Mapping[str, Sequence[Row]]):
     def _proven(self) -> Iterator[Part]:
         for table, indices, tests in self.parts:
             end = self._asked.node if table.kind.end == "client" else self._asked.peer
-            hosts = by_frame(table, (self._asked.nodes.get(frame.row["host"], -1) for frame in table.frames))
-            proven = by_frame(table, (frame.row["proof"] == "proven" for frame in table.frames))
+            hosts = spread_by_frame(
+                table, (self._asked.nodes.get(frame.row["host"], -1) for frame in table.frames)
+            )
+            proven = spread_by_frame(table, (frame.row["proof"] == "proven" for frame in table.frames))
             mine = proven[indices] & (hosts[indices] == end[tests])
             yield Part(table, indices[mine], tests[mine])
 
     def by_host(self) -> Counter[str]:
-        """Return how many rows of each host there are."""
+        """Return the number of rows per host."""
         found = Counter(str(row.get("host")) for mine in self.others.values() for row in mine)
         for table, indices, _tests in self.parts:
             frames = np.bincount(table.frame_of.array()[indices], minlength=len(table.frames))
@@ -164,10 +165,10 @@ class RowsByTest(Mapping[str, Sequence[Row]]):
         return +found
 
     def pairs(self) -> Iterator[tuple[Table, Table, Column, Column, Column]]:
-        """Yield the tests of which two rows are there, by their tables.
+        """Yield the tests with exactly two rows, grouped by their tables.
 
         Yields:
-            the table of a row that is the client's, if one is; that of the other one; the tests' places, and
+            the table of the client's row, if one is a client's; that of the other row; the tests' places, and
             the rows of both.
         """
         two = np.flatnonzero(np.diff(self._begin) == 2)
@@ -182,10 +183,10 @@ class RowsByTest(Mapping[str, Sequence[Row]]):
             yield (*tables, two[mine], self._index[one[mine]], self._index[other[mine]])
 
 
-def _place(one: tuple[int, Any]) -> int:
+def _find_place(one: tuple[int, Any]) -> int:
     return one[0]
 
 
-def by_frame(table: Table, values: Iterable[Any]) -> Column:
-    """Return of each row what its frame has."""
+def spread_by_frame(table: Table, values: Iterable[Any]) -> Column:
+    """Return for each row the value of its frame."""
     return np.array(list(values))[table.frame_of.array()]

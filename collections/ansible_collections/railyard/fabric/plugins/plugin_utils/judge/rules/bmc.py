@@ -1,10 +1,10 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Does a node's BMC answer? The row that the controller writes of it, and the verdict. Pure.
+"""Judge whether a node's BMC answers, and build the row that the controller writes for it. Pure.
 
-Where the BMC's address may be (in its own subnet, on no rail, no other's) the preflight has checked before;
-that no node has taken it meanwhile is looked up in the facts.
+The preflight has checked the BMC's address (in its subnet, on no rail, unique). That no node has the address
+on a netdev is checked here with the facts.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ CHECK = "bmc"
 NONE = "none"
 
 _CAUSES = {SILENT: "bmc_silent", NO_WAY: "bmc_no_way"}
-#: A refusal comes from the address as well.
-_THERE = (ANSWERED, REFUSED)
+#: A refusal is an answer from the address too.
+_PRESENT = (ANSWERED, REFUSED)
 _EMPTY = (
     "tool_version", "rail", "peer", "netdev", "hca", "gid_index", "gid_type", "window_s", "message_bytes",
     "qps", "mtu_bytes", "active_mtu_bytes", "counters", "raw", "error", "proof",
 )  # fmt: skip
 
 
-def questions(asked: Iterable[AskedLine], plan: Plan) -> dict[str, str]:
-    """Return node -> the BMC's address, for the lines that the controller is to answer."""
+def list_bmc_addresses(asked: Iterable[AskedLine], plan: Plan) -> dict[str, str]:
+    """Return node -> the BMC's address, for the tests that the controller runs."""
     return {
         str(line["node"]): str(plan["nodes"][line["node"]]["bmc_address"])
         for line in asked
@@ -48,17 +48,17 @@ def questions(asked: Iterable[AskedLine], plan: Plan) -> dict[str, str]:
     }
 
 
-def row_of(line: AskedLine, address: str, reply: Reply, run: str, started: str) -> dict[str, Any]:
+def build_row(line: AskedLine, address: str, reply: Reply, run: str, started: str) -> dict[str, Any]:
     """Return the result row of one BMC.
 
     Args:
-        line: the asked line.
-        address: that was asked.
-        reply: what came of it.
+        line: the planned test.
+        address: the BMC's address.
+        reply: the BMC's reply.
         run: the run id.
-        started: when the asking began.
+        started: when the test began.
     """
-    there = reply.state in _THERE
+    there = reply.state in _PRESENT
     error = {
         "class": _CAUSES.get(reply.state),
         "message": reply.message or "",
@@ -81,11 +81,11 @@ def row_of(line: AskedLine, address: str, reply: Reply, run: str, started: str) 
     }
 
 
-def nobody(asked: Iterable[AskedLine], rows: Mapping[str, Sequence[Row]]) -> bool:
-    """Tell whether more than one BMC was asked, and not one was there: then the way to them is in doubt."""
+def is_none_reachable(asked: Iterable[AskedLine], rows: Mapping[str, Sequence[Row]]) -> bool:
+    """Tell whether none of several BMCs was reachable: then the route to them may be the reason."""
     every = (row for line in asked if line["check"] == CHECK for row in rows.get(line["id"], ()))
-    said = [told["state"] for row in every if (told := bmc_rows.of(row))]
-    return len(said) > 1 and not any(state in _THERE for state in said)
+    states = [found["state"] for row in every if (found := bmc_rows.of(row))]
+    return len(states) > 1 and not any(state in _PRESENT for state in states)
 
 
 def judge(
@@ -96,20 +96,20 @@ def judge(
     owners: Mapping[str, Sequence[str]],
     all_silent: bool = False,
 ) -> Answer:
-    """Answer a `bmc` line.
+    """Judge a `bmc` test.
 
     Args:
-        asked: the asked line: one node, no rail.
+        asked: the planned test: one node, no rail.
         run: the run id.
         address: the plan's address of the node's BMC.
-        rows: the line's rows.
+        rows: the test's rows.
         owners: bare address -> the nodes that have it on a netdev.
-        all_silent: no BMC of the run was there.
+        all_silent: no BMC of the run was reachable.
 
     Returns:
-        pass when it takes a connection at its own address; recorded when it refuses all that are tried, as a
-        BMC with nothing but IPMI does; fail when it is silent, or when a node has its address; unmeasured
-        when the question could not leave the controller, or nobody asked it; not applicable by site policy.
+        pass if it accepts a connection at its address; recorded if it refuses all tried ports, as a BMC with
+        only IPMI does; fail if it is silent, or if a node has its address; unmeasured if the controller has
+        no route to it or did not connect; not applicable by site policy.
     """
     if asked["tool"] == NONE:
         return Answer.not_applicable("site policy: fabric_policy.bmc_check is none")
@@ -117,47 +117,45 @@ def judge(
     if len(rows) != 1:
         return Answer.unmeasured("duplicate_row" if rows else "bmc_not_asked", where)
     row = rows[0]
-    told = bmc_rows.of(row)
+    found = bmc_rows.of(row)
     wanted = {
         "schema": 1, "run": run, "host": CONTROLLER, "end": "client", "address": address,
         **{key: asked[key] for key in ("check", "tool", "node", "direction")},
     }  # fmt: skip
     wrong = unlike(row, wanted)
-    if wrong is not None or told is None or not _is_told(row, told):
+    if wrong is not None or found is None or not _is_consistent(row, found):
         key = wrong or "bmc"
         return Answer.unmeasured("row_garbled", f"{CONTROLLER}: {key} is {row.get(key)!r}")
     answer = Answer.passed(
-        {"answers": told["state"] == ANSWERED, "port": told["port"]},
+        {"answers": found["state"] == ANSWERED, "port": found["port"]},
         {"answers": True},
-        "a declared BMC takes a TCP connection at its own address, asked by the controller, without a login",
+        "a declared BMC accepts a TCP connection from the controller at its own address, without a login",
     )
-    if "questions" in told:
-        answer.observed["questions"] = told["questions"]
+    if "questions" in found:
+        answer.observed["questions"] = found["questions"]
     mine = sorted(owners.get(str(ipaddress.ip_address(address)), ()))
     if mine:
         return answer.failed("bmc_address_taken", f"{where} is on a netdev of {', '.join(mine)}")
-    if told["state"] in _THERE:
+    if found["state"] in _PRESENT:
         answer.observed["round_trip_us"] = row["metrics"]["round_trip_us"]
-    if told["state"] == REFUSED:
+    if found["state"] == REFUSED:
         answer.recorded("a machine is at the BMC's address; it refuses all of fabric_policy.bmc_tcp_ports")
-    if told["state"] in _THERE:
+    if found["state"] in _PRESENT:
         return answer
     error = failures.error_of(row)
-    said = error["message"] if error else ""
-    if told["state"] == NO_WAY:
-        return answer.unknown("bmc_no_way", f"{where}: {said}")
-    detail = f"{where} port {told['port']}" + (f": {said}" if said else "")
-    if told["state"] == SILENT and all_silent:
-        detail += (
-            "; none of this run's BMCs answers, so it may be the way from the controller to their network"
-        )
-    return answer.failed(_CAUSES[told["state"]], detail)
+    message = error["message"] if error else ""
+    if found["state"] == NO_WAY:
+        return answer.unknown("bmc_no_way", f"{where}: {message}")
+    detail = f"{where} port {found['port']}" + (f": {message}" if message else "")
+    if found["state"] == SILENT and all_silent:
+        detail += "; none of this run's BMCs answers, so check the route from the controller to their network"
+    return answer.failed(_CAUSES[found["state"]], detail)
 
 
-def _is_told(row: Row, told: Bmc) -> bool:
-    """Tell whether a row's parts fit together: an answer has its time and proof, and nothing else has."""
-    state, metrics = told["state"], row.get("metrics")
-    there = state in _THERE
+def _is_consistent(row: Row, found: Bmc) -> bool:
+    """Tell whether a row's parts are consistent: only an answer has a time and proof."""
+    state, metrics = found["state"], row.get("metrics")
+    there = state in _PRESENT
     status = "measured" if there else "unmeasured" if state == NO_WAY else "failed"
     if row.get("status") != status or (row.get("proof") == "proven") is not there:
         return False

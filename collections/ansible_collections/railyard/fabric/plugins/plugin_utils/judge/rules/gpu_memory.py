@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""RDMA between GPUs' memories beside that between host memories: is the way to the GPU slow? Pure."""
+"""Compare RDMA with GPU memory and with host memory, to find a slow path to the GPU. Pure."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.outcome.answer imp
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run.documents import Row
 
 
-def left_out(check: str, nodes: Sequence[str], declared: Mapping[str, Row]) -> Answer | None:
-    """Return the answer to a test with a node of which the inventory declares that it has no GPU."""
+def explain_omission(check: str, nodes: Sequence[str], declared: Mapping[str, Row]) -> Answer | None:
+    """Return the answer to a test with a node that has no GPU by the inventory, else None."""
     without = next((node for node in nodes if declared[node].get("count") == 0), None)
     if check != GPU_MEMORY or without is None:
         return None
     return Answer.not_applicable(f"the inventory declares that {without} has no GPU")
 
 
-def beside(answer: Answer, host_gbps: float | None) -> Answer:
-    """Add what host memory carried the same way, and tell a slow way to the GPU from a slow rail.
+def compare_with_host_memory(answer: Answer, host_gbps: float | None) -> Answer:
+    """Add the bandwidth from host memory, and distinguish a slow path to the GPU from a slow rail.
 
     Args:
-        answer: of GPU memory.
-        host_gbps: what was measured from host memory; None where nothing was.
+        answer: the answer for GPU memory.
+        host_gbps: bandwidth from host memory in the same direction; None if not measured.
     """
     seen = answer.observed.get("bandwidth_gbps")
     if host_gbps is None or seen is None:
@@ -39,6 +39,6 @@ def beside(answer: Answer, host_gbps: float | None) -> Answer:
     slow = answer.outcome == FAIL and answer.cause.get("cause_class") == "below_floor"
     if slow and least is not None and host_gbps >= least:
         proof = answer.proof
-        told = f"bandwidth_gbps {seen:g}, floor {least:g}; {host_gbps:g} from host memory"
-        answer.failed("gpu_path_slow", told).proof = proof
+        detail = f"bandwidth_gbps {seen:g}, floor {least:g}; {host_gbps:g} from host memory"
+        answer.failed("gpu_path_slow", detail).proof = proof
     return answer

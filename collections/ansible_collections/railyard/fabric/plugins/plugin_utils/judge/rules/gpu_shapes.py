@@ -1,10 +1,10 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How the GPUs of a node are built in: what nvidia-smi reports, and what it should report. Pure.
+"""Find the expected GPU topology of a node, and how the reported one differs from it. Pure.
 
-Links are compared with those of the same kind, and `nvidia-smi topo -m` names the kind. But a GPU that lost
-its NVLinks is named otherwise. So the kind of a link is the one that most peers of the node report, and
+Links are compared with those of the same kind, which `nvidia-smi topo -m` reports. But a GPU that lost its
+NVLinks has another kind. So the expected kind of a link is the one that most peers of the node report, and
 within one node the one that the other GPUs have among themselves.
 """
 
@@ -17,16 +17,16 @@ from typing import NamedTuple
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.rules import peers
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run.documents import Row
 
-_MOST_WORDS = 60
+_MOST_CHARACTERS = 60
 _NVLINK = "NV"
 
 
 class Shape(NamedTuple):
-    """What the kinds of a node's links rest on.
+    """What determines the kinds of a node's links.
 
     Attributes:
-        slots: of each GPU the generation and the lanes that it and its slot can do.
-        joined: how each two GPUs are joined.
+        slots: for each GPU, the maximum generation and lanes of GPU and slot.
+        joined: the connection type of each two GPUs.
     """
 
     slots: tuple[tuple[str, str], ...]
@@ -34,12 +34,12 @@ class Shape(NamedTuple):
 
 
 class Built(NamedTuple):
-    """How a node's GPUs are built in.
+    """The GPU topology of a node.
 
     Attributes:
-        models: of its GPUs.
-        shape: what the kinds of its links are taken from.
-        differs: in what its own report differs from that, empty where it does not.
+        models: the models of its GPUs.
+        shape: the expected topology.
+        differs: how the reported topology differs from it, empty if it does not.
     """
 
     models: tuple[str, ...]
@@ -47,17 +47,18 @@ class Built(NamedTuple):
     differs: str
 
 
-def find(accounts: Mapping[str, Row], groups: Mapping[str, str]) -> dict[str, Built]:
-    """Return node -> how its GPUs are built in.
+def find_shapes(accounts: Mapping[str, Row], groups: Mapping[str, str]) -> dict[str, Built]:
+    """Return node -> its GPU topology.
 
     Args:
-        accounts: node -> what its trusted row says of its GPUs: `gpus` and `joined`.
-        groups: node -> its peers' group, from `peers.groups`.
+        accounts: node -> `gpus` and `joined` from its trusted row.
+        groups: node -> its peers' group, from `peers.group_peers`.
     """
     models = {
-        node: tuple(str(gpu["name"])[:_MOST_WORDS] for gpu in one["gpus"]) for node, one in accounts.items()
+        node: tuple(str(gpu["name"])[:_MOST_CHARACTERS] for gpu in one["gpus"])
+        for node, one in accounts.items()
     }
-    shapes = {node: _shape(one) for node, one in accounts.items()}
+    shapes = {node: _read_shape(one) for node, one in accounts.items()}
     alike: dict[tuple[object, ...], dict[str, Shape]] = {}
     counts: dict[tuple[object, ...], dict[str, int]] = {}
     for node, names in models.items():
@@ -69,36 +70,36 @@ def find(accounts: Mapping[str, Row], groups: Mapping[str, str]) -> dict[str, Bu
         common = Counter(members.values())
         for node, own in members.items():
             usual = odd.get(node, own)
-            if node not in odd and common[own] < peers.LEAST_LIKE:
-                usual = _without_odd_gpu(own, models[node])
+            if node not in odd and common[own] < peers.LEAST_EQUAL:
+                usual = _replace_odd_gpu(own, models[node])
             whose = (
-                f"{common[usual]} of {len(members)} like nodes" if node in odd else "the node's other GPUs"
+                f"{common[usual]} of {len(members)} peer nodes" if node in odd else "the node's other GPUs"
             )
-            found[node] = Built(models[node], usual, _difference(own, usual, whose))
+            found[node] = Built(models[node], usual, _describe_difference(own, usual, whose))
     for numbers in counts.values():
         for node, usual_count in peers.find_odd(numbers).items():
-            said = f"it has {numbers[node]} GPUs, most of its peers have {usual_count}"
-            found[node] = found[node]._replace(differs=said)
+            differs = f"it has {numbers[node]} GPUs, most of its peers have {usual_count}"
+            found[node] = found[node]._replace(differs=differs)
     return found
 
 
-def _shape(account: Row) -> Shape:
+def _read_shape(account: Row) -> Shape:
     slots = tuple((str(gpu["pcie_generation"]), str(gpu["pcie_lanes"])) for gpu in account["gpus"])
-    joined = tuple(tuple(str(cell)[:_MOST_WORDS] for cell in cells) for cells in account["joined"])
+    joined = tuple(tuple(str(cell)[:_MOST_CHARACTERS] for cell in cells) for cells in account["joined"])
     return Shape(slots, joined)
 
 
-def _without_odd_gpu(shape: Shape, models: tuple[str, ...]) -> Shape:
-    """Return a node's shape as if the one GPU that is joined otherwise than all others were joined alike."""
+def _replace_odd_gpu(shape: Shape, models: tuple[str, ...]) -> Shape:
+    """Return a node's topology with the connections of a single odd GPU replaced by those of the others."""
     every = range(len(models))
     for odd in every:
         others = [gpu for gpu in every if gpu != odd]
-        if len(others) < peers.LEAST_LIKE or len(set(models)) > 1:
+        if len(others) < peers.LEAST_EQUAL or len(set(models)) > 1:
             continue
         among = [shape.joined[one][two] for one in others for two in others if one != two]
         mine = [shape.joined[odd][other] for other in others]
         usual = Counter(word for word in among if word.startswith(_NVLINK)).most_common(1)
-        if not usual or not _stands_apart(shape, odd, others, mine, among):
+        if not usual or not _is_odd(shape, odd, others, mine, among):
             continue
         joined = [list(cells) for cells in shape.joined]
         for other in others:
@@ -107,8 +108,8 @@ def _without_odd_gpu(shape: Shape, models: tuple[str, ...]) -> Shape:
     return shape
 
 
-def _stands_apart(shape: Shape, odd: int, others: list[int], mine: list[str], among: list[str]) -> bool:
-    """Tell whether a GPU has no NVLink where each other has one, or none of the kind that all others have."""
+def _is_odd(shape: Shape, odd: int, others: list[int], mine: list[str], among: list[str]) -> bool:
+    """Tell whether only this GPU has no NVLink, or not the connection type that all others have."""
     if not any(word.startswith(_NVLINK) for word in mine):
         return all(
             any(shape.joined[one][two].startswith(_NVLINK) for two in others if two != one) for one in others
@@ -116,15 +117,15 @@ def _stands_apart(shape: Shape, odd: int, others: list[int], mine: list[str], am
     return len(set(among)) == 1 and among[0] not in mine
 
 
-def _difference(own: Shape, usual: Shape, whose: str) -> str:
+def _describe_difference(own: Shape, usual: Shape, whose: str) -> str:
     for gpu, (mine, its) in enumerate(zip(own.slots, usual.slots, strict=True)):
         if mine != its:
             return (
-                f"GPU {gpu} and its slot can do PCIe generation {mine[0]} with {mine[1]} lanes, on {whose} "
+                f"GPU {gpu} and its slot support PCIe generation {mine[0]} with {mine[1]} lanes, on {whose} "
                 f"{its[0]} with {its[1]}"
             )
     for one, (cells, usual_cells) in enumerate(zip(own.joined, usual.joined, strict=True)):
         for two, (word, usual_word) in enumerate(zip(cells, usual_cells, strict=True)):
             if word != usual_word:
-                return f"GPU {one} and GPU {two} are joined by {word}, on {whose} by {usual_word}"
+                return f"GPU {one} and GPU {two} are connected by {word}, on {whose} by {usual_word}"
     return ""

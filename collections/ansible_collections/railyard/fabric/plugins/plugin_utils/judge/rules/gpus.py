@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a node's facts answer of its GPUs, and of the nodes that are declared alike. Pure."""
+"""Judge a node's GPUs from its facts, and compare nodes with the same declaration. Pure."""
 
 from __future__ import annotations
 
@@ -19,9 +19,10 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.outcome.answer imp
 from ansible_collections.railyard.fabric.plugins.plugin_utils.plain_text import named
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run.documents import Plan, Row
 
-#: Declaration, as JSON -> key -> the usual value and how many nodes have which; see `rules.gpu_rows.Node`.
+#: Declaration as JSON -> key -> the usual value, and which values how many nodes have; see
+#: `rules.gpu_rows.Node`.
 Usual = Mapping[str, Mapping[str, tuple[str | None, str]]]
-_OF: dict[str, Callable[[Gpus], str | None]] = {
+_READERS: dict[str, Callable[[Gpus], str | None]] = {
     "model": gpu.model_of,
     "driver": gpu.driver_of,
     "nvlinks": gpu.nvlinks_of,
@@ -29,24 +30,24 @@ _OF: dict[str, Callable[[Gpus], str | None]] = {
 _MOST_KINDS = 4
 
 
-def usual(plan: Plan, fleet: BoundFacts) -> Usual:
-    """Return in what the nodes differ of which the plan declares the same GPUs."""
+def find_usual(plan: Plan, fleet: BoundFacts) -> Usual:
+    """Return the values that differ between nodes with the same declared GPUs."""
     seen: dict[str, dict[str, Counter[str]]] = {}
     for name, node in plan["nodes"].items():
         if node.get("gpus") is None or name not in fleet.gpus:
             continue
-        counts = seen.setdefault(_kind(node["gpus"]), {key: Counter() for key in _OF})
-        for key, of in _OF.items():
-            if (value := of(fleet.gpus[name])) is not None:
+        counts = seen.setdefault(_serialize(node["gpus"]), {key: Counter() for key in _READERS})
+        for key, read in _READERS.items():
+            if (value := read(fleet.gpus[name])) is not None:
                 counts[key][value] += 1
     return {
-        kind: {key: _most(count) for key, count in counts.items() if len(count) > 1}
+        kind: {key: _find_majority(count) for key, count in counts.items() if len(count) > 1}
         for kind, counts in seen.items()
     }
 
 
-def notes(plan: Plan, facts: Iterable[Row]) -> list[str]:
-    """Tell of nodes that have GPUs of which the inventory says nothing: of these nothing is asked."""
+def list_notes(plan: Plan, facts: Iterable[Row]) -> list[str]:
+    """Return a note on nodes whose GPUs are not declared in the inventory, and so are not checked."""
     nodes = plan["nodes"]
     left = [
         str(row.get("node"))
@@ -56,27 +57,27 @@ def notes(plan: Plan, facts: Iterable[Row]) -> list[str]:
     ]  # fmt: skip
     if not left:
         return []
-    return [f"GPUs are not asked of {named(left)}: the inventory declares no expected_gpus for them"]
+    return [f"GPUs are not checked on {named(left)}: the inventory declares no expected_gpus for them"]
 
 
-def _kind(declared: Mapping[str, Any]) -> str:
+def _serialize(declared: Mapping[str, Any]) -> str:
     return json.dumps(declared, sort_keys=True)
 
 
-def _most(count: Counter[str]) -> tuple[str | None, str]:
+def _find_majority(count: Counter[str]) -> tuple[str | None, str]:
     value, nodes = count.most_common(1)[0]
-    told = ", ".join(f"{one} on {many}" for one, many in count.most_common(_MOST_KINDS))
-    return (value if 2 * nodes > count.total() else None), told
+    text = ", ".join(f"{one} on {many}" for one, many in count.most_common(_MOST_KINDS))
+    return (value if 2 * nodes > count.total() else None), text
 
 
 def judge(asked: AskedLine, declared: Mapping[str, Any], fleet: BoundFacts, others: Usual) -> Answer:
-    """Answer a GPU check.
+    """Judge a GPU check.
 
     Args:
-        asked: the asked line: one node, no rail.
+        asked: the planned test: one node, no rail.
         declared: the plan's `gpus` of the node.
         fleet: all facts.
-        others: from `usual`.
+        others: from `find_usual`.
     """
     name, check = str(asked["node"]), str(asked["check"])
     if nothing := fleet.unknown(name):
@@ -85,5 +86,5 @@ def judge(asked: AskedLine, declared: Mapping[str, Any], fleet: BoundFacts, othe
         return Answer.unmeasured("gpu_unknown", f"{name}: its facts: {fleet.gpus_garbled[name]}")
     cards = {rail: (one.hca or {}).get("pci") or (one.netdev or {}).get("pci")
              for rail, one in fleet.bound[name].items()}  # fmt: skip
-    node = Node(name, declared, others.get(_kind(declared), {}), cards)
-    return Answer.of(gpu.rule(check, node, fleet.gpus[name]))
+    node = Node(name, declared, others.get(_serialize(declared), {}), cards)
+    return Answer.from_ruling(gpu.rule(check, node, fleet.gpus[name]))

@@ -1,14 +1,14 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Are there more switches on the way than planned? Latencies against hops. Pure.
+"""Find paths with more switches than planned, from their latencies. Pure.
 
 A cut-through Ethernet switch adds 0.3 to 1 us, and cards, cables and slots of one rail add the same on every
-node. So a node's latencies are held against those of the other nodes on the same rail with as many planned
-hops: what is above them by a hop's least is a hop too many. Medians are compared, and only where the others
-agree among themselves to better than that. Who is as high on all of its rails has a slow processor, and no
-switch too many. Of InfiniBand's switches no such least is known: what is far above the others is found there
-as well, and what is not passes nothing.
+node. So a node's latencies are compared with those of the other nodes on the same rail with as many planned
+hops: a latency that is higher by the minimum of a hop indicates an additional hop. Medians are compared, and
+only if the others differ by less than that. A node with higher latencies on all of its rails has a slow
+processor, not another switch. For InfiniBand switches the minimum is not known: a latency far above the
+others fails there too, but no latency passes.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import figu
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue import FAIL, PASS, RECORDED
 from ansible_collections.railyard.fabric.plugins.plugin_utils.outcome.answer import Answer
 
-#: What a cut-through switch adds to a packet's way, at least and at most.
-HOP_LEAST_US, HOP_MOST_US = figures.value("hop_least_us"), figures.value("hop_most_us")
-#: Within one leaf a packet passes one switch; between leaves two leaves and a spine.
+#: Minimum and maximum latency of a cut-through switch.
+HOP_LEAST_US, HOP_MOST_US = figures.read_value("hop_least_us"), figures.read_value("hop_most_us")
+#: Number of switches within one leaf, and between leaves (two leaves and a spine).
 _SAME_LEAF, _OTHER_LEAF = 1, 3
-#: Fewer tests of others are no measure of what is usual.
+#: Minimum number of other nodes' tests for a comparison.
 _LEAST_OTHERS = 3
 
 
 @dataclass(frozen=True)
 class Sample:
-    """One trusted latency test: who, over which rail, through how many planned switches, how long."""
+    """One trusted latency test: nodes, rail, number of planned switches, latency."""
 
     identity: str
     rail: str
@@ -48,15 +48,17 @@ class Sample:
     link_layer: object
 
 
-def tests(asked: Iterable[AskedLine]) -> list[AskedLine]:
-    """Return the asked lines whose latency tells of hops."""
+def select_tests(asked: Iterable[AskedLine]) -> list[AskedLine]:
+    """Return the planned tests whose latency depends on hops."""
     return [line for line in asked if line["check"] == "rdma_latency"]
 
 
-def sample(line: AskedLine, metrics: Mapping[str, Any], bound: Mapping[str, Mapping[str, Bound]]) -> Sample:
-    """Return a test's sample; `hops` is None where the inventory does not name both leaves."""
+def make_sample(
+    line: AskedLine, metrics: Mapping[str, Any], bound: Mapping[str, Mapping[str, Bound]]
+) -> Sample:
+    """Return a test's sample; `hops` is None if the inventory does not name both leaves."""
     ends = [bound[node][str(line["rail"])] for node in nodes_of(line)]
-    hops = planned(ends)
+    hops = count_planned_hops(ends)
     return Sample(
         str(line["id"]),
         str(line["rail"]),
@@ -69,13 +71,13 @@ def sample(line: AskedLine, metrics: Mapping[str, Any], bound: Mapping[str, Mapp
     )
 
 
-def planned(ends: Sequence[Bound]) -> int | None:
-    """Return how many switches are planned between two ends, None where a leaf is not named."""
+def count_planned_hops(ends: Sequence[Bound]) -> int | None:
+    """Return the number of planned switches between two ends, None if a leaf is not named."""
     leaves = [end.rail.get("leaf") for end in ends]
     return None if None in leaves else _SAME_LEAF if leaves[0] == leaves[1] else _OTHER_LEAF
 
 
-def by_rail(samples: Iterable[Sample]) -> dict[str, list[Sample]]:
+def group_by_rail(samples: Iterable[Sample]) -> dict[str, list[Sample]]:
     """Return rail -> its samples."""
     found: dict[str, list[Sample]] = {}
     for one in samples:
@@ -84,40 +86,42 @@ def by_rail(samples: Iterable[Sample]) -> dict[str, list[Sample]]:
 
 
 def judge(asked: AskedLine, samples: Mapping[str, Sequence[Sample]]) -> Answer:
-    """Answer a hops line.
+    """Judge a hops test.
 
     Args:
-        asked: the asked line: one node, one rail.
-        samples: all trusted latency tests of the run, `by_rail`.
+        asked: the planned test: one node, one rail.
+        samples: all trusted latency tests of the run, from `group_by_rail`.
 
     Returns:
-        pass within a hop's least of the others; fail above, with the number of switches that it may be;
-        recorded on software links, whose latency is the processor's, within that least on InfiniBand, and
-        without enough others to compare with; unmeasured without a latency that can be trusted.
+        pass if less than the minimum of a hop above the others; fail above it, with the likely number of
+        switches; recorded on software links, whose latency depends on the processor, on InfiniBand, and
+        without enough other tests; unmeasured without a trusted latency.
     """
     node, rail = str(asked["node"]), str(asked["rail"])
-    found = _of_rail(node, rail, samples.get(rail, ()))
+    found = _judge_rail(node, rail, samples.get(rail, ()))
     if found.outcome != FAIL:
         return found
     others = [name for name, its in samples.items() if name != rail and any(node in one.nodes for one in its)]
-    high = [_of_rail(node, other, samples[other]).outcome == FAIL for other in sorted(others)]
+    high = [_judge_rail(node, other, samples[other]).outcome == FAIL for other in sorted(others)]
     if high and all(high):
         found.proof = "proven"
         return found.recorded(
-            f"as high on all rails of {node}, which is its processor's or slots', no switch's"
+            f"equally high on all rails of {node}, so its processor or slots are the reason, not a switch"
         )
     return found
 
 
-def _of_rail(node: str, rail: str, samples: Sequence[Sample]) -> Answer:
+def _judge_rail(node: str, rail: str, samples: Sequence[Sample]) -> Answer:
     where = f"{node} {rail}"
     mine = [one for one in samples if node in one.nodes and one.hops is not None]
     if not mine:
         return Answer.unmeasured("hops_unclear", f"{where}: none of its latency tests can be trusted")
     median = statistics.median(one.latency_us for one in mine)
-    seen = Answer(RECORDED, {"latency_p50_us": median}, proof="proven", rows=_ids(mine))
+    seen = Answer(RECORDED, {"latency_p50_us": median}, proof="proven", rows=_list_ids(mine))
     if not all(one.hardware for one in mine):
-        return seen.recorded("the latency of software RDMA is its processor's, and hides what a switch adds")
+        return seen.recorded(
+            "the latency of software RDMA depends on the processor, and hides that of a switch"
+        )
     unclear = []
     verdicts = []
     for hops in sorted({one.hops for one in mine if one.hops is not None}):
@@ -135,41 +139,41 @@ def _of_rail(node: str, rail: str, samples: Sequence[Sample]) -> Answer:
         if 3 * mad >= HOP_LEAST_US:
             unclear.append(f"the others over {hops} hops differ by {mad:.2f} us among themselves")
             continue
-        verdicts.append(_against(where, hops, usual, statistics.median(one.latency_us for one in here), here))
+        verdicts.append(_compare(where, hops, usual, statistics.median(one.latency_us for one in here), here))
     bad = next((one for one in verdicts if one.outcome == FAIL), None)
     if bad is not None:
         return bad
     if not verdicts or unclear:
-        return seen.recorded(f"no bound: {'; '.join(unclear)}")
+        return seen.recorded(f"no threshold: {'; '.join(unclear)}")
     return next((one for one in verdicts if one.outcome == RECORDED), verdicts[0])
 
 
-def _against(where: str, hops: int, usual_us: float, seen_us: float, mine: Sequence[Sample]) -> Answer:
+def _compare(where: str, hops: int, usual_us: float, seen_us: float, mine: Sequence[Sample]) -> Answer:
     ceiling = usual_us + HOP_LEAST_US
     basis = (
-        f"over {hops} planned hops the others need {usual_us:.2f} us, and one hop more costs at least "
+        f"over {hops} planned hops the others have {usual_us:.2f} us, and one more hop adds at least "
         f"{HOP_LEAST_US:g} us"
     )
     answer = Answer(
         PASS, {"latency_p50_us": round(seen_us, 3)}, {"latency_p50_us": 0.0},
-        {"latency_p50_us": round(ceiling, 3)}, basis, proof="proven", rows=_ids(mine),
+        {"latency_p50_us": round(ceiling, 3)}, basis, proof="proven", rows=_list_ids(mine),
     )  # fmt: skip
     if seen_us < ceiling:
         if mine[0].link_layer == "Ethernet":
             return answer
         return answer.recorded(
             f"less than {HOP_LEAST_US:g} us above the others' {usual_us:.2f} us over {hops} planned hops; "
-            "that this is no switch more is known of Ethernet alone"
+            "only for Ethernet this rules out another switch"
         )
     excess = seen_us - usual_us
     least, most = max(1, math.ceil(excess / HOP_MOST_US)), math.floor(excess / HOP_LEAST_US + 1e-9)
     number = f"{least}" if least >= most else f"{least} to {most}"
     peers = sorted({name for one in mine for name in one.nodes} - {where.split(" ", maxsplit=1)[0]})
-    said = (
-        f"{where}: {seen_us:.2f} us to {', '.join(peers[:4])}, {excess:.2f} above the others': {number} hops"
+    detail = (
+        f"{where}: {seen_us:.2f} us to {', '.join(peers[:4])}, {excess:.2f} above the others: {number} hops"
     )
-    return answer.failed("more_hops", said)
+    return answer.failed("more_hops", detail)
 
 
-def _ids(samples: Sequence[Sample]) -> list[str]:
+def _list_ids(samples: Sequence[Sample]) -> list[str]:
     return [one.identity for one in samples]

@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a node's facts answer of a rail's RDMA: its port, its GID, its RDMA MTU, its P_Keys. Pure."""
+"""Judge a rail's RDMA port, GID, RDMA MTU and P_Keys from the node's facts. Pure."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.run.documents impo
 
 
 def judge(asked: AskedLine, rail: Row, fleet: BoundFacts) -> Answer:
-    """Answer an RDMA facts check.
+    """Judge an RDMA facts check.
 
     Args:
-        asked: the asked line; its check is one of `rules.rdma.CHECKS`.
+        asked: the planned test; its check is one of `rules.rdma.CHECKS`.
         rail: the plan's rail.
         fleet: all facts.
     """
     node, check = str(asked["node"]), str(asked["check"])
     transport = fleet.transports.get(node, "")
     if transport not in rdma.CHECKS:
-        answer = Answer(basis="RDMA is asked of nodes that declare it")
+        answer = Answer(basis="RDMA is checked on nodes that declare it")
         return answer.unknown("rdma_unknown", f"{node}: the plan declares {transport or 'no transport'}")
     if nothing := fleet.unknown(node):
         return nothing
     bound = fleet.bound[node][str(rail["name"])]
     ports = fleet.ports.get(node, ())
     mine = rdma.Node(node, transport, fleet.classes.get(node), ports, fleet.fastest, fleet.pkeys)
-    return Answer.of(rdma.rule(check, mine, bound))
+    return Answer.from_ruling(rdma.rule(check, mine, bound))

@@ -1,11 +1,11 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a rule is: something that holds of a good test, in words, and what it means where it does not. Pure.
+"""Types of rules: a condition of a good test, its text for people, and the problem if it does not hold. Pure.
 
 A rule is applied to one row or pair of rows (`evidence/views`), or to the columns of many
-(`evidence/columns/views`), which have the same attributes: it stands once. It says what holds, never what is
-broken: a number that is missing is NaN, which compares as false.
+(`evidence/columns/views`), which have the same attributes. It tests for the good case, never for the bad one:
+a missing number is NaN, which compares as false.
 """
 
 from __future__ import annotations
@@ -14,21 +14,21 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 Problem = tuple[str, str]
-"""Id in the cause table, and what was seen."""
+"""Id in the cause table, and details."""
 View = Any
-"""A row or pair of rows, or the columns of many: what a rule reads of it is the same."""
+"""A row or pair of rows, or the columns of many, with the same attributes."""
 Holds = Any
-"""Whether it holds: of one row True or False, of columns an array."""
+"""A boolean for one row, an array of booleans for columns."""
 
 
 class Rule(NamedTuple):
-    """What holds of the numbers of a good test.
+    """A condition on the numbers of a good test.
 
     Attributes:
-        what: what holds, for people.
-        holds: tells it of one or of many.
-        why: returns what is wrong with one of which it does not hold.
-        of: the metric, counter, key or end that it holds of, where it is asked of several.
+        what: the condition as text.
+        holds: tells whether it holds, for one or for many.
+        why: returns the problem of one for which it does not hold.
+        of: the metric, counter, key or end that it applies to, if there are several.
     """
 
     what: str
@@ -37,18 +37,18 @@ class Rule(NamedTuple):
     of: str = ""
 
     def problems(self, one: View) -> Iterator[Problem]:
-        """Yield what is wrong with one, or nothing."""
+        """Yield the problem of one, or nothing."""
         if not self.holds(one):
             yield self.why(one)
 
 
 class Lookup(NamedTuple):
-    """What holds of all that the rows of one frame share: of many it is looked up in one row of each frame.
+    """A condition on values that the rows of a frame have in common, so that one row per frame is checked.
 
     Attributes:
-        what: what holds, for people.
-        problems: yields what is wrong with one, or nothing.
-        of: the end that it holds of, where it is asked of both.
+        what: the condition as text.
+        problems: yields the problem of one, or nothing.
+        of: the end that it applies to, if it is checked for both.
     """
 
     what: str
@@ -59,14 +59,14 @@ class Lookup(NamedTuple):
 Rules = Iterable[Rule | Lookup]
 
 
-def broken(rules: Rules, one: View) -> Iterator[Problem]:
-    """Yield what is wrong with one row or pair, in the order of the rules; the first is its cause."""
+def find_broken(rules: Rules, one: View) -> Iterator[Problem]:
+    """Yield the problems of one row or pair, in the order of the rules; the first is its cause."""
     for rule in rules:
         yield from rule.problems(one)
 
 
-def hold(rules: Rules, many: View, good: Holds) -> Holds:
-    """Return of which of many, good so far, all rules on numbers hold."""
+def apply_to_many(rules: Rules, many: View, good: Holds) -> Holds:
+    """Return which of many, good so far, keep to all rules on numbers."""
     for rule in rules:
         if isinstance(rule, Rule):
             good = good & rule.holds(many)

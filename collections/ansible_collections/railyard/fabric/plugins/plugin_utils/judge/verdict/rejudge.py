@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Judge a run from its folder alone: the same folder always gives the same verdicts.jsonl, byte for byte."""
+"""Judge a run from its folder: the same folder always gives the same verdicts.jsonl, byte for byte."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.attribution 
     isolation,
     oversubscription,
 )
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.attribution.culprits import (
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.attribution.isolate import (
     NOTHING,
     Findings,
 )
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence import light_rows
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence import result_rows
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.rules import gpus
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.verdict import folded, run_status, verdict
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.verdict.verdicts import Verdicts
@@ -36,7 +36,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.run.asked_lines im
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run.documents import Manifest, Order, Plan, Row
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run.folder import RunFolder
 
-#: What is read of a run folder to judge it.
+#: The files of a run folder that are judged.
 FILES = (
     run_folder.MANIFEST, run_folder.PLAN, run_folder.ASKED, run_folder.FACTS, run_folder.OBSTACLES,
     run_folder.RESULTS, run_folder.WORK_ORDER, run_folder.CONFIRM_ORDER, kept_baseline.FILE,
@@ -45,18 +45,18 @@ FILES = (
 
 @dataclass
 class Judged:
-    """A run's verdicts and what they mean.
+    """A run's verdicts and further results.
 
     Attributes:
-        verdicts: one for each asked line; `Verdicts` where there are many.
+        verdicts: one for each planned test; `Verdicts` if there are many.
         exit_status: 0, 1 or 3 as in the contract of `railyard`.
-        torn: the files of which a line was lost.
-        strangers: result rows that answer nothing that was asked.
+        torn: files with a missing or incomplete line.
+        strangers: result rows that belong to no planned test.
         incomplete: why the run is incomplete, or None.
-        notes: what else a reader has to know.
-        findings: who is slow, by the numbers of all tests together, of runs in which something is not good.
-        not_further: why nobody of those in doubt measured further, or None.
-        crossed: how much the leaves of a rail let through when all of them sent to others at once.
+        notes: other notes for the reader.
+        findings: the slow components, by the results of all tests together, if any verdict is not good.
+        not_further: why suspect components were not measured again, or None.
+        crossed: the bandwidth between leaves of each rail while all of them sent to other leaves.
     """
 
     verdicts: Sequence[Row]
@@ -75,48 +75,54 @@ def judge_folder(path: str | Path, manifest: Manifest | None = None) -> Judged:
 
     Args:
         path: the folder.
-        manifest: in place of the folder's: the one that a run gets when it ends now (`RunFolder.ended`).
+        manifest: replaces the folder's: the one that a run gets when it ends now (`RunFolder.ended`).
 
     Raises:
-        RunFolderError: it is no run folder, or cannot be read.
-        JudgeError: nothing was asked, or plan and asked lines contradict each other.
-        PolicyError: the manifest's policy is not one.
+        RunFolderError: it is not a run folder, or cannot be read.
+        JudgeError: no test was planned, or plan and planned tests contradict each other.
+        PolicyError: the manifest's policy is invalid.
     """
-    with _without_collector(), _read(path, manifest) as read:
+    with _pause_collector(), _read_folder(path, manifest) as read:
         manifest, plan, asked, facts, results = read.documents[:5]
-        answers = verdict.answers(*read.documents)
+        answers = verdict.judge_tests(*read.documents)
         verdicts = Verdicts(answers)
-        incomplete = run_status.incomplete(manifest, asked, plan, read.order, read.second)
-        outcomes = {one["outcome"] for one in verdicts.rest} | ({PASS} if answers.plain else set())
-        findings = isolation.of(read.order, asked, results, verdicts, verdicts.rest)
+        incomplete = run_status.explain_incomplete(manifest, asked, plan, read.order, read.second)
+        outcomes = {one["outcome"] for one in verdicts.rest} | ({PASS} if answers.passing else set())
+        findings = isolation.find_suspects(read.order, asked, results, verdicts, verdicts.rest)
         return Judged(
             verdicts if len(verdicts) > folded.MOST_LINES else list(verdicts),
-            run_status.status_of(outcomes, not read.torn and incomplete is None),
+            run_status.find_exit_status(outcomes, not read.torn and incomplete is None),
             read.torn,
-            run_status.strangers(manifest, asked, answers.rows.strange),
+            run_status.list_unplanned_rows(manifest, asked, answers.rows.strange),
             incomplete,
-            [*provenance.notes(manifest, plan), *gpus.notes(plan, facts), *attempts.notes(verdicts.rest)],
+            [
+                *provenance.notes(manifest, plan),
+                *gpus.list_notes(plan, facts),
+                *attempts.list_notes(verdicts.rest),
+            ],
             findings,
-            run_status.why_not_further(manifest, read.order, asked, read.second, findings),
-            oversubscription.of(plan, asked, verdicts, isolation.check_of(asked.distinct())),
+            run_status.explain_not_confirmed(manifest, read.order, asked, read.second, findings),
+            oversubscription.find_oversubscription(
+                plan, asked, verdicts, isolation.find_isolation_check(asked.distinct())
+            ),
         )
 
 
-def baseline_of(path: str | Path) -> dict[str, Any]:
-    """Return the baseline that a run folder gives; whether it passed is for `judge_folder` to say.
+def build_baseline(path: str | Path) -> dict[str, Any]:
+    """Return the baseline of a run folder; `judge_folder` decides whether the run passed.
 
     Raises:
         RunFolderError, JudgeError, PolicyError: as judge_folder.
     """
-    with _read(path) as read:
-        answers = verdict.answers(*read.documents)
-        # What passes plainly has a bound.
-        return baseline.document(read.documents[0], answers.lines, answers.found)
+    with _read_folder(path) as read:
+        answers = verdict.judge_tests(*read.documents)
+        # Tests that clearly pass have a threshold, and need no baseline.
+        return baseline.build_baseline(read.documents[0], answers.lines, answers.found)
 
 
 @contextmanager
-def _without_collector() -> Iterator[None]:
-    """Keep Python from looking for cycles in millions of rows, which are trees, each time that they grew."""
+def _pause_collector() -> Iterator[None]:
+    """Disable Python's garbage collector, which would scan millions of rows again and again."""
     was_on = gc.isenabled()
     gc.disable()
     try:
@@ -127,7 +133,7 @@ def _without_collector() -> Iterator[None]:
 
 
 class _Folder(NamedTuple):
-    """What is judged of a folder: arguments of `verdict.judge`, the work orders, files that lost a line."""
+    """The content of a folder: arguments of `verdict.judge`, test schedules, files with a missing line."""
 
     documents: tuple[Any, ...]
     order: Order | None
@@ -136,7 +142,7 @@ class _Folder(NamedTuple):
 
 
 @contextmanager
-def _read(path: str | Path, manifest: Manifest | None = None) -> Iterator[_Folder]:
+def _read_folder(path: str | Path, manifest: Manifest | None = None) -> Iterator[_Folder]:
     folder = RunFolder(path)
     manifest = folder.manifest() if manifest is None else manifest
     plan = folder.plan()
@@ -147,10 +153,10 @@ def _read(path: str | Path, manifest: Manifest | None = None) -> Iterator[_Folde
     for name in (run_folder.FACTS, run_folder.OBSTACLES):
         read[name], damaged = folder.rows(name)
         torn += [name] if damaged else []
-    results = light_rows.Rows(folder, asked.by_id)
+    results = result_rows.ResultRows(folder, asked.by_id)
     torn += [run_folder.RESULTS] if results.torn else []
-    order = _work_order(folder, run_folder.WORK_ORDER)
-    second = _work_order(folder, run_folder.CONFIRM_ORDER)
+    order = _read_order(folder, run_folder.WORK_ORDER)
+    second = _read_order(folder, run_folder.CONFIRM_ORDER)
     documents = (
         manifest,
         plan,
@@ -158,7 +164,7 @@ def _read(path: str | Path, manifest: Manifest | None = None) -> Iterator[_Folde
         read[run_folder.FACTS],
         results,
         read[run_folder.OBSTACLES],
-        _inspected(folder, plan, order, read[run_folder.OBSTACLES]),
+        _list_inspected(folder, plan, order, read[run_folder.OBSTACLES]),
         kept_baseline.kept(folder, manifest, plan),
     )
     try:
@@ -167,23 +173,23 @@ def _read(path: str | Path, manifest: Manifest | None = None) -> Iterator[_Folde
         results.close()
 
 
-def _work_order(folder: RunFolder, name: str) -> Mapping[str, Any] | None:
-    """Return a work order of the run, None where there is none that can be read."""
+def _read_order(folder: RunFolder, name: str) -> Mapping[str, Any] | None:
+    """Return a test schedule of the run, None if it cannot be read."""
     try:
         return folder.document(name)
     except run_folder.RunFolderError:
         return None
 
 
-def _inspected(
+def _list_inspected(
     folder: RunFolder,
     plan: Plan,
     order: Order | None,
     obstacles: Iterable[Row],
 ) -> set[str]:
-    """Return the nodes that had answered when the questions were fixed, as the work order says.
+    """Return the nodes that had answered when the tests were planned, from the test schedule.
 
-    Without one, a folder that has no facts.jsonl at all lost it, but for nodes that could not be inspected.
+    Without a schedule, a folder without facts.jsonl lost it, except for nodes that could not be inspected.
     """
     if order is None:
         if (folder.path / run_folder.FACTS).exists():
@@ -196,15 +202,15 @@ def _inspected(
         return set()
 
 
-def written(judged: Judged) -> str:
+def format_verdicts(judged: Judged) -> str:
     """Return the text of verdicts.jsonl."""
-    return "".join(run_folder.line(one) + "\n" for one in folded.lines(judged.verdicts))
+    return "".join(run_folder.line(one) + "\n" for one in folded.fold_verdicts(judged.verdicts))
 
 
 def write(path: str | Path, judged: Judged) -> None:
-    """Replace the folder's verdicts.jsonl; the summary by node, which was made from the old ones, goes."""
+    """Replace the folder's verdicts.jsonl, and remove the outdated summary by node."""
     (Path(path) / run_folder.NODE_RESULTS).unlink(missing_ok=True)
-    RunFolder(path).write(run_folder.VERDICTS, written(judged))
+    RunFolder(path).write(run_folder.VERDICTS, format_verdicts(judged))
 
 
 def rejudge(path: str | Path) -> int:

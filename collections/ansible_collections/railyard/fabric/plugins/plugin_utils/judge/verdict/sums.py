@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The sum over all rails of two nodes: of tests that ran at once. Pure."""
+"""Judge the sum over all rails of two nodes, of tests that ran at the same time. Pure."""
 
 from __future__ import annotations
 
@@ -16,27 +16,31 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue i
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.attribution import attempts as lasting
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence import aggregate
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.rules import bounds_check
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.verdict.between import Between
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.verdict.pair_tests import PairTests
 from ansible_collections.railyard.fabric.plugins.plugin_utils.outcome.answer import Answer
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run.documents import Row
 
 
-def answer(between: Between, asked: AskedLine) -> Answer:
-    """Answer a sum; its parts were measured at once at each attempt.
+def judge_sum(between: PairTests, asked: AskedLine) -> Answer:
+    """Judge a sum; its parts ran at the same time in each attempt.
 
     Args:
         between: the run's tests between two nodes.
-        asked: the sum's asked line.
+        asked: the planned sum.
     """
     parts = {part: line for part in asked["parts"] if (line := between.test(part))}
     rows = [row for part in parts for row in between.rows.get(part, [])]
-    attempts = lasting.by_attempt(rows, between.confirm) or {1: []}
-    answers = {number: _sum(between, asked, parts, attempts.get(number, [])) for number in {1, *attempts}}
-    return lasting.with_tries(lasting.combine(str(asked["check"]), answers, between.confirm), answers)
+    attempts = lasting.group_by_attempt(rows, between.confirm) or {1: []}
+    answers = {
+        number: _judge_attempt(between, asked, parts, attempts.get(number, [])) for number in {1, *attempts}
+    }
+    return lasting.add_tries(lasting.combine_attempts(str(asked["check"]), answers, between.confirm), answers)
 
 
-def _sum(between: Between, asked: AskedLine, every: Mapping[str, AskedLine], rows: Iterable[Row]) -> Answer:
-    """Answer a sum by the rows of one attempt at its parts."""
+def _judge_attempt(
+    between: PairTests, asked: AskedLine, every: Mapping[str, AskedLine], rows: Iterable[Row]
+) -> Answer:
+    """Judge a sum by the rows of one attempt at its parts."""
     servers, able, parts = [], [], []
     conditions = between.conditions(asked)
     rows_of: dict[str, list[Row]] = {}
@@ -45,7 +49,7 @@ def _sum(between: Between, asked: AskedLine, every: Mapping[str, AskedLine], row
     for part_id in asked["parts"]:
         part = every.get(part_id)
         if part is None:
-            return Answer.unmeasured("part_unmeasured", f"{part_id} was not asked")
+            return Answer.unmeasured("part_unmeasured", f"{part_id} was not planned")
         if part["check"] != AGGREGATES[str(asked["check"])]:
             return Answer.unmeasured("part_unmeasured", f"{part_id} is a {part['check']}")
         if (part["node"], part["peer"]) != (asked["node"], asked["peer"]):
@@ -55,32 +59,34 @@ def _sum(between: Between, asked: AskedLine, every: Mapping[str, AskedLine], row
             return Answer.unmeasured("part_unmeasured", f"{part['rail']}: {pair.cause.get('cause')}")
         servers.append(pair[1])
         parts.append(part)
-        one = between.alike.capability(str(asked["check"]), part, conditions.transport)
+        one = between.cache.capability(str(asked["check"]), part, conditions.transport)
         able.append(replace(one, share=between.share(part)))
     rdma = CHECKS[str(asked["check"])].rdma
     try:
-        observed = aggregate.add_up(servers, payload=rdma)
-    except aggregate.NotAdded as problem:
+        observed = aggregate.sum_received(servers, payload=rdma)
+    except aggregate.NotSummable as problem:
         return Answer.unmeasured(problem.cause, str(problem))
     ends = [[between.ends(part)[end] for part in parts] for end in (0, 1)]
-    bounds = limits.for_aggregate(str(asked["check"]), _of_wires(able, ends), conditions)
+    bounds = limits.bound_aggregate(str(asked["check"]), _halve_shared_ports(able, ends), conditions)
     if any(one.share is not None for one in able):
         alone = "rdma_bandwidth" if rdma else "tcp_bandwidth"
         best = [between.alone_gbps(alone, *nodes_of(asked), row["rail"]) for row in servers]
-        best_gbps = min(slots.best_gbps(one, best) for one in ends)
+        best_gbps = min(slots.sum_best_per_group(one, best) for one in ends)
         if not rdma and any((one.rate_gbps or 0.0) > limits.MOST_GBPS for one in able):
-            # What TCP reaches on several such rails no authority says; that one does not slow the others.
+            # There is no reference for TCP on several such rails, except that together they reach one's rate.
             best_gbps = max((one or 0.0 for one in best), default=0.0)
-        bounds = limits.of_shared_slot(bounds, best_gbps)
-    return bounds_check.weigh(observed, [observed], bounds)
+        bounds = limits.add_shared_slot_floor(bounds, best_gbps)
+    return bounds_check.check_bounds(observed, [observed], bounds)
 
 
-def _of_wires(able: Sequence[limits.Capability], ends: Sequence[Sequence[Bound]]) -> list[limits.Capability]:
-    """Return what rails can do together: two on one wire have its rate once."""
+def _halve_shared_ports(
+    able: Sequence[limits.Capability], ends: Sequence[Sequence[Bound]]
+) -> list[limits.Capability]:
+    """Return the rails' capabilities with the rate halved for two rails on one port."""
     rails = {str(end.rail["name"]) for end in ends[0]}
     return [
         replace(one, rate_gbps=one.rate_gbps / 2)
-        if one.rate_gbps is not None and any(slots.wire_of(end.rail) in rails for end in both)
+        if one.rate_gbps is not None and any(slots.find_shared_port(end.rail) in rails for end in both)
         else one
         for one, *both in zip(able, *ends, strict=True)
     ]

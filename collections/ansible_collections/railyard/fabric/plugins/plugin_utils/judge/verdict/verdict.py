@@ -1,11 +1,10 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Where a verdict is decided: an outer join of what was asked with what was measured. Pure.
+"""Decide the verdicts: an outer join of planned tests and measured rows. Pure.
 
-A number that was not measured is never a pass: each asked line begins as `unmeasured`, and only two trusted
-rows of one test, written by the two nodes that the line names and proven by the counters at both ends, lead
-out of it.
+A missing result is never a pass: each planned test begins as `unmeasured`, and only two trusted rows of it,
+written by its two nodes and proven by the counters at both ends, change that.
 """
 
 from __future__ import annotations
@@ -31,27 +30,29 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.attribution 
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.attribution import fleet as fleet_rules
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence import (
     clock,
-    light_rows,
+    result_rows,
     row_counters,
     row_numbers,
 )
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence.columns.asked import Asked
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence.columns.planned_tests import (
+    PlannedTests,
+)
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence.rows_by_test import RowsByTest
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence.views import Known
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence.views import RunContext
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.rules import (
-    by_column,
     cabling,
     collectives,
     drive_health,
     drives,
     gpu_links,
     hops,
+    passing_tests,
     peers,
 )
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.rules.trusted_rows import TrustedRows
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.verdict import sums
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.verdict.between import Between
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.verdict.one_node import OneNode
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.verdict.node_tests import NodeTests
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.verdict.pair_tests import PairTests
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.verdict.verdicts import Answers, Verdicts
 from ansible_collections.railyard.fabric.plugins.plugin_utils.outcome.answer import Answer
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import documents
@@ -67,10 +68,15 @@ except ImportError:  # sanity's environment has none
 
 
 class JudgeError(ValueError):
-    """There is nothing to judge, or the plan and the asked lines contradict each other."""
+    """There is nothing to judge, or the plan and the planned tests contradict each other."""
 
 
-def judge(
+def judge(*documents: Any, **more: Any) -> list[dict[str, Any]]:
+    """Return a verdict for each planned test, in their order; arguments and errors as `judge_tests`."""
+    return list(Verdicts(judge_tests(*documents, **more)))
+
+
+def judge_tests(
     manifest: Manifest,
     plan: Plan,
     asked: Sequence[AskedLine],
@@ -79,89 +85,76 @@ def judge(
     obstacles: Iterable[Row] = (),
     answered: Iterable[str] = (),
     saved: Saved | None = None,
-) -> list[dict[str, Any]]:
-    """Judge a run.
+) -> Answers:
+    """Judge the tests of a run.
 
     Args:
         manifest: manifest.json.
         plan: plan.json.
-        asked: the asked lines.
+        asked: the planned tests.
         facts: the facts rows.
-        results: the result rows, held or light.
-        obstacles: what kept the controller from inspecting or starting a node; it explains silence, no more.
-        answered: nodes that are known to have been inspected: if one has no facts, they were lost.
-        saved: the baseline that the run is held against, None where it has none.
+        results: the result rows, complete or trimmed.
+        obstacles: errors that kept a node from taking part; they only explain missing results.
+        answered: nodes that were inspected; if one has no facts, they were lost.
+        saved: the baseline of the run, None if it has none.
 
     Returns:
-        One verdict for each asked line, in their order.
+        The answers that `Verdicts` makes verdicts of.
 
     Raises:
-        JudgeError: nothing was asked, or a line asks of a node or rail that the plan does not have.
-        PolicyError: the manifest's policy is not one.
+        JudgeError: no test was planned, or a test names a node or rail that the plan does not have.
+        PolicyError: the manifest's policy is invalid.
     """
-    found = answers(manifest, plan, asked, facts, results, obstacles, answered, saved)
-    return list(Verdicts(found))
-
-
-def answers(
-    manifest: Manifest,
-    plan: Plan,
-    asked: Sequence[AskedLine],
-    facts: Iterable[Row],
-    results: Iterable[Row],
-    obstacles: Iterable[Row],
-    answered: Iterable[str],
-    saved: Saved | None,
-) -> Answers:
-    """Return what `judge` makes verdicts of; arguments and errors are the same."""
     asked = asked if isinstance(asked, AskedLines) else AskedLines(asked)
     problem = documents.problem(manifest, plan, asked)
     if problem:
         raise JudgeError(problem)
     run = str(manifest["run"])
-    fleet = fact_rows.gather(plan, facts, run)
-    fleet.obstacles = _obstacles(obstacles, run)
+    fleet = fact_rows.bind_facts(plan, facts, run)
+    fleet.obstacles = _read_obstacles(obstacles, run)
     fleet.lost = frozenset(answered) - fleet.bound.keys() - fleet.broken.keys()
-    numbered = Asked(asked, fleet.bound)
+    numbered = PlannedTests(asked, fleet.bound)
     rows = RowsByTest(run, results, numbered)
     times = clock.Clock(manifest, fleet.collected)
     rules = policy.merge(manifest.get("policy"))
-    lost = _rows_lost(manifest, rows)
-    court = _Judge(run, plan, rules, fleet, rows, times, light_rows.whole_of(results), lost, numbered)
-    plain, places = court.plain, court.places
-    lines = court.lines
+    lost = _find_lost_rows(manifest, rows)
+    judge_one = _Judge(
+        run, plan, rules, fleet, rows, times, result_rows.find_row_reader(results), lost, numbered
+    )
+    passing, places = judge_one.passing, judge_one.places
+    lines = judge_one.lines
     found = [Answer()] * len(lines)
-    for place in light_rows.in_turn(lines):
-        found[place] = court.answer(lines[place])
+    for place in result_rows.order_sums_last(lines):
+        found[place] = judge_one.answer(lines[place])
     for line, answer in zip(lines, found, strict=True):
-        answer.like = court.like(line) if answer.tries else {}
-    # A sum's parts stand for it.
+        answer.conditions = judge_one.describe_conditions(line) if answer.tries else {}
+    # A sum is represented by its parts.
     parts = ((one, line) for one, line in zip(found, lines, strict=True) if line["rail"])
-    fleet_rules.settle(
-        ((one, court.lost_of(line)) for one, line in parts),
-        court.confirm,
+    fleet_rules.fail_outliers(
+        ((one, judge_one.lost_of(line)) for one, line in parts),
+        judge_one.confirm,
         direct=plan.get("cabling") == "back_to_back",
     )
     if saved is not None:
-        baseline.settle(lines, found, saved, rules)
+        baseline.compare_with_baseline(lines, found, saved, rules)
     alone = {} if rules["allow_busy"] else plan["nodes"]
     hardware = {name for name, node in alone.items() if node.get("node_class") == "hardware"}
     models = {name: gpu.model_of(seen) for name, seen in fleet.gpus.items()}
-    groups = peers.groups(plan["nodes"], models)
-    drives.settle(lines, found, rows, hardware, groups)
+    groups = peers.group_peers(plan["nodes"], models)
+    drives.compare_drives(lines, found, rows, hardware, groups)
     containers = {name for name, node in plan["nodes"].items() if node.get("node_class") == "container"}
-    drive_health.settle(lines, found, rows, containers)
-    lasting.unsteady(lines, found, plain.lines)
-    slow_rails.name(lines, found, fleet, places, plain.lines)
-    collectives.agree(lines, found, rows)
-    collectives.compare(lines, found)
+    drive_health.check_same_drives(lines, found, rows, containers)
+    lasting.mark_unsteady(lines, found, passing.lines)
+    slow_rails.name_causes(lines, found, fleet, places, passing.lines)
+    collectives.check_agreement(lines, found, rows)
+    collectives.fail_slow_rails(lines, found)
     declared = {name: (node.get("gpus") or {}).get("count") for name, node in plan["nodes"].items()}
-    gpu_links.settle(lines, found, rows, declared, hardware, groups)
-    return Answers(lines, found, places, plain, rows)
+    gpu_links.compare_gpus(lines, found, rows, declared, hardware, groups)
+    return Answers(lines, found, places, passing, rows)
 
 
 class _Judge:
-    """Sends each asked line to who answers it; what all verdicts of a run share."""
+    """Judges each planned test of a run, with what all of them share."""
 
     def __init__(
         self,
@@ -171,82 +164,84 @@ class _Judge:
         fleet: BoundFacts,
         rows: RowsByTest,
         times: clock.Clock,
-        whole: Callable[[Row], Row],
+        read_complete: Callable[[Row], Row],
         lost: Mapping[str, str],
-        numbered: Asked,
+        numbered: PlannedTests,
     ) -> None:
         chart = cabling.CablingMap(run, plan, fleet, times)
         asked = numbered.lines
         chart.read(asked.others.values(), rows)
         counted = row_counters.Claims(run, asked, rows)
-        self._known = Known.of(run, rules, fleet, times, counted)
-        trust = TrustedRows(self._known, chart.finding, whole)
-        self.between = Between(plan, rules, fleet, asked.by_id, rows, trust)
+        self._known = RunContext.build(run, rules, fleet, times, counted)
+        trust = TrustedRows(self._known, chart.find_cause, read_complete)
+        self.between = PairTests(plan, rules, fleet, asked.by_id, rows, trust)
         self.confirm = self.between.confirm
         self.lost = lost
         self._units = {name: node.get("scalable_unit") for name, node in plan["nodes"].items()}
-        self.plain = trust.plain = by_column.find(numbered, rows, self._court())
+        self.passing = trust.passing = passing_tests.find_passing(numbered, rows, self._list_functions())
         if any(transport in WITHOUT_IP for transport in fleet.transports.values()):
-            passing = self.plain.places.tolist()
-            self.plain.drop([at for at in passing if self.between.without_ip(numbered.line(at))])
-        #: Where the lines stand that do not plainly pass, and these lines.
-        self.places = np.delete(np.arange(len(asked)), numbered.at[self.plain.places]).tolist()
+            passing = self.passing.places.tolist()
+            self.passing.drop([at for at in passing if self.between.explain_without_ip(numbered.line(at))])
+        #: The planned tests that do not clearly pass, and their places.
+        self.places = np.delete(np.arange(len(asked)), numbered.at[self.passing.places]).tolist()
         self.lines = [asked[place] for place in self.places]
         self.between.lines = [line for line in self.lines if CHECKS[line["check"]].source == "test"]
-        self._one_node = OneNode(
-            run, plan, self.between, chart, times, lost, rows, self.lines, self.plain.rows(rows.parts)
+        self._one_node = NodeTests(
+            run, plan, self.between, chart, times, lost, rows, self.lines, self.passing.rows(rows.parts)
         )
 
     def answer(self, asked: AskedLine) -> Answer:
         check = CHECKS[str(asked["check"])]
         if check.local:
             return self._one_node.answer(asked)
-        if left_out := self.between.without_ip(asked):
+        if left_out := self.between.explain_without_ip(asked):
             return left_out
         if check.source == "sum":
-            return self.between.trust.unknown(asked) or sums.answer(self.between, asked)
+            return self.between.trust.unknown(asked) or sums.judge_sum(self.between, asked)
         return self.between.answer(asked)
 
-    def _court(self) -> by_column.Court:
-        """Return what of this judge `by_column` asks."""
+    def _list_functions(self) -> passing_tests.RowJudge:
+        """Return the functions of this judge that `passing_tests` needs."""
         between, fleet = self.between, self.between.fleet
 
-        def like(node: str, rail: str) -> tuple[object, ...]:
+        def describe_end(node: str, rail: str) -> tuple[object, ...]:
             share = fleet.shares.get(node, {}).get(rail)
             of_node = fleet.iperf3.get(node), share, fleet.transports[node]
-            return between.alike.kind_of(node, rail), *of_node
+            return between.cache.describe_end(node, rail), *of_node
 
-        return by_column.Court(self._known, between.trust.refused, between.bounds, functools.cache(like))
+        return passing_tests.RowJudge(
+            self._known, between.trust.refused, between.bounds, functools.cache(describe_end)
+        )
 
     def lost_of(self, asked: AskedLine) -> str:
-        """Return which rows of a test's nodes are not there any more, or nothing."""
+        """Return which rows of a test's nodes are missing, or ""."""
         return next((self.lost[node] for node in nodes_of(asked) if node in self.lost), "")
 
-    def like(self, asked: AskedLine) -> dict[str, str]:
-        """Return what makes a test like another; of a sum what its parts have."""
+    def describe_conditions(self, asked: AskedLine) -> dict[str, str]:
+        """Return what comparable tests have in common; for a sum what its parts have."""
         if parts := asked.get("parts"):
-            each = [self.like(line) for part in parts if (line := self.between.test(part))]
-            said = {key: ", ".join(sorted({one[key] for one in each})) for key in each[0]}
-            return {**said, "check": str(asked["check"])}
+            each = [self.describe_conditions(line) for part in parts if (line := self.between.test(part))]
+            merged = {key: ", ".join(sorted({one[key] for one in each})) for key in each[0]}
+            return {**merged, "check": str(asked["check"])}
         ends, check = self.between.ends(asked), str(asked["check"])
         rdma, client = CHECKS[check].rdma, ends[0]
         classes = [str(((end.hca if rdma else end.netdev) or {}).get("driver_class")) for end in ends]
-        rate_gbps = self.between.alike.capability(check, asked).rate_gbps
+        rate_gbps = self.between.cache.capability(check, asked).rate_gbps
         mtu_bytes = client.rail.get("mtu") or (client.netdev or {}).get("mtu_bytes")
         active_mtu_bytes = (client.hca or {}).get("active_mtu_bytes") if rdma else None
         mtus = mtu_bytes, active_mtu_bytes
-        measured = row_numbers.as_asked(check, True, self.between.policy)
-        way: object = hops.planned(ends)
+        measured = row_numbers.list_required_settings(check, True, self.between.policy)
+        way: object = hops.count_planned_hops(ends)
         if way is None and self._units[asked["node"]] != self._units[asked["peer"]]:
-            way = fleet_rules.BETWEEN_UNITS  # over the spine, by however many switches
+            way = fleet_rules.BETWEEN_UNITS  # over the spine, with an unknown number of switches
         if check == GPU_MEMORY:
-            near = gpu_memory.way(self.between.fleet, nodes_of(asked), str(asked["rail"]))
+            near = gpu_memory.describe_gpu_distance(self.between.fleet, nodes_of(asked), str(asked["rail"]))
             way = f"{way}, GPUs by {near}"
-        return fleet_rules.like_of(asked, measured, mtus, rate_gbps, classes, way)
+        return fleet_rules.describe_conditions(asked, measured, mtus, rate_gbps, classes, way)
 
 
-def _obstacles(rows: Iterable[Row], run: str) -> dict[str, Error]:
-    """Return node -> the first error that the controller met there in this run."""
+def _read_obstacles(rows: Iterable[Row], run: str) -> dict[str, Error]:
+    """Return node -> the first error that kept it from taking part in this run."""
     found: dict[str, Error] = {}
     for row in rows:
         if row.get("run") == run and (error := failures.error_of(row)):
@@ -254,21 +249,21 @@ def _obstacles(rows: Iterable[Row], run: str) -> dict[str, Error]:
     return found
 
 
-def _rows_lost(manifest: Manifest, rows: RowsByTest) -> dict[str, str]:
-    """Return node -> which of the rows that it handed over are not there any more."""
+def _find_lost_rows(manifest: Manifest, rows: RowsByTest) -> dict[str, str]:
+    """Return node -> how many of its collected rows are missing."""
     taken = manifest.get("archives")
     here = rows.by_host()
     if taken is None:
         return {}  # a run of an earlier version
-    told = [taken, manifest[CONFIRM_ARCHIVES]] if CONFIRM_ARCHIVES in manifest else [taken]
-    said: dict[str, Any] = {}
-    each = (pair for archives in told if isinstance(archives, Mapping) for pair in archives.items())
+    both = [taken, manifest[CONFIRM_ARCHIVES]] if CONFIRM_ARCHIVES in manifest else [taken]
+    counts: dict[str, Any] = {}
+    each = (pair for archives in both if isinstance(archives, Mapping) for pair in archives.items())
     for node, one in each:
         count = one.get("rows") if isinstance(one, Mapping) else None
-        known = policy.is_number(count) and policy.is_number(said.get(node, 0))
-        said[node] = said.get(node, 0) + count if known else count
+        known = policy.is_number(count) and policy.is_number(counts.get(node, 0))
+        counts[node] = counts.get(node, 0) + count if known else count
     return {
-        node: f"{node} handed {said.get(node)!r} rows over, {here[node]} of them are here"
-        for node in {*said, *here} - {CONTROLLER}
-        if said.get(node) != here[node]
+        node: f"{counts.get(node)!r} rows were collected from {node}, {here[node]} are in the folder"
+        for node in {*counts, *here} - {CONTROLLER}
+        if counts.get(node) != here[node]
     }

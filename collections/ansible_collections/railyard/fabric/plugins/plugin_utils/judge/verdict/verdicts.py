@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A verdict for each asked line. Those of tests that plainly pass stay columns until somebody reads them."""
+"""One verdict per planned test. Those of tests that clearly pass stay columns until they are read."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, overload
 from ansible_collections.railyard.fabric.plugins.module_utils.records.asked import AskedLine
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence.columns.rail_rows import Ids
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence.rows_by_test import RowsByTest
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.rules.by_column import Plain
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.rules.passing_tests import PassingTests
 from ansible_collections.railyard.fabric.plugins.plugin_utils.outcome.answer import Answer
 
 try:
@@ -21,67 +21,68 @@ except ImportError:  # sanity's environment has none
 
 
 class Answers(NamedTuple):
-    """What verdicts are made of.
+    """The answers that verdicts are made of.
 
     Attributes:
-        lines: the asked lines of all tests that do not plainly pass.
+        lines: the planned tests that do not clearly pass.
         found: their answers, in the same order.
-        places: where they stand among all asked lines.
-        plain: the tests that plainly pass.
+        places: their places among all planned tests.
+        passing: the tests that clearly pass.
         rows: id -> its rows.
     """
 
     lines: Sequence[AskedLine]
     found: list[Answer]
     places: Sequence[int]
-    plain: Plain
+    passing: PassingTests
     rows: RowsByTest
 
 
 class Verdicts(Sequence[dict[str, Any]]):
-    """Verdicts in the order of the asked lines.
+    """Verdicts in the order of the planned tests.
 
     Args:
-        answers: what they are made of; an answer goes when its verdict is there.
+        answers: the answers, which are freed one by one.
     """
 
     def __init__(self, answers: Answers) -> None:
-        self._plain, self._rows = answers.plain, answers.rows
+        self._passing, self._rows = answers.passing, answers.rows
         found = answers.found
         found.reverse()
-        self._rest = [found.pop().line(line, answers.rows) for line in answers.lines]
+        self._rest = [found.pop().to_verdict(line, answers.rows) for line in answers.lines]
         self._places = answers.places
-        tests = self._plain.places
-        at = self._plain.asked.at[tests]
-        #: Of each verdict its place among the rest, or where its test is among those asked, less the count.
+        tests = self._passing.places
+        at = self._passing.asked.at[tests]
+        #: For each verdict its place among the rest, or (negative) its test's place minus the number of
+        #: tests.
         self._where = np.empty(len(self._rest) + len(tests), dtype=np.int64)
         self._where[np.array(self._places, dtype=np.int64)] = np.arange(len(self._rest))
-        self._where[at] = tests - len(self._plain.asked.number)
+        self._where[at] = tests - len(self._passing.asked.number)
 
     @property
     def placed(self) -> Iterator[tuple[int, dict[str, Any]]]:
-        """All that are not of tests that plainly pass, and their places."""
-        return zip(self._places, map(_as_written, self._rest), strict=True)
+        """All verdicts on tests that do not clearly pass, with their places."""
+        return zip(self._places, map(_expand_rows, self._rest), strict=True)
 
-    def alike(self) -> Iterator[tuple[int, dict[str, Any], int, dict[str, Any]]]:
-        """Yield those of tests that plainly pass, all at once that differ in nodes and numbers alone.
+    def group_equal(self) -> Iterator[tuple[int, dict[str, Any], int, dict[str, Any]]]:
+        """Yield groups of verdicts on tests that clearly pass, which only differ in nodes and numbers.
 
         Yields:
-            the place of the first of them, itself, how many they are, and what they show as columns.
+            the place of the first verdict, the verdict, their number, and observed values as columns.
         """
-        for test, count, shown in self._plain.alike():
-            place = int(self._plain.asked.at[test])
+        for test, count, shown in self._passing.group_equal():
+            place = int(self._passing.asked.at[test])
             yield place, self[place], count, shown
 
     @property
     def rest(self) -> Sequence[dict[str, Any]]:
-        """All that are not of tests that plainly pass; their `rows` may be `Ids`."""
+        """All verdicts on tests that do not clearly pass; their `rows` may be `Ids`."""
         return self._rest
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Sequence) and list(self) == list(other)
 
-    __hash__ = None  # type: ignore[assignment]  # equal ones have nothing else in common
+    __hash__ = None  # type: ignore[assignment]  # equality compares with any sequence
 
     def __len__(self) -> int:
         return len(self._where)
@@ -101,11 +102,11 @@ class Verdicts(Sequence[dict[str, Any]]):
 
     def _at(self, where: int) -> dict[str, Any]:
         if where >= 0:
-            return _as_written(self._rest[where])
-        place = where + len(self._plain.asked.number)
-        return self._plain.answer(place).line(self._plain.asked.line(place), self._rows)
+            return _expand_rows(self._rest[where])
+        place = where + len(self._passing.asked.number)
+        return self._passing.answer(place).to_verdict(self._passing.asked.line(place), self._rows)
 
 
-def _as_written(one: dict[str, Any]) -> dict[str, Any]:
+def _expand_rows(one: dict[str, Any]) -> dict[str, Any]:
     """Return a verdict as it is written."""
     return {**one, "rows": list(one["rows"])} if isinstance(one["rows"], Ids) else one

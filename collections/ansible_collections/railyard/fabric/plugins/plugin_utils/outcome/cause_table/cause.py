@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A row of the cause table, and what many rows tell the user to do."""
+"""The type of a row of the cause table, and texts that many rows share."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ LOOK_AT_RAW = (
 
 @dataclass(frozen=True)
 class Cause:
-    """One way not to pass.
+    """One reason why a check did not pass.
 
     Attributes:
         name: the id that verdicts carry as `cause_class`.
-        sentence: what is wrong; verdicts put what was seen behind it.
-        next: what to do, as a sentence in the imperative.
-        likely: what most often makes it so; where the run shows it better, verdicts say that instead.
-        command: what to type first; words in capitals (`PLACEHOLDERS`) stand for what the verdict names.
+        sentence: what is wrong; verdicts append the details.
+        next: what to do, in the imperative.
+        likely: the most frequent reason; verdicts replace it where the run has better evidence.
+        command: the first command to type; words in capitals are `PLACEHOLDERS`.
     """
 
     name: str

@@ -1,17 +1,17 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Causes: what a node's facts say."""
+"""Causes found in a node's facts."""
 
 from __future__ import annotations
 
 from ansible_collections.railyard.fabric.plugins.plugin_utils.outcome.cause_table.cause import Cause
 
 TABLE = (
-    Cause("node_unreachable", "the node is unreachable, so nothing of it is known",
+    Cause("node_unreachable", "the node is unreachable, so nothing is known about it",
           "Look at the node's power and console, try `ssh` to its ansible_host, then validate again.",
           "the node is off, hangs, or has lost its network", "ssh ANSIBLE_HOST true"),
-    Cause("not_inspected", "the node answers, but could not be inspected, so nothing of it is known",
+    Cause("not_inspected", "the node answers, but could not be inspected, so nothing is known about it",
           "Fix what the message names (Python on the node, sudo without a password, or -K), then "
           "validate again.",
           "sudo asks for a password, or Python is missing",
@@ -21,10 +21,10 @@ TABLE = (
           "a full or read-only file system", "df -h /var/lib/railyard /run"),
     Cause("not_collected", "what the node measured could not be fetched from it",
           "Fix what the message names, then collect again (`playbooks/collect.yml -e railyard_run=RUN`) "
-          "while the node still holds it, or validate again.",
+          "while the node still has it, or validate again.",
           "the node was lost after it had measured", "ssh ANSIBLE_HOST true"),
     Cause("facts_lost", "the run folder does not hold the node's facts, though they were read",
-          "Bring facts.jsonl back from a copy of the run and judge again (`railyard judge RUN`), or validate "
+          "Restore facts.jsonl from a copy of the run and judge again (`railyard judge RUN`), or validate "
           "again.",
           "a file of the run folder was removed or cut", "railyard judge RUN"),
     Cause("facts_garbled", "the node's facts are incomplete or contradict each other",
@@ -46,7 +46,7 @@ TABLE = (
           "Give each rail its own netdev, MAC or PCI address in the inventory.",
           "the inventory names one port twice", "railyard plan -i INVENTORY"),
     Cause("netdev_enslaved", "the rail's netdev is a member of another device",
-          "Take it out of that device, or name another netdev: a rail is a port of its own.",
+          "Take it out of that device, or name another netdev: each rail needs a separate port.",
           "a bond, bridge or team that was set up at installation", "ip -d link show dev NETDEV"),
     Cause("lag_member", "the rail's netdev is a member of a LAG, and a LAG is not a rail",
           "Take the port out of the bond: RDMA and rail-wise NCCL need each port with its own address.",
@@ -83,18 +83,18 @@ TABLE = (
           "LINK_TYPE_P2 the second port; MFT's mlxconfig is the same; then reboot), or correct `transport` "
           "in the inventory: for EFA of AWS it is `efa`.",
           "a VPI port that is set to the other type", "mstconfig -d PCI query LINK_TYPE_P1"),
-    Cause("sm_missing", "no subnet manager takes care of the InfiniBand port",
+    Cause("sm_missing", "no subnet manager manages the InfiniBand port",
           "Start one: on a managed switch, or opensm on one node (role rdma_stack); `sminfo -C DEVICE` shows "
-          "it, where without -C it asks by whichever port is active first.",
+          "it (without -C it uses the first active port).",
           "no subnet manager runs, so that the port stays in state Initializing", "ibstat DEVICE"),
     Cause("no_gid", "the GID table of the port has no RoCE entry for the rail's address",
           "Look at the address check first; then `rdma link` and the GIDs in "
           "/sys/class/infiniband/DEVICE/ports/PORT/gids: an entry comes with the address on the netdev.",
           "the netdev lacks the rail's address", "ip addr show dev NETDEV"),
-    Cause("gid_v1_only", "the address has a RoCE v1 GID alone, which no router passes on",
+    Cause("gid_v1_only", "the address only has a RoCE v1 GID, which is not routable",
           "Use it inside one subnet; NCCL needs NCCL_IB_ROCE_VERSION_NUM=1, which role nccl_profile writes, "
-          "or the index. Or set the card to RoCE v2, where it can.",
-          "a card or driver of before RoCE v2", "ibv_devinfo -v -d DEVICE"),
+          "or the index. Or set the card to RoCE v2, if it supports that.",
+          "a card or driver older than RoCE v2", "ibv_devinfo -v -d DEVICE"),
     Cause("gid_wrong", "the test did not use the GID that the rail's address has",
           "Validate again; if it comes back, look at what adds and removes addresses on that node.",
           "an address that came or went during the run", "ip addr show dev NETDEV"),
@@ -103,52 +103,53 @@ TABLE = (
           "UFM): jobs use one index of the table on all of them.",
           "a port that was left out of a partition", "cat /sys/class/infiniband/DEVICE/ports/1/pkeys/0"),
     Cause("rdma_mtu_small", "the RDMA MTU is smaller than the inventory's MTU allows",
-          "See the mtu check first: the kernel takes the RDMA MTU from the netdev's, and may need the port "
+          "See the mtu check first: the kernel derives the RDMA MTU from the netdev's, and may need the port "
           "down and up again; on InfiniBand look at the partition's MTU in the subnet manager.",
           "the netdev's MTU, or the partition's, is too small", "ibv_devinfo -d DEVICE"),
-    Cause("rdma_mtu_unknown", "the node does not say which RDMA MTU the port uses",
+    Cause("rdma_mtu_unknown", "the node does not report which RDMA MTU the port uses",
           "Run `railyard provision` (role rdma_stack installs libibverbs), then validate again.",
           "libibverbs is not installed", "ibv_devinfo -d DEVICE"),
-    Cause("rdma_unknown", "the node does not say enough of the RDMA port",
+    Cause("rdma_unknown", "the node does not report enough about the RDMA port",
           "Run railyard.fabric.rail_info on the node by hand and look at /sys/class/infiniband; then "
           "validate again.",
-          "a driver that leaves out what others tell", "ibv_devinfo -d DEVICE"),
+          "a driver that does not report what others do", "ibv_devinfo -d DEVICE"),
     Cause("link_down", "the link is down",
           "Then try `ip link set NETDEV up`; provisioning brings it up too.",
           "cable, transceiver or the switch's port", "ethtool NETDEV"),
-    Cause("link_unknown", "the node does not say whether the link is up",
+    Cause("link_unknown", "the node does not report whether the link is up",
           "Bring the netdev up, look at the driver's messages in `dmesg`, and validate again.",
-          "the netdev is down, or its driver tells nothing", "ip -d link show dev NETDEV"),
+          "the netdev is down, or its driver reports nothing", "ip -d link show dev NETDEV"),
     Cause("link_speed", "the link's speed is not the declared one",
-          "Exchange what is too slow; or correct rate_gbps, if the inventory is wrong.",
+          "Exchange the part that is too slow; or correct rate_gbps, if the inventory is wrong.",
           "a cable or transceiver for another speed, or the switch port's setting", "ethtool NETDEV"),
-    Cause("link_slow", "the link runs below what its port can do, and the inventory declares no rate for it",
-          "Exchange what is too slow; where the lower speed is meant, declare rate_gbps of this rail in the "
-          "inventory.",
+    Cause("link_slow",
+          "the link runs below its port's maximum speed, and the inventory declares no rate for it",
+          "Exchange the part that is too slow; if the lower speed is intended, declare rate_gbps of this "
+          "rail in the inventory.",
           "a cable or transceiver for another speed, or the switch port's setting", "ethtool NETDEV"),
     Cause("mtu_differs", "the MTU is not the declared one",
           "Run `railyard provision`; if it comes back, find who sets it: `networkctl status NETDEV`, "
           "other netplan files.",
           "another netplan file, or a tool that sets the MTU", "ip -d link show dev NETDEV"),
     Cause("mtu_too_large", "the link cannot carry the declared MTU",
-          "Lower `mtu` in the inventory on all nodes, or use a card that carries it.",
+          "Lower `mtu` in the inventory on all nodes, or use a card that supports it.",
           "a card or driver whose largest MTU is smaller (maxmtu)", "ip -d link show dev NETDEV"),
     Cause("ipoib_mtu_small", "the IPoIB netdev has a smaller MTU than declared",
-          "Run `railyard provision`; if it comes back, the partition's multicast group holds it down: give "
+          "Run `railyard provision`; if it comes back, the partition's multicast group limits it: give "
           "the partition an MTU of 4096 in the subnet manager (opensm: `mtu=5` in partitions.conf; saquery "
           "shows 2048 as 0x84, 4096 as 0x85), or lower `mtu` in the inventory; in datagram mode it is the "
           "partition's less 4.",
           "the partition's multicast group has a small MTU", "saquery -C DEVICE -g"),
     Cause("ipoib_mode_differs", "the IPoIB netdev is not in the declared mode",
-          "Run `railyard provision`; mlx5's enhanced IPoIB has no connected mode (the vendor's ib_ipoib is "
-          "without it by its option ipoib_enhanced=0, which the kernel's own lacks), so declare `ipoib_mode: "
-          "datagram` where it stays.",
+          "Run `railyard provision`. mlx5's enhanced IPoIB has no connected mode; only the vendor's ib_ipoib "
+          "can disable it (option ipoib_enhanced=0). With the kernel's driver declare `ipoib_mode: "
+          "datagram`.",
           "enhanced IPoIB, which has no connected mode", "cat /sys/class/net/NETDEV/mode"),
     Cause("address_missing", "the rail has no address",
           "Run `railyard provision`, then look at `ip addr` and `networkctl status NETDEV`.",
           "the netplan file was not applied", "networkctl status NETDEV"),
     Cause("address_wrong", "the rail has another address than the plan's",
-          "Run `railyard provision`, or set the address in rail_overrides if this one is meant.",
+          "Run `railyard provision`, or set the address in rail_overrides if this one is intended.",
           "another netplan file, or another node_index", "netplan get"),
     Cause("address_extra", "the rail has an address that is not in the plan",
           "Remove it: a second address lets tests and NCCL take an unplanned path.",

@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Causes: what a reading of a whole InfiniBand subnet shows (`railyard fabric`)."""
+"""Causes found by reading a complete InfiniBand subnet (`railyard fabric`)."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ FABRIC_AGAIN = "railyard fabric -i INVENTORY"
 
 TABLE = (
     Cause("link_narrow", "an InfiniBand link has fewer lanes than its rate needs",
-          "Reseat the cable at both ends, then exchange it; where a splitter cable is meant, declare the "
+          "Reseat the cable at both ends, then exchange it; if a splitter cable is intended, declare the "
           "lower rate_gbps in the inventory.",
-          "a lane of the cable or transceiver is broken, or the plug sits badly", "iblinkinfo -l"),
+          "a lane of the cable or transceiver is broken, or the plug is badly seated", "iblinkinfo -l"),
     Cause("link_lanes_slow", "the lanes of an InfiniBand link run slower than its rate needs",
           "Exchange the cable or transceiver for one of the rate, and look at the speeds that both ports "
           "are set to; or correct rate_gbps, if the inventory is wrong.",
@@ -26,22 +26,22 @@ TABLE = (
           "the node is off, or the cable is not connected", "iblinkinfo -d"),
     Cause("adapter_unknown", "an adapter is in the subnet that the inventory does not have",
           "Add its node to the inventory, or collect facts (`playbooks/collect.yml`) so that it is "
-          "recognized by its GUID; where it is no node, it may stay.",
+          "recognized by its GUID; if it is not a node, it may stay.",
           "a node without a node description (rdma-ndd), or one that is not in the inventory",
           "ibnetdiscover -p"),
     Cause("host_misnamed", "an adapter calls itself by another node's name",
-          "Set the node's host name and restart rdma-ndd; where the card was moved, collect facts again.",
+          "Set the node's host name and restart rdma-ndd; if the card was moved, collect facts again.",
           "a host name that was copied with an image, or a card that was moved", "hostname"),
     Cause("name_not_unique", "several adapters call themselves by one name",
           "Set the host name of the node that is wrong and restart rdma-ndd; collect facts, so that GUIDs "
-          "tell the adapters apart.",
+          "distinguish the adapters.",
           "a host name that was copied with an image", "ibnetdiscover -p"),
     Cause("switch_missing", "a switch is not in the subnet",
           "Look at its power and at the cables of its uplinks; all that is connected to it has no path.",
           "the switch is off, or all of its cables are disconnected", "ibswitches"),
     Cause("switch_guid_differs",
           "a leaf of the inventory's name has another GUID than the inventory declares",
-          "Correct the leaf's guid in the inventory, where the switch was exchanged; else correct its name.",
+          "Correct the leaf's guid in the inventory if the switch was exchanged, else its name.",
           "a switch that was exchanged", "ibswitches"),
     Cause("port_no_peer", "a port is up, and what it is connected to could not be read",
           "Follow the cable from this port, and look at the device at its other end.",
@@ -50,15 +50,14 @@ TABLE = (
           "Restore the GUID of one of them with its vendor's tool; until then one of the two is invisible.",
           "firmware written with the GUIDs of another card", "ibnetdiscover -p"),
     Cause("no_answer", "a switch or adapter is connected and does not answer",
-          "Restart the device that is named; where the subnet manager protects ports with M_Keys, read the "
-          "subnet from a node that may.",
+          "Restart the named device; if the subnet manager protects ports with M_Keys, read the subnet from "
+          "a node that is permitted to.",
           "firmware that hangs, or an M_Key", "ibnetdiscover -p"),
     Cause("errors_above_ber", "an InfiniBand link has more errors than its rate permits",
-          "Clean and reseat the cable at both ports, exchange it, then exchange the ports one after the "
-          "other.",
+          "Clean and reseat the cable at both ports, exchange it, then exchange the ports one by one.",
           "a dirty or damaged cable or transceiver", "ibqueryerrors"),
     Cause("errors_counted", "an InfiniBand link has errors, and no more than its rate permits",
-          "Read the subnet again under load and for longer (`--interval`); clean the cable where they "
+          "Read the subnet again under load and for longer (`--interval`); clean the cable if they "
           "continue.",
           "a cable that begins to fail, or noise", "ibqueryerrors"),
     Cause("flapped", "an InfiniBand link went down or had to recover while it was watched",
@@ -68,12 +67,11 @@ TABLE = (
           "Look for the link with symbol errors or receive errors on the paths to these ports; do not "
           "exchange the cables of these ports.",
           "a bad link earlier on the path", "ibqueryerrors"),
-    Cause("counter_saturated", "an error counter is at its maximum, so that errors can no longer be seen",
+    Cause("counter_saturated", "an error counter is at its maximum, so further errors cannot be seen",
           "Reset the counters when no other tool reads them (UFM, Prometheus), then read the subnet again.",
           "counters that were never reset", "ibqueryerrors"),
     Cause("packets_discarded", "ports discarded packets that they could not send",
-          "Look for congestion, and for a link or switch that was lost while packets were on their way to "
-          "it.",
+          "Look for congestion, and for a link or switch that was lost while packets were in flight to it.",
           "congestion, or a path to a device that was lost", "ibqueryerrors"),
     Cause("pkey_limited", "a port is a limited member of a partition, and is declared a full one",
           "Correct the membership in the subnet manager's partitions; two limited members cannot talk.",
@@ -90,7 +88,7 @@ TABLE = (
           "a GUID that was left in partitions.conf", "smpquery pkeys 1 1"),
     Cause("partitions_default", "every port is a full member of the default partition, and in no other one",
           "Look for PARSE ERROR in opensm's log, correct partitions.conf and restart opensm.",
-          "opensm could not parse partitions.conf and opened the subnet to everybody",
+          "opensm could not parse partitions.conf and opened the subnet to all ports",
           "tail -n 50 /var/log/opensm.log"),
     Cause("two_masters", "a subnet has two master subnet managers",
           "Stop one of them, or give both the same SM key; then restart the one that is to be standby.",
@@ -115,17 +113,17 @@ TABLE = (
           "once.",
           "uplinks that are down or in the wrong spine", "ibnetdiscover -p"),
     Cause("same_level_link", "a link joins two switches of one level",
-          "Remove the cable, where a fat tree is meant; on a mesh or dragonfly it is right, and no tree can"
-          " be written for Slurm.",
+          "Remove the cable if a fat tree is intended; on a mesh or dragonfly it is correct, and no tree can "
+          "be written for Slurm.",
           "a cable between two leaves or two spines", "ibnetdiscover -p"),
     Cause("mixed_switch", "a switch has both adapters and switches below it",
-          "Move the adapter's cable to a leaf, where a fat tree is meant.",
+          "Move the adapter's cable to a leaf, if a fat tree is intended.",
           "a node's cable in a spine", "ibnetdiscover -p"),
     Cause("capture_old", "the capture is older than the inventory",
-          "Capture the subnet again: the inventory has been changed since.",
+          "Capture the subnet again: the inventory was changed since.",
           "a folder of an earlier day", FABRIC_AGAIN),
     Cause("subnet_changed", "the subnet changed while it was read",
-          "Read it again while nobody works on the cables.",
+          "Read it again while no one works on the cables.",
           "a link that came or went between two commands", FABRIC_AGAIN),
     Cause("subnet_denied", "reading the subnet is not permitted",
           "Read it as root from a node in the administrator's partition; a tenant of a cloud may not be "
@@ -133,7 +131,7 @@ TABLE = (
           "M_Keys, or no access to /dev/infiniband/umad0", "ibstat"),
     Cause("subnet_damaged", "a part of the reading was not understood",
           "Look at the named line of the capture; read the subnet again.",
-          "an output that was cut, or a tool of another version", FABRIC_AGAIN),
+          "output that was truncated, or a tool of another version", FABRIC_AGAIN),
     Cause("subnet_unread", "a part of the subnet was not read",
           "Run the named command by hand on the node, then read the subnet again.",
           "a command that failed or ran out of time", FABRIC_AGAIN),

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from ansible.plugins.action import ActionBase
 from ansible_collections.railyard.fabric.plugins.action import fabric_judge
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.verdict import kept, rejudge
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.verdict import rejudge, stored_judgement
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run.folder import RunFolder
 from ansible_collections.railyard.fabric.tests.unit.plugins.plugin_utils.judge.test_folder import (
     write,
@@ -72,7 +72,7 @@ def test_a_kept_judgement_is_reported_and_nothing_is_judged_again(
     assert ((folder.path / "verdicts.jsonl").read_bytes(), (folder.path / "report.md").read_bytes()) == told
     last, _printed = judged(folder, monkeypatch, judgement=first["judgement"])
     assert last == {**first, "judgement": ""}
-    assert not (folder.path / kept.FILE).exists()
+    assert not (folder.path / stored_judgement.FILE).exists()
 
 
 @pytest.mark.parametrize("given", ["", "0" * 64])
@@ -81,7 +81,7 @@ def test_what_a_killed_controller_kept_is_removed_and_the_folder_judged(
 ) -> None:
     run = FakeRun()
     folder = write(run, tmp_path)
-    kept.keep(folder, rejudge.Judged([], 0), kept.state_of(folder))
+    stored_judgement.store(folder, rejudge.Judged([], 0), stored_judgement.digest_files(folder))
     result, _printed = judged(folder, monkeypatch, judgement=given)
     assert sum(result["counts"].values()) == len(run.judge())
-    assert not (folder.path / kept.FILE).exists()
+    assert not (folder.path / stored_judgement.FILE).exists()

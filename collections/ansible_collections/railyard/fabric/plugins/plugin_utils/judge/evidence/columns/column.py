@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Values of many rows as one array. Pure."""
+"""Values of many rows in one array. Pure."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ try:
 except ImportError:  # sanity's environment has none
     np = None  # type: ignore[assignment]
 
-#: How long it is what a row heard of the other end: the beginning of its boot id, a dot, a digest.
+#: Length of what a row received from the other end: the beginning of its boot id, a dot, a digest.
 HEARD_BYTES = short_rows.BOOT_DIGITS + 1 + short_rows.DIGEST_DIGITS
 
 
 class Column:
-    """Values of one kind that come in parts and are read as one array.
+    """Values of one type that arrive in parts and are read as one array.
 
     Args:
-        kind: int, whose values take as few bytes as hold them; float; str, kept as their numbers in `texts`;
-            or bytes, of a fixed length.
+        kind: int, stored in as few bytes as possible; float; str, stored as numbers into `texts`; or bytes of
+            a fixed length.
     """
 
     def __init__(self, kind: type) -> None:
@@ -34,14 +34,14 @@ class Column:
         #: Text -> its number.
         self.texts: dict[str, int] = {}
 
-    def made_of(self, values: Sequence[Any]) -> NDArray[Any]:
-        """Return values as an array that `add` takes.
+    def convert(self, values: Sequence[Any]) -> NDArray[Any]:
+        """Return values as an array for `add`.
 
         Raises:
-            OverflowError: one of them is no number of 64 bits.
+            OverflowError: a number does not fit into 64 bits.
         """
         if self._kind is int:
-            return narrow(np.array(values, dtype=np.int64))
+            return narrow_integers(np.array(values, dtype=np.int64))
         if self._kind is str:
             numbers = self.texts
             return np.array([numbers.setdefault(one, len(numbers)) for one in values], dtype=np.int32)
@@ -51,7 +51,7 @@ class Column:
         return np.array(values, dtype=np.float64)
 
     def add(self, values: NDArray[Any]) -> None:
-        """Take the next values."""
+        """Append values."""
         self._parts.append(values)
 
     def array(self) -> NDArray[Any]:
@@ -61,11 +61,11 @@ class Column:
         return self._parts[0]
 
     def at(self, index: int) -> Any:
-        """Return a number as a row has it."""
+        """Return the value of one row as a Python number."""
         return self.array().item(index)
 
 
-def narrow(values: NDArray[np.int64]) -> NDArray[Any]:
-    """Return whole numbers in half of the bytes where these hold them."""
+def narrow_integers(values: NDArray[np.int64]) -> NDArray[Any]:
+    """Return integers as 32 bits if they fit."""
     half = values.astype(np.int32)
     return half if np.array_equal(half, values) else values

@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Lines of short rows as they are written, many parsed at once. Pure."""
+"""Parse many lines of short rows at once. Pure."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ try:
 except ImportError:  # sanity's environment has none
     np = None  # type: ignore[assignment]
 
-#: As `short_rows.Shortener` writes it, without a text that has to be read with care.
+#: As `short_rows.Shortener` writes it, without strings that need escaping.
 _LINE = re.compile(rb'\{"as":"([^"\\\n]+)","id":"m([0-9]{5}|[1-9][0-9]{5,17})","v":(\[[^][{}\\\n]*\])\}\n')
-#: What of such a line is in none of its three groups.
+#: Bytes of such a line outside of its three groups.
 _AROUND = len(b'{"as":"","id":"m","v":}\n')
 
 
 class Lines(NamedTuple):
-    """Lines of short rows, each part by the column.
+    """Lines of short rows by column.
 
     Attributes:
         frames: names of their frames.
-        numbers: in the ids of their tests.
-        values: theirs.
-        begin: where they begin in the file.
-        length: how long they are.
+        numbers: the numbers in their tests' ids.
+        values: their values.
+        begin: positions in the file.
+        length: lengths in bytes.
     """
 
     frames: Sequence[bytes]
@@ -40,7 +40,7 @@ class Lines(NamedTuple):
     length: NDArray[np.int64]
 
     def only(self, places: Sequence[int]) -> Lines:
-        """Return some of them."""
+        """Return a selection of the lines."""
         if len(places) == len(self.values):
             return self
         frames, values = [self.frames[at] for at in places], [self.values[at] for at in places]
@@ -48,8 +48,8 @@ class Lines(NamedTuple):
         return Lines(frames, self.numbers[at], values, self.begin[at], self.length[at])
 
 
-def parse(block: bytes, begin: int) -> Lines | None:
-    """Return the lines of a block, None where one is not as such a line is written."""
+def parse_block(block: bytes, begin: int) -> Lines | None:
+    """Return the lines of a block, None if one has another form."""
     found = _LINE.findall(block)
     lengths = [len(name) + len(number) + len(values) + _AROUND for name, number, values in found]
     if sum(lengths) != len(block):
@@ -59,7 +59,7 @@ def parse(block: bytes, begin: int) -> Lines | None:
         values = json.loads(b"[" + b",".join(texts) + b"]")
     except ValueError:
         return None
-    # A text without an end would hold the next one's beginning.
+    # An unterminated string would include the beginning of the next line.
     if len(values) != len(found):
         return None
     ends = np.cumsum(lengths)

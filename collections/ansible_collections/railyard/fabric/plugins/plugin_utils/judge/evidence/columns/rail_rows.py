@@ -1,17 +1,17 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Short rows by node and rail, in the order in which their node wrote them. Pure."""
+"""Short rows by node and rail, in the order in which the node wrote them. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence.columns.asked import (
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence.columns.planned_tests import (
     MOST,
-    Asked,
     Column,
+    PlannedTests,
 )
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence.columns.tables import (
     BEYOND,
@@ -27,7 +27,7 @@ except ImportError:  # sanity's environment has none
 
 
 class Part(NamedTuple):
-    """Rows of a table, and the places of their tests among those asked."""
+    """Rows of a table, and the places of their tests."""
 
     table: Table
     indices: Column
@@ -35,7 +35,7 @@ class Part(NamedTuple):
 
 
 class Ids(Iterable[str]):
-    """Ids of tests, which are texts only while somebody reads them."""
+    """Ids of tests, formatted only when they are read."""
 
     def __init__(self, numbers: Column) -> None:
         self._numbers = numbers
@@ -45,17 +45,16 @@ class Ids(Iterable[str]):
 
 
 class RailRows:
-    """The rows that one end of a rail wrote, as it numbered them.
+    """The rows that one end of a rail wrote, by their sequence numbers.
 
     Attributes:
-        sequence: their numbers.
-        checks: of which checks they are.
-        same_counters: the rail's error counters and the netdev on which they were read, where all rows have
-            the same; else None.
+        sequence: the numbers.
+        checks: the checks of the rows.
+        same_counters: the rail's error counters and their netdev, if all rows have the same; else None.
     """
 
     def __init__(
-        self, asked: Asked, parts: Sequence[Part], rows: tuple[Column, Column, Column, Column]
+        self, asked: PlannedTests, parts: Sequence[Part], rows: tuple[Column, Column, Column, Column]
     ) -> None:
         self._asked, self._parts = asked, parts
         self._part, self._index, self._tests, self.sequence = rows
@@ -65,8 +64,9 @@ class RailRows:
             used = table.frame_of.array()[self._index[self._part == number]]
             frames += [table.frames[one].row for one in np.unique(used).tolist()]
         self.checks = {str(frame["check"]) for frame in frames}
-        said = [(frame.get("link_errors"), frame.get("netdev")) for frame in frames]
-        self.same_counters = said[0] if all(repr(one) == repr(said[0]) for one in said) else None
+        counters = [(frame.get("link_errors"), frame.get("netdev")) for frame in frames]
+        is_same = all(repr(one) == repr(counters[0]) for one in counters)
+        self.same_counters = counters[0] if is_same else None
 
     def __len__(self) -> int:
         return len(self.sequence)
@@ -82,7 +82,7 @@ class RailRows:
         return str(line["peer" if end == "client" else "node"])
 
     def places(self, numbers: Sequence[int]) -> list[int] | None:
-        """Return before which of them rows of these numbers come; None where two have the same number."""
+        """Return the places at which rows with these numbers belong; None if two have the same number."""
         if not (np.diff(self.sequence) > 0).all() or any(abs(number) >= MOST for number in numbers):
             return None
         others = np.array(numbers, dtype=np.int64)
@@ -100,11 +100,11 @@ class ByRail:
     """Rows by node and rail.
 
     Args:
-        asked: the tests that two nodes answer.
-        parts: rows of theirs.
+        asked: the planned tests between nodes.
+        parts: their rows.
     """
 
-    def __init__(self, asked: Asked, parts: Iterable[Part]) -> None:
+    def __init__(self, asked: PlannedTests, parts: Iterable[Part]) -> None:
         self._asked, self._parts = asked, list(parts)
         rails: dict[object, int] = {}
         rail_of = np.array([rails.setdefault(what[2], len(rails)) for what in asked.what], dtype=np.int64)
@@ -122,8 +122,8 @@ class ByRail:
         self._rows = [column[turn] for column in rows]
         self._begin = np.searchsorted(place[turn], np.arange(len(asked.nodes) * len(rails) + 1))
 
-    def of(self, node: str, rail: str) -> RailRows | None:
-        """Return the rows of a node's rail, None where it has none."""
+    def find(self, node: str, rail: str) -> RailRows | None:
+        """Return the rows of a node's rail, None if it has none."""
         at, number = self._asked.nodes.get(node), self._rails.get(rail)
         if at is None or number is None:
             return None

@@ -69,7 +69,7 @@ class Site:
 def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Site:
     monkeypatch.setattr(runner_tests.busy, "node_is_busy", lambda _node, _policy: None)
     # The tests' own folders are where tools of nodes are refused.
-    monkeypatch.setattr(policy, "_UNSEEN", ())
+    monkeypatch.setattr(policy, "_HIDDEN_FROM_TOOLS", ())
     there(monkeypatch, 3)
     return Site(tmp_path)
 
@@ -99,7 +99,11 @@ def test_what_gpus_reach_together_is_busbw_of_the_greatest_size(site: Site) -> N
     assert rows["nccl_alltoall"]["nccl_tests"]["sizes"][0]["size_bytes"] == 48
     policy = {"nccl_tests_most_bytes": MOST}
     for one in rows.values():
-        assert (one["status"], one["proof"], gpu_links.doubt(one, policy)) == ("measured", "proven", None)
+        assert (one["status"], one["proof"], gpu_links.find_contradiction(one, policy)) == (
+            "measured",
+            "proven",
+            None,
+        )
 
 
 def test_the_slowest_gpu_and_pair_are_what_copies_reach(site: Site) -> None:

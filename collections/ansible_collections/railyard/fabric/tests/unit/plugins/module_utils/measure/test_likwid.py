@@ -106,7 +106,7 @@ def test_the_slowest_numa_nodes_rate_counts(desk: Desk) -> None:
     ]
     assert row["window_s"] == [0.1, 5.9]
     assert row["counters"]["numa1_busy_ms"] == [5000, 9000]
-    assert row["proof_reason"] is memory.doubt(row, desk.policy) is None
+    assert row["proof_reason"] is memory.find_contradiction(row, desk.policy) is None
 
 
 def test_the_clocks_are_read_while_it_runs(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -136,7 +136,7 @@ def test_what_the_kernel_does_not_bear_out_proves_nothing(
 ) -> None:
     vars(desk).update(change)
     row = row_of(desk)
-    assert row["proof_reason"] == memory.doubt(row, desk.policy) == says
+    assert row["proof_reason"] == memory.find_contradiction(row, desk.policy) == says
 
 
 @pytest.mark.parametrize(
@@ -148,7 +148,7 @@ def test_what_the_kernel_does_not_bear_out_proves_nothing(
     ],
 )
 def test_the_judge_calculates_it_again(desk: Desk, change: dict[str, Any], says: str) -> None:
-    assert says in str(memory.doubt({**row_of(desk), **change}, desk.policy))
+    assert says in str(memory.find_contradiction({**row_of(desk), **change}, desk.policy))
 
 
 @pytest.mark.parametrize(
@@ -165,7 +165,7 @@ def test_less_than_was_asked_proves_nothing(desk: Desk, change: dict[str, Any], 
     row["memory"][0].update(change)
     listed = {name for one in row["memory"] for name in likwid.counter_names(one["numa_node"])}
     row["counters"] = {name: span for name, span in row["counters"].items() if name in listed}
-    assert says in str(memory.doubt(row, desk.policy))
+    assert says in str(memory.find_contradiction(row, desk.policy))
 
 
 def test_a_numa_node_that_is_counted_and_not_listed_proves_nothing(desk: Desk) -> None:
@@ -173,13 +173,15 @@ def test_a_numa_node_that_is_counted_and_not_listed_proves_nothing(desk: Desk) -
     row = row_of(desk)
     del row["memory"][1]
     row["metrics"] = {"bandwidth_bytes_per_s": row["memory"][0]["bandwidth_bytes_per_s"]}
-    assert "its counters are" in str(memory.doubt(row, desk.policy))
+    assert "its counters are" in str(memory.find_contradiction(row, desk.policy))
 
 
 def test_a_rate_that_is_not_its_bytes_in_its_time(desk: Desk) -> None:
     row = row_of(desk)
     row["memory"][0]["read_bytes"] *= 2
-    assert "20000000000 B/s for 2 s are not the 80000000000 bytes" in str(memory.doubt(row, desk.policy))
+    assert "20000000000 B/s for 2 s are not the 80000000000 bytes" in str(
+        memory.find_contradiction(row, desk.policy)
+    )
 
 
 @pytest.mark.parametrize(

@@ -116,7 +116,7 @@ def test_the_floor_is_one_ports_and_the_ceiling_that_of_all_that_carry(mode: str
     end = bound(facts_of(), mode)
     alone = bind.Bound({**rail_of(), "netdev": "ens1f0np0", "bond": None}, facts_of()["netdevs"][0], end.hca)
     on = bounds.Conditions(policy.merge(None), transport="roce")
-    mine, one = (bounds.for_test("rdma_bandwidth", both, both, on) for both in (end, alone))
+    mine, one = (bounds.bound_test("rdma_bandwidth", both, both, on) for both in (end, alone))
     assert mine.floor == one.floor
     assert mine.floor["bandwidth_gbps"] < 200
     assert mine.ceiling["bandwidth_gbps"] == pytest.approx(ports * one.ceiling["bandwidth_gbps"], abs=0.001)

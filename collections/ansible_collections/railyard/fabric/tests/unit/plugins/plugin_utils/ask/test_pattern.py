@@ -210,16 +210,16 @@ def test_a_run_lays_its_own_words_over_the_inventorys_policy() -> None:
         "railyard_run": "x",
         "railyard_questions": None,
     }
-    assert policy.of_run({"lease_s": 60, "confirm": 0}, said) == {
+    assert policy.apply_run_variables({"lease_s": 60, "confirm": 0}, said) == {
         "lease_s": 600,
         "confirm": 0,
         "pattern": "ring",
     }
-    assert policy.merge(policy.of_run(None, {"railyard_lease_s": 600}))["lease_s"] == 600
+    assert policy.merge(policy.apply_run_variables(None, {"railyard_lease_s": 600}))["lease_s"] == 600
     with pytest.raises(policy.PolicyError, match="lease_s must be a number, not 'soon'"):
-        policy.merge(policy.of_run({}, {"railyard_lease_s": "soon"}))
+        policy.merge(policy.apply_run_variables({}, {"railyard_lease_s": "soon"}))
     # What is no policy stays what it is, to be told.
-    assert policy.of_run(["ring"], said) == ["ring"]
+    assert policy.apply_run_variables(["ring"], said) == ["ring"]
 
 
 def test_coverage_counts_the_leaves_that_meet() -> None:

@@ -29,7 +29,7 @@ def bounds(check: str = "tcp_bandwidth", versions: Any = (), shared: bool = Fals
     rules = kind.pop("rules", {})
     one = end(**kind)
     share = SHARED if shared else None
-    return limits.for_test(check, one, one, limits.Conditions(policy.merge(rules), versions, share))
+    return limits.bound_test(check, one, one, limits.Conditions(policy.merge(rules), versions, share))
 
 
 def test_the_ceiling_is_what_tcp_leaves_of_the_wire() -> None:
@@ -42,7 +42,7 @@ def test_the_ceiling_is_what_tcp_leaves_of_the_wire() -> None:
     )
     # IPv6 40; without a known MTU Ethernet's own
     six = Bound({**end(10).rail, "address": None, "mtu": None}, end(10).netdev)
-    found = limits.for_test("tcp_bandwidth", six, end(10, mtu=None), limits.Conditions(policy.merge(None)))
+    found = limits.bound_test("tcp_bandwidth", six, end(10, mtu=None), limits.Conditions(policy.merge(None)))
     assert found.ceiling["bandwidth_gbps"] == pytest.approx(10 * 1428 / 1538 * 1.02, abs=1e-4)
     # a link without a wire has the Ethernet header alone
     soft = bounds(rate_gbps=1, driver_class="software")
@@ -76,7 +76,7 @@ def test_the_ceiling_is_what_tcp_leaves_of_the_wire() -> None:
         (400, {"iperf3_streams": 64}, ("3.18", "3.18"), None),
     ],
 )
-def test_floors_stand_only_where_an_authority_does(
+def test_floors_need_a_published_reference(
     rate: float, rules: dict[str, Any], versions: Any, floor: float | None
 ) -> None:
     found = bounds(rate_gbps=rate, rules=rules, versions=versions)
@@ -125,19 +125,19 @@ def test_what_a_rail_can_do_is_what_its_lesser_end_can(
     one: Bound, rate_gbps: float | None, basis: str
 ) -> None:
     for ends in ((one, end(100)), (end(100), one)):
-        able = limits.capability("tcp_bandwidth", *ends)
+        able = limits.find_capability("tcp_bandwidth", *ends)
         assert able.rate_gbps == rate_gbps
         assert basis in able.basis
         # What explains a missing rate is the end that has none.
         assert ("declared rate 100" in able.basis) is (rate_gbps is not None)
-    assert limits.capability("tcp_bandwidth", end(100), end(100)).basis == "declared rate 100 Gbit/s"
+    assert limits.find_capability("tcp_bandwidth", end(100), end(100)).basis == "declared rate 100 Gbit/s"
 
 
 def test_a_slot_that_carries_just_the_rate_does_not_hold_it_back() -> None:
     link = {"pci_link": {"max_speed_gts": 8.0, "max_width": 8.0}}
-    slot_gbps = slots.carries_gbps(end(**link)) or 0.0
+    slot_gbps = slots.find_slot_gbps(end(**link)) or 0.0
     for rate_gbps, held in ((slot_gbps, False), (slot_gbps + 1, True)):
-        able = limits.capability("tcp_bandwidth", *[end(rate_gbps, **link)] * 2)
+        able = limits.find_capability("tcp_bandwidth", *[end(rate_gbps, **link)] * 2)
         assert ("slot" in able.basis, able.nominal_gbps) == (held, slot_gbps)
 
 
@@ -145,8 +145,8 @@ def test_a_slot_that_carries_just_the_rate_does_not_hold_it_back() -> None:
     ("rate", "begin"), [(10, "sum over the rails, from byte"), (200, "declared rate 200")]
 )
 def test_a_sum_with_a_floor_says_what_it_is_of(rate: float, begin: str) -> None:
-    able = [limits.capability("tcp_bandwidth", end(rate), end(rate))] * 2
-    found = limits.for_aggregate("aggregate_bandwidth", able, limits.Conditions(policy.merge(None)))
+    able = [limits.find_capability("tcp_bandwidth", end(rate), end(rate))] * 2
+    found = limits.bound_aggregate("aggregate_bandwidth", able, limits.Conditions(policy.merge(None)))
     assert found.basis.startswith(begin)
 
 
@@ -156,7 +156,7 @@ def test_a_sum_with_a_floor_says_what_it_is_of(rate: float, begin: str) -> None:
 def test_a_path_has_the_mtu_that_both_ends_are_planned_with(mtus: Any, exact: dict[str, float]) -> None:
     ends = [end(mtu=mtu) for mtu in mtus]
     for check in ("path_mtu", "path_mtu_one_way"):
-        found = limits.for_test(check, *ends, limits.Conditions(policy.merge(None)))
+        found = limits.bound_test(check, *ends, limits.Conditions(policy.merge(None)))
         assert (found.floor, found.ceiling) == (exact, exact)
 
 
@@ -170,12 +170,12 @@ def test_tcp_over_infiniband_has_no_floor() -> None:
     for rate, rules in ((40, {}), (100, {"iperf3_streams": 12})):
         one = end(rate, 2044)
         on = limits.Conditions(policy.merge(rules), ("3.18", "3.18"), transport="infiniband")
-        found = limits.for_test("tcp_bandwidth", one, one, on)
+        found = limits.bound_test("tcp_bandwidth", one, one, on)
         assert found.floor == {}
         assert found.ceiling["bandwidth_gbps"] <= rate * 1.02
         assert "InfiniBand" in found.basis
-        able = [limits.capability("tcp_bandwidth", one, one)] * 2
-        assert limits.for_aggregate("aggregate_bandwidth", able, on).floor == {}
+        able = [limits.find_capability("tcp_bandwidth", one, one)] * 2
+        assert limits.bound_aggregate("aggregate_bandwidth", able, on).floor == {}
 
 
 def test_the_judge_lays_no_tcp_floor_on_infiniband() -> None:
@@ -190,16 +190,16 @@ def test_the_judge_lays_no_tcp_floor_on_infiniband() -> None:
 
 def test_the_slower_end_bounds_both() -> None:
     rules = policy.merge(None)
-    found = limits.for_test("tcp_bandwidth", end(10), end(40), limits.Conditions(rules))
+    found = limits.bound_test("tcp_bandwidth", end(10), end(40), limits.Conditions(rules))
     assert found.floor == {"bandwidth_gbps": 8.0}
-    assert limits.for_test("tcp_bandwidth", end(10), end(), limits.Conditions(rules)).floor == {}
+    assert limits.bound_test("tcp_bandwidth", end(10), end(), limits.Conditions(rules)).floor == {}
 
 
 def test_ports_of_one_card_have_no_floor_together() -> None:
     one, other = end(40, pci="0000:81:00.0"), end(40, pci="0000:81:00.1")
-    assert set(limits.shares({"rail0": one, "rail1": other})) == {"rail0", "rail1"}
-    assert not limits.shares({"rail0": one, "rail1": end(40, pci="0000:82:00.0")})
-    assert not limits.shares({"rail0": end(40), "rail1": end(40)})
+    assert set(limits.find_shares({"rail0": one, "rail1": other})) == {"rail0", "rail1"}
+    assert not limits.find_shares({"rail0": one, "rail1": end(40, pci="0000:82:00.0")})
+    assert not limits.find_shares({"rail0": end(40), "rail1": end(40)})
     assert bounds(rate_gbps=40, shared=True).floor == {}
     assert "rail0 and rail1 share 0000:80:01.0" in bounds(rate_gbps=40, shared=True).basis
 
@@ -250,6 +250,6 @@ def test_both_ways_at_once_may_carry_twice_the_rate_and_each_way_once() -> None:
         "reverse_gbps": pytest.approx(one_way, abs=1e-4),
     }
     assert found.floor == {}
-    assert "fits each way" in found.basis
-    assert "no floor: no authority" in found.basis
+    assert "fits each direction" in found.basis
+    assert "no floor: no published reference" in found.basis
     assert not bounds("tcp_bandwidth_bi").ceiling

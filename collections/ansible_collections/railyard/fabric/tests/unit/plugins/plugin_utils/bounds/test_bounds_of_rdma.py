@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""RDMA bounds against the arithmetic of the packet, and floors where an authority stands behind them."""
+"""RDMA bounds against the arithmetic of the packet, and floors with a published reference."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ def bounds(
     one: Bound, check: str = "rdma_bandwidth", transport: str = "roce", shared: bool = False, **rules: Any
 ) -> Any:
     share = slots.Share(None, "rail0 and rail1 share 0000:80:01.0") if shared else None
-    return limits.for_test(check, one, one, limits.Conditions(policy.merge(rules), (), share, transport))
+    return limits.bound_test(check, one, one, limits.Conditions(policy.merge(rules), (), share, transport))
 
 
 def test_a_connectx3_carries_at_most_38_24_of_40() -> None:
     # The value of the note on the two-node cluster: perftest takes 2048 there, over RoCE v1.
-    able = limits.capability(
+    able = limits.find_capability(
         "rdma_bandwidth",
         *[end(40, kind="RoCE v1", hca={"driver": "mlx4_core", "device": "mlx4_0"})] * 2,
         "roce",
@@ -103,7 +103,7 @@ def test_a_software_link_counts_frames_and_has_a_floor_where_its_rate_is_declare
         {**soft.rail, "rate_gbps": None}, {**(soft.netdev or {}), "driver_class": "software"}, soft.hca
     )
     assert (bounds(unshaped).floor, bounds(unshaped).ceiling) == ({}, {})
-    assert "no authority" in bounds(unshaped).basis
+    assert "no threshold" in bounds(unshaped).basis
 
 
 @pytest.mark.parametrize("value", [None, "", "virtual", 1])
@@ -122,11 +122,11 @@ def test_an_unknown_device_has_no_floor(value: object) -> None:
         ("rdma_bandwidth_concurrent", {}, True, None, "rail0 and rail1 share 0000:80:01.0"),
         ("rdma_bandwidth_unpinned", {}, False, None, "pinning"),
         ("rdma_gpu_bandwidth", {}, False, None, "root complex"),
-        ("rdma_bandwidth_bi", {}, False, None, "both ways"),
+        ("rdma_bandwidth_bi", {}, False, None, "both directions"),
         ("rdma_bandwidth", {"rdma_message_bytes": 65535}, False, None, "65536"),
     ],
 )
-def test_floors_stand_only_where_an_authority_does(
+def test_floors_need_a_published_reference(
     check: str, rules: dict[str, Any], shared: bool, floor: float | None, why: str
 ) -> None:
     found = bounds(end(100), check, shared=shared, **rules)
@@ -134,7 +134,7 @@ def test_floors_stand_only_where_an_authority_does(
     assert why in found.basis
     assert "ceiling: 0.9804 of it with packets of 4096 bytes of payload and 82 around them" in found.basis
     ways = 2 if check.endswith("_bi") else 1
-    assert (", both ways;" in found.basis) is (ways == 2)
+    assert (", both directions;" in found.basis) is (ways == 2)
     assert found.ceiling["bandwidth_gbps"] == pytest.approx(ways * 100 * 4096 / 4178 * 1.02, abs=1e-3)
 
 
@@ -142,9 +142,9 @@ def test_floors_stand_only_where_an_authority_does(
 def test_gpu_memory_has_a_floor_where_the_gpus_links_carry_the_rate(
     gpu_gbps: float | None, floor: float | None
 ) -> None:
-    gpu = None if gpu_gbps is None else slots.GpuWay(gpu_gbps, None)
+    gpu = None if gpu_gbps is None else slots.GpuPath(gpu_gbps, None)
     on = limits.Conditions(policy.merge(None), transport="roce", gpu=gpu)
-    found = limits.for_test("rdma_gpu_bandwidth", end(100), end(100), on)
+    found = limits.bound_test("rdma_gpu_bandwidth", end(100), end(100), on)
     assert found.floor == ({} if floor is None else {"bandwidth_gbps": floor})
     assert ("--use_cuda" in found.basis) is (floor is not None)
 
@@ -175,17 +175,17 @@ def test_a_site_bounds_rdma_too_but_not_beyond_the_wire() -> None:
 
 
 def test_all_rails_together_carry_their_sum() -> None:
-    able = [limits.capability("rdma_bandwidth", end(100), end(100), "roce")] * 2
+    able = [limits.find_capability("rdma_bandwidth", end(100), end(100), "roce")] * 2
     on = limits.Conditions(policy.merge(None), transport="roce")
-    found = limits.for_aggregate("rdma_aggregate_bandwidth", able, on)
+    found = limits.bound_aggregate("rdma_aggregate_bandwidth", able, on)
     assert found.floor == {"bandwidth_gbps": pytest.approx(2 * 0.9 * 100 * 4096 / 4178, abs=1e-3)}
     assert found.ceiling["bandwidth_gbps"] == pytest.approx(200 * 4096 / 4178 * 1.02, abs=1e-3)
-    assert found.basis.startswith("sum over the rails of payload")
+    assert found.basis.startswith("payload summed over the rails")
     shared = [replace(one, share=slots.Share(None, "they share")) for one in able]
-    assert limits.for_aggregate("rdma_aggregate_bandwidth", shared, on).floor == {}
-    assert limits.for_aggregate("rdma_aggregate_bandwidth", [], on).floor == {}
-    able[1] = limits.capability("rdma_bandwidth", end(100), end(100, hca={"driver_class": None}), "roce")
-    assert limits.for_aggregate("rdma_aggregate_bandwidth", able, on).floor == {}
+    assert limits.bound_aggregate("rdma_aggregate_bandwidth", shared, on).floor == {}
+    assert limits.bound_aggregate("rdma_aggregate_bandwidth", [], on).floor == {}
+    able[1] = limits.find_capability("rdma_bandwidth", end(100), end(100, hca={"driver_class": None}), "roce")
+    assert limits.bound_aggregate("rdma_aggregate_bandwidth", able, on).floor == {}
 
 
 @pytest.mark.parametrize(
@@ -213,7 +213,7 @@ def test_a_packet_of_tcp_says_nothing_of_rdma(
     changes: dict[str, Any], netdev: dict[str, str], headers: int, wire: int
 ) -> None:
     one, other = end(100, 9000, **changes), end(100, 1500)
-    found = packets.tcp(replace(one, netdev={**(one.netdev or {}), **netdev}), other)
+    found = packets.build_tcp(replace(one, netdev={**(one.netdev or {}), **netdev}), other)
     assert (found.software, found.payload_bytes) == (bool(netdev), 1500 - headers)
     assert (found.counted_bytes, found.link_bytes) == (1514, 1500 + wire)
     assert (found.declared_bytes, found.unknown) == (0, False)
@@ -229,7 +229,7 @@ def test_a_packet_of_tcp_says_nothing_of_rdma(
         (end(100), end(None), None, None),
         # One end without an adapter: no wire is sure.
         (end(100), end(100, hca=SOFT), 100 * 4096 / 4154, 0.9 * 100 * 4096 / 4154),
-        # A tag at one end alone may be the switch's to add or take: the larger limit stands.
+        # A tag at one end alone may be the switch's to add or take: the larger limit applies.
         (end(100), end(100, vlan=7), 100 * 4096 / 4178, 0.9 * 100 * 4096 / 4178),
         # IPv6 40 instead of IPv4's 20; the shorter header of two kinds.
         (end(100, address=None, address6="fd00::1/64"),) * 2 + (100 * 4096 / 4198, 0.9 * 100 * 4096 / 4198),
@@ -241,7 +241,7 @@ def test_two_unlike_ends_are_bound_by_what_both_can_do(
 ) -> None:
     on = limits.Conditions(policy.merge(None), transport="roce")
     for ends in ((one, other), (other, one)):
-        found = limits.for_test("rdma_bandwidth", *ends, on)
+        found = limits.bound_test("rdma_bandwidth", *ends, on)
         assert found.floor == ({} if floor is None else {"bandwidth_gbps": pytest.approx(floor, abs=1e-3)})
         assert found.ceiling == (
             {} if share is None else {"bandwidth_gbps": pytest.approx(share * 1.02, abs=1e-3)}
@@ -256,25 +256,25 @@ def test_the_name_of_an_infiniband_rate_counts_the_line_code_up_to_fdr(rate: flo
 
 def test_both_ways_carry_each_most_of_what_it_carries_alone() -> None:
     own = bounds(end(100), "rdma_bandwidth_bi")
-    found = limits.each_way(own, (96.0, 94.0))
+    found = limits.add_each_direction(own, (96.0, 94.0))
     assert found.floor == {"forward_gbps": 76.8, "reverse_gbps": 75.2, "bandwidth_gbps": 152.0}
     most = own.ceiling["bandwidth_gbps"]
     assert found.ceiling == {"bandwidth_gbps": most, "forward_gbps": most / 2, "reverse_gbps": most / 2}
-    assert limits.each_way(own, (96.0, None)) is own
-    assert limits.each_way(own, (None, 94.0)) is own
+    assert limits.add_each_direction(own, (96.0, None)) is own
+    assert limits.add_each_direction(own, (None, 94.0)) is own
     unshaped = limits.Bounds(basis="no rate")
-    assert limits.each_way(unshaped, (96.0, 94.0)) is unshaped
+    assert limits.add_each_direction(unshaped, (96.0, 94.0)) is unshaped
 
 
 def test_rails_of_one_slot_carry_together_what_the_best_of_them_does_alone() -> None:
-    able = [limits.capability("rdma_bandwidth", end(100), end(100), "roce")] * 2
+    able = [limits.find_capability("rdma_bandwidth", end(100), end(100), "roce")] * 2
     shared = [replace(one, share=slots.Share(None, "they share")) for one in able]
     on = limits.Conditions(policy.merge(None), transport="roce")
-    own = limits.for_aggregate("rdma_aggregate_bandwidth", shared, on)
-    assert limits.of_shared_slot(own, 96.0).floor == {"bandwidth_gbps": 86.4}
-    assert limits.of_shared_slot(own, 0.0) is own
+    own = limits.bound_aggregate("rdma_aggregate_bandwidth", shared, on)
+    assert limits.add_shared_slot_floor(own, 96.0).floor == {"bandwidth_gbps": 86.4}
+    assert limits.add_shared_slot_floor(own, 0.0) is own
     for other in (limits.Bounds(), limits.Bounds({"bandwidth_gbps": 1.0}, dict(own.ceiling))):
-        assert limits.of_shared_slot(other, 96.0) is other
+        assert limits.add_shared_slot_floor(other, 96.0) is other
 
 
 @pytest.mark.parametrize(
@@ -283,12 +283,12 @@ def test_rails_of_one_slot_carry_together_what_the_best_of_them_does_alone() -> 
 )
 def test_a_slot_carries_its_lanes_less_code_and_packets(speed_gts: float, width: float, gbps: float) -> None:
     one = slot("0000:81:00.0", pci_link={"max_speed_gts": speed_gts, "max_width": width})
-    assert slots.carries_gbps(one) == pytest.approx(gbps * 0.905, abs=0.1)
+    assert slots.find_slot_gbps(one) == pytest.approx(gbps * 0.905, abs=0.1)
 
 
 @pytest.mark.parametrize("width", range(34))
 def test_a_slot_has_1_2_4_8_12_16_or_32_lanes(width: int) -> None:
-    found = slots.carries_gbps(slot(None, pci_link={"max_speed_gts": 8.0, "max_width": float(width)}))
+    found = slots.find_slot_gbps(slot(None, pci_link={"max_speed_gts": 8.0, "max_width": float(width)}))
     lanes = width if width in (1, 2, 4, 8, 12, 16, 32) else None
     assert found == (None if lanes is None else pytest.approx(lanes * 8 * 128 / 130 * 0.905, rel=1e-3))
 
@@ -319,20 +319,20 @@ def test_what_a_slot_is_trained_to(change: dict[str, Any], low: str | None, gbps
     found = link_rules.trained_low(one)
     assert (found and found.cause) == (low and "slot_slow")
     assert (low or "") in (found.detail if found else "")
-    assert slots.carries_gbps(one) == (None if gbps is None else pytest.approx(gbps, abs=0.1))
+    assert slots.find_slot_gbps(one) == (None if gbps is None else pytest.approx(gbps, abs=0.1))
     bare = Bound({"name": "rail0"}, {})
-    assert (link_rules.trained_low(bare), slots.carries_gbps(bare)) == (None, None)
+    assert (link_rules.trained_low(bare), slots.find_slot_gbps(bare)) == (None, None)
 
 
 def test_no_rail_is_held_to_more_than_its_slot_carries() -> None:
     one = end(400)
     one.netdev["pci_link"] = {"max_speed_gts": 16.0, "max_width": 16.0}  # type: ignore[index]
-    able = limits.capability("rdma_bandwidth", one, end(400), "roce")
+    able = limits.find_capability("rdma_bandwidth", one, end(400), "roce")
     # No slot lowers what is impossible: larger packets leave more of it.
     assert (able.rate_gbps, able.nominal_gbps) == (400, pytest.approx(228.1, abs=0.1))
     assert "PCIe slot carries 228.1" in able.basis
-    found = limits.for_test(
+    found = limits.bound_test(
         "rdma_bandwidth", one, end(400), limits.Conditions(policy.merge(None), transport="roce")
     )
     assert found.floor == {"bandwidth_gbps": pytest.approx(0.9 * 228.1 * 4096 / 4178, abs=0.1)}
-    assert limits.capability("rdma_bandwidth", end(200), end(200), "roce").nominal_gbps == 200
+    assert limits.find_capability("rdma_bandwidth", end(200), end(200), "roce").nominal_gbps == 200

@@ -54,9 +54,9 @@ def ends(tree: PciTree, rate_gbps: float, **rails: Path) -> dict[str, Bound]:
 
 def floor(rails: dict[str, Bound], name: str, check: str = "rdma_bandwidth_concurrent") -> Any:
     """Return the floor of a test between two such nodes, all rails at once, and its basis."""
-    share = limits.shares(rails).get(name) if check.endswith("_concurrent") else None
+    share = limits.find_shares(rails).get(name) if check.endswith("_concurrent") else None
     on = limits.Conditions(policy.merge(None), share=share, transport="roce")
-    found = limits.for_test(check, rails[name], rails[name], on)
+    found = limits.bound_test(check, rails[name], rails[name], on)
     return found.floor.get("bandwidth_gbps"), found.basis
 
 
@@ -72,7 +72,7 @@ def under_one_switch(tree: PciTree, uplink: tuple[Any, ...] = (GEN5, 16)) -> dic
 
 
 def test_two_cards_behind_one_switch_share_its_link_to_the_processor(tmp_path: Path) -> None:
-    """NVIDIA/nccl issue 439 has the shape; each was asked for 352.9 Gbit/s of the 456 that both have."""
+    """NVIDIA/nccl issue 439 shows this topology; each rail had a floor of 352.9 Gbit/s of 456."""
     tree = PciTree(tmp_path)
     rails = ends(tree, 400, **under_one_switch(tree))
     for name in rails:
@@ -93,7 +93,7 @@ def test_cards_with_root_ports_of_their_own_share_nothing(tmp_path: Path) -> Non
         )
         for number, bus in enumerate((0x15, 0x3D, 0x4C, 0x5B))
     }  # fmt: skip
-    assert limits.shares(ends(tree, 400, **cards)) == {}
+    assert limits.find_shares(ends(tree, 400, **cards)) == {}
 
 
 def test_a_dgx_a100s_cards_share_the_link_of_their_chip_not_the_levels_inside_it(tmp_path: Path) -> None:
@@ -129,7 +129,7 @@ def test_ports_that_a_slot_carries_in_full_keep_their_floors_together(tmp_path: 
         for number in (0, 1)
     }
     rails = ends(tree, 25, **cards)
-    assert limits.shares(rails) == {}
+    assert limits.find_shares(rails) == {}
     assert floor(rails, "rail0")[0] == pytest.approx(0.9 * 25 * DATA, abs=0.01)
 
 
@@ -154,7 +154,7 @@ def test_a_link_is_shared_fairly(rates: tuple[int | None, ...], left: dict[str, 
         )
         for number, rate in enumerate(rates)
     }
-    assert {name: one.gbps for name, one in limits.shares(rails).items()} == pytest.approx(left, abs=0.1)
+    assert {name: one.gbps for name, one in limits.find_shares(rails).items()} == pytest.approx(left, abs=0.1)
 
 
 def test_the_narrowest_of_shared_links_counts(tmp_path: Path) -> None:
@@ -168,7 +168,7 @@ def test_the_narrowest_of_shared_links_counts(tmp_path: Path) -> None:
             "pci0000:00", *top, (port, GEN5, lanes), (f"0000:0{bus}:00.0", GEN5, lanes),
             (f"0000:1{bus}:0{number}.0", GEN5, 16), (f"0000:2{number}:00.0", GEN5, 16),
         )  # fmt: skip
-    shares = limits.shares(ends(tree, 400, **cards))
+    shares = limits.find_shares(ends(tree, 400, **cards))
     narrow, wide = GEN5_X4 / 2, (GEN5_X16 - GEN5_X4) / 2
     assert [shares[name].gbps for name in cards] == pytest.approx([narrow, narrow, wide, wide], abs=0.1)
     assert shares["rail1"].basis == "rail0 and rail1 share 0000:02:00.0, 32 GT/s x4, 126 Gbit/s"
@@ -215,7 +215,7 @@ def test_a_hypervisors_switch_gives_no_floor_together_and_takes_none_alone(tmp_p
     assert floor(rails, "rail0", "rdma_bandwidth")[0] == pytest.approx(0.9 * 400 * DATA, abs=0.1)
     found, basis = floor(rails, "rail0")
     assert found is None
-    assert "no floor: rail0 and rail1 share 0000:44:00.0, whose capability is not known" in basis
+    assert "no floor: rail0 and rail1 share 0000:44:00.0, whose bandwidth is not known" in basis
 
 
 def test_functions_on_one_wire_carry_its_rate_together(tmp_path: Path) -> None:
@@ -238,7 +238,7 @@ def test_functions_on_one_wire_carry_its_rate_together(tmp_path: Path) -> None:
             # NVIDIA's guide measures 92.57 and 97.28 on the two (dgx-spark-playbooks PR 108).
             assert found == pytest.approx(0.9 * 100 * DATA, abs=0.01)
             assert found < 92.57
-        assert "rail0 and rail1 share one wire of 200 Gbit/s" in basis
+        assert "rail0 and rail1 share one port of 200 Gbit/s" in basis
     # Badly started: 13.2 Gbit/s (same source).
     assert found > 13.2
 
@@ -276,7 +276,7 @@ def test_a_run_passes_with_what_the_shared_link_carries(lanes: int, gbps: float,
 
 def test_the_nodes_measure_again_by_the_same_floor() -> None:
     run = whole_run(1, 0.9)
-    told = expected.of_run(run.plan, run.facts, str(run.facts[0]["run"]), run.policy)
+    told = expected.find_expected_numbers(run.plan, run.facts, str(run.facts[0]["run"]), run.policy)
     share = 0.9 * 2.5 * 8 / 10 * PAYLOAD / 2
     assert told["rdma_bandwidth_concurrent"]["rail0"]["bandwidth_gbps"][0] == pytest.approx(share, abs=1e-3)
     assert told["rdma_bandwidth"]["rail0"]["bandwidth_gbps"][0] == pytest.approx(0.9 * DATA, abs=1e-3)
@@ -296,9 +296,9 @@ def test_gpu_memory_below_the_same_switch_does_not_use_the_link_above(tmp_path: 
         "pci_paths": {"0000:1a:00.0": path} if is_known else {},
     }
     fleet = facts.BoundFacts(bound={"gpu003": rails}, gpus={"gpu003": gpus})
-    way = gpu_memory.carries_gbps(fleet, ("gpu003",), "rail0")
+    way = gpu_memory.find_gpu_path(fleet, ("gpu003",), "rail0")
     on = limits.Conditions(policy.merge(None), transport="roce", gpu=way)
-    found = limits.for_test("rdma_gpu_bandwidth", rails["rail0"], rails["rail0"], on).floor
+    found = limits.bound_test("rdma_gpu_bandwidth", rails["rail0"], rails["rail0"], on).floor
     # The switch's link of x4 is not on the way; where the GPU's path is not known, all of the card's counts.
     expected = 400 if is_known else GEN5_X4
     assert found == {"bandwidth_gbps": pytest.approx(0.9 * expected * DATA, abs=0.1)}

@@ -19,7 +19,7 @@ TEXTS = {str(path.relative_to(PLUGIN_UTILS)): path.read_text() for path in PLUGI
 # What is read by a rule, and not by its own name.
 BY_RULE = {
     "infiniband": "in figures.FIGURES.values()",
-    "pcie_code": 'figures.value(f"pcie_code_to_{gts}_gts")',
+    "pcie_code": 'figures.read_value(f"pcie_code_to_{gts}_gts")',
 }
 KEYS = {"name", "group", "what", "class", "value", "unit", "message_bytes", "source", "read_by", "note"}
 
@@ -34,13 +34,13 @@ def test_a_figure_has_source_class_and_message_and_is_read_where_it_says(row: di
     size = row["message_bytes"]
     assert size is None or (isinstance(size, int) and size > 0)
     if row["group"] == "none":
-        # No floor is invented where nobody says what should be reached.
+        # There is no floor without a published reference.
         assert (row["value"], row["read_by"]) == (None, figures.NOTHING)
         return
-    assert figures.value(row["name"]) > 0
+    assert figures.read_value(row["name"]) > 0
     if row["read_by"] != figures.NOTHING:
         rule = next((how for word, how in BY_RULE.items() if word in row["name"]), None)
-        by_name = re.compile(rf"figures\.value\([\"']{row['name']}[\"']\)")
+        by_name = re.compile(rf"figures\.read_value\([\"']{row['name']}[\"']\)")
         assert rule in TEXTS[row["read_by"]] if rule else by_name.search(TEXTS[row["read_by"]])
 
 
@@ -50,7 +50,7 @@ def test_names_are_unique_and_what_is_read_says_so() -> None:
     read = {
         (name, file)
         for file, text in TEXTS.items()
-        for name in re.findall(r"figures\.(?:value|source)\([\"'](\w+)[\"']\)", text)
+        for name in re.findall(r"figures\.read_(?:value|source)\([\"'](\w+)[\"']\)", text)
     }
     assert len(read) > 10
     assert [one for one in read if figures.FIGURES[one[0]]["read_by"] != one[1]] == []
@@ -96,7 +96,7 @@ RIGHT = {
 
 @pytest.mark.parametrize("name", RIGHT)
 def test_what_sources_get_wrong_is_right_here(name: str) -> None:
-    assert figures.value(name) == pytest.approx(RIGHT[name], rel=1e-3)
+    assert figures.read_value(name) == pytest.approx(RIGHT[name], rel=1e-3)
 
 
 def test_the_bounds_are_the_catalogues() -> None:

@@ -18,7 +18,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.minimum_ver
 )
 
 # "All driver versions prior to 580.159.03", "All versions prior to CUDA Toolkit 13.1", "0.0 to 4.5.2",
-# "All versions prior to 39.8002": the words of NVIDIA's bulletins 5821, 5747, 5755, 5857 and 5699.
+# "All versions prior to 39.8002": quoted from NVIDIA's bulletins 5821, 5747, 5755, 5857 and 5699.
 CASES = [
     ("nvidia_driver", "580.159.02", BELOW),
     ("nvidia_driver", "580.159.03", FINE),
@@ -29,7 +29,7 @@ CASES = [
     ("nvidia_driver", "570.211.01", FINE),
     ("nvidia_driver", "590.44.01", BELOW),
     ("nvidia_driver", "595.84", FINE),
-    # R550 is in no bulletin of 2026: nobody says whether it is fixed.
+    # No bulletin of 2026 lists R550, so it is not known whether it is fixed.
     ("nvidia_driver", "550.163.01", NOT_KNOWN),
     ("nvidia_driver", "600.10.01", NOT_KNOWN),
     ("cuda", "11.8.89", BELOW),
@@ -117,12 +117,12 @@ def test_facts_are_compared_once_each_and_foreign_cards_are_left_out() -> None:
             {"driver": "mlx5_core", "firmware": None},
         ],
     }
-    assert [(one.component, one.state) for one in minimum_versions.of_facts(row)] == [
+    assert [(one.component, one.state) for one in minimum_versions.compare_facts(row)] == [
         ("nvidia_driver", BELOW),
         ("connectx_firmware", BELOW),
     ]
     for garbled in ({}, {"gpus": None, "hcas": None}, {"gpus": "x", "hcas": ["y", 3]}):
-        assert minimum_versions.of_facts(garbled) == []
+        assert minimum_versions.compare_facts(garbled) == []
 
 
 def test_nodes_alike_are_one_line_and_the_worse_state_comes_first() -> None:
@@ -133,9 +133,11 @@ def test_nodes_alike_are_one_line_and_the_worse_state_comes_first() -> None:
 
 def test_the_age_of_the_table_is_in_days_and_a_clock_that_is_wrong_is_no_age() -> None:
     read = minimum_versions.READ
-    assert minimum_versions.age(read + datetime.timedelta(days=1)) == f"table of {read}, 1 day old"
-    assert minimum_versions.age(read + datetime.timedelta(days=100)) == f"table of {read}, 100 days old"
-    assert "clock" in minimum_versions.age(read - datetime.timedelta(days=1))
+    assert minimum_versions.describe_age(read + datetime.timedelta(days=1)) == f"table of {read}, 1 day old"
+    assert (
+        minimum_versions.describe_age(read + datetime.timedelta(days=100)) == f"table of {read}, 100 days old"
+    )
+    assert "clock" in minimum_versions.describe_age(read - datetime.timedelta(days=1))
 
 
 def test_each_minimum_has_a_bulletin_with_date_and_cves_that_is_not_newer_than_the_table() -> None:

@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The rule by which a change has a word: nothing within noise, and nothing by chance."""
+"""The rule that decides whether a change is reported: no noise, and no chance."""
 
 from __future__ import annotations
 
@@ -54,9 +54,9 @@ def test_of_many_values_the_chance_is_near_the_counted_one(monkeypatch):
 
 
 def test_the_more_rows_the_rarer_each_has_to_be():
-    assert significance.adjusted([0.01, 0.04, 0.03]) == pytest.approx([0.03, 0.06, 0.06])
-    assert significance.adjusted([0.9, 0.6]) == [1.0, 1.0]
-    assert significance.adjusted([]) == []
+    assert significance.adjust_for_number([0.01, 0.04, 0.03]) == pytest.approx([0.03, 0.06, 0.06])
+    assert significance.adjust_for_number([0.9, 0.6]) == [1.0, 1.0]
+    assert significance.adjust_for_number([]) == []
 
 
 GBPS, MICROS = "bandwidth_gbps", "latency_p50_us"
@@ -71,19 +71,26 @@ STEADY = Margin(0.05, 0.15)
         ([116], [100], GBPS, STEADY, None, WORSE),  # the same both ways
         ([100], [116], MICROS, STEADY, None, WORSE),
         ([116], [100], MICROS, STEADY, None, IMPROVED),
-        ([100, 101, 130], [120, 135, 140], GBPS, STEADY, None, NO_DIFFERENCE),  # far, but not apart
+        ([100, 101, 130], [120, 135, 140], GBPS, STEADY, None, NO_DIFFERENCE),  # large, but overlapping
         ([100, 101, 130], [131, 135, 140], GBPS, STEADY, None, IMPROVED),
-        ([100] * 9, [106] * 9, GBPS, STEADY, 0.05, IMPROVED),  # many, and the least effect
+        ([100] * 9, [106] * 9, GBPS, STEADY, 0.05, IMPROVED),  # many, and the minimum effect
         ([100] * 9, [106] * 9, GBPS, STEADY, 0.051, NO_DIFFERENCE),
-        ([100] * 9, [104] * 9, GBPS, STEADY, 1e-9, NO_DIFFERENCE),  # told apart, but not worth a word
+        (
+            [100] * 9,
+            [104] * 9,
+            GBPS,
+            STEADY,
+            1e-9,
+            NO_DIFFERENCE,
+        ),  # significant, but below the minimum effect
         ([0.85], [1.2], MICROS, Margin(0.05, 0.15, 0.1), None, WORSE),
         ([0.10], [0.15], MICROS, Margin(0.05, 0.15, 0.1), None, NO_DIFFERENCE),  # a digit or two of the tool
-        ([1.0], [1.99], GBPS, significance.UNSTEADY, None, NO_DIFFERENCE),
-        ([1.0], [2.0], GBPS, significance.UNSTEADY, None, IMPROVED),
+        ([1.0], [1.99], GBPS, significance.SOFTWARE_MARGIN, None, NO_DIFFERENCE),
+        ([1.0], [2.0], GBPS, significance.SOFTWARE_MARGIN, None, IMPROVED),
     ],
 )
-def test_word(before, after, metric, margin, chance, word):
-    assert significance.word(before, after, metric, margin, chance) == word
+def test_a_change_is_classified(before, after, metric, margin, chance, word):
+    assert significance.classify_change(before, after, metric, margin, chance) == word
 
 
 @pytest.mark.parametrize(
@@ -98,9 +105,9 @@ def test_word(before, after, metric, margin, chance, word):
     ],
 )
 def test_margin_of_a_check(check, steady, margin):
-    wanted = significance.MARGINS[margin] if margin else significance.UNSTEADY
-    assert significance.margin(check, steady) == wanted
-    assert margin is None or margin in " ".join(significance.rule())
+    wanted = significance.MARGINS[margin] if margin else significance.SOFTWARE_MARGIN
+    assert significance.find_margin(check, steady) == wanted
+    assert margin is None or margin in " ".join(significance.describe_rule())
 
 
 @pytest.mark.parametrize("values", [1, 2, 4, 12])
@@ -108,7 +115,7 @@ def test_margin_of_a_check(check, steady, margin):
 def test_two_runs_of_one_fabric_differ_in_nothing(values, check, noise):
     """Noise of each value, and a third of it of the whole day: of 60 comparisons of 8 rows, 3 may err."""
     dice = random.Random(f"{values} {check}")
-    margin, wrong = significance.margin(check, True), 0
+    margin, wrong = significance.find_margin(check, True), 0
     for _comparison in range(60):
         days = [100 * math.exp(dice.gauss(0, noise / 3)) for _run in "ab"]
         rows = [
@@ -116,7 +123,10 @@ def test_two_runs_of_one_fabric_differ_in_nothing(values, check, noise):
             for _row in range(8)
         ]
         chances = [significance.rank_chance(*row) for row in rows]
-        adjusted = significance.adjusted(chances) if None not in chances else chances
-        said = {significance.word(*row, GBPS, margin, one) for row, one in zip(rows, adjusted, strict=True)}
+        adjusted = significance.adjust_for_number(chances) if None not in chances else chances
+        said = {
+            significance.classify_change(*row, GBPS, margin, one)
+            for row, one in zip(rows, adjusted, strict=True)
+        }
         wrong += said != {NO_DIFFERENCE}
     assert wrong <= 3

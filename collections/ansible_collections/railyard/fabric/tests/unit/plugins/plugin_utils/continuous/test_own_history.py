@@ -26,7 +26,7 @@ def test_a_rail_that_lost_more_than_the_margin_is_worse():
     found = compared(run(9, 350.0), *before)
     assert (found.word, found.usual, len(found.before)) == ("worse", 393.0, 5)
     assert own_history.worse([found]) == [found]
-    assert compared(run(9, 388.0), *before).word == "no difference that can be told"
+    assert compared(run(9, 388.0), *before).word == "no significant difference"
 
 
 def test_more_of_a_latency_is_worse():
@@ -54,5 +54,5 @@ def test_later_runs_are_no_history():
 
 def test_software_links_need_a_factor_of_two():
     before = [run(day, 10.0, steady=False) for day in range(1, 6)]
-    assert compared(run(9, 6.0, steady=False), *before).word == "no difference that can be told"
+    assert compared(run(9, 6.0, steady=False), *before).word == "no significant difference"
     assert compared(run(9, 4.0, steady=False), *before).word == "worse"

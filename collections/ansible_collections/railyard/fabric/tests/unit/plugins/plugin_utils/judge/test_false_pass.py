@@ -196,11 +196,11 @@ def test_a_site_cannot_raise_the_physical_ceiling() -> None:
     rules = policy.merge({"floors": {"tcp_bandwidth": {"bandwidth_gbps": [0.5, 1000]}}})
     netdev = {"netdev": "ens6", "driver_class": "software"}
     end = Bound({"mtu": 9000, "rate_gbps": 1.0, "address": "10.0.1.1/24"}, netdev)
-    found = limits.for_test("tcp_bandwidth", end, end, limits.Conditions(rules, ("3.12", "3.12")))
+    found = limits.bound_test("tcp_bandwidth", end, end, limits.Conditions(rules, ("3.12", "3.12")))
     assert found.floor == {"bandwidth_gbps": 0.5}
     assert found.ceiling["bandwidth_gbps"] == pytest.approx(8948 / 9014 * 1.02, abs=1e-4)
     lower = policy.merge({"floors": {"tcp_bandwidth": {"bandwidth_gbps": [0.5, 0.9]}}})
-    found = limits.for_test("tcp_bandwidth", end, end, limits.Conditions(lower))
+    found = limits.bound_test("tcp_bandwidth", end, end, limits.Conditions(lower))
     assert found.ceiling == {"bandwidth_gbps": 0.9}
 
 
@@ -278,7 +278,9 @@ def test_a_run_of_which_nothing_applies_proves_nothing() -> None:
     run = HEALTHY.copy()
     verdicts = [{**one, "outcome": "not_applicable"} for one in run.judge()]
     for said_of_it in (verdicts, []):
-        assert run_status.status_of({one["outcome"] for one in said_of_it}, run.incomplete() is None) == 3
+        assert (
+            run_status.find_exit_status({one["outcome"] for one in said_of_it}, run.incomplete() is None) == 3
+        )
     said = summary.of(run.plan, rejudge.Judged(verdicts, 3))
     assert "proven" not in said["headline"]
 
@@ -293,5 +295,5 @@ def test_a_row_of_nobody_stops_nobody(garbage: object) -> None:
     run = HEALTHY.copy()
     run.facts.append({**run.facts[0], "node": garbage})
     assert run.status() == 0
-    said = run_status.strangers(run.manifest, run.asked, [{**run.results[0], "id": garbage}])
+    said = run_status.list_unplanned_rows(run.manifest, run.asked, [{**run.results[0], "id": garbage}])
     assert len(said) == 1

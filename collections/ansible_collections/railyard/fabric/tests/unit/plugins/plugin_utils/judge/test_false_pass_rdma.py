@@ -293,7 +293,7 @@ def test_one_rail_without_rdma_is_not_covered_by_the_other() -> None:
 def test_a_policy_that_drops_all_rdma_is_none() -> None:
     run = SOFT.copy()
     run.manifest["policy"] = {"rdma_tests": []}
-    with pytest.raises(policy.PolicyError, match="use transport tcp"):
+    with pytest.raises(policy.PolicyError, match="declare transport: tcp"):
         run.judge()
 
 

@@ -123,14 +123,14 @@ def end(rate_gbps: float, mtu: int = 9000) -> Bound:
 def test_each_rail_of_a_sum_carries_what_its_own_packets_allow() -> None:
     rules = policy.merge(None)
     slow, fast = end(25.0, mtu=1500), end(100.0)
-    able = [limits.capability("rdma_bandwidth", one, one, "roce") for one in (slow, fast)]
+    able = [limits.find_capability("rdma_bandwidth", one, one, "roce") for one in (slow, fast)]
     on = limits.Conditions(rules, transport="roce")
-    both = limits.for_aggregate("rdma_aggregate_bandwidth", able, on)
+    both = limits.bound_aggregate("rdma_aggregate_bandwidth", able, on)
     # 1024 of 1106 bytes and 4096 of 4178 are payload: the fast rail is not held to the slow one's share.
     most = 25 * 1024 / 1106 + 100 * 4096 / 4178
     assert both.ceiling["bandwidth_gbps"] == pytest.approx(most * 1.02, abs=1e-3)
-    frames = [limits.capability("tcp_bandwidth", one, one) for one in (slow, fast)]
-    tcp = limits.for_aggregate("aggregate_bandwidth", frames, limits.Conditions(rules, ("3.16", "3.16")))
+    frames = [limits.find_capability("tcp_bandwidth", one, one) for one in (slow, fast)]
+    tcp = limits.bound_aggregate("aggregate_bandwidth", frames, limits.Conditions(rules, ("3.16", "3.16")))
     most = 25 * 1514 / 1538 + 100 * 9014 / 9038
     assert tcp.ceiling["bandwidth_gbps"] == pytest.approx(most * 1.02, abs=1e-3)
 
@@ -139,6 +139,6 @@ def test_each_rail_of_a_sum_carries_what_its_own_packets_allow() -> None:
 def test_no_floor_lies_above_what_the_packets_leave(mtu: int, floor: dict[str, float]) -> None:
     one = end(10.0, mtu=mtu)
     on = limits.Conditions(policy.merge(None), ("3.16", "3.16"))
-    found = limits.for_test("tcp_bandwidth", one, one, on)
+    found = limits.bound_test("tcp_bandwidth", one, one, on)
     assert found.floor == floor
     assert not floor or floor["bandwidth_gbps"] < found.ceiling["bandwidth_gbps"]

@@ -40,7 +40,7 @@ def test_the_sum_of_all_rails_says_which_of_them_is_slow() -> None:
         Answer("fail", cause=causes.explain("rail_slow", "n1 rail1")),
         Answer("pass"),
     ]
-    slow_rails.name(
+    slow_rails.name_causes(
         [
             {"id": "m1", "check": "tcp_latency", "node": "n1", "peer": "n2", "rail": "rail1"},
             {"id": "a1", "check": "aggregate_bandwidth", "parts": ["m1"]},

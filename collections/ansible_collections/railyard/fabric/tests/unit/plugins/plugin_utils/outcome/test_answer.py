@@ -25,7 +25,7 @@ ASKED = {
     ("cause", "proof"), [("unproven", "unproven"), ("counted_twice", "unproven"), ("no_row", None)]
 )
 def test_only_what_was_not_proven_says_so_where_nothing_was_measured(cause: str, proof: str | None) -> None:
-    line = Answer.unmeasured(cause, "x").line(ASKED, ())
+    line = Answer.unmeasured(cause, "x").to_verdict(ASKED, ())
     assert (line["outcome"], line["cause_class"], line["proof"]) == ("unmeasured", cause, proof)
 
 
@@ -42,21 +42,21 @@ def test_only_what_was_not_proven_says_so_where_nothing_was_measured(cause: str,
 def test_a_verdict_rests_on_its_own_rows_that_there_are(
     own: list[str] | None, parts: list[str] | None, rows: list[str]
 ) -> None:
-    assert Answer(rows=own).line({**ASKED, "parts": parts}, {"3", "4", "7"})["rows"] == rows
+    assert Answer(rows=own).to_verdict({**ASKED, "parts": parts}, {"3", "4", "7"})["rows"] == rows
 
 
 def test_a_cause_is_told_of_what_did_not_pass_alone() -> None:
     explained = ("cause_class", "cause", "next")
     for made in (Answer().failed("below_floor", "x"), Answer().unknown("no_row", "x")):
-        assert all(made.line(ASKED, ())[key] for key in explained)
+        assert all(made.to_verdict(ASKED, ())[key] for key in explained)
         for outcome in ("pass", "recorded", "not_applicable"):
             made.outcome = outcome
-            line = made.line(ASKED, ())
+            line = made.to_verdict(ASKED, ())
             assert [line[key] for key in explained] == [None] * 3
 
 
 def test_an_answer_that_says_nothing_else_was_measured_once() -> None:
-    line = Answer().line(ASKED, ())
+    line = Answer().to_verdict(ASKED, ())
     assert (line["outcome"], line["attempts"], line["reproduced"], line["flaky"]) == (
         "unmeasured",
         1,
@@ -79,6 +79,6 @@ def test_an_answer_that_says_nothing_else_was_measured_once() -> None:
     ],
 )
 def test_a_number_that_no_float_holds_is_shown_as_none(seen: Any, shown: Any) -> None:
-    line = Answer("recorded", {"x": seen, "within": {"y": {"z": seen}}}).line(ASKED, ())
+    line = Answer("recorded", {"x": seen, "within": {"y": {"z": seen}}}).to_verdict(ASKED, ())
     assert line["observed"] == {"x": shown, "within": {"y": {"z": shown}}}
     assert type(line["observed"]["x"]) is type(shown)

@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The cause table is whole: every class that a verdict may carry, with likely cause, command, next step."""
+"""The cause table is complete: each class that a verdict may carry has likely cause, command, next step."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ def test_what_the_table_lacks_is_named_so() -> None:
             {"known": {"NETDEV": "ens6"}},
             "Likely cable, transceiver or the switch's port; see `ethtool ens6`. ",
         ),
-        # A node's own words become no line of ours.
+        # Text from a node never starts a new line of the report.
         (
             {"known": {"NETDEV": "ens6\nFAIL"}},
             "Likely cable, transceiver or the switch's port; see `ethtool ens6 / FAIL`",

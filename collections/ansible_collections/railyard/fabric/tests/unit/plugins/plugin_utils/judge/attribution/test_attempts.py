@@ -115,7 +115,7 @@ def test_the_number_in_the_middle_is_shown() -> None:
     one = with_attempts(HEALTHY, bandwidth(HEALTHY), "ull").verdict(bandwidth(HEALTHY))
     assert one["observed"]["bandwidth_gbps"] == pytest.approx(0.48)
     seen = [Answer(observed=dict(one)).failed("tool_failed", "x") for one in ({}, {"bandwidth_gbps": 1.0})]
-    assert attempts.combine("tcp_bandwidth", {1: seen[0], 2: seen[1]}, 1) is seen[0]
+    assert attempts.combine_attempts("tcp_bandwidth", {1: seen[0], 2: seen[1]}, 1) is seen[0]
 
 
 def test_what_each_attempt_said_is_told_where_they_differ() -> None:
@@ -151,8 +151,8 @@ def test_an_attempt_that_cannot_be_is_garbage(number: Any) -> None:
     run = HEALTHY.copy()
     for row in run.rows(bandwidth(run)):
         row["attempt"] = number
-    assert attempts.by_attempt([{"attempt": number}], 2) is None
-    assert attempts.by_attempt([{}, {"attempt": 3}], 2) == {1: [{}], 3: [{"attempt": 3}]}
+    assert attempts.group_by_attempt([{"attempt": number}], 2) is None
+    assert attempts.group_by_attempt([{}, {"attempt": 3}], 2) == {1: [{}], 3: [{"attempt": 3}]}
     assert run.verdict(bandwidth(run))["cause_class"] == "row_garbled"
 
 
@@ -171,7 +171,7 @@ def test_there_are_as_many_attempts_as_a_site_confirms_and_the_first(
     confirm: int, numbers: list[int], found: list[int] | None
 ) -> None:
     rows = [{"attempt": number, "at": at} for at, number in enumerate(numbers)]
-    by_number = attempts.by_attempt(rows, confirm)
+    by_number = attempts.group_by_attempt(rows, confirm)
     if found is None:
         assert by_number is None
     else:
@@ -219,7 +219,7 @@ def test_a_good_first_attempt_stands_where_nothing_speaks_against_it(
     others: list[str | None], confirm: int, outcome: str, reproduced: str | None, flaky: bool
 ) -> None:
     answers = {number: word(kind) for number, kind in enumerate(["pass", *others], 1) if kind}
-    one = attempts.combine("tcp_bandwidth", answers, confirm)
+    one = attempts.combine_attempts("tcp_bandwidth", answers, confirm)
     assert (one.outcome, one.reproduced, one.flaky) == (outcome, reproduced, flaky), one.cause
 
 
@@ -229,7 +229,7 @@ def test_a_good_first_attempt_stands_where_nothing_speaks_against_it(
 )
 def test_a_bad_first_attempt_stands_where_it_would_be_said_again(cause: str, stands: bool) -> None:
     answers = {1: word(cause), 2: Answer("pass"), 3: Answer("pass")}
-    one = attempts.combine("tcp_bandwidth", answers, 2)
+    one = attempts.combine_attempts("tcp_bandwidth", answers, 2)
     assert (one is answers[1]) is stands
     assert one.flaky is not stands
 
@@ -273,7 +273,7 @@ def test_from_how_many_flaky_tests_on_a_link_is_unsteady(
         line.update(change)
     # What else a rail answers, a sum or a fact, is no test of it.
     pairs += [told(False) for _one in range(sound)] + [told(True, "aggregate_bandwidth")] * 9
-    attempts.unsteady(*zip(*pairs, strict=True))
+    attempts.mark_unsteady(*zip(*pairs, strict=True))
     for _line, answer in pairs[: len(flaky)]:
         assert answer.outcome == ("pass" if cause is None else "unmeasured")
         assert (cause or "") in str(answer.cause.get("cause"))
@@ -286,14 +286,14 @@ def test_a_state_that_a_later_attempt_shows_is_no_matter_of_how_often() -> None:
         2: Answer().failed("path_mtu_small", "x"),
         3: Answer("pass"),
     }
-    one = attempts.combine("path_mtu", answers, 2)
+    one = attempts.combine_attempts("path_mtu", answers, 2)
     assert (one.outcome, one.cause["cause_class"], one.reproduced) == ("fail", "path_mtu_small", "1/3")
 
 
 def test_what_is_flaky_is_told_in_one_sentence() -> None:
     one = {"check": "ping_rtt", "node": "gpu1", "peer": "gpu2", "rail": None, "reproduced": "1/3"}
-    assert attempts.notes([{**one, "flaky": False}]) == []
-    (said,) = attempts.notes([{**one, "flaky": False}, {**one, "flaky": True}])
+    assert attempts.list_notes([{**one, "flaky": False}]) == []
+    (said,) = attempts.list_notes([{**one, "flaky": False}, {**one, "flaky": True}])
     assert said == "flaky, good only when measured again: ping_rtt gpu1 to gpu2 all rails (1/3 bad)"
 
 

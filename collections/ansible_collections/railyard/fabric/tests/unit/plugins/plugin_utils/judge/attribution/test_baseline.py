@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What no authority bounds against a saved baseline: who passes by it, who fails, and who stays recorded."""
+"""Results without a threshold compared with a saved baseline: pass, fail, or still recorded."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ def held(
     saved = kept.Saved(RUN, {tuple(line[key] for key in ("check", "node", "peer", "rail")): figure})
     tries = {number: {metric: value} for number, value in enumerate(seen, 1)}
     answer = Answer("recorded", dict(tries[1]), proof="proven", basis="no authority", tries=tries)
-    answer.like = {**like, **(now or {})}
-    baseline.settle([line], [answer], saved, rules)
+    answer.conditions = {**like, **(now or {})}
+    baseline.compare_with_baseline([line], [answer], saved, rules)
     return answer
 
 
@@ -118,7 +118,7 @@ def test_what_was_measured_otherwise_is_not_held_against_it_and_says_so(key: str
     assert (answer.outcome, answer.floor) == ("recorded", {})
     assert (
         answer.basis
-        == f"no authority; not held against the baseline {RUN}: {key} {LIKE[key]} then, another now"
+        == f"no authority; not compared with the baseline {RUN}: {key} {LIKE[key]} then, another now"
     )
 
 
@@ -137,8 +137,8 @@ def test_the_class_of_a_test_is_part_of_how_it_was_measured(
     check: str, rules: dict[str, int], words: dict[str, str]
 ) -> None:
     line = {"check": check, "tool": "x", "direction": "uni"}
-    measured = row_numbers.as_asked(check, True, policy.merge(rules))
-    like = fleet.like_of(line, measured, (9000, 4096), 400, ["hardware"], 1)
+    measured = row_numbers.list_required_settings(check, True, policy.merge(rules))
+    like = fleet.describe_conditions(line, measured, (9000, 4096), 400, ["hardware"], 1)
     assert {key: like[key] for key in ("traffic_class", "service_level") if key in like} == words
 
 
@@ -149,20 +149,22 @@ def test_latencies_in_another_class_are_not_held_against_a_baseline() -> None:
 
 
 def test_a_link_that_the_baseline_does_not_have_stays_recorded() -> None:
-    answer = Answer("recorded", {LATENCY: 9.0}, basis="no authority", tries={1: {LATENCY: 9.0}}, like=LIKE)
-    baseline.settle([LINE], [answer], kept.Saved(RUN), THREE)
+    answer = Answer(
+        "recorded", {LATENCY: 9.0}, basis="no authority", tries={1: {LATENCY: 9.0}}, conditions=LIKE
+    )
+    baseline.compare_with_baseline([LINE], [answer], kept.Saved(RUN), THREE)
     assert (answer.outcome, answer.basis) == (
         "recorded",
-        f"no authority; the baseline {RUN} has no number of it",
+        f"no authority; the baseline {RUN} has no result for it",
     )
 
 
 @pytest.mark.parametrize("outcome", ["pass", "fail", "unmeasured", "not_applicable"])
 def test_what_an_authority_judged_is_not_for_a_baseline(outcome: str) -> None:
-    answer = Answer(outcome, {LATENCY: 9.0}, tries={1: {LATENCY: 9.0}}, like=LIKE)
+    answer = Answer(outcome, {LATENCY: 9.0}, tries={1: {LATENCY: 9.0}}, conditions=LIKE)
     own = {("rdma_latency", "gpu1", "gpu2", "rail0"): kept.Figure(LATENCY, 2.0, LIKE)}
     for saved in (kept.Saved(RUN, own), kept.Saved(lost="gone")):
-        baseline.settle([LINE], [answer], saved, THREE)
+        baseline.compare_with_baseline([LINE], [answer], saved, THREE)
         assert answer.outcome == outcome
 
 
@@ -181,10 +183,10 @@ HEALTHY = FakeRun(**RUN_OF)
 
 
 def saved_of(run: FakeRun) -> kept.Saved:
-    found = verdict.answers(
+    found = verdict.judge_tests(
         run.manifest, run.plan, run.asked, run.facts, exchanged(run.results), (), (), None
     )
-    return kept.read(baseline.document(run.manifest, found.lines, found.found))
+    return kept.read(baseline.build_baseline(run.manifest, found.lines, found.found))
 
 
 def judged(run: FakeRun, saved: kept.Saved | None) -> dict[str, dict[str, Any]]:
@@ -227,9 +229,11 @@ def test_a_whole_run_passes_by_its_own_baseline_and_a_slower_link_fails() -> Non
 
 
 def test_a_flaky_number_is_not_saved() -> None:
-    found = [Answer("pass", {LATENCY: 2.0}, flaky=flaky, tries={1: {}}, like=LIKE) for flaky in (True, False)]
+    found = [
+        Answer("pass", {LATENCY: 2.0}, flaky=flaky, tries={1: {}}, conditions=LIKE) for flaky in (True, False)
+    ]
     lines = [{**LINE, "rail": rail} for rail in ("rail0", "rail1")]
-    links = kept.read(baseline.document(HEALTHY.manifest, lines, found)).figures
+    links = kept.read(baseline.build_baseline(HEALTHY.manifest, lines, found)).figures
     assert [rail for *_rest, rail in links] == ["rail1"]
 
 
@@ -237,8 +241,10 @@ def test_the_fleet_holds_no_sum_against_another(monkeypatch: pytest.MonkeyPatch)
     seen: list[str] = []
     monkeypatch.setattr(
         verdict.fleet_rules,
-        "settle",
-        lambda members, *_how, **_keys: seen.extend(one.like["check"] for one, _lost in members if one.tries),
+        "fail_outliers",
+        lambda members, *_how, **_keys: seen.extend(
+            one.conditions["check"] for one, _lost in members if one.tries
+        ),
     )
     run = FakeRun(None, transport="roce")
     judged(run, None)
@@ -251,11 +257,11 @@ def test_what_the_nodes_measure_again_is_what_the_judge_fails() -> None:
     saved = saved_of(HEALTHY)
     told = {"rdma_latency": {"rail0": {LATENCY: [None, None]}},
             "tcp_bandwidth_bi": {"rail0": {"bandwidth_gbps": [1.0, 2.1]}}}  # fmt: skip
-    bounds = limits.for_node(told, saved, "gpuserver1", 0)
+    bounds = limits.add_link_limits(told, saved, "gpuserver1", 0)
     figure = saved.figures["rdma_latency", "gpuserver2", "gpuserver1", "rail0"]
     link = bounds["rdma_latency"]["gpuserver2 gpuserver1 rail0"]
-    assert link == {LATENCY: [None, limits.limits(figure, 0)[1]]}, "a bound to the worse alone"
+    assert link == {LATENCY: [None, limits.find_limits(figure, 0)[1]]}, "a bound to the worse alone"
     both = bounds["tcp_bandwidth_bi"]["gpuserver1 gpuserver2 rail0"]
     assert both == {"bandwidth_gbps": [1.0, 2.1]}, "an authority's bound stays"
     assert told["rdma_latency"].keys() == {"rail0"}
-    assert limits.for_node(told, saved, "gpu9", 0) == told
+    assert limits.add_link_limits(told, saved, "gpu9", 0) == told

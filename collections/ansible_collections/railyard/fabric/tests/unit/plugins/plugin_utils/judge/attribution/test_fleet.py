@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What has no authority is held against its like: it can fail, and never passes by it."""
+"""Results without a threshold are compared with comparable tests: they can fail, and never pass by it."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def told(
     made: list[Answer], hardware: bool, confirm: int = 2, lost: str = ""
 ) -> tuple[str, str | None, bool]:
     for answer in made:
-        answer.like = {"check": "tcp_latency", "hardware": str(hardware)}
-    fleet.settle([(answer, lost) for answer in made], confirm)
+        answer.conditions = {"check": "tcp_latency", "hardware": str(hardware)}
+    fleet.fail_outliers([(answer, lost) for answer in made], confirm)
     assert {answer.outcome for answer in made[:-1]} == {"recorded"}
     last = made[-1]
     return last.outcome, last.reproduced, last.flaky
@@ -115,7 +115,7 @@ def test_what_an_attempt_that_is_not_there_may_have_been(
     made[-1].attempts = attempts
     assert told(made, hardware, confirm, lost) == seen
     if seen[0] == "unmeasured":
-        assert (lost or f"{len(last)} of {attempts} have a number") in made[-1].cause["cause"]
+        assert (lost or f"{len(last)} of {attempts} have a result") in made[-1].cause["cause"]
 
 
 @pytest.mark.parametrize(
@@ -136,9 +136,9 @@ def both_ways(*ways_gbps: tuple[float, float], tries: int = 1) -> list[Answer]:
         seen = {"bandwidth_gbps": forward + reverse, "forward_gbps": forward, "reverse_gbps": reverse}
         answer = Answer("recorded", dict(seen), basis="x", attempts=tries)
         answer.tries = {number: dict(seen) for number in range(1, tries + 1)}
-        answer.like = {"check": "tcp_bandwidth_bi", "hardware": "True"}
+        answer.conditions = {"check": "tcp_bandwidth_bi", "hardware": "True"}
         made.append(answer)
-    fleet.settle([(answer, "") for answer in made], 2)
+    fleet.fail_outliers([(answer, "") for answer in made], 2)
     assert {answer.outcome for answer in made[:-1]} == {"recorded"}
     return made
 
@@ -146,20 +146,20 @@ def both_ways(*ways_gbps: tuple[float, float], tries: int = 1) -> list[Answer]:
 @pytest.mark.parametrize(
     ("last", "said"),
     [
-        ((10.0, 90.0), "forward_gbps 10, the median of 16 like tests 50 (1 of 1 attempts)"),
-        ((90.0, 10.0), "reverse_gbps 10, the median of 16 like tests 50 (1 of 1 attempts)"),
+        ((10.0, 90.0), "forward_gbps 10, the median of 16 comparable tests 50 (1 of 1 attempts)"),
+        ((90.0, 10.0), "reverse_gbps 10, the median of 16 comparable tests 50 (1 of 1 attempts)"),
         # A processor may favour one of them, though not five times.
         ((10.1, 89.9), None),
         ((89.9, 10.1), None),
         # What the sum says is said once.
-        ((5.0, 5.0), "bandwidth_gbps 10, the median of 16 like tests 100 (1 of 1 attempts)"),
+        ((5.0, 5.0), "bandwidth_gbps 10, the median of 16 comparable tests 100 (1 of 1 attempts)"),
     ],
 )
 def test_no_direction_hides_behind_the_sum_of_both(last: tuple[float, float], said: str | None) -> None:
     one = both_ways(*[(50.0, 50.0)] * 15, last)[-1]
     assert one.outcome == ("recorded" if said is None else "fail")
     assert (said or "") in one.cause.get("cause", "")
-    assert one.basis == ("x" if said is None else "x; held against the run's like tests")
+    assert one.basis == ("x" if said is None else "x; compared with comparable tests of the run")
 
 
 @pytest.mark.parametrize(
@@ -178,8 +178,8 @@ def test_no_direction_hides_behind_the_sum_of_both(last: tuple[float, float], sa
 def test_a_test_is_compared_by_the_first_number_of_its_check(
     check: str | None, observed: dict[str, Any], compared: str
 ) -> None:
-    answer = Answer("recorded", observed, like={} if check is None else {"check": check})
-    assert fleet.metric(answer) == compared
+    answer = Answer("recorded", observed, conditions={} if check is None else {"check": check})
+    assert fleet.find_compared_metric(answer) == compared
 
 
 @pytest.mark.parametrize(
@@ -196,7 +196,7 @@ def test_a_test_is_compared_by_the_first_number_of_its_check(
 def test_a_test_is_of_cards_where_all_its_ends_are(classes: list[str], hardware: bool) -> None:
     line = {"check": "tcp_latency", "tool": "sockperf", "direction": "forward", "node": "gpu1"}
     measured = {"message_bytes": 64, "iterations": 9}
-    made = fleet.like_of(line, measured, (9000, None), 100, classes, 1)
+    made = fleet.describe_conditions(line, measured, (9000, None), 100, classes, 1)
     assert made == {
         "check": "tcp_latency",
         "tool": "sockperf",
@@ -217,8 +217,8 @@ def test_only_like_is_held_against_like() -> None:
     made = answers([2.2] * 15, [5000.0])
     kinds = ["rdma_latency"] * 15 + ["rdma_read_latency"]
     for kind, answer in zip(kinds, made, strict=True):
-        answer.like = {"check": kind, "hardware": "True"}
-    fleet.settle([(answer, "") for answer in made], 2)
+        answer.conditions = {"check": kind, "hardware": "True"}
+    fleet.fail_outliers([(answer, "") for answer in made], 2)
     assert {answer.outcome for answer in made} == {"recorded"}
 
 
@@ -241,7 +241,7 @@ def test_a_whole_run_names_the_latency_that_stands_apart() -> None:
     one = run.verdict(slow)
     # Both nodes are like the others with third ones: it is what lies between the two.
     assert (one["outcome"], one["cause_class"]) == ("fail", "path_slow"), one
-    assert "of 24 like tests" in one["cause"]
+    assert "of 24 comparable tests" in one["cause"]
     assert run.status() == 1
 
 
@@ -297,7 +297,7 @@ def test_rows_of_its_own_nodes_that_were_lost_may_have_been_as_bad(
     run.manifest["archives"] = archives
     one = run.verdict(slow)
     assert (one["outcome"], one["cause_class"]) == ("unmeasured" if cause else "recorded", cause)
-    assert not cause or f"{NODES[gone or 0]} handed" in one["cause"]
+    assert not cause or f"were collected from {NODES[gone or 0]}" in one["cause"]
 
 
 @pytest.mark.parametrize(
@@ -332,11 +332,11 @@ def test_a_tests_like_have_its_mtus_and_its_way(
     for facts in run.facts:
         facts["netdevs"][0]["mtu_bytes"] = 8000
     given = run.manifest, run.plan, run.asked, run.facts, exchanged(run.results)
-    found = verdict.answers(*given, (), (), None).found
+    found = verdict.judge_tests(*given, (), (), None).found
     for line, answer in zip(run.asked, found, strict=True):
         if line["check"] == check and line["rail"] == "rail0":
-            assert (answer.outcome, answer.like["hops"]) == ("recorded", hops)
-            assert (answer.like["mtu_bytes"], answer.like["active_mtu_bytes"]) == mtus
+            assert (answer.outcome, answer.conditions["hops"]) == ("recorded", hops)
+            assert (answer.conditions["mtu_bytes"], answer.conditions["active_mtu_bytes"]) == mtus
 
 
 EIGHT = tuple(f"gpuserver{number}" for number in range(1, 9))
@@ -364,7 +364,7 @@ def test_a_node_behind_a_spine_that_the_inventory_does_not_name_fails_nobody() -
     run, far = eight(FAR_US)
     assert far
     assert {run.verdict(identity)["outcome"] for identity in run.ids("rdma_latency")} == {"recorded"}
-    assert "the number of switches on the way is not known; declare `leaf`" in run.verdict(far[0])["basis"]
+    assert "the number of switches on the path is not known; declare `leaf`" in run.verdict(far[0])["basis"]
     assert "leaf" not in run.verdict(next(one for one in run.ids("rdma_latency") if one not in far))["basis"]
 
 
@@ -376,7 +376,7 @@ def test_ten_times_the_latency_fails_over_whatever_switches() -> None:
 
 @pytest.mark.parametrize("leaves", [("leaf1", "leaf1"), ("leaf1", "leaf2")])
 def test_where_the_leaves_are_declared_latencies_are_compared(leaves: tuple[str, str]) -> None:
-    """Behind its own leaf the node has no like tests but its own; on the others' leaf it is slow."""
+    """Behind its own leaf the node has no comparable tests but its own; on the others' leaf it is slow."""
     run, far = eight(FAR_US)
     for name, node in run.plan["nodes"].items():
         node["rails"][0]["leaf"] = leaves[name == EIGHT[-1]]
@@ -389,8 +389,8 @@ def test_where_the_leaves_are_declared_latencies_are_compared(leaves: tuple[str,
 def test_a_bandwidth_is_compared_over_whatever_switches() -> None:
     made = answers([95.0] * 15, [60.0] * 3, "bandwidth_gbps")
     for answer in made:
-        answer.like = {"check": "tcp_bandwidth", "hardware": "True", "hops": "None"}
-    fleet.settle([(answer, "") for answer in made], 2)
+        answer.conditions = {"check": "tcp_bandwidth", "hardware": "True", "hops": "None"}
+    fleet.fail_outliers([(answer, "") for answer in made], 2)
     assert made[-1].outcome == "fail"
 
 
@@ -413,6 +413,6 @@ def test_what_unknown_switches_explain_is_reported(
     for direct in (False, True):
         made = answers([NEAR_US] * 15, [us] * 3, metric)
         for answer in made:
-            answer.like = {"check": check, "hardware": "True", "hops": hops}
-        fleet.settle([(answer, "") for answer in made], 2, direct)
+            answer.conditions = {"check": check, "hardware": "True", "hops": hops}
+        fleet.fail_outliers([(answer, "") for answer in made], 2, direct)
         assert made[-1].outcome == ("fail" if direct else outcome)

@@ -36,7 +36,7 @@ def crossed(pairs: list[Pair], leaves: dict[str, str] | None = None) -> list[ove
         for one, other in ((node, peer), (peer, node)):
             asked.append({"check": CHECK, "node": one, "peer": other, "rail": "rail0", "round": number})
             verdicts.append({"observed": None if gbps is None else {"bandwidth_gbps": gbps}})
-    return oversubscription.of(plan, asked, verdicts, CHECK)
+    return oversubscription.find_oversubscription(plan, asked, verdicts, CHECK)
 
 
 @pytest.mark.parametrize(

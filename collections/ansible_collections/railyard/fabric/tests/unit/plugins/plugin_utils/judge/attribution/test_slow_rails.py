@@ -50,7 +50,7 @@ def told(
         asked.append({"id": f"{name} {node} {rail}", "check": name, "node": node, "peer": None, "rail": rail})
         answers.append(answer)
     outcomes = [answer.outcome for answer in answers]
-    slow_rails.name(asked, answers, fleet or BoundFacts())
+    slow_rails.name_causes(asked, answers, fleet or BoundFacts())
     assert [answer.outcome for answer in answers] == outcomes
     return {
         (line["node"], line["peer"], line["rail"]): answer
@@ -283,8 +283,8 @@ SWITCH = PATTERNS["a whole rail"][1]
             RAIL1,
             {("link", "n1", "rail1"): Answer().failed("slot_slow", "x")},
             {},
-            "Likely what the link state check of n1 rail1 says: the card's PCIe link is trained below what "
-            "card and slot can do; see `lspci -vv -s 0000:3b:00.0`.",
+            "Likely the link state check of n1 rail1: the card's PCIe link is trained below what "
+            "card and slot support; see `lspci -vv -s 0000:3b:00.0`.",
             id="its own check",
         ),
         pytest.param(
@@ -385,7 +385,7 @@ def test_a_command_names_the_netdev_that_both_nodes_have(other: str, named: str)
         # The runner is not there, or too late: no firewall.
         ("rendezvous_timeout", "n2 was not met at 10.0.1.2 on rail0: Connection refused", "reply_path", None),
         ("rendezvous_timeout", "n2 has gone on to round 3 without n1", "reply_path", None),
-        ("path_mtu_small", "seen", "mtu", "what lies between n1 and n2: both have the planned MTU"),
+        ("path_mtu_small", "seen", "mtu", "a switch port between n1 and n2: both have the planned MTU"),
     ],
 )
 def test_what_other_checks_found_good_leaves_the_rest(
@@ -396,7 +396,7 @@ def test_what_other_checks_found_good_leaves_the_rest(
         answer = Answer(cause=causes.explain(kind, seen, "the row's own fix"))
         asked = [test, *({"id": node, "check": local, "node": node, "peer": None, "rail": "rail0"}
                          for node in ("n1", "n2"))]  # fmt: skip
-        slow_rails.name(asked, [answer, *map(Answer, outcomes)], BoundFacts())
+        slow_rails.name_causes(asked, [answer, *map(Answer, outcomes)], BoundFacts())
         known = outcomes == ("pass", "pass") and likely is not None
         assert answer.cause["next"].startswith(f"Likely {likely}; see `") is known
         assert answer.cause["cause"].endswith(f": {seen}")
@@ -407,17 +407,17 @@ def test_one_test_between_two_nodes_keeps_its_cause_and_names_all_that_remain() 
     lone = told(2, lambda *place: place == ("n1", "n2", "rail0"))["n1", "n2", "rail0"]
     assert lone.cause["cause_class"] == "below_floor"
     assert lone.cause["cause"] == (
-        "the number is below its floor: bandwidth_gbps 0.0096, floor 0.04; it may be n1 or n2 rail0, or the "
+        "the result is below its floor: bandwidth_gbps 0.0096, floor 0.04; it may be n1 or n2 rail0, or the "
         "path between n1 and n2, while the same nodes pass on rail1"
     )
     assert lone.cause["next"].startswith("Likely what all slow tests share")
     lanes = Answer().failed("slot_slow", "x")
     knows = told(2, lambda *place: place == ("n1", "n2", "rail0"), local={("link", "n2", "rail0"): lanes})
     assert knows["n1", "n2", "rail0"].cause["cause"] == lone.cause["cause"]
-    assert knows["n1", "n2", "rail0"].cause["next"].startswith("Likely what the link state check of n2 rail0")
+    assert knows["n1", "n2", "rail0"].cause["next"].startswith("Likely the link state check of n2 rail0")
     governors = BoundFacts(governors={"n1": "powersave", "n2": "performance"})
     alike = told(2, lambda *_place: True, fleet=governors)["n2", "n1", "rail1"].cause
-    assert alike["cause"] == "the number is below its floor: bandwidth_gbps 0.0096, floor 0.04"
+    assert alike["cause"] == "the result is below its floor: bandwidth_gbps 0.0096, floor 0.04"
     assert alike["next"].startswith("Likely CPU governor powersave on n1, performance on the others; see `")
     versions = told(2, lambda *_place: True, fleet=BoundFacts(iperf3={"n1": "3.18", "n2": "3.12"}))
     assert len({answer.cause["next"] for answer in versions.values()}) == 1

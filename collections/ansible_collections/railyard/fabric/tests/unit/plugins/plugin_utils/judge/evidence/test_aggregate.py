@@ -23,20 +23,20 @@ def server(rail: str, begin_s: float, end_s: float) -> Any:
         # The windows that were seen on emulated nodes.
         (
             [(1.564, 4.628), (2.082, 5.137)],
-            "only 83 % of the time is common to all rails "
+            "only 83 % of the window is common to all rails "
             "(rail1 began 0.52 s after the first, rail0 ended 0.51 s before the last)",
         ),
         (
             [(1.0, 4.0), (1.0, 2.0)],
-            "only 33 % of the time is common to all rails "
+            "only 33 % of the window is common to all rails "
             "(rail0 began 0.00 s after the first, rail1 ended 2.00 s before the last)",
         ),
     ],
 )
 def test_who_was_late_is_named(windows: list[tuple[float, float]], says: str) -> None:
     rows = [server(f"rail{number}", *window) for number, window in enumerate(windows)]
-    with pytest.raises(aggregate.NotAdded) as refused:
-        aggregate.add_up(rows)
+    with pytest.raises(aggregate.NotSummable) as refused:
+        aggregate.sum_received(rows)
     assert (refused.value.cause, str(refused.value)) == ("windows_apart", says)
 
 
@@ -47,8 +47,8 @@ def test_counters_that_a_busy_node_read_too_rarely_are_no_garbled_row() -> None:
         "rx_bytes": [int(at * 1e9 / 8) for at in times],
     }
     row = {**server("rail0", 1.3, 5.0), "metrics": {"bandwidth_gbps": 1.0}, "samples": sampled}
-    with pytest.raises(aggregate.NotAdded) as refused:
-        aggregate.add_up([row, {**row, "rail": "rail1"}])
+    with pytest.raises(aggregate.NotSummable) as refused:
+        aggregate.sum_received([row, {**row, "rail": "rail1"}])
     assert refused.value.cause == "samples_sparse"
 
 
@@ -99,13 +99,13 @@ EACH_SECOND = [float(at) for at in range(4, 13)]
 )  # fmt: skip
 def test_what_samples_must_show(row: Any, added: Any) -> None:
     if isinstance(added, str):
-        with pytest.raises(aggregate.NotAdded) as refused:
-            aggregate.add_up([row])
+        with pytest.raises(aggregate.NotSummable) as refused:
+            aggregate.sum_received([row])
         assert refused.value.cause == added
         return
     gbps, length_s = added
     said = {"bandwidth_gbps": gbps, "overlap_percent": 100.0, "window_s": length_s}
-    assert aggregate.add_up([row]) == said
+    assert aggregate.sum_received([row]) == said
 
 
 def test_the_bytes_of_a_moment_lie_on_a_line_between_two_samples() -> None:
@@ -115,12 +115,12 @@ def test_the_bytes_of_a_moment_lie_on_a_line_between_two_samples() -> None:
     second = sampled([*EACH_SECOND, 13.0], window_s=[4.5, 12.5], rail="rail1")
     # 8 seconds' worth in 7.5 s, beside 1 Gbit/s.
     said = {"bandwidth_gbps": 2.0667, "overlap_percent": 93.8, "window_s": 7.5}
-    assert aggregate.add_up([first, second]) == said
+    assert aggregate.sum_received([first, second]) == said
     for row in (first, second):
         row["metrics"] = {"bandwidth_gbps": 0.99}
     # Of its own window the first one's claim is 0.99 of 9 in 8 s, the second one's of 1.
     payload = round(0.99 * (8 / 7.5) / (9 / 8) + 0.99, 4)
-    assert aggregate.add_up([first, second], payload=True) == {
+    assert aggregate.sum_received([first, second], payload=True) == {
         **said,
         "bandwidth_gbps": payload,
         "frames_gbps": 2.0667,
@@ -145,10 +145,10 @@ def test_a_rate_is_of_the_samples_in_the_window(times: list[float], gbps: float 
     counts = [round((20 + at + busy.get(at, 0.0)) * SECOND) for at in times]
     row = sampled([], samples={"t_s": times, "rx_bytes": counts})
     if gbps is None:
-        with pytest.raises(aggregate.NotAdded):
-            aggregate.received_gbps(row)
+        with pytest.raises(aggregate.NotSummable):
+            aggregate.find_received_gbps(row)
     else:
-        assert aggregate.received_gbps(row) == pytest.approx(gbps)
+        assert aggregate.find_received_gbps(row) == pytest.approx(gbps)
 
 
 def receiver(begin: float, last: float, gbps: float = 1.0, started: str = "2026-11-21T10:15:20.000Z") -> Any:
@@ -166,30 +166,30 @@ def receiver(begin: float, last: float, gbps: float = 1.0, started: str = "2026-
 
 def test_rates_over_the_common_window_are_added() -> None:
     # 10 s windows that share 9.0 s: exactly 90 %
-    found = aggregate.add_up([receiver(0.0, 10.0), receiver(1.0, 11.0, gbps=2.0)])
+    found = aggregate.sum_received([receiver(0.0, 10.0), receiver(1.0, 11.0, gbps=2.0)])
     assert found["bandwidth_gbps"] == pytest.approx(3.03, abs=0.001)
     assert found["overlap_percent"] == 90.0
-    with pytest.raises(aggregate.NotAdded, match="only 89 %"):
-        aggregate.add_up([receiver(0.0, 10.0), receiver(1.1, 11.1)])
+    with pytest.raises(aggregate.NotSummable, match="only 89 %"):
+        aggregate.sum_received([receiver(0.0, 10.0), receiver(1.1, 11.1)])
 
 
 def test_windows_are_compared_on_the_clock_and_not_from_each_start() -> None:
     late = receiver(0.0, 10.0, started="2026-11-21T10:15:25.000Z")
-    with pytest.raises(aggregate.NotAdded, match="50 %"):
-        aggregate.add_up([receiver(0.0, 10.0), late])
+    with pytest.raises(aggregate.NotSummable, match="50 %"):
+        aggregate.sum_received([receiver(0.0, 10.0), late])
     apart = receiver(0.0, 10.0, started="2026-11-21T10:16:25.000Z")
-    with pytest.raises(aggregate.NotAdded, match="only 0 %"):
-        aggregate.add_up([receiver(0.0, 10.0), apart])
+    with pytest.raises(aggregate.NotSummable, match="only 0 %"):
+        aggregate.sum_received([receiver(0.0, 10.0), apart])
 
 
 def test_a_counter_that_contradicts_iperf3_is_not_added() -> None:
     row = receiver(0.0, 10.0)
     row["metrics"]["bandwidth_gbps"] = 0.85
-    with pytest.raises(aggregate.NotAdded) as caught:
-        aggregate.add_up([row, receiver(0.0, 10.0)])
+    with pytest.raises(aggregate.NotSummable) as caught:
+        aggregate.sum_received([row, receiver(0.0, 10.0)])
     assert caught.value.cause == "ends_disagree"
-    with pytest.raises(aggregate.NotAdded):
-        aggregate.add_up([])
+    with pytest.raises(aggregate.NotSummable):
+        aggregate.sum_received([])
 
 
 def test_what_rxe_sends_again_is_no_bandwidth() -> None:
@@ -197,16 +197,16 @@ def test_what_rxe_sends_again_is_no_bandwidth() -> None:
     rows = [receiver(0.0, 10.0), receiver(0.0, 10.0)]
     for row in rows:
         row["samples"]["rx_bytes"] = [int(at * 1.6e9 / 8) for at in row["samples"]["t_s"]]
-    with pytest.raises(aggregate.NotAdded, match=r"the rail's counter 1\.6"):
-        aggregate.add_up(rows, payload=True)  # no driver but rxe does so
+    with pytest.raises(aggregate.NotSummable, match=r"the rail's counter 1\.6"):
+        aggregate.sum_received(rows, payload=True)  # no driver but rxe does so
     for row in rows:
         row["counters"] = {"hw_rcvd_pkts": [0, 1]}
-    found = aggregate.add_up(rows, payload=True)
+    found = aggregate.sum_received(rows, payload=True)
     assert found["bandwidth_gbps"] == pytest.approx(2.0, abs=0.001)
     assert found["frames_gbps"] == pytest.approx(3.2, abs=0.001)
     # A claim a little above what crossed the netdev in the common window counts for no more than that.
     rows[1]["metrics"]["bandwidth_gbps"] = 1.8
-    assert aggregate.add_up(rows, payload=True)["bandwidth_gbps"] == pytest.approx(2.6, abs=0.001)
+    assert aggregate.sum_received(rows, payload=True)["bandwidth_gbps"] == pytest.approx(2.6, abs=0.001)
     rows[1]["metrics"]["bandwidth_gbps"] = 2.7  # far above it
-    with pytest.raises(aggregate.NotAdded):
-        aggregate.add_up(rows, payload=True)
+    with pytest.raises(aggregate.NotSummable):
+        aggregate.sum_received(rows, payload=True)

@@ -14,9 +14,11 @@ import pytest
 from ansible_collections.railyard.fabric.plugins.plugin_utils.bounds import facts
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence import row_counters
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence.clock import Clock
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence.columns.asked import Asked
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence.columns.planned_tests import (
+    PlannedTests,
+)
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence.rows_by_test import RowsByTest
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence.views import Known
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence.views import RunContext
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.rules import cabling
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.rules.trusted_rows import TrustedRows
 from ansible_collections.railyard.fabric.plugins.plugin_utils.outcome.answer import Answer
@@ -42,22 +44,22 @@ RUNS = {
 
 
 @functools.cache
-def known_of(kind: str, held: str, known: tuple[str, ...]) -> tuple[Known, cabling.CablingMap]:
+def known_of(kind: str, held: str, known: tuple[str, ...]) -> tuple[RunContext, cabling.CablingMap]:
     """Return what is known of a run: of `known` nodes there are facts, one was `held` up."""
     run = RUNS[kind][0]
-    fleet = facts.gather(run.plan, [row for row in run.facts if row["node"] in known], RUN)
+    fleet = facts.bind_facts(run.plan, [row for row in run.facts if row["node"] in known], RUN)
     fleet.obstacles = {held: error("not_staged", held)["error"]} if held else {}
     clock = Clock(run.manifest, fleet.collected)
     chart = cabling.CablingMap(RUN, run.plan, fleet, clock)
     nothing = AskedLines()
-    claims = row_counters.Claims(RUN, nothing, RowsByTest(RUN, [], Asked(nothing, fleet.bound)))
-    return Known.of(RUN, run.policy, fleet, clock, claims), chart
+    claims = row_counters.Claims(RUN, nothing, RowsByTest(RUN, [], PlannedTests(nothing, fleet.bound)))
+    return RunContext.build(RUN, run.policy, fleet, clock, claims), chart
 
 
 def trust(kind: str, held: str = "", known: tuple[str, ...] = NODES) -> TrustedRows:
     """Return what looks at rows, see `known_of`."""
     found, chart = known_of(kind, held, known)
-    return TrustedRows(found, chart.finding)
+    return TrustedRows(found, chart.find_cause)
 
 
 def judge(kind: str, rows: Sequence[Mapping[str, Any]], *of: Any) -> Any:
@@ -199,7 +201,7 @@ def test_which_rows_are_a_pair() -> None:
 def test_why_it_is_not_proven_is_told_in_the_rows_own_words() -> None:
     for changes, said in (
         ({"proof": "unproven", "proof_reason": "other traffic"}, "gpuserver1 (client): other traffic"),
-        ({"proof": "unproven"}, "gpuserver1 (client): it says 'unproven'"),
+        ({"proof": "unproven"}, "gpuserver1 (client): it reports 'unproven'"),
     ):
         assert judge(TCP, ends(TCP, changes, {})).cause["cause"].endswith(said)
 
@@ -232,7 +234,7 @@ def test_what_the_facts_lack_no_row_makes_up(
 
 
 def test_what_a_cable_shows_explains_only_that_nobody_came(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cabling.CablingMap, "finding", lambda _map, _line: {"cause_class": "crossed"})
+    monkeypatch.setattr(cabling.CablingMap, "find_cause", lambda _map, _line: {"cause_class": "crossed"})
     for name, cause in (("rendezvous_timeout", "crossed"), ("deadline", "deadline")):
         assert judge(TCP, ends(TCP, error(name), {})[:1]).cause["cause_class"] == cause
 

@@ -68,7 +68,7 @@ def test_beyond_1000_s_no_latency_is_believed(average_us: float, outcome: str) -
 def test_other_queue_pairs_at_both_ends_are_not_the_asked_test(check: str) -> None:
     one = both_ends(SOFT, check, lambda row: row.update(qps=2))
     assert (one["outcome"], one["cause_class"]) == ("unmeasured", "row_garbled")
-    assert "qps is 2, asked was 4" in one["cause"]
+    assert "qps is 2, planned was 4" in one["cause"]
 
 
 @pytest.mark.parametrize("end", ["client", "server"])

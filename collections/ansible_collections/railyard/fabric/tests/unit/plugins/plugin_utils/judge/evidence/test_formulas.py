@@ -21,17 +21,17 @@ POLICY = policy.merge({"rdma_duration_s": 4, "rdma_margin_s": 1, "rdma_message_b
 ODD = (math.nan, math.inf, -math.inf, 0.0, -1.0, 1.0, 100.0, 100.1, 0.5, 2.0**64, 2.0**32 - 1)
 #: Formula -> how many numbers it takes of a row.
 FORMULAS: dict[str, tuple[int, Callable[..., Any]]] = {
-    "within": (3, formulas.within),
+    "within": (3, formulas.is_within),
     **{
         kind: (1, functools.partial(formulas.is_of_kind, kind=kind))
         for kind in ("positive", "positive_count", "count", "share", "nonnegative")
     },
     "follows_from_iterations": (2, functools.partial(formulas.follows_from_iterations, policy=POLICY)),
-    "is_its_message_rate": (2, functools.partial(formulas.is_its_message_rate, policy=POLICY)),
+    "is_its_message_rate": (2, functools.partial(formulas.matches_message_rate, policy=POLICY)),
     "are_near": (2, functools.partial(formulas.are_near, share=0.05)),
     "are_near_by_digit": (2, functools.partial(formulas.are_near, share=0.05, digit=1.5e-6)),
-    "not_more_arrived": (2, lambda *of: formulas.arrived(*of, 4.0, 0.05, 4)[0]),
-    "in_buffers": (2, lambda *of: formulas.arrived(*of, 4.0, 0.05, 4)[1]),
+    "not_more_arrived": (2, lambda *of: formulas.is_plausible_arrival(*of, 4.0, 0.05, 4)[0]),
+    "in_buffers": (2, lambda *of: formulas.is_plausible_arrival(*of, 4.0, 0.05, 4)[1]),
     "are_frames": (2, formulas.are_frames),
 }
 
@@ -68,9 +68,13 @@ def test_no_metric_is_without_end(kind: str) -> None:
 
 def test_whole_counters_are_judged_by_the_column_too() -> None:
     after = [5, 4, 2**32 - 1, 2**32, 2**61]
-    of_column = formulas.grew(numpy.array([5] * 5), numpy.array(after))
-    assert of_column.tolist() == [formulas.grew(5, one) for one in after] == [True, False, False, True, True]
-    assert not formulas.grew(5, 2**64 - 1)
+    of_column = formulas.has_grown(numpy.array([5] * 5), numpy.array(after))
+    assert (
+        of_column.tolist()
+        == [formulas.has_grown(5, one) for one in after]
+        == [True, False, False, True, True]
+    )
+    assert not formulas.has_grown(5, 2**64 - 1)
 
 
 @pytest.mark.parametrize(
@@ -83,7 +87,10 @@ def test_whole_counters_are_judged_by_the_column_too() -> None:
 )
 def test_how_long_a_window_can_be(check: str, asked: float, least: float, most: float) -> None:
     rules = {**POLICY, "iperf3_duration_s": 5}
-    found = [of(check, rules) for of in (formulas.asked_s, formulas.least_s, formulas.most_s)]
+    found = [
+        of(check, rules)
+        for of in (formulas.find_planned_s, formulas.find_shortest_s, formulas.find_longest_s)
+    ]
     assert found == [asked, least, most]
 
 
@@ -106,7 +113,7 @@ def test_what_must_have_crossed_is_bounded_alike_for_one_and_for_many(check: str
             else (many, *columns)
         )
         measured = row_counters.Measured(metrics, *rest)
-        as_end, claims = row_counters.least_claims(check, end, measured, POLICY)
+        as_end, claims = row_counters.list_least_claims(check, end, measured, POLICY)
         allowance = proof.Allowance(1000.0, 124.0)
         each = (one for claim in claims for one in proof.bounds(claim, as_end, allowance, proof.NETDEV))
         return [(one.counter, one.at_least, one.at_most) for one in each]

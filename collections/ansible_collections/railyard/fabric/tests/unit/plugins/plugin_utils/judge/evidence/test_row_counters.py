@@ -12,7 +12,9 @@ import pytest
 from ansible_collections.railyard.fabric.plugins.module_utils.catalogue.tests import Check
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import catalogue, policy
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence import row_counters
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence.columns.asked import Asked
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence.columns.planned_tests import (
+    PlannedTests,
+)
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence.rows_by_test import RowsByTest
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run.asked_lines import AskedLines
 from support.runs.bare_rows import counter_problem
@@ -126,7 +128,7 @@ def test_a_reset_between_two_tests_is_no_overlap_where_none_is() -> None:
 
 @pytest.mark.parametrize(
     ("counts", "replies", "word"),
-    [("replies", 900, None), ("replies", 1100, "1000"), ("", 900, "nothing says what must have crossed")],
+    [("replies", 900, None), ("replies", 1100, "1000"), ("", 900, "the traffic that its results require")],
 )
 def test_a_new_test_is_proven_by_the_metric_that_counts_its_packets_or_not_at_all(
     monkeypatch: pytest.MonkeyPatch, counts: str, replies: int, word: str | None
@@ -218,7 +220,7 @@ def test_of_many_pings_as_many_crossed_as_were_not_lost(packets: int, good: bool
 
 def test_counters_that_are_no_counts_are_named() -> None:
     backwards = {**grown(10**4, 10**4, 10, 10), "tx_bytes": [7, 6]}
-    assert "rx_packets are missing, garbled, full or went backwards" in str(
+    assert "rx_packets are missing, garbled, full or decreased" in str(
         told("ping_rtt", "client", backwards, NO_LOSS)
     )
     short = grown(10**4, 139, 10, 10)
@@ -226,7 +228,7 @@ def test_counters_that_are_no_counts_are_named() -> None:
 
 
 def test_a_row_without_counters_proves_nothing() -> None:
-    assert row_counters.counter_deltas(None) is None
+    assert row_counters.find_counter_deltas(None) is None
     for check, metrics in (("ping_rtt", NO_LOSS), ("rdma_latency", {"observations": 5})):
         assert told(check, "client", None, metrics) == "its counters are missing"
 
@@ -329,7 +331,7 @@ def claims(*rows: dict[str, Any]) -> row_counters.Claims:
     common = {"run": "r", "host": "gpu1", "end": "client", "proof": "proven"}
     asked = AskedLines(tests)
     written = [{**common, **one, **row} for one, row in zip(tests, rows, strict=True)]
-    return row_counters.Claims("r", asked, RowsByTest("r", written, Asked(asked, ["gpu1", "gpu2"])))
+    return row_counters.Claims("r", asked, RowsByTest("r", written, PlannedTests(asked, ["gpu1", "gpu2"])))
 
 
 @pytest.mark.parametrize(
@@ -354,7 +356,7 @@ def test_two_tests_claim_a_counter_of_one_source(
     place = {"netdev": "ens6", "hca": "mlx5_0:1"}
     found = claims({**place, "counters": {name: [0, 10]}}, {**place, "counters": {name: second}} | change)
     for identity in ("0", "1"):
-        said = found.shared_by({"id": identity, "end": "client"})
+        said = found.find_overlap({"id": identity, "end": "client"})
         assert (said is not None) is shared, said
 
 
@@ -369,6 +371,6 @@ def test_two_tests_claim_a_counter_of_one_source(
 )
 def test_a_row_shows_all_measured_rails_of_its_node(other_rails: Any, missing: str) -> None:
     asked = {"host": "gpu1", "rail": "rail0", "other_rails": other_rails}
-    assert claims({}, {}, {}).not_idle(asked) == missing
+    assert claims({}, {}, {}).find_unlisted_rail(asked) == missing
     # Of another node nothing was measured.
-    assert claims({}, {}, {}).not_idle({**asked, "host": "gpu9"}) == ""
+    assert claims({}, {}, {}).find_unlisted_rail({**asked, "host": "gpu9"}) == ""

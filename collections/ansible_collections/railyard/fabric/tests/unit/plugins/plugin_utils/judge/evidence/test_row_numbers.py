@@ -13,8 +13,8 @@ import pytest
 from ansible_collections.railyard.fabric.plugins.module_utils.catalogue.tests import Check
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import policy
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence import formulas, row_numbers
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.rules import of_end
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.rules.rule import broken
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.rules import end_rules
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.rules.rule import find_broken
 from support.runs.bare_rows import BareEnd, disagreement, impossible
 
 POLICY = policy.merge({"rdma_duration_s": 4, "rdma_margin_s": 1, "rdma_message_bytes": 65536})
@@ -36,13 +36,16 @@ def row(check: str = "rdma_bandwidth", end: str = "client", **changes: Any) -> d
 
 def unlike_iterations(one: dict[str, Any]) -> list[str]:
     """Return why an RDMA bandwidth or message rate, if it is stated, is not that of the counted messages."""
-    return [seen for _cause, seen in broken(of_end.of_iterations(one["check"]), BareEnd(one, POLICY))]
+    return [
+        seen
+        for _cause, seen in find_broken(end_rules.list_iteration_rules(one["check"]), BareEnd(one, POLICY))
+    ]
 
 
 def exchanges(one: dict[str, Any], window: list[float], asked_s: int) -> list[str]:
     """Return why an RDMA latency's exchanges are not those that were asked."""
     end = BareEnd({"check": "rdma_latency", **one, "window_s": window}, {"rdma_latency_s": asked_s})
-    return [seen for _cause, seen in of_end.impossible_exchanges(end)]
+    return [seen for _cause, seen in end_rules.find_impossible_exchanges(end)]
 
 
 @pytest.mark.parametrize(
@@ -69,7 +72,7 @@ def test_a_bandwidth_follows_from_its_iterations(gbps: float, good: bool) -> Non
 @pytest.mark.parametrize("client", [True, False])
 def test_a_row_has_to_say_the_planned_class(declared, said, good, client) -> None:
     rules = {**POLICY, "rdma_traffic_class": declared}
-    wanted = row_numbers.as_asked("rdma_latency", client, rules)
+    wanted = row_numbers.list_required_settings("rdma_latency", client, rules)
     assert wanted["traffic_class"] == declared
     assert (said.get("traffic_class") == wanted["traffic_class"]) is good
 
@@ -92,7 +95,7 @@ def test_a_row_has_to_say_the_planned_class(declared, said, good, client) -> Non
 def test_a_command_line_has_to_ask_for_the_planned_class(words: str, check: str, good: bool) -> None:
     rules = {**POLICY, "rdma_traffic_class": 106, "rdma_service_level": 3}
     argv = ["ib_write_bw", "-d", "mlx5_0", None, *words.split(), "-F", "10.0.1.2"]
-    assert (row_numbers.other_class(argv, check, rules) is None) is good
+    assert (row_numbers.find_wrong_class(argv, check, rules) is None) is good
 
 
 @pytest.mark.parametrize("iterations", [None, 0])
@@ -131,9 +134,9 @@ def test_a_chain_of_exchanges_fits_into_its_window(latency_is: str, lasted_s: fl
         # A window of 1 s, and 2 % of it.
         (1020, 1000.0, 2, None),
         (1021, 1000.0, 2, "the test lasted 1 s"),
-        # Fewer than the most that can be asked were reckoned to fill the time: a 500th of it at least.
+        # Fewer than the most that can be planned were calculated to fill the time: a 500th of it at least.
         (100000, 0.1, 10, None),
-        (99999, 0.1, 10, "asked were 10 s"),
+        (99999, 0.1, 10, "planned were 10 s"),
     ],
 )
 def test_a_chain_is_no_longer_than_its_window_and_no_shorter_than_was_asked(
@@ -160,14 +163,14 @@ def test_ends_of_a_send_time_it_each_by_its_own_clock() -> None:
     [
         (2000, 500.0, None),  # 2000 x 2 x 500 us fill 2 s
         (2000, 500e3, "the test lasted"),  # nanoseconds taken for microseconds
-        (2000, 0.5, "asked were 2 s"),  # milliseconds taken for microseconds
+        (2000, 0.5, "planned were 2 s"),  # milliseconds taken for microseconds
         (2000, 2.1, None),  # a cold probe of 20 exchanges may be far slower than the test
         (1, 500.0, "1 exchanges"),
         (19, 500.0, "19 exchanges"),
         (20, 150.0, None),  # the fewest that are asked for, where the probe was slow
-        (20, 0.5, "asked were 2 s"),  # no probe was ever so much slower
+        (20, 0.5, "planned were 2 s"),  # no probe was ever so much slower
         (20, 100.0, None),  # just the 4 ms that it takes at least
-        (20, 99.9, "asked were 2 s"),
+        (20, 99.9, "planned were 2 s"),
         (2000, 535.5, None),  # 2.142 s are just 1.02 of the 2.1 s that it lasted
         (2000, 535.6, "the test lasted"),
         (100000, 0.1, None),  # what a message takes at least
@@ -191,12 +194,12 @@ def test_a_latency_is_that_of_as_many_exchanges_as_were_asked(
         ("client", {}, None),
         ("server", {"metrics": {}, "window_s": None}, None),
         ("client", {"window_s": None}, "window_s is None, no interval"),
-        ("client", {"window_s": [0.0, 0.9]}, "it lasted 0.9 s, asked was 2 s"),
+        ("client", {"window_s": [0.0, 0.9]}, "it lasted 0.9 s, planned was 2 s"),
         ("client", {"window_s": [1.0, 2.0]}, None),
         # One that is held up for two minutes is ended.
         ("client", {"window_s": [0.0, 122.0]}, None),
-        ("client", {"window_s": [0.0, 122.1]}, "it lasted 122.1 s, asked was 2 s"),
-        ("client", {"window_s": [1.0, 1.9]}, "it lasted 0.9 s, asked was 2 s"),
+        ("client", {"window_s": [0.0, 122.1]}, "it lasted 122.1 s, planned was 2 s"),
+        ("client", {"window_s": [1.0, 1.9]}, "it lasted 0.9 s, planned was 2 s"),
         ("client", {"metrics": {"rtt_min_us": 7.0}}, "rtt_average_us is missing"),
         ("client", {"metrics": {"rtt_min_us": 7.0, "rtt_average_us": 3e6}}, None),
         # J8: no time is longer than the window in which it was measured.
@@ -214,14 +217,14 @@ def test_a_latency_is_that_of_as_many_exchanges_as_were_asked(
         (
             "client",
             {"metrics": {"rtt_min_us": 0.09, "rtt_average_us": 8.0}},
-            "rtt_min_us 0.09 is less than any",
+            "rtt_min_us 0.09 is faster than any",
         ),
         (
             "client",
             {"metrics": {"rtt_min_us": 7.0, "rtt_average_us": 1e9 + 1}},
             "rtt_average_us is 1000000001",
         ),
-        ("client", {"message_bytes": 131072}, "message_bytes is 131072, asked was 100"),
+        ("client", {"message_bytes": 131072}, "message_bytes is 131072, planned was 100"),
         ("server", {"metrics": {}, "window_s": None, "message_bytes": None}, "message_bytes is None"),
         ("client", {"metrics": {"rtt_min_us": 9.0, "rtt_average_us": 8.0}}, "rtt_min_us 9 is above"),
     ],
@@ -250,7 +253,7 @@ def test_a_bandwidth_of_rdma_is_possible_with_its_iterations_alone() -> None:
     one |= {"qps": POLICY["rdma_qps"], "message_bytes": 65536}
     assert impossible(one, POLICY) == []
     assert impossible({**one, "iterations": None}, POLICY)[0] == "iterations is None"
-    assert impossible({**one, "qps": 2}, POLICY) == ["qps is 2, asked was 4"]
+    assert impossible({**one, "qps": 2}, POLICY) == ["qps is 2, planned was 4"]
 
 
 @pytest.mark.parametrize(
@@ -269,8 +272,8 @@ def test_perftest_lasts_as_long_as_was_asked_and_measures_half_of_its_window_at_
     metrics = {"bandwidth_gbps": GBPS, "message_rate_mpps": 0.0005}
     one = row(started="2026-11-21T10:15:20Z", window_s=window, metrics=metrics, qps=4, message_bytes=65536)
     lasted_s = window[1] - window[0]
-    said = [f"it lasted {lasted_s:g} s, asked was 4 s in all"]
-    short = [f"it lasted {lasted_s:g} s, asked was 2 s"]
+    said = [f"it lasted {lasted_s:g} s, planned was 4 s in total"]
+    short = [f"it lasted {lasted_s:g} s, planned was 2 s"]
     assert impossible(one, POLICY) == (said if too_long else []) + (short if too_short else [])
 
 
@@ -295,8 +298,8 @@ def test_a_row_says_how_its_test_was_run(
     check: str, client: dict[str, object], server: dict[str, object]
 ) -> None:
     rules = policy.merge({"iperf3_streams": 3, "rdma_qps": 2, "rdma_message_bytes": 65536})
-    assert row_numbers.as_asked(check, True, rules) == client
-    assert row_numbers.as_asked(check, False, rules) == server
+    assert row_numbers.list_required_settings(check, True, rules) == client
+    assert row_numbers.list_required_settings(check, False, rules) == server
 
 
 @pytest.mark.parametrize(
@@ -308,9 +311,9 @@ def test_a_row_says_how_its_test_was_run(
         ({"sent": 10, "received": 0}, 100.0, None),
         # A third is rounded to three digits: 0.001 is as far as it may be off.
         ({"sent": 3, "received": 2}, 33.333, None),
-        ({"sent": 3, "received": 2}, 33.33, "2 packets of 3 came back, it says a loss of 33.33 %"),
+        ({"sent": 3, "received": 2}, 33.33, "2 packets of 3 came back, it reports a loss of 33.33 %"),
         ({"sent": 10, "received": 10}, 0.001, None),
-        ({"sent": 10, "received": 10}, 0.0011, "10 packets of 10 came back, it says a loss of 0.0011 %"),
+        ({"sent": 10, "received": 10}, 0.0011, "10 packets of 10 came back, it reports a loss of 0.0011 %"),
         ({"sent": 10, "received": 11}, 0.0, "11 packets of 10 came back"),
         ({"sent": 10, "received": -1}, 0.0, "-1 packets of 10 came back"),
         ({"sent": 0, "received": 0}, 0.0, "0 packets of 0 came back"),
@@ -359,8 +362,8 @@ def test_a_time_of_which_less_is_better_still_may_be_nothing(monkeypatch: pytest
 def test_a_counter_of_acknowledgements_that_moved_did_not_stand_still(grown: float, good: bool) -> None:
     """One that went backwards is refused with the other counters."""
     seen = SimpleNamespace(acknowledges=lambda _name: True, grown=lambda _name: grown)
-    assert of_end._acknowledged("port_rcv_data", seen) is good
-    assert of_end._acknowledged("port_rcv_data", SimpleNamespace(acknowledges=lambda _name: False))
+    assert end_rules._has_changed("port_rcv_data", seen) is good
+    assert end_rules._has_changed("port_rcv_data", SimpleNamespace(acknowledges=lambda _name: False))
 
 
 @pytest.mark.parametrize(
@@ -375,26 +378,26 @@ def test_a_counter_of_acknowledgements_that_moved_did_not_stand_still(grown: flo
     ],
 )
 def test_a_window_is_an_interval_that_begins_about_the_start(window: Any, read: Any) -> None:
-    assert row_numbers.window_s({"window_s": window}) == read
+    assert row_numbers.read_window_s({"window_s": window}) == read
 
 
 def test_a_moment_is_utc_and_an_attempt_a_number_from_one_on() -> None:
     moments = [
-        row_numbers.moment(said) for said in ("1970-01-01T00:01:00.5Z", "1970-01-01T00:01:00", "Z", 60)
+        row_numbers.parse_time(said) for said in ("1970-01-01T00:01:00.5Z", "1970-01-01T00:01:00", "Z", 60)
     ]
     assert moments == [60.5, None, None, None]
-    attempts = [row_numbers.attempt_of({"attempt": said}) for said in (1, 3, 0, -1, True, 2.0, None)]
-    assert (attempts, row_numbers.attempt_of({})) == ([1, 3, 0, 0, 0, 0, 0], 1)
+    attempts = [row_numbers.read_attempt({"attempt": said}) for said in (1, 3, 0, -1, True, 2.0, None)]
+    assert (attempts, row_numbers.read_attempt({})) == ([1, 3, 0, 0, 0, 0, 0], 1)
 
 
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
         ({}, None),
-        ({"mtu_bytes": 8999}, "9000 bytes passed unbroken"),
-        ({"mtu_bytes": None}, "9000 bytes passed unbroken"),
+        ({"mtu_bytes": 8999}, "9000 bytes passed unfragmented"),
+        ({"mtu_bytes": None}, "9000 bytes passed unfragmented"),
         ({"sent": 10, "received": 10}, None),  # twice as many where the first batch was lost
-        ({"sent": 7}, "7 probes were sent, asked was 5"),
+        ({"sent": 7}, "7 probes were sent, planned was 5"),
         ({"received": 6}, "6 probes arrived, 5 were sent"),
     ],
 )

@@ -45,7 +45,7 @@ def test_a_bmc_that_answers_passes_and_the_run_is_whole() -> None:
         assert one["basis"]
         assert one["rows"] == [one["id"]]
     assert run.status() == 0
-    assert run_status.strangers(run.manifest, run.asked, run.results) == []
+    assert run_status.list_unplanned_rows(run.manifest, run.asked, run.results) == []
 
 
 @pytest.mark.parametrize(
@@ -102,13 +102,13 @@ def test_site_policy_leaves_them_unasked_and_shows_it() -> None:
     run = with_bmcs(None, None, bmc_check="none")
     assert {one["outcome"] for one in told(run)} == {"not_applicable"}
     assert all("fabric_policy.bmc_check" in one["basis"] for one in told(run))
-    assert bmc.questions(run.asked, run.plan) == {}
+    assert bmc.list_bmc_addresses(run.asked, run.plan) == {}
     assert run.status() == 0
 
 
 def test_what_the_controller_is_to_ask() -> None:
     run = with_bmcs()
-    assert bmc.questions(run.asked, run.plan) == ADDRESSES
+    assert bmc.list_bmc_addresses(run.asked, run.plan) == ADDRESSES
 
 
 #: What a verdict does not rest on.

@@ -10,7 +10,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.bounds import boun
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence import readings
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence.views import RowPair
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.rules import bounds_check
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.rules.of_pair import NOTHING_LOST
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.rules.pair_rules import NOTHING_LOST
 from support.runs.bare_rows import BareEnd
 
 
@@ -31,10 +31,10 @@ def test_what_is_beyond_a_bound_has_a_name(
     both = {metric: 9.0}
     # Each end has to keep them.
     for judged in ([{metric: value}], [{metric: 9.0}, {metric: value}]):
-        one = bounds_check.weigh({}, judged, limits.Bounds(both, both))
+        one = bounds_check.check_bounds({}, judged, limits.Bounds(both, both))
         assert (one.outcome, one.cause.get("cause_class")) == (outcome, cause)
         assert one.proof == (None if outcome == "unmeasured" else "proven")
-    assert bounds_check.weigh({}, [{metric: 9.0}], limits.Bounds(both, {})).outcome == "recorded"
+    assert bounds_check.check_bounds({}, [{metric: 9.0}], limits.Bounds(both, {})).outcome == "recorded"
 
 
 def test_what_both_ends_say_is_shown_and_judged() -> None:
@@ -42,11 +42,13 @@ def test_what_both_ends_say_is_shown_and_judged() -> None:
     theirs = {"bandwidth_gbps": 8.0, "forward_gbps": None, "cpu_percent": 60.0}
     ends = [{"check": "tcp_bandwidth", "metrics": one} for one in (mine, theirs)]
     shown = {"bandwidth_gbps": 8.0, "forward_gbps": 4.0, "cpu_percent": 20.0, "peer_cpu_percent": 60.0}
-    assert readings.observed(*ends) == shown
-    assert bounds_check.judged(*ends) == [mine, {"bandwidth_gbps": 8.0, "cpu_percent": 60.0}]
-    assert bounds_check.judged(*ends, own_windows=True) == [{"bandwidth_gbps": 8.0, "cpu_percent": 20.0}]
+    assert readings.find_observed(*ends) == shown
+    assert bounds_check.list_checked_metrics(*ends) == [mine, {"bandwidth_gbps": 8.0, "cpu_percent": 60.0}]
+    assert bounds_check.list_checked_metrics(*ends, own_windows=True) == [
+        {"bandwidth_gbps": 8.0, "cpu_percent": 20.0}
+    ]
     ends[0]["check"] = "ping_rtt"  # its server measures nothing
-    assert bounds_check.judged(*ends) == [mine]
+    assert bounds_check.list_checked_metrics(*ends) == [mine]
 
 
 @pytest.mark.parametrize(
@@ -73,4 +75,4 @@ def test_a_tool_missed_what_the_counters_show(packets: int, moved: int, came: bo
         "counters": {name: [0, by] for name, by in grown.items()},
         "metrics": {"path_mtu_bytes": 9000, "sent": 5, "received": 4},
     }  # fmt: skip
-    assert (readings.came_after_all(client, {}) is not None) is came
+    assert (readings.find_missed_packets(client, {}) is not None) is came

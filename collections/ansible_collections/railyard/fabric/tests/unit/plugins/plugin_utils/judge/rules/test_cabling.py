@@ -321,7 +321,7 @@ def test_a_proxy_answers_for_all_that_all_ask_for(asked: Sequence[str | None], f
         else Answer.unmeasured("no_row", "gpu3 rail0")
         for one in asked
     ]
-    assert cabling.proxies_of(told) == found
+    assert cabling.find_proxies(told) == found
 
 
 def test_two_rows_of_one_port_are_none() -> None:

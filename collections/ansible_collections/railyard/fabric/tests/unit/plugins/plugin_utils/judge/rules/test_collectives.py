@@ -202,7 +202,7 @@ def test_of_all_rails_each_has_its_share() -> None:
         ({"moved_bytes": MOVED // 2}, "moved_bytes"),
         ({"most_bytes": MOVED * 100}, "most_bytes is not known"),
         ({"sizes": []}, "sizes"),
-        ({"sizes": sizes()[1:], "moved_bytes": MOVED - 409_600}, "asked were 6"),
+        ({"sizes": sizes()[1:], "moved_bytes": MOVED - 409_600}, "planned were 6"),
         ({"sizes": sizes()[::-1]}, "bytes come after"),
         ({"sizes": [*sizes()[:-1], {**sizes()[-1], "time_us": 500.0}]}, "busbw_GBps"),
         (
@@ -353,7 +353,7 @@ def test_a_job_of_other_nodes_than_were_asked_proves_nothing() -> None:
         row(run, node, ALL_RAILS, "collective_training")["collective"].update(nodes=3, ranks=3)
         row(run, node, ALL_RAILS, "collective_training")["metrics"]["efficiency_percent"] = 50.0
     one = verdicts(run)["collective_training", "gpuserver1", ALL_RAILS]
-    assert (one["outcome"], "had 3 nodes, 2 were asked" in one["cause"]) == ("unmeasured", True)
+    assert (one["outcome"], "had 3 nodes, 2 were planned" in one["cause"]) == ("unmeasured", True)
 
 
 @pytest.mark.parametrize(

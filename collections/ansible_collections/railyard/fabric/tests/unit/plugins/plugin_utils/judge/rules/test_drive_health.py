@@ -115,7 +115,7 @@ def test_what_a_drive_counts_is_told_and_neither_passes_nor_fails(change: dict[s
     run = told(change)
     found = verdict(run)
     assert found["outcome"] == "recorded"
-    assert found["basis"] == f"no authority bounds what drives count of themselves; nvme0n1 FAST 9000: {word}"
+    assert found["basis"] == f"no published threshold for the counts of drives; nvme0n1 FAST 9000: {word}"
     assert run.status() == 0
 
 
@@ -131,9 +131,7 @@ def test_a_drive_without_smart_is_recorded_with_its_words_and_keeps_no_run_from_
     run = told({}, NONE)
     found = verdict(run)
     assert found["outcome"] == "recorded"
-    assert found["basis"].startswith(
-        "a drive below it has no SMART to answer with; nvme1n1 FAST 9000: /dev/v"
-    )
+    assert found["basis"].startswith("a drive below it does not support SMART; nvme1n1 FAST 9000: /dev/v")
     assert run.status() == 0
 
 
@@ -242,7 +240,7 @@ def test_an_account_of_another_drive_than_was_measured_is_unmeasured() -> None:
             row["storage"]["disks"][0]["name"] = "sdb"
     found = verdict(run)
     assert (found["outcome"], found["cause_class"]) == ("unmeasured", "row_garbled")
-    assert "it is about sda FAST 9000, fio measured sdb FAST 9000" in found["cause"]
+    assert "it describes sda FAST 9000, fio measured sdb FAST 9000" in found["cause"]
 
 
 @pytest.mark.parametrize(("model", "outcome"), [("MZQL2960", "unmeasured"), (None, "pass")])

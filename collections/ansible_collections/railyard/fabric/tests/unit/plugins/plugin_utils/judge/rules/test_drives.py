@@ -27,7 +27,7 @@ def test_healthy_drives_are_recorded_and_proven() -> None:
     assert {(one["outcome"], one["proof"], one["subject"]) for one in found} == {
         ("recorded", "proven", "/data")
     }
-    assert all("no authority" in one["basis"] for one in found)
+    assert all("no published threshold" in one["basis"] for one in found)
     assert {one["observed"]["drive"] for one in found} == {"xfs on nvme0n1p1 (nvme0n1 FAST 9000 1 TB)"}
     assert run.incomplete() is None
     assert run.status() == 0
@@ -48,7 +48,7 @@ def test_one_drive_far_behind_its_like_fails_in_each_test_that_shows_it() -> Non
     assert {one["outcome"] for one in drives_of(run) if one["node"] != "gpu3"} == {"recorded"}
     [read] = [one for one in drives_of(run) if (one["node"], one["check"]) == ("gpu3", "storage_read")]
     assert read["cause_class"] == "drive_stands_apart"
-    assert "gpu3 /data: bandwidth_bytes_per_s 1e+09, the median of 3 like drives 2e+09" in read["cause"]
+    assert "gpu3 /data: bandwidth_bytes_per_s 1e+09, the median of 3 peer drives 2e+09" in read["cause"]
     assert run.status() == 1
 
 
@@ -68,8 +68,8 @@ def test_drives_that_others_may_use_are_told_and_not_judged(shared: dict[str, An
 def test_one_number_alone_is_told_and_fails_nobody() -> None:
     run = with_drives(NODES, node_class="hardware", slow={"gpu3": {"storage_read": 0.5}})
     assert {one["outcome"] for one in drives_of(run)} == {"recorded"}
-    told = [one for one in drives_of(run) if "the median of 3 like drives" in one["basis"]]
-    assert all(one["basis"].startswith("no authority bounds it; ") for one in told)
+    told = [one for one in drives_of(run) if "the median of 3 peer drives" in one["basis"]]
+    assert all(one["basis"].startswith("no published threshold; ") for one in told)
     assert [(one["node"], one["check"]) for one in told] == [("gpu3", "storage_read")]
 
 
@@ -78,7 +78,7 @@ def test_of_two_like_drives_neither_is_accused() -> None:
     both = {"storage_read": 1790 / 2376, "storage_random_read": 1790 / 2376}
     run = with_drives(slow={"gpuserver1": both})
     assert {one["outcome"] for one in drives_of(run)} == {"recorded"}
-    told = [one for one in drives_of(run) if "of two nobody can tell" in one["basis"]]
+    told = [one for one in drives_of(run) if "either of the two may be wrong" in one["basis"]]
     assert {(one["node"], one["check"]) for one in told} == {
         ("gpuserver1", "storage_read"), ("gpuserver1", "storage_random_read"),
     }  # fmt: skip
@@ -222,10 +222,10 @@ def test_a_mount_that_is_missing_fails_and_what_cannot_be_measured_is_unmeasured
         ("/data", "at most 16 absolute paths"),
         ([1], "at most 16 absolute paths"),
         ([f"/{number}" for number in range(17)], "at most 16 absolute paths"),
-        (["data"], "'data'; write it absolute and plain"),
-        (["/data/"], "'/data/'; write it absolute"),
-        (["/a/../data"], "write it absolute and plain"),
-        (["/da\nta"], "write it absolute and plain"),
+        (["data"], "'data'; write an absolute path"),
+        (["/data/"], "'/data/'; write an absolute path"),
+        (["/a/../data"], "write an absolute path"),
+        (["/da\nta"], "write an absolute path"),
         (["/data", "/data"], "lists /data twice"),
     ],
 )

@@ -50,7 +50,7 @@ def test_nodes_that_are_alike_are_recorded_and_proven() -> None:
         "busbw_GBps": 400.0, "algbw_GBps": 400.0 / 1.5, "size_bytes": 1 << 30, "gpus": 4,
         "model": "4 x NVIDIA H100 80GB HBM3", "nccl": "22705",
     }  # fmt: skip
-    assert all(one["basis"].startswith("no authority bounds it") for one in found)
+    assert all(one["basis"].startswith("no published threshold") for one in found)
 
 
 def test_a_gpu_that_stands_apart_in_its_node_is_named() -> None:
@@ -58,7 +58,9 @@ def test_a_gpu_that_stands_apart_in_its_node_is_named() -> None:
     run = with_gpus(slow={"gpuserver2": {HOST: 0.5}})
     assert bad_of(run) == [("gpuserver2", HOST, "gpu_link_apart")]
     cause = verdict(run, "gpuserver2", HOST)["cause"]
-    assert "gpuserver2 GPU 1 (0000:2b:00.0): 27.5 and 27.5 GB/s, the median is 55 of 3 like links" in cause
+    assert (
+        "gpuserver2 GPU 1 (0000:2b:00.0): 27.5 and 27.5 GB/s, the median is 55 of 3 comparable links" in cause
+    )
 
 
 def test_a_gpu_whose_pairs_all_stand_apart_is_named_for_all_of_them() -> None:
@@ -119,7 +121,7 @@ def test_a_gpu_that_lost_its_nvlinks_does_not_choose_its_peers(nodes: tuple[str,
     assert verdict(run, nodes[0], PEER)["outcome"] == "fail"
     # What reports it and is as fast as its peers is not known to be well.
     assert {verdict(run, nodes[0], check)["outcome"] for check in (*NCCL, HOST)} == {"unmeasured"}
-    assert f"GPU 0 and GPU 1 are joined by {words}" in verdict(run, nodes[0], HOST)["cause"]
+    assert f"GPU 0 and GPU 1 are connected by {words}" in verdict(run, nodes[0], HOST)["cause"]
 
 
 @pytest.mark.parametrize("check", [HOST, PEER])
@@ -200,7 +202,7 @@ def test_a_node_that_is_behind_its_like_in_two_collectives_fails_in_these() -> N
     run = with_gpus(FOUR, slow={"gpu3": {NCCL[0]: 0.6, NCCL[1]: 0.6}})
     assert bad_of(run) == [("gpu3", check, "gpu_node_apart") for check in NCCL[:2]]
     assert (
-        "busbw_GBps 240, the median is 400 of 3 like nodes (in 2 collectives)"
+        "busbw_GBps 240, the median is 400 of 3 peer nodes (in 2 collectives)"
         in verdict(run, "gpu3", NCCL[0])["cause"]
     )
 
@@ -241,14 +243,14 @@ def test_the_sites_bounds_hold() -> None:
     ("check", "values", "says"),
     [
         (NCCL[0], {"nccl_tests": None}, "nccl_tests is None"),
-        (NCCL[0], {"gpus": 8}, "it says that there are 8"),
-        (NCCL[0], {"joined": [[None] * 4] * 3}, "how each two GPUs are joined"),
+        (NCCL[0], {"gpus": 8}, "and counts 8"),
+        (NCCL[0], {"joined": [[None] * 4] * 3}, "the connection types of the GPUs are incomplete"),
         (NCCL[0], {"sizes": []}, "nccl_tests.sizes is []"),
         (NCCL[0], {"busbw_GBps": 480.0}, "busbw_GBps is 480, that of the greatest size 400"),
         (NCCL[0], {"sizes": [{"size_bytes": 1 << 20, "time_us": 1.0, "algbw_GBps": 1.0, "busbw_GBps": 1.0}]},
          "its greatest size is 1048576 bytes, asked was 1073741824"),
         (NCCL[1], {"algbw_GBps": 400.0}, "algbw_GBps is 400"),
-        (HOST, {"matrices": {}}, "does not hold the matrices"),
+        (HOST, {"matrices": {}}, "the planned matrices are missing"),
         (HOST, {"host_to_gpu_GBps": 60.0}, "is not the one that it states"),
         (PEER, {"matrices": {"device_to_device_memcpy_read_ce": [[None, 1.0], [1.0, None]]}}, "of 4 GPUs"),
         (PEER, {"matrices": {"device_to_device_memcpy_read_ce": [["fast"] * 4] * 4}}, "is 'fast'"),
@@ -337,7 +339,7 @@ def scaled(run: FakeRun, node: str, observed: dict[str, Any], tool: str) -> dict
     asked.append({"id": "j0", "check": "collective_allreduce", "tool": tool, "node": node})
     answers = [Answer("recorded", basis="none") for _line in asked]
     answers[-1].observed = dict(observed)
-    gpu_links.settle(asked, answers, rows, {}, frozenset(), {})
+    gpu_links.compare_gpus(asked, answers, rows, {}, frozenset(), {})
     return answers[-1].observed
 
 

@@ -149,14 +149,14 @@ def test_host_memory_or_another_gpu_does_not_pose_as_it(
 def test_what_the_links_of_gpus_carry(spoil: Callable[[dict[str, Any]], object], gbps: float | None) -> None:
     run = made()
     spoil(run.facts[0]["gpus"])
-    fleet = facts.gather(run.plan, run.facts, RUN)
-    found = gpu_memory.carries_gbps(fleet, NODES, "rail0")
+    fleet = facts.bind_facts(run.plan, run.facts, RUN)
+    found = gpu_memory.find_gpu_path(fleet, NODES, "rail0")
     assert (found and found.gpu_gbps) == (gbps if gbps is None else pytest.approx(gbps, abs=1e-3))
 
 
 def test_nodes_measure_again_what_the_judge_would_fail() -> None:
     run = made()
-    told_nodes = expected.of_run(run.plan, run.facts, RUN, run.policy)
+    told_nodes = expected.find_expected_numbers(run.plan, run.facts, RUN, run.policy)
     assert told_nodes[CHECK]["rail0"]["bandwidth_gbps"][0] == told(run)["floor"]["bandwidth_gbps"]
 
 
@@ -178,5 +178,5 @@ def test_a_folder_that_tools_do_not_see_is_refused(folder: object) -> None:
 
 
 def test_it_goes_with_the_same_test_of_host_memory() -> None:
-    with pytest.raises(policy.PolicyError, match="rdma_tests lacks"):
+    with pytest.raises(policy.PolicyError, match="rdma_tests does not list"):
         policy.merge({"gpudirect_perftest_folder": "/opt/x", "rdma_tests": ["ib_read_bw"]})

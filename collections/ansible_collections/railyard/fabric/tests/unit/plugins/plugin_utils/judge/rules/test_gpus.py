@@ -89,7 +89,7 @@ def test_a_plan_whose_gpus_are_no_declaration_is_refused(said: object) -> None:
 
 def test_gpus_that_nobody_declares_are_said_not_to_be_asked() -> None:
     run = with_gpus({"count": 1}, None)
-    said = gpus.notes(run.plan, run.facts)
-    assert said == [f"GPUs are not asked of {NODES[1]}: the inventory declares no expected_gpus for them"]
+    said = gpus.list_notes(run.plan, run.facts)
+    assert said == [f"GPUs are not checked on {NODES[1]}: the inventory declares no expected_gpus for them"]
     run.facts[1]["gpus"]["pci"] = []
-    assert gpus.notes(run.plan, run.facts) == []
+    assert gpus.list_notes(run.plan, run.facts) == []

@@ -41,7 +41,7 @@ def on_rail1(one: hop_rows.Sample, more_us: float) -> hop_rows.Sample:
 
 
 def of_rail0(node: str, made: list[hop_rows.Sample]) -> Answer:
-    return hop_rows.judge({"node": node, "rail": "rail0"}, hop_rows.by_rail(made))
+    return hop_rows.judge({"node": node, "rail": "rail0"}, hop_rows.group_by_rail(made))
 
 
 def judge(node: str, made: list[hop_rows.Sample]) -> tuple[str, str | None, str]:
@@ -67,7 +67,7 @@ def test_a_hop_more_is_found_and_counted(hops: int, number: str) -> None:
 
 def test_a_slot_that_is_farther_on_every_node_is_no_hop() -> None:
     """Rail 1 lies 0.4 us deeper in PCIe, on all nodes alike: it is held against itself."""
-    made = hop_rows.by_rail(samples() + [on_rail1(one, 0.4) for one in samples()])
+    made = hop_rows.group_by_rail(samples() + [on_rail1(one, 0.4) for one in samples()])
     for rail in ("rail0", "rail1"):
         assert hop_rows.judge({"node": "gpu3", "rail": rail}, made).outcome == "pass"
 
@@ -119,5 +119,5 @@ def test_the_planned_hops_follow_from_the_leaves(leaves: tuple[str, str | None],
         for node, leaf in zip(("gpu1", "gpu2"), leaves, strict=True)
     }
     line = {"id": "m00000", "node": "gpu1", "peer": "gpu2", "rail": "rail0"}
-    one = hop_rows.sample(line, {"latency_p50_us": 1.8}, bound)
+    one = hop_rows.make_sample(line, {"latency_p50_us": 1.8}, bound)
     assert (one.hops, one.latency_us, one.hardware) == (hops, 1.8, True)

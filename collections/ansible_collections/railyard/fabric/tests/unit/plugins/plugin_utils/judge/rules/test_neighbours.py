@@ -37,7 +37,7 @@ def owner(proxies: Collection[str] = (), **changes: Any) -> Any:
         ({}, "pass", None, ""),
         ({"claimed_by": [OWN, STRANGER]}, "fail", "address_in_use", STRANGER),
         # Who to look for: what the IEEE's register says of the first three octets; of a VM's nothing.
-        ({"claimed_by": [STRANGER]}, "fail", "address_in_use", f"by {STRANGER} (no known maker)"),
+        ({"claimed_by": [STRANGER]}, "fail", "address_in_use", f"by {STRANGER} (unknown vendor)"),
         (
             {"claimed_by": [OWN, "24:8a:07:11:22:33"]},
             "fail",
@@ -76,7 +76,7 @@ def test_who_answers_for_an_address(
     one = owner(**changes)
     assert (one.outcome, one.cause.get("cause_class")) == (outcome, cause)
     assert names in str(one.cause.get("cause"))
-    assert outcome != "fail" or "gpu2 rail0 (10.0.1.2), asked by gpu1" in one.cause["cause"]
+    assert outcome != "fail" or "gpu2 rail0 (10.0.1.2), queried by gpu1" in one.cause["cause"]
 
 
 @pytest.mark.parametrize(

@@ -40,7 +40,7 @@ def weighed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(catalogue.CHECKS, "weight", WEIGHT)
     # Of a tool the plan asks only how long it takes.
     monkeypatch.setitem(registry.NODE_TOOLS, "weight", Scale)  # type: ignore[arg-type]
-    monkeypatch.setitem(node_rows.DOUBTS, "scale", lambda row, _policy: row["wobbles"])
+    monkeypatch.setitem(node_rows.CONTRADICTIONS, "scale", lambda row, _policy: row["wobbles"])
     # These tables are Mappings, which nobody but a test may change.
     monkeypatch.setitem(records.ACCOUNTS, "scale", "wobbles")  # type: ignore[index]
     monkeypatch.setitem(records._KINDS, "wobbles", str | None)  # type: ignore[index]
@@ -123,7 +123,7 @@ def test_one_row_it_has_to_be(rows: int, cause: str) -> None:
 
 
 def test_a_tool_whose_proof_nobody_knows_proves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(node_rows.DOUBTS, "scale")
+    monkeypatch.delitem(node_rows.CONTRADICTIONS, "scale")
     assert {one["cause_class"] for one in verdicts(made())} == {"not_borne_out"}
 
 

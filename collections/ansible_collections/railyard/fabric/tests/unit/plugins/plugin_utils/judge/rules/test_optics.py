@@ -84,8 +84,8 @@ def test_an_alarm_of_mlxlink_fails_where_ethtool_read_none() -> None:
     [
         ({"value": -5.0}, "that is over: rx power low"),
         ({"level": "warning"}, "the module warns: rx power low"),
-        ({"value": -40.0}, "not this link's"),
-        ({"what": "bias current", "value": 0.0, "limit": 2.0, "unit": "mA"}, "not this link's"),
+        ({"value": -40.0}, "does not belong to this link"),
+        ({"what": "bias current", "value": 0.0, "limit": 2.0, "unit": "mA"}, "does not belong to this link"),
         ({"what": "temperature", "side": "high", "value": 40.0, "limit": 75.0, "lane": None}, "that is over"),
     ],
 )
@@ -214,7 +214,7 @@ def test_errors_of_the_cable_are_named_first_and_the_alarm_beside_them() -> None
 
 def test_a_port_without_a_netdev_is_judged_by_its_own() -> None:
     port = {"driver_class": "hardware", "optics": optics(module=None, link={**LINK, "raw_ber": 3e-4})}
-    found = judge_optics.find(Bound({"name": "rail0"}, hca=port), judge_optics.CorrectedBits())
+    found = judge_optics.find_optical_faults(Bound({"name": "rail0"}, hca=port), judge_optics.CorrectedBits())
     assert found.cause == "ber_high"
 
 

@@ -9,7 +9,7 @@ import pytest
 from ansible_collections.railyard.fabric.plugins.module_utils.measure import outliers
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.rules import peers
 
-OF_TWO = "of two nobody can tell which one is wrong, and "
+OF_TWO = "either of the two may be wrong, and "
 GPUS, DRIVES = outliers.GPU_RATE, outliers.DRIVE_US
 
 

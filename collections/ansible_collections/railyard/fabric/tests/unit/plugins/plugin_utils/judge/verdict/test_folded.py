@@ -27,12 +27,12 @@ def test_plain_passes_alike_are_one_count_with_the_spread_of_their_numbers() -> 
     passes = [
         verdict(node=f"gpu{number}", observed={"bandwidth_gbps": number}) for number in (9, 8.5, 9.5, 8.1)
     ]
-    [line] = folded.lines(passes, 0)
+    [line] = folded.fold_verdicts(passes, 0)
     assert (line["count"], line["check"], line["rail"], line["floor"]) == (
         4, "tcp_bandwidth", "rail0", {"bandwidth_gbps": 8.0},
     )  # fmt: skip
     assert line["observed"] == {"bandwidth_gbps": {"min": 8.1, "median": 8.75, "max": 9.5}}
-    assert folded.middle(line)["observed"] == {"bandwidth_gbps": 8.75}
+    assert folded.take_medians(line)["observed"] == {"bandwidth_gbps": 8.75}
 
 
 def test_what_differs_in_check_rail_or_bound_is_another_count() -> None:
@@ -42,7 +42,7 @@ def test_what_differs_in_check_rail_or_bound_is_another_count() -> None:
         {"floor": {"bandwidth_gbps": 7.0}},
         {"basis": "maximum"},
     ]
-    lines = list(folded.lines([verdict(), verdict(), *(verdict(**one) for one in others)], 0))
+    lines = list(folded.fold_verdicts([verdict(), verdict(), *(verdict(**one) for one in others)], 0))
     assert Counter(line["count"] for line in lines) == {2: 1, 1: 4}
 
 
@@ -51,15 +51,15 @@ def test_whatever_is_no_plain_pass_keeps_its_line() -> None:
         verdict(outcome="fail"), verdict(outcome="recorded"), verdict(outcome="unmeasured"),
         verdict(peer=None), verdict(attempts=4, flaky=True, reproduced="1/4"), verdict(subject="all"),
     ]  # fmt: skip
-    assert list(folded.lines([*kept, verdict()], 0))[:-1] == kept
+    assert list(folded.fold_verdicts([*kept, verdict()], 0))[:-1] == kept
 
 
 def test_of_a_run_that_is_not_large_each_verdict_has_its_line() -> None:
-    assert list(folded.lines([verdict()] * 3, 3)) == [verdict()] * 3
-    assert [folded.count(line) for line in folded.lines([verdict()] * 4, 3)] == [4]
+    assert list(folded.fold_verdicts([verdict()] * 3, 3)) == [verdict()] * 3
+    assert [folded.read_count(line) for line in folded.fold_verdicts([verdict()] * 4, 3)] == [4]
 
 
 def test_a_count_that_was_edited_is_one() -> None:
-    assert [folded.count({"count": told}) for told in (0, -1, True, "7", 1.5, None, 10**30)] == [1] * 7
-    assert folded.middle({"count": 2, "observed": {"a": 1}})["observed"] == {}
-    assert folded.middle({"count": 2, "observed": 3})["observed"] == 3
+    assert [folded.read_count({"count": told}) for told in (0, -1, True, "7", 1.5, None, 10**30)] == [1] * 7
+    assert folded.take_medians({"count": 2, "observed": {"a": 1}})["observed"] == {}
+    assert folded.take_medians({"count": 2, "observed": 3})["observed"] == 3

@@ -22,8 +22,8 @@ def test_exit_status_follows_the_contract() -> None:
 
     def status(said: list[dict[str, Any]], torn: bool = False, **manifest: Any) -> int:
         told = {**run.manifest, **manifest}
-        whole = not torn and run_status.incomplete(told, run.asked, run.sealed(), run.order) is None
-        return run_status.status_of({one["outcome"] for one in said}, whole)
+        whole = not torn and run_status.explain_incomplete(told, run.asked, run.sealed(), run.order) is None
+        return run_status.find_exit_status({one["outcome"] for one in said}, whole)
 
     assert (status(verdicts), status(verdicts, torn=True), status([])) == (0, 3, 3)
     for end in (None, {}, {"at": "x", "reason": "interrupted"}, {"at": "x"}, {"reason": "completed"}):
@@ -60,9 +60,9 @@ def test_less_asked_than_plan_and_work_order_say_is_incomplete(forge: Any) -> No
 
 def test_a_folder_that_lost_its_work_order_or_the_plans_fingerprint_is_incomplete() -> None:
     told = HEALTHY.manifest, HEALTHY.asked
-    assert "work_order.json" in str(run_status.incomplete(*told, HEALTHY.sealed(), None))
-    assert "inventory_sha256" in str(run_status.incomplete(*told, HEALTHY.plan, HEALTHY.order))
-    assert run_status.incomplete(*told, HEALTHY.sealed(), HEALTHY.order) is None
+    assert "work_order.json" in str(run_status.explain_incomplete(*told, HEALTHY.sealed(), None))
+    assert "inventory_sha256" in str(run_status.explain_incomplete(*told, HEALTHY.plan, HEALTHY.order))
+    assert run_status.explain_incomplete(*told, HEALTHY.sealed(), HEALTHY.order) is None
 
 
 def test_the_asked_fingerprint_sees_a_changed_line() -> None:
@@ -76,11 +76,11 @@ def test_the_asked_fingerprint_sees_a_changed_line() -> None:
     ("end", "said"),
     [
         *((end, "the run has no end record") for end in (None, "x", {}, {"reason": "completed"}, {"at": ""})),
-        ({"at": "soon", "reason": "completed"}, "manifest.json does not say when the run began and ended"),
+        ({"at": "soon", "reason": "completed"}, "manifest.json does not have the run's start and end"),
         ({"at": "2026-11-21T10:16:10.000Z", "reason": "interrupted"}, "the run was interrupted"),
         ({"at": "2026-11-21T10:16:10.000Z"}, "the run was None"),
         ({"at": "2026-11-21T10:16:10.000Z", "reason": "completed"}, None),
     ],
 )
 def test_why_a_run_did_not_come_to_its_end(end: Any, said: str | None) -> None:
-    assert run_status.not_ended({**HEALTHY.manifest, "end": end}) == said
+    assert run_status.explain_not_ended({**HEALTHY.manifest, "end": end}) == said

@@ -128,7 +128,7 @@ def test_rows_of_strangers_are_named_and_pass_nothing() -> None:
     other_run = {**run.results[0], "run": "20200101T000000Z-0000"}
     not_asked = {**run.results[0], "id": "m99999"}
     run.results += [other_run, not_asked]
-    assert len(run_status.strangers(run.manifest, run.asked, run.results)) == 2
+    assert len(run_status.list_unplanned_rows(run.manifest, run.asked, run.results)) == 2
     assert len(run.judge()) == len(run.asked)
     # A row of another run under an asked id makes the test doubtful: it is not known which one is meant.
     run.results.append({**run.rows(run.ids("tcp_bandwidth")[0], "client")[0], "run": "20200101T000000Z-0000"})
@@ -264,7 +264,7 @@ def test_nobody_else_has_a_say_in_what_a_node_was_asked() -> None:
     run.results.append({**run.rows(identity, "client")[0], "host": "gpuserver9"})
     run.results.append({**run.results[-1], "id": run.ids("link")[0], "host": None})
     assert run.verdict(identity)["outcome"] == "pass"
-    assert len(run_status.strangers(run.manifest, run.asked, run.results)) == 2
+    assert len(run_status.list_unplanned_rows(run.manifest, run.asked, run.results)) == 2
 
 
 @pytest.mark.parametrize(
@@ -288,4 +288,4 @@ def test_rows_that_were_handed_over_and_are_not_here_are_lost(
     run.manifest["archives"] = told({node: {"rows": count} for node, count in here.items()})
     for one in (one for one in run.judge() if one["check"] == "link_errors"):
         assert (one["outcome"] == "unmeasured") is (one["node"] in lost)
-        assert one["node"] not in lost or f"{here[one['node']]} of them are here" in one["cause"]
+        assert one["node"] not in lost or f"{here[one['node']]} are in the folder" in one["cause"]

@@ -12,15 +12,15 @@ from pathlib import Path
 
 import pytest
 from ansible_collections.railyard.fabric.plugins.plugin_utils.ask.suspects import Suspect
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.attribution.culprits import (
-    CannotTell,
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.attribution.isolate import (
+    Ambiguous,
     Crossing,
     Findings,
 )
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.attribution.oversubscription import (
     Crossed,
 )
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.verdict import kept, rejudge
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.verdict import rejudge, stored_judgement
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run.folder import RunFolder
 from ansible_collections.railyard.fabric.tests.unit.plugins.plugin_utils.judge.test_folder import write
 from support.runs.fake_run import FakeRun
@@ -29,16 +29,16 @@ from support.runs.run_builder import scale
 FOUND = Findings(
     (Suspect("leaf", rail="rail0", leaf="leaf1", share=0.8712345678901234, evidence=3),),
     (Suspect("pair", "n1", "rail0", "n2", confidence="likely"),),
-    (CannotTell("rail1", ("n1", "n2")),),
+    (Ambiguous("rail1", ("n1", "n2")),),
     (Crossing("rail0", "leaf0", "leaf1", 1 / 3),),
 )
 
 
 def kept_of(folder: RunFolder) -> tuple[rejudge.Judged, str]:
     """Return the judgement of a folder, and the digest of what was kept of it."""
-    state = kept.state_of(folder)
+    state = stored_judgement.digest_files(folder)
     judged = rejudge.judge_folder(folder.path)
-    return judged, kept.keep(folder, judged, state)
+    return judged, stored_judgement.store(folder, judged, state)
 
 
 @pytest.fixture
@@ -52,10 +52,10 @@ def folder(tmp_path: Path) -> RunFolder:
 
 def test_what_is_taken_is_what_was_judged_to_the_order_of_keys(folder: RunFolder) -> None:
     judged, digest = kept_of(folder)
-    taken = kept.take(folder, digest)
+    taken = stored_judgement.load(folder, digest)
     assert taken == judged
     assert repr(taken.verdicts) == repr(judged.verdicts)
-    assert rejudge.written(taken) == rejudge.written(judged)
+    assert rejudge.format_verdicts(taken) == rejudge.format_verdicts(judged)
 
 
 def test_findings_and_notes_come_back_as_they_were(folder: RunFolder) -> None:
@@ -63,8 +63,8 @@ def test_findings_and_notes_come_back_as_they_were(folder: RunFolder) -> None:
     judged = replace(
         rejudge.judge_folder(folder.path), findings=FOUND, crossed=crossed, strangers=["a \x1b\n line\u2028"]
     )
-    digest = kept.keep(folder, judged, kept.state_of(folder))
-    assert repr(kept.take(folder, digest)) == repr(judged)
+    digest = stored_judgement.store(folder, judged, stored_judgement.digest_files(folder))
+    assert repr(stored_judgement.load(folder, digest)) == repr(judged)
 
 
 @pytest.mark.parametrize("name", rejudge.FILES)
@@ -76,7 +76,7 @@ def test_where_a_file_is_another_by_now_the_folder_is_judged_again(
     if not path.exists():
         path.write_text("{}\n")
     digest = kept_of(folder)[1]
-    assert kept.take(folder, digest) is not None
+    assert stored_judgement.load(folder, digest) is not None
     stat, content = path.stat(), path.read_bytes()
     path.unlink()
     if how == "changed":
@@ -85,31 +85,31 @@ def test_where_a_file_is_another_by_now_the_folder_is_judged_again(
         os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
     elif how == "unreadable":
         os.mkfifo(path)
-    assert kept.take(folder, digest) is None
+    assert stored_judgement.load(folder, digest) is None
 
 
 def test_a_file_that_was_not_there_before_counts(folder: RunFolder) -> None:
     digest = kept_of(folder)[1]
     (folder.path / "confirm_order.json").write_text("{}")
-    assert kept.take(folder, digest) is None
+    assert stored_judgement.load(folder, digest) is None
 
 
 def test_verdicts_that_somebody_wrote_in_are_not_taken(folder: RunFolder) -> None:
     judged, digest = kept_of(folder)
     good = replace(judged, verdicts=[{**one, "outcome": "pass"} for one in judged.verdicts], exit_status=0)
-    forged = kept.keep(folder, good, kept.state_of(folder))
-    assert kept.take(folder, forged) == good  # it is by its digest alone that it is known
-    assert kept.take(folder, digest) is None
-    assert kept.take(folder, "") is None
-    kept.forget(folder)
-    assert kept.take(folder, forged) is None
+    forged = stored_judgement.store(folder, good, stored_judgement.digest_files(folder))
+    assert stored_judgement.load(folder, forged) == good  # it is by its digest alone that it is known
+    assert stored_judgement.load(folder, digest) is None
+    assert stored_judgement.load(folder, "") is None
+    stored_judgement.remove(folder)
+    assert stored_judgement.load(folder, forged) is None
 
 
 def test_a_row_that_comes_while_the_folder_is_judged_is_not_lost(folder: RunFolder) -> None:
-    state = kept.state_of(folder)
+    state = stored_judgement.digest_files(folder)
     judged = rejudge.judge_folder(folder.path)
     folder.append("results.jsonl", [{"id": "late"}])
-    assert kept.take(folder, kept.keep(folder, judged, state)) is None
+    assert stored_judgement.load(folder, stored_judgement.store(folder, judged, state)) is None
 
 
 def test_all_files_that_are_judged_are_in_the_digest(folder: RunFolder) -> None:
@@ -131,14 +131,14 @@ def test_all_files_that_are_judged_are_in_the_digest(folder: RunFolder) -> None:
 def test_a_link_in_its_place_is_not_written_through(folder: RunFolder, tmp_path: Path) -> None:
     other = tmp_path / "other"
     other.write_text("mine")
-    (folder.path / kept.FILE).symlink_to(other)
+    (folder.path / stored_judgement.FILE).symlink_to(other)
     judged, digest = kept_of(folder)
     assert other.read_text() == "mine"
-    assert kept.take(folder, digest) == judged
+    assert stored_judgement.load(folder, digest) == judged
 
 
 def test_where_nothing_can_be_kept_the_folder_is_judged_again(folder: RunFolder) -> None:
-    (folder.path / kept.FILE).mkdir()
+    (folder.path / stored_judgement.FILE).mkdir()
     assert kept_of(folder)[1] == ""
-    kept.forget(folder)
-    assert kept.take(folder, "0" * 64) is None
+    stored_judgement.remove(folder)
+    assert stored_judgement.load(folder, "0" * 64) is None

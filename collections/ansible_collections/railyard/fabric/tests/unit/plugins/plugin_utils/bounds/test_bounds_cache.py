@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What is found once for ends that are alike is what `bounds` says of each of them."""
+"""The cache returns for equal ends what `bounds` returns for each of them."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 from ansible_collections.railyard.fabric.plugins.module_utils.rails.bind import Bound
 from ansible_collections.railyard.fabric.plugins.plugin_utils.bounds import bounds, slots
-from ansible_collections.railyard.fabric.plugins.plugin_utils.bounds.alike import Alike
+from ansible_collections.railyard.fabric.plugins.plugin_utils.bounds.bounds_cache import BoundsCache
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import policy
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue import CHECKS
 
 TESTS = [name for name, check in CHECKS.items() if check.source == "test"]
 SLOT = {"speed_gts": 8, "max_speed_gts": 8, "width": 8, "max_width": 8}
-#: Each of them is told from the first by another fact on which a bound rests.
+#: Each of them differs from the first in one fact that a threshold depends on.
 ENDS: list[tuple[dict[str, Any], dict[str, Any] | None, dict[str, Any] | None]] = [
     ({}, {}, {}),
     ({"rate_gbps": None}, {}, {}),
@@ -63,17 +63,17 @@ def end(
 @pytest.mark.parametrize("transport", ["roce", "infiniband"])
 def test_each_two_ends_have_the_bounds_that_they_have_by_themselves(transport: str) -> None:
     ends = {f"gpu{number}": {"rail0": end(number, *map(_copy, one))} for number, one in enumerate(ENDS)}
-    found = Alike(ends)
+    found = BoundsCache(ends)
     on = bounds.Conditions(policy.merge(None), ("3.17", "3.17"), None, transport)
     for node, peer, check in product(ends, ends, TESTS):
         line = {"check": check, "node": node, "peer": peer, "rail": "rail0"}
         both = ends[node]["rail0"], ends[peer]["rail0"]
-        assert found.for_test(line, on) == bounds.for_test(check, *both, on)
-        assert found.capability(check, line, transport) == bounds.capability(check, *both, transport)
+        assert found.for_test(line, on) == bounds.bound_test(check, *both, on)
+        assert found.capability(check, line, transport) == bounds.find_capability(check, *both, transport)
 
 
 def test_other_conditions_have_their_own_bounds() -> None:
-    found = Alike({name: {"rail0": end(1, {"rate_gbps": 40}, {}, {})} for name in ("gpu1", "gpu2")})
+    found = BoundsCache({name: {"rail0": end(1, {"rate_gbps": 40}, {}, {})} for name in ("gpu1", "gpu2")})
     line = {"check": "tcp_bandwidth", "node": "gpu1", "peer": "gpu2", "rail": "rail0"}
     on = bounds.Conditions(policy.merge({"iperf3_streams": 12}), ("3.17", "3.17"))
     assert found.for_test(line, on).floor == {"bandwidth_gbps": 32.0}  # 0.8 of the rate

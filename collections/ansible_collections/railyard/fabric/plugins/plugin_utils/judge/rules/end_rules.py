@@ -1,10 +1,10 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What holds of one end's row of a good test, in the order in which it is asked. Pure.
+"""The rules on one end's row of a good test, in the order in which they are checked. Pure.
 
-`of_numbers`: its numbers fit the question and each other; a row of one node by itself keeps to these too.
-`of_end`: it is the asked test's, of this run, host, rail, port and GID, at the planned MTU.
+`list_number_rules`: its numbers match the planned test and each other, also for a test of a single node.
+`list_end_rules`: it belongs to the planned test: this run, host, rail, port and GID, at the planned MTU.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.catalogue.tests im
 from ansible_collections.railyard.fabric.plugins.module_utils.measure import perftest_lat
 from ansible_collections.railyard.fabric.plugins.module_utils.measure.perftest_bw import measured_s
 from ansible_collections.railyard.fabric.plugins.module_utils.rails import bind, rdma_mtu
-from ansible_collections.railyard.fabric.plugins.plugin_utils.bounds.gpu_memory import nearest
+from ansible_collections.railyard.fabric.plugins.plugin_utils.bounds.gpu_memory import find_nearest_gpus
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue import (
     BI,
     PATH_MTU,
@@ -36,92 +36,93 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.rules.rule i
     View,
 )
 
-#: A window ends when the tool says so, which may be a little before the last reply was counted.
-_TOLD_LATE_S = 1.0
-#: A time above 1000 s is no latency.
+#: The tool reports the end of a window, which may be a little before the last reply was counted.
+_LATE_S = 1.0
+#: Maximum latency: 1000 s.
 _MOST_US = 1e9
-#: No message gets faster to another node: light takes half of it for 10 m of cable, and two cards add more.
+#: Minimum latency: light takes half of it for 10 m of cable, and two cards add more.
 _LEAST_US = 0.1
-#: sockperf's ping-pong is a chain of round trips, so they add up to the time that it ran: 0.55 s of 1 s, and
-#: 1.55 s of 2 s, since it leaves out the beginning and the end. More cannot be, far less was not measured.
+#: sockperf's ping-pong is a chain of round trips, which add up to its run time: 0.55 s of 1 s, and 1.55 s of
+#: 2 s, since it excludes the beginning and the end. More is impossible, and far less was not measured.
 _ROUND_TRIPS_SHARE = (0.25, 1.02)
 #: A loss is rounded to 0.001 %.
 _LOSS_DIGIT_PERCENT = 0.001
-#: Least share of the asked time that a latency test's exchanges fill: the probe that sets their number is
-#: short and cold, and was never seen a hundred times as slow. A wrong unit is a thousand times off.
+#: Minimum share of the planned time that a latency test's exchanges fill: the probe that sets their number is
+#: short and cold, but was never seen a hundred times as slow. A wrong unit is off by a factor of 1000.
 _LEAST_CHAIN = 0.002
-# What numbers of one distribution are called, in the order that they must have.
+# Names of the numbers of one distribution, in ascending order.
 _ASCENDING = (("min", "p50", "p99", "p999", "max"), ("min", "average", "max"))
-#: From this exit status on a program was ended by a signal, as a shell says it. What these print is a result
-#: all the same; all others' was taken with a status of 0 alone, or of a server that was not waited for.
+#: From this exit status on a signal ended the program, by the convention of shells. These tools print a
+#: result all the same; the results of others count with status 0 only, or without one for a server that was
+#: not waited for.
 _KILLED, _WHATEVER_STATUS = 128, ("ping", "sockperf", "udp_probe")
 _GARBLED = "row_garbled"
 
 
-def of_numbers(check: Check, end: str) -> list[Rule | Lookup]:
-    """Return the rules on the numbers of a row that says `measured`.
+def list_number_rules(check: Check, end: str) -> list[Rule | Lookup]:
+    """Return the rules on the numbers of a `measured` row.
 
     Args:
         check: the test.
-        end: client, which is also what a node by itself is; or server.
+        end: client, also for a test of a single node; or server.
     """
     stated = check.client if end == "client" else check.server
-    # An end that states numbers has timed them, but for path MTU, which is counted; another only answers.
+    # An end with metrics has timed them, except for path MTU, which is counted.
     timed = bool(stated) and check.name not in PATH_MTU
     rules: list[Rule | Lookup] = [
         Rule("the measurement has a beginning and an end", lambda v: v.has_window(timed),
              lambda v: (_GARBLED, f"window_s is {v.row['window_s']!r}, no interval")),
-        *(rule for name, kind in stated.items() for rule in _of_metric(name, kind)),
+        *(rule for name, kind in stated.items() for rule in _list_metric_rules(name, kind)),
         Lookup("it ran with the configured streams, queue pairs, message size and traffic class",
-               lambda v: _not_as_asked(v, end == "client")),
+               lambda v: _find_wrong_settings(v, end == "client")),
         Lookup("minimum, average or percentiles, and maximum are in ascending order",
-               partial(_unordered, orders(tuple(stated)))),
+               partial(_find_unordered, list_orders(tuple(stated)))),
     ]  # fmt: skip
     if formulas.is_rdma_bandwidth(check.name):
-        rules += of_iterations(check.name)
-    for names, problems in _OF_CHECK:
+        rules += list_iteration_rules(check.name)
+    for names, problems in _CHECK_RULES:
         if check.name in names and end == "client":
             rules.append(problems)
     rules += [
         Rule("the measurement took no longer than the test can",
-             lambda v: v.windowless or v.lasted_s <= formulas.most_s(v.check.name, v.policy),
-             lambda v: (_GARBLED, _too_long(v))),
+             lambda v: v.has_no_window or v.lasted_s <= formulas.find_longest_s(v.check.name, v.policy),
+             lambda v: (_GARBLED, _describe_too_long(v))),
         Rule("the measurement lasted at least half of the configured time",
-             lambda v: v.windowless or v.lasted_s >= formulas.least_s(v.check.name, v.policy),
+             lambda v: v.has_no_window or v.lasted_s >= formulas.find_shortest_s(v.check.name, v.policy),
              lambda v: ("window_short", f"it lasted {v.lasted_s:g} s, "
-                        f"asked was {formulas.asked_s(v.check.name, v.policy):g} s")),
+                        f"planned was {formulas.find_planned_s(v.check.name, v.policy):g} s")),
     ]  # fmt: skip
     return rules
 
 
-def of_end(check: Check, end: str) -> list[Rule | Lookup]:
+def list_end_rules(check: Check, end: str) -> list[Rule | Lookup]:
     """Return the rules on a row of one end of a test between two nodes."""
     of_rdma: list[Rule | Lookup] = [
         Lookup("RDMA port, GUID, GID and RDMA MTU are the rail's; the driver's counters are present",
-               _not_the_rails_port),
+               _find_wrong_port),
         *(Rule("the counter, if present, changed, where the driver counts acknowledgements",
-               partial(_acknowledged, name), partial(_stood_still, name), name)
+               partial(_has_changed, name), partial(_describe_unchanged, name), name)
           for name in rdma_counters.BOTH_WAYS),
     ]  # fmt: skip
     return [
         Rule("it belongs to the planned test: same run, host, rail, address, peer, round and group",
-             lambda v: v.is_asked, lambda v: (_GARBLED, v.unlike_asked())),
-        Rule("it was written during the run", lambda v: v.in_time,
-             lambda v: (_GARBLED, v.known.clock.outside(v.host, v.row))),
-        Lookup("the tool exited successfully and has the version found on the node", _not_its_tool),
-        Rule("the tool's command line names this rail and no other", lambda v: v.told_this_rail,
-             lambda v: (_GARBLED, v.told_otherwise())),
-        *([Lookup("the memory is that of the GPU nearest to the rail's card", _not_its_gpu)]
+             lambda v: v.is_planned, lambda v: (_GARBLED, v.find_mismatch())),
+        Rule("it was written during the run", lambda v: v.is_in_time,
+             lambda v: (_GARBLED, v.known.clock.explain_outside(v.host, v.row))),
+        Lookup("the tool exited successfully and has the version found on the node", _find_wrong_tool),
+        Rule("the tool's command line names this rail and no other", lambda v: v.has_right_command,
+             lambda v: (_GARBLED, v.find_wrong_command())),
+        *([Lookup("the memory is that of the GPU nearest to the rail's card", _find_wrong_gpu)]
           if check.name == GPU_MEMORY else []),
-        Lookup("it was measured on the rail's netdev", _not_its_netdev),
-        *of_numbers(check, end),
-        *([] if check.name in PATH_MTU else [Lookup("the netdev's MTU is the planned one", _not_its_mtu)]),
+        Lookup("it was measured on the rail's netdev", _find_wrong_netdev),
+        *list_number_rules(check, end),
+        *([] if check.name in PATH_MTU else [Lookup("the netdev's MTU is the planned one", _find_wrong_mtu)]),
         *(of_rdma if check.rdma else []),
     ]  # fmt: skip
 
 
-def _of_metric(name: str, kind: str) -> Iterator[Rule]:
-    """Yield the rules on one metric: it is there, can be what it says, and fits into its window."""
+def _list_metric_rules(name: str, kind: str) -> Iterator[Rule]:
+    """Yield the rules on one metric: it is present, plausible, and fits into its window."""
 
     def why(v: RowNumbers) -> Problem:
         return _GARBLED, f"{name} is {v.metrics[name]!r}" if name in v.metrics else f"{name} is missing"
@@ -132,12 +133,12 @@ def _of_metric(name: str, kind: str) -> Iterator[Rule]:
     yield Rule("the time is at most 1000 s", lambda v: v.metric(name) <= _MOST_US, why, name)
     yield Rule(
         "the time is not longer than the measurement",
-        lambda v: v.windowless or v.metric(name) / 1e6 <= v.lasted_s + _TOLD_LATE_S,
+        lambda v: v.has_no_window or v.metric(name) / 1e6 <= v.lasted_s + _LATE_S,
         lambda v: (_GARBLED, f"{name} {v.metric(name):g} is longer than its window of {v.lasted_s:g} s"),
         name,
     )
     if kind == "positive":
-        far = "less than any message takes to another node"
+        far = "faster than any message to another node"
         yield Rule(
             "the time is at least 0.1 us; no message reaches another node faster",
             lambda v: v.metric(name) >= _LEAST_US,
@@ -155,14 +156,14 @@ _KINDS = {
 }
 
 
-def _not_as_asked(v: RowNumbers, client: bool) -> Iterator[Problem]:
-    for key, value in row_numbers.as_asked(v.check.name, client, v.policy).items():
+def _find_wrong_settings(v: RowNumbers, client: bool) -> Iterator[Problem]:
+    for key, value in row_numbers.list_required_settings(v.check.name, client, v.policy).items():
         if v.row.get(key) != value:
-            yield _GARBLED, f"{key} is {v.row.get(key)!r}, asked was {value!r}"
+            yield _GARBLED, f"{key} is {v.row.get(key)!r}, planned was {value!r}"
 
 
-def orders(stated: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
-    """Return metrics of one distribution of which one is not above the other: `rtt_min_us`, `rtt_max_us`."""
+def list_orders(stated: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
+    """Return pairs of metrics of one distribution in ascending order, as `rtt_min_us`, `rtt_max_us`."""
     found: list[tuple[str, str]] = []
     for stem in [name[: -len("average_us")] for name in stated if name.endswith("_average_us")]:
         for words in _ASCENDING:
@@ -170,14 +171,14 @@ def orders(stated: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
     return tuple(found)
 
 
-def _unordered(ascending: Sequence[tuple[str, str]], v: RowNumbers) -> Iterator[Problem]:
+def _find_unordered(ascending: Sequence[tuple[str, str]], v: RowNumbers) -> Iterator[Problem]:
     for lower, upper in ascending:
         if v.metric(lower) > v.metric(upper):
             yield _GARBLED, f"{lower} {v.metric(lower):g} is above {upper} {v.metric(upper):g}"
 
 
-def of_iterations(check: str) -> Iterator[Rule]:
-    """Yield the rules on an RDMA bandwidth and its message rate, where they are stated."""
+def list_iteration_rules(check: str) -> Iterator[Rule]:
+    """Yield the rules on an RDMA bandwidth and its message rate, if they are present."""
 
     def follows(v: View) -> Holds:
         if not v.states("bandwidth_gbps"):
@@ -187,7 +188,7 @@ def of_iterations(check: str) -> Iterator[Rule]:
     def is_its_rate(v: View) -> Holds:
         if not (v.states("bandwidth_gbps") and v.states("message_rate_mpps")):
             return True
-        return formulas.is_its_message_rate(
+        return formulas.matches_message_rate(
             v.metric("message_rate_mpps"), v.metric("bandwidth_gbps"), v.policy
         )
 
@@ -196,167 +197,169 @@ def of_iterations(check: str) -> Iterator[Rule]:
         lambda v: not v.metrics or v.iterations > 0,
         lambda v: (_GARBLED, f"iterations is {v.row.get('iterations')!r}"),
     )
-    # Of both directions its own iterations are one, its bandwidth the sum.
+    # In a bidirectional test the iterations are of one direction, the bandwidth is the sum.
     if check not in BI:
         yield Rule(
             "the bandwidth matches the number of messages",
             follows,
-            lambda v: (_GARBLED, not_of_iterations(v.metric("bandwidth_gbps"), v.iterations, v.policy)),
+            lambda v: (_GARBLED, describe_wrong_gbps(v.metric("bandwidth_gbps"), v.iterations, v.policy)),
         )
-    yield Rule("the message rate matches the bandwidth", is_its_rate, lambda v: (_GARBLED, _other_rate(v)))
+    yield Rule(
+        "the message rate matches the bandwidth", is_its_rate, lambda v: (_GARBLED, _describe_wrong_rate(v))
+    )
 
 
-def not_of_iterations(claimed_gbps: float, iterations: float, policy: Mapping[str, Any]) -> str:
-    """Return in words that an RDMA bandwidth is not that of so many messages in perftest's window."""
+def describe_wrong_gbps(claimed_gbps: float, iterations: float, policy: Mapping[str, Any]) -> str:
+    """Describe an RDMA bandwidth that does not match the number of messages in perftest's window."""
     of = f"{iterations:.0f} iterations in {measured_s(policy):g} s"
     return f"{claimed_gbps:g} Gbit/s does not follow from {of}"
 
 
-def _other_rate(v: RowNumbers) -> str:
+def _describe_wrong_rate(v: RowNumbers) -> str:
     gbps, size = v.metric("bandwidth_gbps"), v.policy["rdma_message_bytes"]
-    messages = f"{formulas.messages_mpps(gbps, v.policy):g} million messages of {size} bytes a second"
-    return f"{gbps:g} Gbit/s are {messages}, it says {v.metric('message_rate_mpps'):g}"
+    messages = f"{formulas.calculate_mpps(gbps, v.policy):g} million messages of {size} bytes a second"
+    return f"{gbps:g} Gbit/s are {messages}, it reports {v.metric('message_rate_mpps'):g}"
 
 
-def _impossible_probes(v: RowNumbers) -> Iterator[Problem]:
+def _find_impossible_probes(v: RowNumbers) -> Iterator[Problem]:
     own, size = v.row["mtu_bytes"], v.metric("path_mtu_bytes")
     sent, received = v.metric("sent"), v.metric("received")
     if own is None or size > own:
-        yield _GARBLED, f"{size:g} bytes passed unbroken, the own netdev's MTU is {own!r}"
-    # Twice as many where the first batch was lost and the second was not.
+        yield _GARBLED, f"{size:g} bytes passed unfragmented, its netdev's MTU is {own!r}"
+    # Twice as many if the first batch was lost and the second was not.
     asked = int(v.policy["path_mtu_probes"])
     if sent not in (asked, 2 * asked):
-        yield _GARBLED, f"{sent:g} probes were sent, asked was {asked}"
+        yield _GARBLED, f"{sent:g} probes were sent, planned was {asked}"
     if received > sent:
         yield _GARBLED, f"{received:g} probes arrived, {sent:g} were sent"
 
 
-def _impossible_loss(v: RowNumbers) -> Iterator[Problem]:
-    """The packets that decide about a loss, where replies were missing, are what it is a share of."""
+def _find_impossible_loss(v: RowNumbers) -> Iterator[Problem]:
+    """Check that a loss matches the numbers of packets sent and received."""
     if not v.states("sent") and not v.states("received"):
         return
-    sent, received, said = v.metric("sent"), v.metric("received"), v.metric("loss_percent")
+    sent, received, loss = v.metric("sent"), v.metric("received"), v.metric("loss_percent")
     if not (0 <= received <= sent and sent and received == int(received) and sent == int(sent)):
         yield _GARBLED, f"{received:g} packets of {sent:g} came back"
-    elif abs(100 * (sent - received) / sent - said) > _LOSS_DIGIT_PERCENT:
-        yield _GARBLED, f"{received:g} packets of {sent:g} came back, it says a loss of {said!r} %"
+    elif abs(100 * (sent - received) / sent - loss) > _LOSS_DIGIT_PERCENT:
+        yield _GARBLED, f"{received:g} packets of {sent:g} came back, it reports a loss of {loss!r} %"
 
 
-def _impossible_round_trips(v: RowNumbers) -> Iterator[Problem]:
-    """Round trips of sockperf fill the time that was asked."""
+def _find_impossible_round_trips(v: RowNumbers) -> Iterator[Problem]:
+    """Check that sockperf's round trips fill the planned time."""
     count, average_us = v.metric("observations"), v.metric("latency_average_us")
     together_s, asked_s = count * 2 * average_us / 1e6, v.policy["sockperf_duration_s"]
     least, most = (share * asked_s for share in _ROUND_TRIPS_SHARE)
     if not least <= together_s <= most:
         taken = f"{count:g} round trips of 2 x {average_us:g} us take {together_s:.3g} s"
-        yield _GARBLED, f"{taken}, asked were {asked_s} s"
+        yield _GARBLED, f"{taken}, planned were {asked_s} s"
 
 
-def impossible_exchanges(v: RowNumbers) -> Iterator[Problem]:
-    """An RDMA latency's exchanges, one after the other, are those that were asked."""
+def find_impossible_exchanges(v: RowNumbers) -> Iterator[Problem]:
+    """Check that the exchanges of an RDMA latency test fill the planned time."""
     count, average_us = v.metric("observations"), v.metric("latency_average_us")
     if not perftest_lat.LEAST <= count <= perftest_lat.MOST:
-        yield _GARBLED, f"{count:g} exchanges; {perftest_lat.LEAST} to {perftest_lat.MOST} can be asked"
+        yield _GARBLED, f"{count:g} exchanges; {perftest_lat.LEAST} to {perftest_lat.MOST} are possible"
     ways = 2 if v.row.get("latency_is") == "one_way" else 1
     together_s = count * ways * average_us / 1e6
     taken = f"{count:g} exchanges of {ways} x {average_us:g} us take {together_s:.3g} s"
     if together_s > v.lasted_s * 1.02:
         yield _GARBLED, f"{taken}, the test lasted {v.lasted_s:.3g} s"
-    # Below the most the number was chosen so that they fill the time; the least takes longer.
+    # Below the maximum the number is chosen so that they fill the time; the minimum may take longer.
     if count < perftest_lat.MOST and together_s < _LEAST_CHAIN * float(v.policy["rdma_latency_s"]):
-        yield _GARBLED, f"{taken}, asked were {v.policy['rdma_latency_s']} s"
+        yield _GARBLED, f"{taken}, planned were {v.policy['rdma_latency_s']} s"
 
 
-#: Rules of single checks, on what a client states.
-_OF_CHECK = (
+#: Rules of single checks on a client's metrics.
+_CHECK_RULES = (
     (PATH_MTU,
-     Lookup("the configured number of probes was sent, none larger than the MTU", _impossible_probes)),
-    (("ping_rtt",), Lookup("the loss matches the packets sent and received", _impossible_loss)),
-    (("tcp_latency",), Lookup("the round trips add up to the configured time", _impossible_round_trips)),
+     Lookup("the configured number of probes was sent, none larger than the MTU", _find_impossible_probes)),
+    (("ping_rtt",), Lookup("the loss matches the packets sent and received", _find_impossible_loss)),
+    (("tcp_latency",), Lookup("the round trips add up to the configured time", _find_impossible_round_trips)),
     (RDMA_LATENCY,
      Lookup("the exchanges add up to the configured time and fit into the measurement",
-            impossible_exchanges)),
+            find_impossible_exchanges)),
 )  # fmt: skip
 
 
-def _too_long(v: RowNumbers) -> str:
+def _describe_too_long(v: RowNumbers) -> str:
     if formulas.is_rdma_bandwidth(v.check.name):
-        return f"it lasted {v.lasted_s:g} s, asked was {v.policy['rdma_duration_s']} s in all"
-    return f"it lasted {v.lasted_s:g} s, asked was {v.policy[v.check.lasts]} s"
+        return f"it lasted {v.lasted_s:g} s, planned was {v.policy['rdma_duration_s']} s in total"
+    return f"it lasted {v.lasted_s:g} s, planned was {v.policy[v.check.lasts]} s"
 
 
-def _not_its_tool(v: RowEnd) -> Iterator[Problem]:
+def _find_wrong_tool(v: RowEnd) -> Iterator[Problem]:
     row, tool, status = v.row, v.asked["tool"], v.row.get("exit_status")
     good = range(_KILLED if tool in _WHATEVER_STATUS else 1)
     if status is not None and status not in good:
         yield _GARBLED, f"its tool's exit status is {status!r}"
-    # The floor rests on what its version can do; a busy node may not tell it in time.
+    # The floor depends on the version; a busy node may not report it in time.
     version, known = row["tool_version"], v.known.fleet.iperf3.get(v.host)
     if tool == "iperf3" and known and version not in (known, "unknown"):
-        yield _GARBLED, f"it is iperf3 {version}, by its facts the node has {known}"
+        yield _GARBLED, f"it is iperf3 {version}, the node's facts have {known}"
 
 
-def _not_its_gpu(v: RowEnd) -> Iterator[Problem]:
-    """A row of RDMA between GPUs' memories is of the memory that its rail has to use."""
+def _find_wrong_gpu(v: RowEnd) -> Iterator[Problem]:
+    """Check that a row of RDMA with GPU memory used a GPU nearest to the rail's card."""
     gpu, argvs = v.row.get("gpu"), v.row.get("argv", [])
-    if gpu not in nearest(v.known.fleet.gpus.get(v.host), v.rail_end.bound)[1]:
+    if gpu not in find_nearest_gpus(v.known.fleet.gpus.get(v.host), v.rail_end.bound)[1]:
         yield _GARBLED, f"it was the memory of GPU {gpu!r}, which is not the nearest to the rail's card"
     if not v.row.get("gpu_name"):
         yield _GARBLED, f"perftest named no GPU: gpu_name is {v.row.get('gpu_name')!r}"
     program = os.path.join(v.policy["gpudirect_perftest_folder"], v.row["tool"])
     wanted = {f"--use_cuda_bus_id={gpu}", program}
     if not argvs or not all(wanted.issubset(argv) for argv in argvs):
-        yield _GARBLED, f"argv is {argvs!r}, which lacks {' or '.join(sorted(wanted))}"
+        yield _GARBLED, f"argv is {argvs!r}, without {' or '.join(sorted(wanted))}"
 
 
-def _not_its_netdev(v: RowEnd) -> Iterator[Problem]:
-    # An InfiniBand port without IP needs no netdev: its rail is told by port and GUID.
+def _find_wrong_netdev(v: RowEnd) -> Iterator[Problem]:
+    # An InfiniBand port without IP needs no netdev: its rail is identified by port and GUID.
     own, netdev = (v.rail_end.bound.netdev or {}).get("netdev"), v.row["netdev"]
     if netdev != own or (own is None and not (v.rail_end.without_ip and v.check.rdma)):
         yield _GARBLED, f"it was measured on netdev {netdev!r}, the rail is bound to {own!r}"
 
 
-def _not_its_mtu(v: RowEnd) -> Iterator[Problem]:
-    # Without IP there is no netdev whose MTU counts; the port's is `active_mtu_bytes`.
+def _find_wrong_mtu(v: RowEnd) -> Iterator[Problem]:
+    # Without IP the netdev's MTU does not matter; the port's is `active_mtu_bytes`.
     mtu_bytes, planned = v.row["mtu_bytes"], v.rail_end.bound.rail.get("mtu")
     if not v.rail_end.without_ip and (mtu_bytes is None or planned not in (None, mtu_bytes)):
         yield "mtu_differs", f"measured at MTU {mtu_bytes!r}, the plan's is {planned!r}"
 
 
-def _not_the_rails_port(v: RowEnd) -> Iterator[Problem]:
-    """An RDMA test ran over the rail's own port, GID and RDMA MTU."""
+def _find_wrong_port(v: RowEnd) -> Iterator[Problem]:
+    """Check that an RDMA test used the rail's port, GID and RDMA MTU."""
     row, known, transport = v.row, v.rail_end, v.known.fleet.transports[v.host]
     hca = known.bound.hca or {}
     port = hca.get("hca")
     if port is None or row["hca"] != port:
         yield _GARBLED, f"it was measured on HCA port {row['hca']!r}, the rail's is {port!r}"
-    yield from _met_elsewhere(v)
+    yield from _find_wrong_exchange(v)
     if transport == "roce":
         found = known.gid
         if found is None:
-            yield "no_gid", f"the facts show no GID of the rail's address on {port}"
+            yield "no_gid", f"the facts have no GID for the rail's address on {port}"
             return
         used, own = (row["gid_index"], row["gid_type"]), (found.index, found.type)
         if used != own:
             yield "gid_wrong", f"it used GID index {used[0]!r}, {used[1]!r}; the rail's is {own[0]}, {own[1]}"
     elif transport == "efa" and row["gid_index"] != 0:
-        yield "gid_wrong", f"it used GID index {row['gid_index']!r}; an EFA device has index 0 alone"
+        yield "gid_wrong", f"it used GID index {row['gid_index']!r}; an EFA device only has index 0"
     mtu = row["active_mtu_bytes"]
     if mtu is None or mtu not in rdma_mtu.STEPS:
         yield _GARBLED, f"active_mtu_bytes is {mtu!r}"
         return
     least, greatest = known.rdma_mtus
     if least is not None and mtu < least:
-        yield "rdma_mtu_small", f"measured at an RDMA MTU of {mtu}, {least} fits the inventory's"
+        yield "rdma_mtu_small", f"measured at an RDMA MTU of {mtu}, the inventory's permits {least}"
     if greatest is not None and mtu > greatest:
-        yield "mtu_differs", f"measured at an RDMA MTU of {mtu}, the inventory's allows {greatest}"
-    yield from _not_the_drivers(v, hca)
+        yield "mtu_differs", f"measured at an RDMA MTU of {mtu}, the inventory's permits {greatest}"
+    yield from _find_wrong_counters(v, hca)
 
 
-def _not_the_drivers(v: RowEnd, hca: Mapping[str, Any]) -> Iterator[Problem]:
-    """A row's counters are those by which its port's driver shows RDMA.
+def _find_wrong_counters(v: RowEnd, hca: Mapping[str, Any]) -> Iterator[Problem]:
+    """Check that a row has the counters with which its port's driver counts RDMA.
 
-    Which ones they are is not for the row to choose: a card that shows netdev bytes alone shows no RDMA.
+    The row cannot choose them: a card's netdev counters alone do not show RDMA.
     """
     driver, port, spans = hca.get("driver"), hca.get("hca"), v.row["counters"] or {}
     if why_not := nic_drivers.why_unproven(driver):
@@ -366,32 +369,32 @@ def _not_the_drivers(v: RowEnd, hca: Mapping[str, Any]) -> Iterator[Problem]:
     counters = known.traffic.counters if known is not None and known.traffic is not None else ()
     missing = next((one.name for one in counters if one.name not in spans), None)
     if missing is not None:
-        reason = v.row.get("proof_reason") or f"by which driver {driver} of {port} shows its traffic"
+        reason = v.row.get("proof_reason") or f"driver {driver} of {port} counts its traffic there"
         yield "unproven", f"{missing} is not counted: {reason}"
 
 
-def _acknowledged(counter: str, v: View) -> Holds:
+def _has_changed(counter: str, v: View) -> Holds:
     if not v.acknowledges(counter):
         return True
     grown = v.grown(counter)
     return (grown > 0) | (grown < 0)
 
 
-def _stood_still(counter: str, _v: RowEnd) -> Problem:
-    return "unproven", f"{counter} stood still, and whatever is sent is acknowledged"
+def _describe_unchanged(counter: str, _v: RowEnd) -> Problem:
+    return "unproven", f"{counter} did not change, although all traffic is acknowledged"
 
 
-def _met_elsewhere(v: RowEnd) -> Iterator[Problem]:
-    """The ends met over the rail, and without IP on it over management."""
+def _find_wrong_exchange(v: RowEnd) -> Iterator[Problem]:
+    """Check that the ends connected over the rail, or over the management network if the rail has no IP."""
     bound = v.rail_end.bound
-    said, guid = v.row.get("exchange"), (bound.hca or {}).get("port_guid")
+    exchange, guid = v.row.get("exchange"), (bound.hca or {}).get("port_guid")
     if not bind.without_ip(bound.rail):
-        if said:
-            yield _GARBLED, f"exchange is {said!r}, it had to be over the rail, which has an address"
-    elif said is None or said.get("over") != "management":
-        yield _GARBLED, f"exchange is {said!r}; without IP it is over the management network"
+        if exchange:
+            yield _GARBLED, f"exchange is {exchange!r}; it must be over the rail, which has an address"
+    elif exchange is None or exchange.get("over") != "management":
+        yield _GARBLED, f"exchange is {exchange!r}; without IP it must be over the management network"
     elif not guid:
-        yield "guid_unknown", f"the facts hold no GUID of {v.row['hca']}"
-    elif said.get("port_guid") != guid:
-        seen = f"it was measured on a port of GUID {said.get('port_guid')}"
-        yield "guid_differs", f"{seen}, its facts say {guid}"
+        yield "guid_unknown", f"the facts have no GUID of {v.row['hca']}"
+    elif exchange.get("port_guid") != guid:
+        seen = f"it was measured on a port with GUID {exchange.get('port_guid')}"
+        yield "guid_differs", f"{seen}, its facts have {guid}"

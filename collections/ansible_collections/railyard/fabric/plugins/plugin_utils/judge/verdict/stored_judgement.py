@@ -1,12 +1,12 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Hand a judgement on within one command, so that a folder is judged once for each state that it has.
+"""Store a judgement within one command, so that an unchanged folder is judged only once.
 
-`fabric_confirm` judges to see whether somebody measures further. Where nobody does, `fabric_judge` reports
-the same verdicts, and `railyard validate` prints them. They are handed on in a file of the run folder, its
-digest in Ansible's registered results alone. The judgement is used only if the file has that digest and every
-file that was judged is as it was then. Else, as after a controller was killed, the folder is judged again.
+`fabric_confirm` judges to decide whether nodes measure again. If not, `fabric_judge` reports the same
+verdicts, and `railyard validate` prints them. They are stored in a file of the run folder, with its digest in
+Ansible's registered results. The judgement is used only if the file has that digest and no judged file has
+changed. Otherwise, for example after a controller was killed, the folder is judged again.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from itertools import chain
 from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.plugin_utils.ask.suspects import Suspect
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.attribution.culprits import (
-    CannotTell,
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.attribution.isolate import (
+    Ambiguous,
     Crossing,
     Findings,
 )
@@ -34,21 +34,21 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder 
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run.documents import Manifest
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run.folder import RunFolder
 
-#: Removed by whoever uses it last. A bundle takes no hidden file.
+#: The last user removes it. Bundles exclude hidden files.
 FILE = ".judgement.gz"
 
 
-def state_of(folder: RunFolder, manifest: Manifest | None = None) -> str:
+def digest_files(folder: RunFolder, manifest: Manifest | None = None) -> str:
     """Return a digest of all files that are judged.
 
-    It is taken before they are judged: what changes in between makes it another one.
+    It is calculated before they are judged, so a change in between invalidates it.
 
     Args:
         folder: the run's.
-        manifest: in place of the folder's, as `rejudge.judge_folder` takes it.
+        manifest: replaces the folder's, as in `rejudge.judge_folder`.
 
     Returns:
-        The digest; nothing where a file cannot be read.
+        The digest; empty if a file cannot be read.
     """
     digests = {}
     try:
@@ -62,16 +62,16 @@ def state_of(folder: RunFolder, manifest: Manifest | None = None) -> str:
     return json.dumps(digests)
 
 
-def keep(folder: RunFolder, judged: Judged, state: str) -> str:
+def store(folder: RunFolder, judged: Judged, state: str) -> str:
     """Write a judgement into the folder.
 
     Args:
         folder: the run's.
         judged: the judgement.
-        state: what `state_of` gave before the folder was judged.
+        state: the result of `digest_files` before the folder was judged.
 
     Returns:
-        The digest by which `take` knows it again; nothing where it cannot be written.
+        The digest for `load`; empty if it cannot be written.
     """
     if not state:
         return ""
@@ -87,22 +87,22 @@ def keep(folder: RunFolder, judged: Judged, state: str) -> str:
         return ""
 
 
-def take(folder: RunFolder, digest: str) -> Judged | None:
-    """Return the judgement of this digest, None where there is none or the folder is another by now."""
+def load(folder: RunFolder, digest: str) -> Judged | None:
+    """Return the judgement with this digest, None if there is none or the folder has changed."""
     with suppress(OSError):
         content = (folder.path / FILE).read_bytes()
         if not digest or _digest(content) != digest:
             return None
         head, *verdicts = map(json.loads, gzip.decompress(content).splitlines())
-        if head.pop("state") == state_of(folder):
-            head["findings"] = _findings(head["findings"])
+        if head.pop("state") == digest_files(folder):
+            head["findings"] = _read_findings(head["findings"])
             head["crossed"] = [Crossed(*one) for one in head["crossed"]]
             return Judged(**{**head, "verdicts": verdicts})
     return None
 
 
-def forget(folder: RunFolder) -> None:
-    """Remove a judgement that was handed on."""
+def remove(folder: RunFolder) -> None:
+    """Remove a stored judgement."""
     with suppress(OSError):
         (folder.path / FILE).unlink()
 
@@ -111,11 +111,11 @@ def _digest(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
-def _findings(of: dict[str, list[Any]]) -> Findings:
-    """Return the records that JSON has as lists."""
+def _read_findings(of: dict[str, list[Any]]) -> Findings:
+    """Convert JSON lists to records."""
     return Findings(
         tuple(Suspect(*one) for one in of["suspects"]),
         tuple(Suspect(*one) for one in of["doubtful"]),
-        tuple(CannotTell(rail, tuple(nodes)) for rail, nodes in of["cannot_tell"]),
+        tuple(Ambiguous(rail, tuple(nodes)) for rail, nodes in of["cannot_tell"]),
         tuple(Crossing(*one) for one in of["crossing"]),
     )

@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Two runs held against each other, rail by rail: only like numbers of the same places. Pure."""
+"""Compare two runs rail by rail: only comparable results of the same node, peer and rail. Pure."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ByRail = Mapping[tuple[str, "str | None"], Sequence[Place]]
 
 
 class Side(NamedTuple):
-    """One run's values of a row, in the unit of the metric: median, least, greatest, how many."""
+    """One run's values of a row, in the unit of the metric: median, minimum, maximum, count."""
 
     value: float
     least: float
@@ -37,17 +37,17 @@ class Side(NamedTuple):
 
 @dataclass(frozen=True)
 class Row:
-    """A check over one rail, or over several together; or of one sender over one rail.
+    """A check on one rail, on several rails together, or of one sender on one rail.
 
     Attributes:
         check: its name.
-        metric: what is compared.
+        metric: the compared metric.
         rails: the rails; empty for a sum of all rails.
-        node, peer: the two ends, where the row is of one place alone; else empty.
-        a, b: each run's values; None where it has none.
-        ratio: B's median by A's; None where nothing may be compared.
-        chance: p of the rank test, adjusted for all rows; None where there were too few values.
-        word: one of the four of `significance`.
+        node, peer: the two ends, if the row is of one pair only; else empty.
+        a, b: each run's values; None if it has none.
+        ratio: B's median divided by A's; None if nothing may be compared.
+        chance: p of the rank test, adjusted for all rows; None if there were too few values.
+        finding: one of the four of `significance`.
     """
 
     check: str
@@ -57,21 +57,21 @@ class Row:
     b: Side | None
     ratio: float | None = None
     chance: float | None = None
-    word: str = NOT_COMPARABLE
+    finding: str = NOT_COMPARABLE
     node: str = ""
     peer: str = ""
 
 
-class Refused(NamedTuple):
-    """Numbers of both runs that are not alike: the tool, in what they differ, and how many."""
+class NotComparable(NamedTuple):
+    """Results of both runs under different conditions: the tool, the differences, and how many."""
 
     tool: str
     differs: tuple[tuple[str, str, str], ...]
     rows: int
 
 
-class Lacking(NamedTuple):
-    """Places without a number in one run (`a`, `b`) or in `both`; the outcomes there say why."""
+class WithoutNumber(NamedTuple):
+    """Places without a result in one run (`a`, `b`) or in `both`, with their outcomes."""
 
     check: str
     run: str
@@ -79,8 +79,8 @@ class Lacking(NamedTuple):
     places: tuple[Place, ...]
 
 
-class Changed(NamedTuple):
-    """Verdicts that came out otherwise: check, what it was, what it is (`not asked` too), where."""
+class ChangedVerdict(NamedTuple):
+    """Verdicts that changed: check, outcome before and after (or `not asked`), where."""
 
     check: str
     a: str
@@ -89,15 +89,15 @@ class Changed(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Held:
-    """What the comparison found.
+class Comparison:
+    """The result of a comparison.
 
     Attributes:
         a, b: the runs.
-        rows: in the order of the checks; of several rails first the one of all of them.
-        places: single senders that changed, where their rail's row does not say it; most first.
-        refused: what may not be compared.
-        lacking: what has no proven number.
+        rows: in the order of the checks; of several rails the row of all of them first.
+        places: single senders that changed while their rail's row did not; largest change first.
+        refused: results that may not be compared.
+        lacking: places without a proven result.
         changed: verdicts that differ.
     """
 
@@ -105,20 +105,20 @@ class Held:
     b: Run
     rows: tuple[Row, ...]
     places: tuple[Row, ...]
-    refused: tuple[Refused, ...]
-    lacking: tuple[Lacking, ...]
-    changed: tuple[Changed, ...]
+    refused: tuple[NotComparable, ...]
+    lacking: tuple[WithoutNumber, ...]
+    changed: tuple[ChangedVerdict, ...]
 
     @property
     def is_compared(self) -> bool:
-        """Tell whether anything could be compared at all."""
-        return any(row.word != NOT_COMPARABLE for row in self.rows)
+        """Tell whether any row could be compared."""
+        return any(row.finding != NOT_COMPARABLE for row in self.rows)
 
 
-def hold(a: Run, b: Run) -> Held:
-    """Compare run B with run A, which came before it."""
-    pairs, refused = _paired(a, b)
-    rails, alike, all_a, all_b = _rails(a, b), *map(_by_rail, (pairs, a.numbers, b.numbers))
+def compare_runs(a: Run, b: Run) -> Comparison:
+    """Compare run B with the earlier run A."""
+    pairs, refused = _pair_places(a, b)
+    rails, comparable, all_a, all_b = _list_rails(a, b), *map(_group_by_rail, (pairs, a.numbers, b.numbers))
     rows: list[Row] = []
     singles: list[Row] = []
     for check in CHECKS:
@@ -127,40 +127,41 @@ def hold(a: Run, b: Run) -> Held:
         groups += [(rail,) for rail in there]
         groups += [()] if (check, None) in all_a or (check, None) in all_b else []
         for group in groups:
-            row = _row(check, group, a, b, alike)
+            row = _build_row(check, group, a, b, comparable)
             if row.ratio is None:
-                row = replace(row, a=_all(row, a, all_a), b=_all(row, b, all_b))
+                row = replace(row, a=_summarize_side(row, a, all_a), b=_summarize_side(row, b, all_b))
             rows.append(row)
             if len(group) < 2:
-                singles += _stand_out(row, a, b, alike)
+                singles += _find_outlying_senders(row, a, b, comparable)
     chances = [row.chance for row in rows if row.chance is not None]
-    adjusted = iter(significance.adjusted(chances))
-    said = [
-        _said(row if row.chance is None else replace(row, chance=next(adjusted)), a, b, alike) for row in rows
+    adjusted = iter(significance.adjust_for_number(chances))
+    classified = [
+        _classify(row if row.chance is None else replace(row, chance=next(adjusted)), a, b, comparable)
+        for row in rows
     ]
-    words = {(row.check, row.rails): row.word for row in said}
-    new = [one for one in singles if words[one.check, one.rails] != one.word]
-    return Held(
+    findings = {(row.check, row.rails): row.finding for row in classified}
+    new = [one for one in singles if findings[one.check, one.rails] != one.finding]
+    return Comparison(
         a,
         b,
-        tuple(said),
-        tuple(sorted(new, key=lambda one: -significance.change(one.ratio or 1.0, 1.0))),
+        tuple(classified),
+        tuple(sorted(new, key=lambda one: -significance.relative_change(one.ratio or 1.0, 1.0))),
         tuple(refused),
-        tuple(_lacking(a, b)),
-        tuple(_changed(a, b)),
+        tuple(_fold_without_number(a, b)),
+        tuple(_fold_changed_verdicts(a, b)),
     )
 
 
-def _paired(a: Run, b: Run) -> tuple[list[Place], list[Refused]]:
-    """Return the places whose two numbers are alike, and in what the others differ, most frequent first."""
-    alike: list[Place] = []
+def _pair_places(a: Run, b: Run) -> tuple[list[Place], list[NotComparable]]:
+    """Return the places with comparable results, and how the others differ, most frequent first."""
+    comparable: list[Place] = []
     counts: dict[tuple[str, tuple[tuple[str, str, str], ...]], int] = {}
     for place, number in a.numbers.items():
         other = b.numbers.get(place)
         if other is not None:
-            differs = _unlike(number, other)
+            differs = _differing_conditions(number, other)
             if not differs:
-                alike.append(place)
+                comparable.append(place)
                 continue
             tool = place.check if differs[0][0] == "tool" else _condition(number, "tool")
         else:
@@ -169,11 +170,11 @@ def _paired(a: Run, b: Run) -> tuple[list[Place], list[Refused]]:
                 continue
             tool, differs = _condition(number, "tool"), (("direction", "one way", "the other way"),)
         counts[tool, differs] = counts.get((tool, differs), 0) + 1
-    refused = [Refused(tool, differs, count) for (tool, differs), count in counts.items()]
-    return alike, sorted(refused, key=lambda one: -one.rows)
+    refused = [NotComparable(tool, differs, count) for (tool, differs), count in counts.items()]
+    return comparable, sorted(refused, key=lambda one: -one.rows)
 
 
-def _unlike(one: Number, other: Number) -> tuple[tuple[str, str, str], ...]:
+def _differing_conditions(one: Number, other: Number) -> tuple[tuple[str, str, str], ...]:
     keys = [key for key in CONDITIONS if one.conditions.get(key) != other.conditions.get(key)]
     return tuple((key, _condition(one, key), _condition(other, key)) for key in keys)
 
@@ -182,59 +183,64 @@ def _condition(number: Number, key: str) -> str:
     return ", ".join(number.conditions.get(key, ())) or "unknown"
 
 
-def _rails(a: Run, b: Run) -> list[str]:
+def _list_rails(a: Run, b: Run) -> list[str]:
     """Return all rails in the order of the plans."""
     names = [rail["name"] for run in (a, b) for node in run.plan["nodes"].values() for rail in node["rails"]]
     return list(dict.fromkeys(str(name) for name in names))
 
 
-def _row(check: str, rails: tuple[str, ...], a: Run, b: Run, alike: ByRail) -> Row:
-    """Return a row without its word, with p as the test gives it."""
-    mine = _of(check, rails, alike)
+def _build_row(check: str, rails: tuple[str, ...], a: Run, b: Run, comparable: ByRail) -> Row:
+    """Return a row without its finding, with the unadjusted p."""
+    mine = _select_places(check, rails, comparable)
     if not mine:
         return Row(check, str(comparison.metric(check)), rails, None, None)
     before, after = ([run.numbers[place].value for place in mine] for run in (a, b))
     ratio = statistics.median(after) / statistics.median(before)
     chance = significance.rank_chance(before, after)
-    return Row(check, str(comparison.metric(check)), rails, _side(before), _side(after), ratio, chance)
+    return Row(
+        check, str(comparison.metric(check)), rails, _summarize(before), _summarize(after), ratio, chance
+    )
 
 
-def _all(row: Row, run: Run, places: ByRail) -> Side | None:
-    """Return all values of one run, where no two may be compared."""
-    return _side([run.numbers[place].value for place in _of(row.check, row.rails, places)])
+def _summarize_side(row: Row, run: Run, places: ByRail) -> Side | None:
+    """Summarize all values of one run, for a row in which nothing can be compared."""
+    return _summarize([run.numbers[place].value for place in _select_places(row.check, row.rails, places)])
 
 
-def _by_rail(places: Iterable[Place]) -> ByRail:
+def _group_by_rail(places: Iterable[Place]) -> ByRail:
     found: dict[tuple[str, str | None], list[Place]] = {}
     for place in places:
         found.setdefault((place.check, place.rail), []).append(place)
     return found
 
 
-def _of(check: str, rails: tuple[str, ...], places: ByRail) -> list[Place]:
+def _select_places(check: str, rails: tuple[str, ...], places: ByRail) -> list[Place]:
     return [place for rail in rails or (None,) for place in places.get((check, rail), ())]
 
 
-def _side(values: Sequence[float]) -> Side | None:
+def _summarize(values: Sequence[float]) -> Side | None:
     return Side(statistics.median(values), min(values), max(values), len(values)) if values else None
 
 
-def _said(row: Row, a: Run, b: Run, alike: ByRail) -> Row:
+def _classify(row: Row, a: Run, b: Run, comparable: ByRail) -> Row:
     if row.ratio is None:
         return row
-    before, after = ([run.numbers[one].value for one in _of(row.check, row.rails, alike)] for run in (a, b))
-    word = significance.word(before, after, row.metric, _margin(row.check, a, b), row.chance)
-    return replace(row, word=word)
+    before, after = (
+        [run.numbers[one].value for one in _select_places(row.check, row.rails, comparable)] for run in (a, b)
+    )
+    margin = _find_margin(row.check, a, b)
+    finding = significance.classify_change(before, after, row.metric, margin, row.chance)
+    return replace(row, finding=finding)
 
 
-def _margin(check: str, a: Run, b: Run) -> significance.Margin:
-    return significance.margin(check, a.is_steady(check) and b.is_steady(check))
+def _find_margin(check: str, a: Run, b: Run) -> significance.Margin:
+    return significance.find_margin(check, a.is_steady(check) and b.is_steady(check))
 
 
-def _stand_out(row: Row, a: Run, b: Run, alike: ByRail) -> list[Row]:
-    """Return the single senders of a row that changed beyond noise; of many, also unlike the others."""
-    mine = _of(row.check, row.rails, alike)
-    margin = _margin(row.check, a, b)
+def _find_outlying_senders(row: Row, a: Run, b: Run, comparable: ByRail) -> list[Row]:
+    """Return a row's single senders that changed beyond noise and, if there are many, unlike the others."""
+    mine = _select_places(row.check, row.rails, comparable)
+    margin = _find_margin(row.check, a, b)
     ratios = {place: b.numbers[place].value / a.numbers[place].value for place in mine}
     if len(mine) < 2:
         return []
@@ -242,15 +248,15 @@ def _stand_out(row: Row, a: Run, b: Run, alike: ByRail) -> list[Row]:
     found = []
     for place, ratio in ratios.items():
         before, after = a.numbers[place].value, b.numbers[place].value
-        word = significance.word([before], [after], row.metric, margin, None)
-        if word != significance.NO_DIFFERENCE and (place in apart or len(mine) < outliers.CHANGE.values):
-            of_place = replace(row, node=place.node, peer=place.peer, ratio=ratio, chance=None, word=word)
-            found.append(replace(of_place, a=_side([before]), b=_side([after])))
+        finding = significance.classify_change([before], [after], row.metric, margin, None)
+        if finding != significance.NO_DIFFERENCE and (place in apart or len(mine) < outliers.CHANGE.values):
+            sender = replace(row, node=place.node, peer=place.peer, ratio=ratio, chance=None, finding=finding)
+            found.append(replace(sender, a=_summarize([before]), b=_summarize([after])))
     return found
 
 
-def _lacking(a: Run, b: Run) -> list[Lacking]:
-    """Fold the places that one run or both asked and that have no number in one of them or in both."""
+def _fold_without_number(a: Run, b: Run) -> list[WithoutNumber]:
+    """Group the planned places without a result in one run or in both."""
     found: dict[tuple[str, str], dict[Place, str]] = {}
     for place in dict.fromkeys([*a.outcomes, *b.outcomes]):
         runs = [name for name, run in (("a", a), ("b", b)) if place not in run.numbers]
@@ -261,13 +267,13 @@ def _lacking(a: Run, b: Run) -> list[Lacking]:
         why = [run.outcomes.get(place, "not asked") for run in {"a": [a], "b": [b]}.get(which, [a, b])]
         found.setdefault((place.check, which), {})[place] = " and ".join(dict.fromkeys(why))
     return [
-        Lacking(check, which, tuple(sorted(set(places.values()))), tuple(places))
+        WithoutNumber(check, which, tuple(sorted(set(places.values()))), tuple(places))
         for (check, which), places in found.items()
     ]
 
 
-def _changed(a: Run, b: Run) -> list[Changed]:
-    """Fold the verdicts that came out otherwise, failures of B first."""
+def _fold_changed_verdicts(a: Run, b: Run) -> list[ChangedVerdict]:
+    """Group the verdicts that changed, failures of B first."""
     found: dict[tuple[str, str, str], list[Place]] = {}
     for place in dict.fromkeys([*a.outcomes, *b.outcomes]):
         before, after = (run.outcomes.get(place, "not asked") for run in (a, b))
@@ -276,7 +282,7 @@ def _changed(a: Run, b: Run) -> list[Changed]:
     order = ("fail", "unmeasured")
     rank = {name: place for place, name in enumerate(order)}
     return [
-        Changed(check, before, after, tuple(places))
+        ChangedVerdict(check, before, after, tuple(places))
         for (check, before, after), places in sorted(
             found.items(), key=lambda one: (rank.get(one[0][2], 9), rank.get(one[0][1], 9))
         )

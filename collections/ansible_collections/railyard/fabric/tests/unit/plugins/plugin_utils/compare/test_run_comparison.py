@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Two runs held against each other: like with like, what is refused and what is lacking, folded."""
+"""Two runs compared: only comparable results, what is refused and what has no result, folded."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.significanc
     NOT_COMPARABLE,
     WORSE,
 )
-from ansible_collections.railyard.fabric.plugins.plugin_utils.compare import environment, held, text
+from ansible_collections.railyard.fabric.plugins.plugin_utils.compare import environment, run_comparison, text
 from ansible_collections.railyard.fabric.plugins.plugin_utils.compare.runs import Number, Place, Run
 from support.runs.comparison_cases import WRITE_GBPS
 
@@ -67,8 +67,8 @@ def ways(check, *values, rails=("rail0", "rail1")):
     return dict(zip(places, [*values, *[values[-1]] * len(places)], strict=False))
 
 
-def words(found):
-    return {(row.check, row.rails): row.word for row in found.rows}
+def list_findings(found):
+    return {(row.check, row.rails): row.finding for row in found.rows}
 
 
 def test_the_table_of_the_notes_is_filled():
@@ -91,15 +91,15 @@ def test_the_table_of_the_notes_is_filled():
         )
         for which, cabling in enumerate(("back_to_back", "switched"))
     )
-    lines = text.lines(held.hold(a, b))
+    lines = text.format_comparison(run_comparison.compare_runs(a, b))
     at = next(number for number, line in enumerate(lines) if line.split()[:1] == ["Results"])
     assert [" ".join(line.split()) for line in lines[at : at + 6]] == [
         "Results A: back to back B: switched difference",
-        "RDMA write bandwidth 38.2 Gbit/s 38.2 Gbit/s -0.1 %: no difference that can be told",
+        "RDMA write bandwidth 38.2 Gbit/s 38.2 Gbit/s -0.1 %: no significant difference",
         "One-way RDMA write latency 0.850 µs 1.30 µs +52.9 %: worse",
-        "TCP bandwidth 27.4 Gbit/s 27.9 Gbit/s +1.8 %: no difference that can be told",
+        "TCP bandwidth 27.4 Gbit/s 27.9 Gbit/s +1.8 %: no significant difference",
         "One-way TCP latency 21.6 µs 29.1 µs +34.6 %: worse",
-        "Ping round trip 150 µs 160 µs +6.7 %: no difference that can be told",
+        "Ping round trip 150 µs 160 µs +6.7 %: no significant difference",
     ]
     assert "  cabling: back_to_back → switched" in lines
     assert any("adjusted for" in line for line in lines), "the rule is said"
@@ -115,9 +115,9 @@ def test_the_table_of_the_notes_is_filled():
     ],
 )
 def test_a_row_for_each_rail_and_one_for_all(before, after, rows):
-    found = held.hold(*(run(ways("rdma_bandwidth", *values)) for values in (before, after)))
+    found = run_comparison.compare_runs(*(run(ways("rdma_bandwidth", *values)) for values in (before, after)))
     assert [row.rails for row in found.rows] == [("rail0", "rail1"), ("rail0",), ("rail1",)]
-    assert tuple(row.word for row in found.rows) == rows
+    assert tuple(row.finding for row in found.rows) == rows
     assert found.is_compared
     assert not found.places, "where the rail says it, no sender says it again"
 
@@ -133,15 +133,17 @@ def test_of_many_rows_each_has_to_be_rarer():
             )
             for gbps in (380.0, 395.2)
         )
-        assert words(held.hold(a, b))["rdma_bandwidth", ("rail0",)] == word
+        assert list_findings(run_comparison.compare_runs(a, b))["rdma_bandwidth", ("rail0",)] == word
 
 
 def test_software_links_have_to_change_by_a_factor_of_two():
     for value, word in ((1.9, NO_DIFFERENCE), (2.1, IMPROVED)):
         soft = [run(ways("tcp_bandwidth", gbps), driver_class="software") for gbps in (1.0, value)]
-        assert {row.word for row in held.hold(*soft).rows} == {word}
+        assert {row.finding for row in run_comparison.compare_runs(*soft).rows} == {word}
         hard = run(ways("tcp_bandwidth", value))
-        assert {row.word for row in held.hold(soft[0], hard).rows} == {word}, "the noisier run decides"
+        assert {row.finding for row in run_comparison.compare_runs(soft[0], hard).rows} == {word}, (
+            "the noisier run decides"
+        )
 
 
 @pytest.mark.parametrize(
@@ -160,24 +162,24 @@ def test_software_links_have_to_change_by_a_factor_of_two():
 def test_what_is_not_alike_is_refused_once_and_folded(key, other):
     ours = ways("rdma_bandwidth", 38.0)
     a, b = run(ours, conditions={key: ("65536",)}), run(ours, conditions={key: (other,)})
-    found = held.hold(a, b)
+    found = run_comparison.compare_runs(a, b)
     [refused] = found.refused
     assert (refused.differs, refused.rows) == (((key, "65536", other),), 4)
-    assert {row.word for row in found.rows} == {NOT_COMPARABLE}
+    assert {row.finding for row in found.rows} == {NOT_COMPARABLE}
     assert all(row.ratio is None and row.a and row.b for row in found.rows)
     assert not found.is_compared
     name = "rdma_bandwidth" if key == "tool" else "ib_write_bw"
-    assert f"  {name} {key} 65536 / {other}: 4 rows not compared" in text.lines(found)
+    assert f"  {name} {key} 65536 / {other}: 4 rows not compared" in text.format_comparison(found)
 
 
 def test_the_other_direction_is_not_the_same():
     a = run({("tcp_bandwidth", N1, N2, "rail0"): 9.0})
     b = run({("tcp_bandwidth", N2, N1, "rail0"): 19.0})
-    found = held.hold(a, b)
+    found = run_comparison.compare_runs(a, b)
     assert [(one.tool, one.differs[0][0], one.rows) for one in found.refused] == [("iperf3", "direction", 1)]
     assert not found.is_compared
     both = run(ways("tcp_bandwidth", 9.0, rails=("rail0",)))
-    assert not held.hold(both, b).refused, "one direction is alike, the other was not asked"
+    assert not run_comparison.compare_runs(both, b).refused, "one direction is alike, the other was not asked"
 
 
 def test_what_is_unmeasured_is_said_and_never_equal():
@@ -185,17 +187,17 @@ def test_what_is_unmeasured_is_said_and_never_equal():
     gone = [("tcp_bandwidth", N1, N2, "rail0"), ("tcp_bandwidth", N2, N1, "rail0")]
     less = {place: value for place, value in both.items() if place not in gone}
     a, b = run(both), run(less, outcomes=dict.fromkeys(gone, "unmeasured"))
-    found = held.hold(a, b)
-    assert words(found)["tcp_bandwidth", ("rail0",)] == NOT_COMPARABLE
-    assert words(found)["tcp_bandwidth", ("rail0", "rail1")] == NO_DIFFERENCE
+    found = run_comparison.compare_runs(a, b)
+    assert list_findings(found)["tcp_bandwidth", ("rail0",)] == NOT_COMPARABLE
+    assert list_findings(found)["tcp_bandwidth", ("rail0", "rail1")] == NO_DIFFERENCE
     assert (found.rows[0].a, found.rows[0].b.values) == (found.rows[0].b, 2), "of the same places"
     assert [(one.run, one.outcomes, len(one.places)) for one in found.lacking] == [("b", ("unmeasured",), 2)]
     assert [(one.a, one.b, len(one.places)) for one in found.changed] == [("recorded", "unmeasured", 2)]
-    told = text.lines(found)
+    told = text.format_comparison(found)
     assert "  TCP bandwidth: 2 in B (unmeasured): gpuserver[1-2], rail0" in told
     assert any("not measured" in line and NOT_COMPARABLE in line for line in told)
-    # Not asked at all is said as well, in whichever run.
-    asked = held.hold(run(less), a).lacking
+    # Tests that one of the runs did not plan are listed too.
+    asked = run_comparison.compare_runs(run(less), a).lacking
     assert [(one.run, one.outcomes) for one in asked] == [("a", ("not asked",))]
 
 
@@ -207,41 +209,41 @@ def test_a_single_sender_that_changed_is_not_hidden_by_its_rail():
     ]
     a = run({place: 380.0 + number for number, place in enumerate(places)}, rails=1)
     b = run({place: (150.0 if number == 3 else 381.0) for number, place in enumerate(places)}, rails=1)
-    found = held.hold(a, b)
-    assert words(found) == {("rdma_bandwidth", ("rail0",)): NO_DIFFERENCE}
-    assert [(one.node, one.peer, one.word) for one in found.places] == [("gpu004", "gpu005", WORSE)]
-    assert any("gpu004 → gpu005 rail0" in line for line in text.lines(found))
+    found = run_comparison.compare_runs(a, b)
+    assert list_findings(found) == {("rdma_bandwidth", ("rail0",)): NO_DIFFERENCE}
+    assert [(one.node, one.peer, one.finding) for one in found.places] == [("gpu004", "gpu005", WORSE)]
+    assert any("gpu004 → gpu005 rail0" in line for line in text.format_comparison(found))
     # Where all of them got slower by as much, no one stands out.
     slow = run({place: 150.0 + number for number, place in enumerate(places)}, rails=1)
-    assert not held.hold(a, slow).places
+    assert not run_comparison.compare_runs(a, slow).places
     # Nor where all changed as widely as this one.
     wide = run(
         {place: (380.0 + number) * (0.93, 1.07)[number % 2] for number, place in enumerate(places)}, rails=1
     )
-    assert not held.hold(a, wide).places
+    assert not run_comparison.compare_runs(a, wide).places
 
 
 def test_what_else_differs_is_folded_by_node():
     numbers = {("tcp_bandwidth", f"gpu{one}", f"gpu{one + 1}", "rail0"): 9.0 for one in (1, 3)}
     a = run(numbers)
     b = run(numbers, kernel="6.8.0", firmware="2.42.5700", plan={"cabling": "switched"})
-    told = environment.differences(a, b)
+    told = environment.find_differences(a, b)
     nodes = ("gpu1", "gpu2", "gpu3", "gpu4", N1, N2)
     assert told == [
         ("cabling", "back_to_back", "switched", (), ()),
         ("kernel", "6.1.0", "6.8.0", nodes, ()),
         ("HCA firmware", "2.42.5000", "2.42.5700", nodes, ("rail0", "rail1")),
     ]
-    unread = environment.differences(a, replace(a, nodes={}))
+    unread = environment.find_differences(a, replace(a, nodes={}))
     assert unread == [("facts", "read", "none", nodes, ())]
-    lines = text.lines(held.hold(a, b))
+    lines = text.format_comparison(run_comparison.compare_runs(a, b))
     assert "  kernel: 6.1.0 → 6.8.0 (gpu[1-4],gpuserver[1-2])" in lines
-    assert "Nothing else differs." in text.lines(held.hold(a, a))
+    assert "Nothing else differs." in text.format_comparison(run_comparison.compare_runs(a, a))
 
 
 def test_no_string_is_more_than_a_line():
     hostile = "gpu\x1b[2J\n\rfake"
     numbers = {("tcp_bandwidth", hostile, N2, "rail0"): 9.0}
     a, b = run(numbers), run(numbers, kernel="6\n  Results  all is well\x1b[0m")
-    for line in text.lines(held.hold(a, b)):
+    for line in text.format_comparison(run_comparison.compare_runs(a, b)):
         assert not {"\x1b", "\n"} & set(line)

@@ -1,10 +1,9 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What isolation reads: the tests of a run in columns, and how its nodes are wired. Pure.
+"""The input of isolation: the tests of a run in columns, and the wiring of its nodes. Pure.
 
-Names become numbers once; millions of tests are then a few arrays. All that is known of a fault is what
-these numbers show.
+Names are replaced by numbers, so that millions of tests are a few arrays.
 """
 
 from __future__ import annotations
@@ -18,21 +17,21 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.run.documents impo
 try:
     import numpy as np
     from numpy.typing import NDArray
-except ImportError:  # sanity's environment has none; matplotlib itself brings it to whoever installs Railyard
+except ImportError:  # sanity's environment has none; elsewhere matplotlib installs it
     np = None  # type: ignore[assignment]
 
 NONE = -1
-"""In place of a leaf's or a rail's number: it has none."""
+"""Number of a missing leaf or rail."""
 
 
 @dataclass(frozen=True)
 class Wiring:
-    """The nodes of a run and where their rails end.
+    """The nodes of a run and the leaves of their rails.
 
     Attributes:
-        nodes, rails, leaves: their names; everywhere else they are numbers, places in these.
-        leaf: of each node and rail the leaf it ends at, or NONE where none is declared.
-        rate_gbps: of each node and rail the planned rate; NaN where none is declared.
+        nodes, rails, leaves: names; everywhere else their places in these are used.
+        leaf: for each node and rail the leaf, or NONE if none is declared.
+        rate_gbps: for each node and rail the planned rate; NaN if none is declared.
         there: whether a node has a rail.
     """
 
@@ -46,13 +45,13 @@ class Wiring:
 
 @dataclass(frozen=True)
 class Tests:
-    """Tests of one kind of all meetings, each in one direction; every column has a number for each test.
+    """Tests of one check in one direction each; every column has one number per test.
 
     Attributes:
-        meeting: tests of two nodes with the same number are of the same meeting: a pair that meets again has
-            another one.
+        meeting: tests of one pair with the same number belong to one meeting; a repetition has another
+            number.
         sender, receiver, rail: numbers of a `Wiring`.
-        gbps: what was measured; NaN where nothing came back.
+        gbps: the result; NaN if missing.
     """
 
     meeting: NDArray[np.int64]
@@ -69,14 +68,14 @@ class Tests:
         )
 
 
-def joined(parts: Sequence[Tests]) -> Tests:
-    """Return the tests of several orders as one."""
+def join_tests(parts: Sequence[Tests]) -> Tests:
+    """Concatenate the tests of several schedules."""
     names = ("meeting", "sender", "receiver", "rail", "gbps")
     return Tests(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
 
 
-def wiring(order: Order) -> Wiring:
-    """Return how the nodes of a work order are wired.
+def read_wiring(order: Order) -> Wiring:
+    """Return the wiring of the nodes of a test schedule.
 
     Args:
         order: its common part; `roster`, `fabrics` and `rails` are read.

@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What is asked of one node: by its facts, counters and rows, and what others heard of it. Pure."""
+"""Judge the tests of one node, by its facts, counters and rows, and by the rows of its neighbors. Pure."""
 
 from __future__ import annotations
 
@@ -25,37 +25,37 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.rules import
     rdma_facts,
 )
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.rules import facts as fact_rows
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.verdict.between import Between
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.verdict.pair_tests import PairTests
 from ansible_collections.railyard.fabric.plugins.plugin_utils.outcome.answer import Answer
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run.documents import Plan
 
 
-class OneNode:
-    """Answers each question of one node.
+class NodeTests:
+    """Judges each test of one node.
 
     Args:
         run: the run id.
         plan: plan.json.
-        between: the tests between two nodes, in which something of either shows.
-        chart: what the rails heard of each other.
-        times: when rows can have been written.
-        lost: node -> which of its rows are not there any more.
+        between: the tests between two nodes.
+        chart: the beacons that the rails received.
+        times: when rows may have been written.
+        lost: node -> which of its rows are missing.
         rows: id -> its rows.
-        lines: the asked lines, but for those of tests that plainly pass.
-        plain: the rows of these.
+        lines: the planned tests, without those that clearly pass.
+        passing: the rows of these.
     """
 
     def __init__(
         self,
         run: str,
         plan: Plan,
-        between: Between,
+        between: PairTests,
         chart: cabling.CablingMap,
         times: clock.Clock,
         lost: Mapping[str, str],
         rows: RowsByTest,
         lines: Sequence[AskedLine],
-        plain: ByRail,
+        passing: ByRail,
     ) -> None:
         self._run = run
         self._between = between
@@ -66,29 +66,29 @@ class OneNode:
         self._latencies: dict[str, list[hops.Sample]] | None = None
         self._bmcs = {name: str(node.get("bmc_address")) for name, node in plan["nodes"].items()}
         self._gpus = {name: node.get("gpus") or {} for name, node in plan["nodes"].items()}
-        self._usual_gpus = gpus.usual(plan, self._fleet)
-        self._no_bmc_answers = bmc.nobody(lines, self._rows)
+        self._usual_gpus = gpus.find_usual(plan, self._fleet)
+        self._no_bmc_answers = bmc.is_none_reachable(lines, self._rows)
         self._contested = self._claimed_by_others()
-        self._plain = plain
-        #: Node and rail -> its tests, but for those that plainly pass.
+        self._passing = passing
+        #: (node, rail) -> its tests, without those that clearly pass.
         self._tests_of: dict[tuple[str, str], list[AskedLine]] = {}
         for line in between.lines:
-            if not between.without_ip(line):
+            if not between.explain_without_ip(line):
                 for end in (line["node"], line["peer"]):
                     self._tests_of.setdefault((str(end), str(line["rail"])), []).append(line)
 
     def answer(self, asked: AskedLine) -> Answer:
-        """Answer what is asked of one node: from its facts, or from the error counters in its rows."""
+        """Judge a test of one node."""
         node, rail = str(asked["node"]), str(asked["rail"])
         check = CHECKS[str(asked["check"])]
         if check.source == "bmc":
             mine, address = self._rows.get(str(asked["id"]), []), self._bmcs[node]
             found = bmc.judge(asked, self._run, address, mine, self._fleet.owners, self._no_bmc_answers)
-            outside = self._times.outside(CONTROLLER, mine[0]) if len(mine) == 1 else None
+            outside = self._times.explain_outside(CONTROLLER, mine[0]) if len(mine) == 1 else None
             return Answer.unmeasured("row_garbled", f"{CONTROLLER}: {outside}") if outside else found
         if check.source == "node":
             mine = self._rows.get(str(asked["id"]), [])
-            known = self._fleet.unknown(node) or (None if mine else self._fleet.held_up(node))
+            known = self._fleet.unknown(node) or (None if mine else self._fleet.explain_absence(node))
             return known or node_rows.judge(
                 asked, self._run, mine, self._between.policy, self._times, self._fleet.bound[node]
             )
@@ -107,7 +107,7 @@ class OneNode:
                 self._between.confirm,
                 self._lost.get(node),
                 self._between.policy.get("adaptive_routing") is True,
-                self._plain.of(node, rail),
+                self._passing.find(node, rail),
             )
         if check.source == "cabling":
             return self._chart.judge(asked, self._rows)
@@ -125,43 +125,43 @@ class OneNode:
         return answer
 
     def _row_gone(self, node: str, rail: str) -> str | None:
-        """Tell of a test on a rail whose end wrote no row: whom it heard claim the address is not known."""
+        """Return a test on a rail with a missing row, which may report another owner of the address."""
         for test in self._tests_of.get((node, rail), []):
-            wrote = [tables.shared(row).get("host") for row in self._rows.get(str(test["id"]), [])]
+            wrote = [
+                tables.find_shared_values(row).get("host") for row in self._rows.get(str(test["id"]), [])
+            ]
             for host in nodes_of(test):
                 if host in wrote:
                     continue
                 fleet = self._fleet
                 answered = host in fleet.bound or host in fleet.broken or host in fleet.lost
                 if answered and host not in fleet.obstacles:
-                    return (
-                        f"{host} wrote no row of test {test['id']}, in which it may have heard another owner"
-                    )
+                    return f"{host} wrote no row of test {test['id']}, which may report another owner"
         return None
 
     def _hops(self, asked: AskedLine) -> Answer:
-        """Answer whether a rail's latencies fit the switches that are planned on the way."""
+        """Judge whether a rail's latencies match the planned number of switches."""
         if nothing := self._fleet.unknown(str(asked["node"])):
             return nothing
         if self._latencies is None:
-            self._latencies = hops.by_rail(self._trusted_latencies())
+            self._latencies = hops.group_by_rail(self._trusted_latencies())
         return hops.judge(asked, self._latencies)
 
     def _trusted_latencies(self) -> Iterator[hops.Sample]:
-        """Yield each latency test's sample: of several attempts the quickest, since a switch adds to each."""
-        for line in hops.tests(self._lines):
+        """Yield each latency test's sample: the fastest attempt, since a switch slows down all of them."""
+        for line in hops.select_tests(self._lines):
             pairs = self._between.trusted_pairs(line)
-            samples = [hops.sample(line, pair[0]["metrics"], self._fleet.bound) for pair in pairs]
+            samples = [hops.make_sample(line, pair[0]["metrics"], self._fleet.bound) for pair in pairs]
             if samples:
                 yield min(samples, key=lambda sample: sample.latency_us)
 
     def _claimed_by_others(self) -> dict[tuple[str, str], str]:
-        """Return (node, rail) -> what was seen, for rail addresses that somebody else was heard to claim.
+        """Return (node, rail) -> details, for rail addresses that another host claims.
 
-        The node's own facts cannot show it: a stranger is found by who asks on the rail.
+        The node's own facts cannot show it: only a neighbor on the rail finds the other host.
         """
         found: dict[tuple[str, str], str] = {}
-        # A short row brings no error.
+        # Short rows have no error.
         for identity, mine in self._rows.others.items():
             asked = self._between.test(identity)
             if asked is None:
@@ -170,7 +170,9 @@ class OneNode:
                 if row.get("error") is None or (error := failures.error_of(row)) is None:
                     continue
                 owner, claimed = error.get("host"), error["class"] in ("address_in_use", "stranger")
-                answers = owner in (asked["node"], asked["peer"]) and self._between.trust.answers(row, asked)
+                answers = owner in (asked["node"], asked["peer"]) and self._between.trust.belongs_to(
+                    row, asked
+                )
                 if claimed and answers:
                     found.setdefault((str(owner), str(asked["rail"])), error["message"])
         return found

@@ -1,12 +1,13 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Who is slow: from the matrix of all tests to rails, leaves, nodes, rails of nodes and pairs. Pure.
+"""Find the slow rails, leaves, nodes, rails of nodes and pairs from the matrix of all tests. Pure.
 
-What explains the most is named first, and what it explains is nobody else's: a rail on which nothing is
-good, a leaf behind which nothing is, a node that is slow on each rail where that can be seen, a single rail
-of a node; last a pair that is slower than both of its ends. `slow_rails` beside it gives the verdicts of a
-run their causes, from verdicts alone; here whole levels are compared, and no bound is needed.
+The component that explains the most is named first, and the tests that it explains are not attributed to
+others: a rail without a good test, a leaf without a good test behind it, a node that is slow on each rail
+where that is visible, a single rail of a node, and last a pair that is slower than both of its ends.
+`slow_rails` explains single verdicts, from verdicts alone; here complete levels are compared, and no
+threshold is needed.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.ask.suspects impor
 )
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.attribution import levels as ends
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.attribution import pairs
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.attribution.measured import (
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.attribution.matrix import (
     NONE,
     Tests,
     Wiring,
@@ -40,28 +41,28 @@ try:
 except ImportError:  # sanity's environment has none; see measured.py
     np = None  # type: ignore[assignment]
 
-#: Of what its like carries: below it an end, a leaf or a rail is slow.
+#: Share of its peers' bandwidth below which an end, a leaf or a rail is slow.
 SLOW = 0.9
-#: Of the planned rate: a rail that carries less is slow, whatever the others do.
+#: Share of the planned rate below which a rail is slow, whatever the others carry.
 _OF_RATE = 0.88
-#: What a good rail carries of its planned rate where no rail is good.
+#: Assumed share of the planned rate of a good rail, if no rail is good.
 _USUAL = 0.95
-#: What leaves so much of what is above it hardly shows, and noise may hide it.
+#: A component that leaves at least this share of the one above it is hardly visible, and noise may hide it.
 _HIDES = 0.85
-#: An end that met fewer partners is taken to be as good as its like, unless it is slow.
+#: An end with fewer partners is assumed to be as good as its peers, unless it is slow.
 _PRECISE = 12
-#: A slow end stands out by so many standard errors of its level.
+#: A slow end differs by so many standard errors of its level.
 _ERRORS = 5.0
-#: Nothing can be told of what lies behind a rail or a leaf that carries less of the rate.
+#: Behind a rail or a leaf that carries a smaller share of the rate nothing can be seen.
 DEAD = 0.02
-#: Fewer alike ends on a slow rail may as well be slow themselves, as may so many whose pairs differ.
+#: With fewer equal ends on a slow rail the ends themselves may be slow, as with so many whose pairs differ.
 _LEAST_ENDS = 3
-#: So many of the ends behind a leaf carry about the same, where the leaf is what slows them.
+#: Share of the ends behind a slow leaf that carry about the same.
 _MOST_ALIKE = 0.75
 
 
 class Crossing(NamedTuple):
-    """Two leaves between which a rail carries only a share of what it does behind the worse one."""
+    """Two leaves between which a rail carries only a share of its bandwidth behind the worse one."""
 
     rail: str
     leaf: str
@@ -69,8 +70,8 @@ class Crossing(NamedTuple):
     share: float
 
 
-class CannotTell(NamedTuple):
-    """Something on a rail is slow, and it may be any of these nodes, a path between them, or the rail."""
+class Ambiguous(NamedTuple):
+    """The slow component of a rail may be any of these nodes, a path between them, or the rail."""
 
     rail: str
     nodes: tuple[str, ...]
@@ -78,18 +79,18 @@ class CannotTell(NamedTuple):
 
 @dataclass(frozen=True)
 class Findings:
-    """What the tests show.
+    """The slow components.
 
     Attributes:
-        suspects: who is slow.
-        doubtful: what further meetings may clear or confirm; `confirm.confirm` lists those.
-        cannot_tell: what stays open when there are no further meetings.
-        crossing: ways between leaves that are slow and whose leaves are not both; no pair is accused of that.
+        suspects: the slow components.
+        doubtful: suspects that further tests may clear or confirm; `confirm.confirm` lists these tests.
+        cannot_tell: ambiguous cases, if there are no further tests.
+        crossing: slow paths between leaves that are not both slow; their pairs are not suspects.
     """
 
     suspects: tuple[Suspect, ...]
     doubtful: tuple[Suspect, ...]
-    cannot_tell: tuple[CannotTell, ...]
+    cannot_tell: tuple[Ambiguous, ...]
     crossing: tuple[Crossing, ...]
 
 
@@ -97,35 +98,37 @@ NOTHING = Findings((), (), (), ())
 
 
 def isolate(tests: Tests, wiring: Wiring) -> Findings:
-    """Return who is slow.
+    """Return the slow components.
 
     Args:
-        tests: of one check that grows with what a path carries, of all meetings, those of confirming rounds
-            too; a test that was asked and did not come back is among them, with NaN.
-        wiring: the nodes' rails and leaves; planned rates count where all ends have one.
+        tests: of one bandwidth check, of all rounds including confirming ones; NaN for a planned test without
+            a result.
+        wiring: the nodes' rails and leaves; planned rates are used if all ends have one.
     """
     declared = not np.isnan(wiring.rate_gbps[wiring.there]).any()
     rate = np.where(wiring.there & declared, wiring.rate_gbps, 1.0)
     met, ways = [], []
     for rail, name in enumerate(wiring.rails):
-        one = ends.meetings(tests.of_rail(rail), rate[:, rail])
-        one, slow_ways = ends.level_crossing(one, wiring.leaf[:, rail])
+        one = ends.collect_meetings(tests.of_rail(rail), rate[:, rail])
+        one, slow_ways = ends.level_leaf_paths(one, wiring.leaf[:, rail])
         met.append(one)
         ways += [Crossing(name, wiring.leaves[a], wiring.leaves[b], left) for a, b, left in slow_ways]
-    levels = [ends.levels(one, wiring.leaf[:, rail]) for rail, one in enumerate(met)]
+    levels = [ends.find_levels(one, wiring.leaf[:, rail]) for rail, one in enumerate(met)]
     matrix = _Matrix(wiring, levels, declared)
     suspects = [*matrix.rails(), *matrix.leaves(), *matrix.nodes()]
     doubtful = [one for one in suspects if one.confidence == LIKELY] + list(matrix.unsure())
     for rail, (one, level) in enumerate(zip(met, levels, strict=True)):
-        for pair in pairs.low(one, matrix.planned(rail, level), wiring.leaf[:, rail], matrix.is_open(rail)):
+        for pair in pairs.find_low_pairs(
+            one, matrix.planned(rail, level), wiring.leaf[:, rail], matrix.is_open(rail)
+        ):
             found = Suspect(
                 PAIR, wiring.nodes[pair.node], wiring.rails[rail], wiring.nodes[pair.peer], None,
-                pair.share, pair.meetings, CONFIRMED if pair.accused else LIKELY,
+                pair.share, pair.meetings, CONFIRMED if pair.is_confirmed else LIKELY,
             )  # fmt: skip
-            (suspects if pair.accused else doubtful).append(found)
+            (suspects if pair.is_confirmed else doubtful).append(found)
     slow_leaves = {one.leaf for one in suspects if one.kind == LEAF}
     slow_rails = {one.rail for one in suspects if one.kind == RAIL}
-    # Two slow leaves leave less than each; the best leaf of a slow rail is that rail.
+    # Two slow leaves together are slower than each; the best leaf of a slow rail shows that rail.
     crossing = [
         way
         for way in ways
@@ -135,17 +138,17 @@ def isolate(tests: Tests, wiring: Wiring) -> Findings:
     return Findings(tuple(suspects), tuple(doubtful), tuple(matrix.cannot_tell()), tuple(crossing))
 
 
-def _top(level: NDArray[np.float64]) -> float:
-    """Return what the best of a few alike ends carry."""
-    return ends.top(level, np.full(len(level), NONE))
+def _find_top(level: NDArray[np.float64]) -> float:
+    """Return the bandwidth of the best of a few equal ends."""
+    return ends.find_top(level, np.full(len(level), NONE))
 
 
 def _is_low_throughout(share: NDArray[np.float64]) -> bool:
-    """Tell whether a leaf explains that some ends behind it are slow: none is good, and most are alike.
+    """Tell whether a leaf explains slow ends behind it: none is good, and most are about equal.
 
-    Of a leaf that carries 0.9 of the others noise puts half of its ends above SLOW: the leaf is compared with
-    other leaves before any of its nodes is named. That both of two ends have the same fault is less likely
-    than that their leaf has it.
+    With a leaf that carries 0.9 of the others noise puts half of its ends above SLOW, so the leaf is compared
+    with other leaves before any of its nodes is named. A fault of the leaf is more likely than the same fault
+    of both of two ends.
     """
     middle = float(np.median(share))
     alike = int((np.abs(share / max(middle, DEAD) - 1) < 1 - ends.AT_THE_TOP).sum())
@@ -166,13 +169,13 @@ class _Matrix:
         self._rail = np.array([one.rail for one in levels])
         self._least = np.array([one.least for one in levels])
         errors = 1.25 * np.array([one.spread for one in levels]) / np.sqrt(np.maximum(self._partners, 1))
-        #: Below this share of its like an end is slow.
+        #: Share of its peers below which an end is slow.
         self._limit = np.exp(-np.maximum(-np.log(SLOW), _ERRORS * errors))
         best = float(np.max(self._rail, initial=0.0))
-        # Where rates are planned and no rail comes near its own, none of them is the measure.
+        # If rates are planned and no rail is near its rate, no rail is a reference for the others.
         self._usual = _USUAL if declared and best < _OF_RATE else best
         self._slow_rail = self._rail < SLOW * self._usual
-        #: What an end can carry at most, by what is named above it.
+        #: Maximum bandwidth of an end, with the components named above it.
         self._around = np.broadcast_to(self._rail, self._level.shape).copy()
         self._explained = np.zeros(self._level.shape, dtype=bool)
 
@@ -184,22 +187,22 @@ class _Matrix:
                 yield Suspect(RAIL, rail=self._wiring.rails[rail], share=float(share), evidence=many)
 
     def is_open(self, rail: int) -> bool:
-        """Tell whether nobody can say if a slow rail is slow, or each of its few nodes."""
+        """Tell whether it is ambiguous if a slow rail is slow, or each of its few nodes."""
         if not self._slow_rail[rail]:
             return False
         alike = self._met[:, rail] & (self._level[:, rail] >= SLOW * self._rail[rail])
-        # Where each rail is slow, all nodes but one explain it too: fewer of them than rails are likelier.
+        # If each rail is slow, all nodes but one explain it too, which is more likely if they are fewer.
         fewer = bool(self._slow_rail.all()) and int(alike.sum()) - 1 <= len(self._slow_rail)
         if alike.sum() <= _LEAST_ENDS and self._least[rail] < SLOW * SLOW * self._rail[rail]:
             return True
         return bool(alike.sum() < _LEAST_ENDS) or (fewer and len(self._slow_rail) > 1)
 
     def leaves(self) -> Iterator[Suspect]:
-        """Name leaves behind which nothing is good, while other leaves of their rails are."""
+        """Yield leaves without a good end behind them, while other leaves of their rails have some."""
         wiring = self._wiring
         share = self._shares()
         slow = self._known & (share < self._limit) & self._met
-        nodes = {node for node in range(len(wiring.nodes)) if self._whole(node, slow) is not None}
+        nodes = {node for node in range(len(wiring.nodes)) if self._find_node_levels(node, slow) is not None}
         found = []
         for leaf, places in self._behind():
             rows, columns = places
@@ -212,7 +215,7 @@ class _Matrix:
             if behind <= nodes and len(behind) < len(others):
                 # Fewer slow nodes than slow leaves explain the same.
                 continue
-            found.append((leaf, rows, columns, _top(mine)))
+            found.append((leaf, rows, columns, _find_top(mine)))
         for leaf, rows, columns, left in found:
             self._around[rows, columns] *= left
             rails = {wiring.rails[column] for column in columns}
@@ -223,13 +226,13 @@ class _Matrix:
             )  # fmt: skip
 
     def nodes(self) -> Iterator[Suspect]:
-        """Name nodes, and what of single rails neither their node nor their leaf explains."""
+        """Yield nodes, and single rails that neither their node nor their leaf explains."""
         wiring, share = self._wiring, self._shares()
         slow = self._known & (share < self._limit) & self._met
         singles = []
         for node in np.flatnonzero(slow.any(axis=1)):
             mine = np.flatnonzero(slow[node])
-            left = self._whole(int(node), slow)
+            left = self._find_node_levels(int(node), slow)
             if left is not None:
                 self._explained[node] = True
                 yield Suspect(
@@ -250,28 +253,28 @@ class _Matrix:
         yield from singles
 
     def unsure(self) -> Iterator[Suspect]:
-        """Name slow ends that met too few good partners to be accused."""
+        """Yield slow ends with too few good partners to be confirmed."""
         for node, rail in zip(*np.nonzero(self._unsure()), strict=True):
             yield Suspect(
                 NODE_RAIL, self._wiring.nodes[node], self._wiring.rails[rail], confidence=LIKELY,
                 share=float(self._shares()[node, rail]), evidence=int(self._partners[node, rail]),
             )  # fmt: skip
 
-    def cannot_tell(self) -> Iterator[CannotTell]:
+    def cannot_tell(self) -> Iterator[Ambiguous]:
         unsure = self._unsure()
         for rail, name in enumerate(self._wiring.rails):
             nodes = np.flatnonzero(self._met[:, rail] if self.is_open(rail) else unsure[:, rail])
             if len(nodes):
-                yield CannotTell(name, tuple(self._wiring.nodes[node] for node in nodes))
+                yield Ambiguous(name, tuple(self._wiring.nodes[node] for node in nodes))
 
     def planned(self, rail: int, levels: ends.Levels) -> ends.Levels:
-        """Return what the ends of a rail are taken to carry where their pairs are looked at."""
+        """Return the assumed levels of a rail's ends for the search for slow pairs."""
         around = self._around[:, rail]
         good = (levels.partners < _PRECISE) & (levels.level >= SLOW * around)
         return replace(levels, level=np.where(good, around, levels.level))
 
     def _shares(self) -> NDArray[np.float64]:
-        """Return of each end what it carries of what it could; 1 where that is next to nothing."""
+        """Return for each end its share of its maximum; 1 if the maximum is almost 0."""
         alive = self._around > DEAD * self._usual
         return np.where(alive, self._level / np.where(alive, self._around, 1.0), 1.0)
 
@@ -279,7 +282,7 @@ class _Matrix:
         return np.asarray(self._met & ~self._known & ~self._explained & (self._shares() < SLOW))
 
     def _behind(self) -> Iterator[tuple[int, tuple[NDArray[np.int64], NDArray[np.int64]]]]:
-        """Yield each leaf with the ends behind it that were measured, as nodes and rails."""
+        """Yield each leaf with the measured ends behind it, as nodes and rails."""
         rows, columns = np.nonzero(self._met & (self._wiring.leaf != NONE))
         leaf = self._wiring.leaf[rows, columns]
         turn = np.argsort(leaf, kind="stable")
@@ -288,31 +291,31 @@ class _Matrix:
             if len(part):
                 yield int(leaf[part[0]]), (rows[part], columns[part])
 
-    def _whole(self, node: int, slow: NDArray[np.bool_]) -> NDArray[np.float64] | None:
-        """Return what a slow node leaves on each of its rails; None if it is not slow wherever that shows.
+    def _find_node_levels(self, node: int, slow: NDArray[np.bool_]) -> NDArray[np.float64] | None:
+        """Return what a slow node leaves on each of its rails; None if it is not slow on all visible ones.
 
-        On a slow rail it leaves its share of that, or, where the narrowest part of the way decides, only what
-        is beneath the rail shows. Whichever explains more of its rails is taken.
+        On a slow rail either it leaves its share of the rail, or the narrowest part of the path limits the
+        bandwidth. The alternative that explains more of its rails is used.
         """
         mine = np.flatnonzero(slow[node])
         if len(mine) < 2:
             return None
         share, around = self._shares()[node], self._around[node] / self._usual
-        alike = np.full(len(share), _top(share[mine]))
+        alike = np.full(len(share), _find_top(share[mine]))
         clear = mine[around[mine] >= SLOW * np.max(around[mine])]
-        narrowest = _top(share[clear] * around[clear])
+        narrowest = _find_top(share[clear] * around[clear])
         beneath = np.minimum(narrowest / np.maximum(around, DEAD), 1.0)
         fits = [
             int((np.abs(share[mine] / np.maximum(one[mine], 1e-9) - 1) < 1 - SLOW).sum())
             for one in (alike, beneath)
         ]
         left = alike if fits[0] >= fits[1] else beneath
-        # On a dead rail nobody is seen.
+        # On a dead rail nothing is visible.
         good = self._met[node] & ~slow[node] & (share >= SLOW) & (around > DEAD)
         return left if (around[good] <= narrowest / _HIDES).all() else None
 
     def _confidence(self, node: int, rails: NDArray[np.int64]) -> str:
-        """Tell whether an end met good partners enough, or all that there are."""
+        """Return the confidence: confirmed if the end had enough good partners, or all that there are."""
         share = self._level[:, rails] / np.maximum(self._rail[rails], 1e-12)
         there = (self._met[:, rails] & (share >= ends.GOOD)).sum(axis=0)
         wanted = np.minimum(ENOUGH_PARTNERS, np.maximum(there, ends.LEAST_PARTNERS))

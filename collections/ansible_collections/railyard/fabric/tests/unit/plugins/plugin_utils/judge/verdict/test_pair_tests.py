@@ -311,7 +311,7 @@ def test_a_row_of_other_streams_than_asked_is_not_the_asked_tests(
         del run.row["streams"]
     one = run.verdict(run.row["id"])
     assert (one["outcome"], one["cause_class"]) == ("unmeasured", "row_garbled")
-    assert f"streams is {streams!r}, asked was 4" in one["cause"]
+    assert f"streams is {streams!r}, planned was 4" in one["cause"]
 
 
 @pytest.mark.parametrize(("attempt", "garbled"), [(3, False), (4, True), (0, True)])

@@ -1,12 +1,12 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The result rows of a run that is too large to hold them: each is read again when its test is judged.
+"""Result rows of runs that are too large for memory: rows are trimmed, and read again when they are judged.
 
-What Python makes of a row is six times as long as its line, and a sweep of 232 nodes has 1.7 million of them.
-Of a good test's row so only that is held which is weighed together with other tests' rows: whose it is, its
-counters, and the number by which slow parts are told. Its own test is judged by the whole row as it stands in
-the folder, and by the same rules. Short rows are columns (`columns/tables.py`) at any number.
+A row takes six times as much memory as its line, and a sweep of 232 nodes has 1.7 million rows. Of a good
+test's row only the parts are kept that are compared with other tests' rows: its identity, its counters and
+its metrics. The test itself is judged by the complete row from the folder, with the same rules. Short rows
+are always kept as columns (`columns/tables.py`).
 """
 
 from __future__ import annotations
@@ -31,36 +31,36 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.run import json_li
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run.documents import Row
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run.folder import RunFolder, RunFolderError
 
-#: Rows of fewer bytes are held whole, as all are judged sooner that way; short rows never are.
-HELD_BYTES = 256 << 20
-#: Where a file has short rows, the first of them are here.
+#: Smaller files are kept in memory, which is faster; short rows never are.
+TRIMMED_FROM_BYTES = 256 << 20
+#: Short rows begin within this part of a file.
 _HEAD_BYTES = 1 << 20
-#: What is read of a row beside those of its own test; texts of these say the same in many rows.
+#: Keys that a trimmed row keeps. Texts repeat in many rows and are interned.
 _TEXTS = ("run", "id", "host", "end", "check", "status", "proof", "netdev", "hca", "started")
 _OTHERS = ("attempt", "sequence", "counters", "link_errors", "metrics")
-#: Where a light row keeps the place of its line. What is read of JSON has texts as keys.
+#: Key under which a trimmed row keeps the position of its line; keys from JSON are always strings.
 _PLACE = 0
-#: By what a row is known again.
+#: Keys by which a row is recognized when it is read again.
 _SAME = ("run", "id", "host", "end", "attempt", "proof", "counters")
-#: So many whole rows are kept at hand: both ends' of a pair's rails, which a sum asks for once more. More
-#: of them leave the processor's cache.
+#: Number of complete rows in the cache: both ends of a pair's rails, which a sum reads again. More of them do
+#: not fit into the processor's cache.
 _AT_HAND = 32
 
 
-class Rows:
-    """The rows of a folder, in their order; light ones where they are many.
+class ResultRows:
+    """The rows of a folder, in their order; trimmed if there are many.
 
     Attributes:
         tables: the short rows.
-        others: all others, and where their lines begin.
-        torn: a line was lost.
+        others: all other rows, with the positions of their lines.
+        torn: a line is missing or incomplete.
 
     Args:
         folder: the run's.
-        asked: returns the asked line of an id.
+        asked: returns the planned test of an id.
 
     Raises:
-        RunFolderError: the rows are there and cannot be read.
+        RunFolderError: the file exists and cannot be read.
     """
 
     def __init__(self, folder: RunFolder, asked: Callable[[str], AskedLine | None]) -> None:
@@ -81,16 +81,16 @@ class Rows:
         short = self.tables.in_file()
         yield from (row for _at, row in heapq.merge(self.others, short, key=operator.itemgetter(0)))
 
-    def whole(self, row: Row) -> Row:
-        """Return a row as it stands in the folder.
+    def read_complete(self, row: Row) -> Row:
+        """Return the complete row from the folder.
 
         Raises:
-            RunFolderError: it cannot be read, or is another one by now.
+            RunFolderError: it cannot be read, or has changed.
         """
         if isinstance(row, ShortRow):
-            return row.whole()
-        light: Mapping[Any, Any] = row
-        place = light.get(_PLACE)
+            return row.read_complete()
+        trimmed: Mapping[Any, Any] = row
+        place = trimmed.get(_PLACE)
         if place is None:
             return row
         found = self._at(place)
@@ -99,7 +99,7 @@ class Rows:
         return found
 
     def close(self) -> None:
-        """Read no further rows."""
+        """Close the file."""
         if self._handle is not None:
             os.close(self._handle)
             self._handle = None
@@ -111,7 +111,7 @@ class Rows:
         return found
 
     def _at(self, place: tuple[int, int]) -> dict[str, Any]:
-        """Return the whole row whose line begins there and is so long."""
+        """Return the complete row at a position and length of the file."""
         if (known := self._read.get(place)) is not None:
             return known
         try:
@@ -131,44 +131,46 @@ class Rows:
         return RunFolderError(f"{self._path} was changed while it was judged; judge the run again")
 
     def _size(self) -> tuple[bool, bool]:
-        """Tell whether the rows are many, and whether there are short ones."""
+        """Tell whether there are many rows, and whether there are short ones."""
         try:
-            # A pipe would never be opened.
+            # Opening a pipe would block.
             if not self._path.is_file():
                 return False, False
             with self._path.open("rb") as stream:
-                return self._path.stat().st_size >= HELD_BYTES, FRAME_BEGINS in stream.read(_HEAD_BYTES)
+                return self._path.stat().st_size >= TRIMMED_FROM_BYTES, FRAME_BEGINS in stream.read(
+                    _HEAD_BYTES
+                )
         except OSError:
-            return False, False  # whoever reads it says why
+            return False, False  # reading the file reports why
 
     def _light(
         self, folder: RunFolder, asked: Callable[[str], AskedLine | None], many: bool
     ) -> tuple[list[tuple[int, Row]], bool]:
         rows: list[tuple[int, Row]] = []
-        torn, shared = False, _Shared()
+        torn, shared = False, _RowTrimmer()
         for place, row in folder.each_row_at(run_folder.RESULTS, self._frames, self.tables.take):
             if row is None:
                 torn = True
-            # A row that brings an error is told in full, and they are few.
-            elif many and row.get("error") is None and _is_test(asked(str(row.get("id")))):
+            # Rows with an error are few, and are kept complete.
+            elif many and row.get("error") is None and _is_pair_test(asked(str(row.get("id")))):
                 rows.append((place[0], shared.light(row, place)))
             else:
                 rows.append((place[0], row))
         return rows, torn
 
 
-def _is_test(line: Mapping[str, object] | None) -> bool:
+def _is_pair_test(line: Mapping[str, object] | None) -> bool:
     check = None if line is None else CHECKS.get(str(line.get("check")))
     return check is not None and check.source == "test"
 
 
-def whole_of(results: Iterable[Row]) -> Callable[[Row], Row]:
-    """Return what gives rows as they stand in the folder; those of no folder are whole."""
-    return results.whole if isinstance(results, Rows) else lambda row: row
+def find_row_reader(results: Iterable[Row]) -> Callable[[Row], Row]:
+    """Return the function that reads complete rows; rows that are not from a folder are complete."""
+    return results.read_complete if isinstance(results, ResultRows) else lambda row: row
 
 
-def in_turn(asked: Sequence[AskedLine]) -> list[int]:
-    """Return the places of all asked lines, a sum's parts just before it: so their rows are still at hand."""
+def order_sums_last(asked: Sequence[AskedLine]) -> list[int]:
+    """Return the places of all planned tests, a sum's parts just before it, while their rows are cached."""
     places = {str(line["id"]): place for place, line in enumerate(asked)}
     turns: dict[int, None] = {}
     for place, line in enumerate(asked):
@@ -178,12 +180,12 @@ def in_turn(asked: Sequence[AskedLine]) -> list[int]:
     return list(turns | dict.fromkeys(range(len(asked))))
 
 
-class _Shared:
-    """Makes rows light, and keeps what many of them say once."""
+class _RowTrimmer:
+    """Trims rows, and shares equal values between them."""
 
     def __init__(self) -> None:
         self._texts: dict[str, str] = {}
-        #: Host and netdev -> the error counters of its last row, most of which say the same.
+        #: Host and netdev -> the error counters of its last row, which are mostly equal.
         self._still: dict[tuple[str, str], dict[str, Any]] = {}
 
     def light(self, row: Row, place: tuple[int, int]) -> dict[str, Any]:
@@ -191,7 +193,7 @@ class _Shared:
         kept |= {key: self._keys(row[key]) for key in _OTHERS if key in row}
         kept[_PLACE] = place
         spans = kept.get("link_errors")
-        # Of one kind as well as equal: True is no count.
+        # Equal and of the same type: True is not a count.
         if isinstance(spans, dict) and are_pairs(spans.values()):
             whose = str(row.get("host")), str(row.get("netdev"))
             if self._still.setdefault(whose, spans) != spans:
@@ -203,5 +205,5 @@ class _Shared:
         return self._texts.setdefault(value, value) if isinstance(value, str) else value
 
     def _keys(self, value: object) -> object:
-        """Return an object with the names that all rows share."""
+        """Return an object with interned keys."""
         return {self._text(key): one for key, one in value.items()} if isinstance(value, dict) else value
