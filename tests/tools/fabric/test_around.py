@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from types import SimpleNamespace
+
 import pytest
 from ansible_collections.railyard.fabric.plugins.plugin_utils.subnet import captures
 from railyard.fabric import around, live
@@ -31,24 +34,17 @@ def validate(inventory, tmp_path, monkeypatch):
 
     def run(readings, tested=0):
         left = [[one] for one in readings]
-        monkeypatch.setattr(live, "read_live", lambda *_arguments: left.pop(0))
-        wanted = Wanted(
-            [str(inventory)],
-            [],
-            None,
-            0.0,
-            False,
-            None,
-            None,
-            SlurmForm.TREE,
-            None,
-            None,
-            tmp_path / "reports",
-        )
-        status = around.validate(wanted, [], lambda: tested)
+        monkeypatch.setattr(live, "read_live", lambda *_arguments, **_more: left.pop(0))
+        status = around.validate(wanted(inventory, tmp_path / "reports"), [], lambda _run, _passwords: tested)
         return status, len(left)
 
     return run
+
+
+def wanted(inventory, reports):
+    return Wanted(
+        [str(inventory)], [], None, 0.0, False, None, None, SlurmForm.TREE, None, None, reports
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize(("tested", "expected"), [(0, 0), (1, 1), (3, 3)])
@@ -87,6 +83,35 @@ def test_readings_of_other_ports_keep_their_own_counters(tmp_path):
     one = capture_of(tmp_path / "one", TAKEN_AT_S)
     assert around.join_counters([one._replace(device="mlx5_3")], [one]) == [one]
     assert around.join_counters([], [one]) == [one]
+
+
+def test_a_password_is_asked_for_once(inventory, tmp_path, monkeypatch, capsys):
+    asked, given = [], []
+    monkeypatch.setattr("sys.stdin", SimpleNamespace(isatty=lambda: True))
+    monkeypatch.setattr("getpass.getpass", lambda prompt: asked.append(prompt) or "secret")
+
+    class Ansible:
+        """Keeps a reading where the playbook does."""
+
+        def __init__(self, _playbook, _inventories, argv, **more):
+            given.append(more["passwords"])
+            self.extra = json.loads(argv[-1])
+
+        def run(self):
+            place = tmp_path / f"read-{len(given)}"
+            capture = capture_of(place, TAKEN_AT_S + HOUR_S * len(given))
+            captures.write(capture, f"{self.extra['railyard_fabric_into']}/0")
+            return SimpleNamespace(interrupted=False)
+
+    def run_tests(_run, passwords):
+        given.append(passwords)
+        return 0
+
+    monkeypatch.setattr(live, "AnsibleRun", Ansible)
+    assert around.validate(wanted(inventory, tmp_path / "reports"), ["-K"], run_tests) == 0
+    assert len(asked) == 1
+    assert len(given) == 3
+    assert all("secret" in one.values() for one in given)
 
 
 def test_it_is_for_ansible_and_infiniband(inventory):

@@ -34,6 +34,14 @@ class Read(NamedTuple):
     subnet: Subnet
 
 
+class Written(NamedTuple):
+    """A fabric that was read: each subnet, the report, and the folder that has both."""
+
+    found: tuple[Read, ...]
+    report: documents.Report
+    folder: Path
+
+
 def run(wanted: Wanted, argv: Sequence[str]) -> int:
     """Read, judge and write.
 
@@ -59,7 +67,7 @@ def run(wanted: Wanted, argv: Sequence[str]) -> int:
         if wanted.captures
         else live.read_live(inventory, wanted, arguments, out)
     )
-    report, folder = write_reading(wanted, inventory, taken)
+    _found, report, folder = write_reading(wanted, inventory, taken)
     if wanted.svg is not None:
         svg_parts.write(drawing.stack([file for _inline, file in report.drawings]), wanted.svg)
     if wanted.as_json:
@@ -85,16 +93,20 @@ def refuse_others(inventory: Inventory) -> None:
         )
 
 
-def write_reading(
-    wanted: Wanted, inventory: Inventory, taken: Sequence[Capture]
-) -> tuple[documents.Report, Path]:
-    """Judge captures and write the folder of the reading; return what was found, and the folder.
+def expect(wanted: Wanted, inventory: Inventory) -> Expected:
+    """Return what the inventory, and the facts of the cluster's runs, expect of the fabric."""
+    known = facts.load_facts(wanted.reports_dir / inventory.cluster)
+    return expected.from_inventory(inventory, known, _changed_at_s(inventory))
+
+
+def write_reading(wanted: Wanted, inventory: Inventory, taken: Sequence[Capture]) -> Written:
+    """Judge captures and write the folder of the reading.
 
     Raises:
         UserError: nothing could be read (exit status 3), or the folder cannot be written.
     """
     cluster = wanted.reports_dir / inventory.cluster
-    wants = expected.from_inventory(inventory, facts.load_facts(cluster), _changed_at_s(inventory))
+    wants = expect(wanted, inventory)
     earlier = folders.load_earlier(cluster, min(one.started_at_s for one in taken))
     found = judge_captures(taken, wants, earlier.readings)
     report = documents.build_report(
@@ -102,7 +114,7 @@ def write_reading(
     )
     folder = folders.make_folder(cluster, min(one.subnet.reading.taken_at_s for one in found))
     _write_folder(folder, found, report)
-    return report, folder
+    return Written(tuple(found), report, folder)
 
 
 def judge_captures(taken: Sequence[Capture], wants: Expected, earlier: Sequence[Reading]) -> list[Read]:

@@ -6,9 +6,10 @@ import re
 import shlex
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present import pages, wording
+from ansible_collections.railyard.fabric.plugins.plugin_utils.present.fabric_rows import OUTCOMES, SEVERITIES
 from ansible_collections.railyard.fabric.plugins.plugin_utils.subnet import summary
 from ansible_collections.railyard.fabric.plugins.plugin_utils.subnet.model import (
     Expected,
@@ -26,13 +27,6 @@ from markupsafe import Markup
 from railyard.fabric import drawing, folders
 
 SCHEMA = 1
-#: Outcome that the pages show for an exit status, and for a severity.
-OUTCOMES = {0: "pass", 1: "fail", 3: "unmeasured"}
-SEVERITIES = {
-    "fail": ("fail", "fail"),
-    "unmeasured": ("unmeasured", "not decided"),
-    "warn": ("recorded", "warning"),
-}
 #: So many findings of a cause are open on the page; the others are one click away.
 _OPEN, _MOST_SHOWN = 12, 1000
 _INVENTORY = re.compile(r"\bINVENTORY\b")
@@ -62,7 +56,7 @@ class Report(NamedTuple):
     headline: str
     folded: tuple[summary.Folded, ...]
     notes: tuple[str, ...]
-    status: int
+    status: Literal[0, 1, 3]
     drawings: tuple[tuple[str, str], ...]
     document: dict[str, Any]
     page: str
@@ -89,7 +83,7 @@ def build_report(
     numbered = summary.number_findings(judgements)
     headline = summary.write_headline(judgements)
     statuses = {judgement.status for judgement in judgements}
-    status = 1 if 1 in statuses else 3 if 3 in statuses else 0
+    status: Literal[0, 1, 3] = 1 if 1 in statuses else 3 if 3 in statuses else 0
     told = [note for judgement in judgements for note in judgement.notes]
     all_notes = tuple(dict.fromkeys([*told, *notes]))
     drawings = tuple(

@@ -5,13 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 from ansible_collections.railyard.fabric.plugins.plugin_utils.plain_text import clean
+from ansible_collections.railyard.fabric.plugins.plugin_utils.present.fabric_rows import SEVERITIES
 from rich import box
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from railyard.fabric import folders
-from railyard.fabric.documents import EXIT_MEANING, SEVERITIES, Report, coverage_row, show_ratio
+from railyard.fabric.documents import EXIT_MEANING, Report, coverage_row, show_ratio
 from railyard.plan.table import print_whole
 
 _STYLES = {"fail": "bold red", "unmeasured": "bold yellow", "warn": "yellow"}
