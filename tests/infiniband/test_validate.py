@@ -95,6 +95,11 @@ def test_a_slow_pair_is_shown_with_its_path_and_the_errors_on_it(inventory: Path
     links = [attributes.get("href") or "" for tag, attributes in page.tags if tag == "a"]
     assert f"../fabric/{ended.fabric['folder']}/index.html" in links
     assert (ended.run / f"../fabric/{ended.fabric['folder']}/index.html").is_file()
+    fabric = page_of(reports / "mine" / "fabric" / listed[0])
+    assert words in fabric.text
+    assert f"../../{ended.run.name}/index.html" in [at.get("href") for tag, at in fabric.tags if tag == "a"]
+    # A line for each link between switches that a path takes, whichever spine it is, and two below leaves.
+    assert {attributes["class"] for tag, attributes in fabric.tags if tag == "path"} >= {"way", "fault fail"}
     # The finding of the fabric's own judge is there, too.
     assert [one["cause"] for one in ended.fabric["findings"]] == ["errors_above_ber"]
     before = (ended.run / "index.html").read_bytes()

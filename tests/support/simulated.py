@@ -257,5 +257,5 @@ def run_railyard(
         capture_output=True,
         text=True,
         check=False,
-        timeout=300,
+        timeout=600,
     )

@@ -26,13 +26,13 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder 
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run.folder import RunFolder, RunFolderError
 from ansible_collections.railyard.fabric.plugins.plugin_utils.subnet import paths, run_file
 from ansible_collections.railyard.fabric.plugins.plugin_utils.subnet.names import Place
-from ansible_collections.railyard.fabric.plugins.plugin_utils.subnet.run_file import RunFabric
+from ansible_collections.railyard.fabric.plugins.plugin_utils.subnet.run_file import PathRecord, RunFabric
 from rich.text import Text
 
 from railyard.base import output, terminal
 from railyard.base.errors import BAD_INPUT
 from railyard.fabric import command, live, text
-from railyard.fabric.command import Written
+from railyard.fabric.command import Read, Tested, Written
 from railyard.fabric.wanted import Wanted
 from railyard.operate import ansible_args
 from railyard.operate.commands import checked_inventory
@@ -78,12 +78,13 @@ def validate(wanted: Wanted, argv: Sequence[str], run_tests: Callable[[str, Mapp
     after = live.read_live(
         inventory, wanted, arguments, out, passwords, _list_guids(pairs[:MOST_PATHS], places)
     )
-    reading = command.write_reading(wanted, inventory, join_counters(before, after))
+    told = Tested(run, lambda found: find_paths(found, pairs[:MOST_PATHS], places)) if judged else None
+    reading = command.write_reading(wanted, inventory, join_counters(before, after), told)
     out.print()
     out.print(Text("The fabric, with the error counters of the time of the tests:", style="bold"))
     text.print_report(reading.report, reading.folder, out)
     if judged is not None:
-        fabric = describe_fabric(reading, pairs, places)
+        fabric = describe_fabric(reading, len(pairs))
         terminal.print_paths(fabric, out)
         run_file.write(RunFolder(run_dir), fabric)
         notes = documents.write_report(run_dir, model.read(run_dir, judged))
@@ -92,19 +93,41 @@ def validate(wanted: Wanted, argv: Sequence[str], run_tests: Callable[[str, Mapp
     return 1 if 1 in statuses else max(statuses)
 
 
-def describe_fabric(reading: Written, pairs: Sequence[SlowPair], places: Mapping[Place, str]) -> RunFabric:
+def find_paths(
+    found: Sequence[Read], pairs: Sequence[SlowPair], places: Mapping[Place, str]
+) -> list[PathRecord]:
+    """Return the paths of slow pairs.
+
+    Args:
+        found: the subnets after the tests.
+        pairs: the pairs that were traced.
+        places: the ports of their rails.
+    """
+    subnets = [paths.read_traces(one.capture, one.subnet.reading, one.subnet.judgement) for one in found]
+    return [
+        {
+            "node": pair.node,
+            "peer": pair.peer,
+            "rail": pair.rail,
+            "checks": list(pair.checks),
+            "ways": [
+                paths.follow_path(subnets, places, (one, pair.rail), (other, pair.rail))
+                for one, other in ((pair.node, pair.peer), (pair.peer, pair.node))
+            ],
+        }
+        for pair in pairs
+    ]
+
+
+def describe_fabric(reading: Written, slow_pairs: int) -> RunFabric:
     """Return what the run's folder keeps of the fabric.
 
     Args:
         reading: the fabric after the tests.
-        pairs: the slow pairs, of which only the first ones were traced.
-        places: the ports of their rails.
+        slow_pairs: how many pairs were slow, of which only the first ones were traced.
     """
     report = reading.report
-    subnets = [
-        paths.read_traces(one.capture, one.subnet.reading, one.subnet.judgement) for one in reading.found
-    ]
-    times = [one.subnet.judgement.coverage.counted_s for one in reading.found]
+    times = [one.judgement.coverage.counted_s for one in report.subnets]
     numbered = sorted(
         (pair for group in report.folded for pair in group.findings),
         key=lambda pair: ("fail", "unmeasured", "warn").index(pair[1].severity),
@@ -129,20 +152,8 @@ def describe_fabric(reading: Written, pairs: Sequence[SlowPair], places: Mapping
             for number, one in numbered[:_MOST_FINDINGS]
         ],
         "findings_left_out": max(len(numbered) - _MOST_FINDINGS, 0),
-        "paths": [
-            {
-                "node": pair.node,
-                "peer": pair.peer,
-                "rail": pair.rail,
-                "checks": list(pair.checks),
-                "ways": [
-                    paths.follow_path(subnets, places, (one, pair.rail), (other, pair.rail))
-                    for one, other in ((pair.node, pair.peer), (pair.peer, pair.node))
-                ],
-            }
-            for pair in pairs[:MOST_PATHS]
-        ],
-        "paths_left_out": max(len(pairs) - MOST_PATHS, 0),
+        "paths": list(report.paths),
+        "paths_left_out": slow_pairs - len(report.paths),
     }
 
 

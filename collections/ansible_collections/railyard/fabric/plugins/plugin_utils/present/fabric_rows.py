@@ -26,7 +26,8 @@ SEVERITIES = {
     "unmeasured": ("unmeasured", "not decided"),
     "warn": ("recorded", "warning"),
 }
-_PATHS_PRINTED = 4
+#: So many paths are shown at first sight; the others are one click away, and not on a terminal.
+PATHS_OPEN = 4
 
 
 class LinkRow(NamedTuple):
@@ -94,7 +95,7 @@ def show_left_out(fabric: RunFabric) -> str:
 
 def write_lines(fabric: RunFabric) -> Iterator[str]:
     """Yield the paths as lines of a terminal: the first few, the report has all."""
-    for path in fabric["paths"][:_PATHS_PRINTED]:
+    for path in fabric["paths"][:PATHS_OPEN]:
         yield ""
         yield f"Path of {show_pair(path)}"
         for way in path["ways"]:
@@ -105,7 +106,7 @@ def write_lines(fabric: RunFabric) -> Iterator[str]:
                 yield f"    {row.link:<{width}}  {row.rate:>{rate}}  {row.errors}"
             if gap := show_gap(way):
                 yield f"    {gap}"
-    if (more := len(fabric["paths"]) - _PATHS_PRINTED) > 0:
+    if (more := len(fabric["paths"]) - PATHS_OPEN) > 0:
         yield f"… and {wording.count(more, 'path')} more; see the report."
     if fabric["paths_left_out"]:
         yield show_left_out(fabric)
