@@ -41,6 +41,7 @@ def test_the_page_shows_findings_paths_and_the_way_to_the_fabrics_page(folder):
         "errors not known",
         "The path is not known: ibtracert: can't reach port.",
         "Of 1 further slow pair no path was read.",
+        "With the fabric: exit status 1.",
     ):
         assert words in page.text, words
     links = [attributes.get("href") for tag, attributes in page.tags if tag == "a"]

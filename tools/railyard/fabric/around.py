@@ -17,7 +17,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.model im
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.verdict import rejudge
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.verdict.rejudge import Judged
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.verdict.verdict import JudgeError
-from ansible_collections.railyard.fabric.plugins.plugin_utils.present import documents, model
+from ansible_collections.railyard.fabric.plugins.plugin_utils.present import documents, fabric_rows, model
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present.slow_pairs import (
     SlowPair,
     find_slow_pairs,
@@ -89,8 +89,7 @@ def validate(wanted: Wanted, argv: Sequence[str], run_tests: Callable[[str, Mapp
         run_file.write(RunFolder(run_dir), fabric)
         notes = documents.write_report(run_dir, model.read(run_dir, judged))
         terminal.report_place(run_dir, out, notes)
-    statuses = {tested, reading.report.status}
-    return 1 if 1 in statuses else max(statuses)
+    return fabric_rows.join_statuses(tested, reading.report.status)
 
 
 def find_paths(

@@ -38,6 +38,11 @@ class LinkRow(NamedTuple):
     errors: str
 
 
+def join_statuses(tested: int, fabric: int) -> int:
+    """Return the exit status of the tests and the fabric together: the worse of both."""
+    return 1 if 1 in (tested, fabric) else max(tested, fabric)
+
+
 def find_page(fabric: RunFabric) -> str:
     """Return where the fabric's page is, seen from the run's folder."""
     return f"../fabric/{fabric['folder']}/index.html"

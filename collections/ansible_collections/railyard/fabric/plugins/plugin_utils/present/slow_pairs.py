@@ -9,7 +9,7 @@ come first.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from ansible_collections.railyard.fabric.plugins.plugin_utils.ask.suspects import PAIR, Suspect
@@ -28,7 +28,7 @@ class SlowPair(NamedTuple):
     checks: tuple[str, ...]
 
 
-def find_slow_pairs(verdicts: Iterable[Verdict], suspects: Iterable[Suspect]) -> list[SlowPair]:
+def find_slow_pairs(verdicts: Sequence[Verdict], suspects: Iterable[Suspect]) -> list[SlowPair]:
     """Return the slow pairs, the ones worth looking at first.
 
     Args:
@@ -36,19 +36,18 @@ def find_slow_pairs(verdicts: Iterable[Verdict], suspects: Iterable[Suspect]) ->
         suspects: who is slow by all tests together; a suspect without a failed test of its own counts by the
             first test that it had.
     """
-    verdicts = [one for one in verdicts if one["peer"] is not None and one["rail"] is not None]
     named = [one for one in suspects if one.node is not None]
     failed: dict[tuple[str, str, str], list[str]] = {
         _order(str(one.node), str(one.peer), str(one.rail)): [] for one in named if one.kind == PAIR
     }
-    for one in verdicts:
+    for one in _of_pairs(verdicts):
         check = CHECKS[one["check"]]
         if one["outcome"] == FAIL and any(metric in check.client for metric in _MEASURES):
             checks = failed.setdefault(_order(one["node"], one["peer"], one["rail"]), [])
             checks += [check.name] if check.name not in checks else []
     for suspect in named:
         if not any(_concerns(suspect, pair) for pair in failed):
-            tested = (_order(one["node"], one["peer"], one["rail"]) for one in verdicts)
+            tested = (_order(one["node"], one["peer"], one["rail"]) for one in _of_pairs(verdicts))
             pair = next((pair for pair in tested if _concerns(suspect, pair)), None)
             failed |= {} if pair is None else {pair: []}
     seen: set[tuple[str, str]] = set()
@@ -59,6 +58,11 @@ def find_slow_pairs(verdicts: Iterable[Verdict], suspects: Iterable[Suspect]) ->
         (rest if ends <= seen else first).append(SlowPair(node, peer, rail, tuple(checks)))
         seen |= ends
     return first + rest
+
+
+def _of_pairs(verdicts: Iterable[Verdict]) -> Iterator[Verdict]:
+    """Yield those of two nodes on a rail; of a large run they are made one by one."""
+    return (one for one in verdicts if one["peer"] is not None and one["rail"] is not None)
 
 
 def _order(node: str, peer: str, rail: str) -> tuple[str, str, str]:
