@@ -6,9 +6,13 @@ import json
 from types import SimpleNamespace
 
 import pytest
-from ansible_collections.railyard.fabric.plugins.plugin_utils.subnet import captures
-from railyard.fabric import around, live
+from ansible_collections.railyard.fabric.plugins.module_utils.records.subnet import PortKey
+from ansible_collections.railyard.fabric.plugins.plugin_utils.subnet import captures, judge
+from ansible_collections.railyard.fabric.plugins.plugin_utils.subnet.rank_order import Subnet
+from railyard.fabric import around, documents, live
+from railyard.fabric.command import Written
 from railyard.fabric.wanted import SlurmForm, Wanted
+from support.fake_subnets import Net
 from support.programs import REPO, railyard
 from support.small_fabric import LEAF, TAKEN_AT_S, make_net, write_capture
 
@@ -112,6 +116,26 @@ def test_a_password_is_asked_for_once(inventory, tmp_path, monkeypatch, capsys):
     assert len(asked) == 1
     assert len(given) == 3
     assert all("secret" in one.values() for one in given)
+
+
+def test_a_run_keeps_the_worst_findings_and_counts_the_others(tmp_path):
+    net = Net(units=4, nodes_each=20, rails=1)
+    net.disconnect(PortKey(net.spine(0), 1))
+    for node in range(70):
+        net.disconnect(net.adapter_key(node, 0))
+    before = Net(units=4, nodes_each=20, rails=1).reading(taken_at_s=net.taken_at_s - 60)
+    reading, expected = net.reading(), net.expected()
+    judgement = judge.judge(reading, expected, before)
+    report = documents.build_report("mine", [Subnet(reading, judgement)], expected, ["inventories/mine"])
+    kept = around.describe_fabric(Written(report, tmp_path / "20261121T101530Z"), 40)
+    assert len(judgement.findings) > 60
+    assert {one.severity for one in judgement.findings} == {"fail", "warn"}
+    assert len(kept["findings"]) == 60
+    assert kept["findings_left_out"] == len(judgement.findings) - 60
+    assert {one["severity"] for one in kept["findings"]} == {"fail"}
+    numbers = {one["number"]: one["text"] for one in kept["findings"]}
+    assert all(f'<li id="finding-{number}">{text}' in report.page for number, text in numbers.items())
+    assert (kept["paths"], kept["paths_left_out"]) == ([], 40)
 
 
 def test_it_is_for_ansible_and_infiniband(inventory):

@@ -68,7 +68,7 @@ def read_live(
     arguments: AnsibleArguments,
     out: Console,
     passwords: Mapping[str, str] | None = None,
-    paths: Sequence[tuple[str, str]] = (),
+    pairs: Sequence[tuple[str, str]] = (),
     *,
     with_partitions: bool = True,
 ) -> list[Capture]:
@@ -80,7 +80,7 @@ def read_live(
         arguments: options for ansible-playbook.
         out: where progress is shown.
         passwords: as `ask_passwords` returns them; None to ask for them here.
-        paths: pairs of GUIDs of ports, whose paths are read as well.
+        pairs: pairs of GUIDs of ports, whose paths are read as well.
         with_partitions: read the partitions, if the inventory declares any.
 
     Raises:
@@ -99,7 +99,7 @@ def read_live(
                 into = folder / str(len(found))
                 extra = {
                     **_variables(node, ports, wanted.interval_s, partitions, into),
-                    "railyard_fabric_paths": [list(pair) for pair in paths],
+                    "railyard_fabric_paths": [list(pair) for pair in pairs],
                 }
                 with Display(answers, out) as display:
                     outcome = AnsibleRun(
