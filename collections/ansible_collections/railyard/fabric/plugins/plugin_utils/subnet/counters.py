@@ -180,8 +180,7 @@ def _judge_link(view: View, link: Link, grown: Grown, seconds: float) -> _Verdic
     if worst is not None and permitted is not None and link.rate_gbps:
         if not worst.at_least:
             text += f"; {worst.by / (link.rate_gbps * 1e9 * seconds):.1e} errors per bit"
-        source = permitted.source.split(";")[0]
-        text += f"; permitted are {permitted.errors:.4g} ({permitted.ratio:.0e} per bit: {source})"
+        text += f"; permitted are {permitted.errors:.4g} ({permitted.ratio:.0e} per bit: {permitted.source})"
     if flapped:
         return _Verdict(link, "flapped", "fail", text)
     return _Verdict(link, *(("errors_above_ber", "fail") if beyond else ("errors_counted", "warn")), text)
