@@ -14,6 +14,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.present import (
 )
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present.pages import exit_meaning
 from ansible_collections.railyard.fabric.plugins.plugin_utils.subnet.run_file import RunFabric
+from ansible_collections.railyard.fabric.plugins.plugin_utils.subnet.summary import Folded
 from rich.console import Console
 from rich.measure import Measurement
 from rich.table import Table
@@ -29,7 +30,9 @@ _STYLES = {
     "not_applicable": "dim",
     "met_suspect": "magenta",
 }
+_SEVERITIES = {"fail": "bold red", "unmeasured": "bold yellow", "warn": "yellow"}
 _PROBLEMS_SHOWN = 12
+_FINDINGS_SHOWN = 8
 _REASONS_SHOWN = 6
 
 
@@ -72,10 +75,7 @@ def summary(report: model.Report, out: Console, status: int | None = None) -> No
         out.print()
         headline = f"{shown.symbol} Fabric: {clean_line(report.fabric['headline'])}"
         out.print(Text(headline, style=_STYLES[shown.name]))
-        for group in fabric_rows.fold(report.fabric):
-            for _number, one in group.findings[:_PROBLEMS_SHOWN]:
-                out.print(Text(f"  {fabric_rows.SEVERITIES[group.severity][1]}: {clean_line(one.text)}"))
-                out.print(Text(_indented(f"next: {clean_line(one.next)}"), style="cyan"))
+        print_findings(fabric_rows.fold(report.fabric), out)
         print_paths(report.fabric, out)
     table = comparison_text.lines(report.compared, fold_names)
     if table:
@@ -96,6 +96,24 @@ def summary(report: model.Report, out: Console, status: int | None = None) -> No
     if status != report.exit_status:
         told = f"What was measured would be exit status {report.exit_status}; something beside it went wrong."
         out.print(Text(told, style="yellow"))
+
+
+def print_findings(folded: Iterable[Folded], out: Console) -> None:
+    """Print findings of an InfiniBand fabric, the first few of each cause."""
+    for group in folded:
+        _outcome, word = fabric_rows.SEVERITIES[group.severity]
+        out.print()
+        out.print(
+            Text.assemble((word, _SEVERITIES[group.severity]), f"  {group.sentence} ({len(group.findings)})")
+        )
+        for _number, one in group.findings[:_FINDINGS_SHOWN]:
+            out.print(Text(f"  {clean_line(one.text)}{' (inferred)' if one.inferred else ''}"))
+            if group.next is None:
+                out.print(Text(f"    next: {clean_line(one.next)}", style="cyan"))
+        if (more := len(group.findings) - _FINDINGS_SHOWN) > 0:
+            out.print(f"  … and {more} more; see the page.")
+        if group.next is not None:
+            out.print(Text(f"  next: {clean_line(group.next)}", style="cyan"))
 
 
 def print_paths(fabric: RunFabric, out: Console) -> None:
