@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import types
 import typing
 from typing import Any
 
@@ -53,7 +54,7 @@ def schema_of(kind: Any) -> dict[str, Any]:
         return schema
     if origin is typing.Literal:
         return {"enum": list(inner)} if len(inner) > 1 else {"const": inner[0]}
-    if origin is typing.Union:
+    if origin in (typing.Union, types.UnionType):
         schemas = [schema_of(one) for one in inner if one is not type(None)]
         if "enum" in schemas[0] or "const" in schemas[0]:
             return {"enum": [*schemas[0].get("enum", [schemas[0].get("const")]), None]}

@@ -11,7 +11,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
@@ -195,23 +195,67 @@ def count_between(before: Capture, after: Capture, seconds: float) -> Capture:
     return after._replace(commands=(*rest, first, second._replace(file="ibqueryerrors.2.txt")))
 
 
+#: Tests of a run that is put in place of one that measures: gpu003 is slow on rail0, and meanwhile ibsim gets
+#: the commands of SIMULATED_EVENTS.
+_TESTED = """
+import os
+from pathlib import Path
+from railyard.lab.subnet.simulator import send
+from railyard.operate import commands
+from support.runs import run_series
+
+def operate(verb, sources, argv, reports, run_id, passwords):
+    slow = run_series.slow("gpu003", "rail0")
+    run_series.add_run(reports, 21, cluster=Path(sources[0]).name, name=run_id, change_result=slow)
+    for line in os.environ["SIMULATED_EVENTS"].splitlines():
+        send(Path(os.environ["SIMULATION"]), line)
+    return 1
+
+commands.operate = operate
+"""
+
+
 def run_fabric(
     inventory: Path, reports: Path, *words: str, subnet: Subnet | None = None, node: str = "gpu01"
 ) -> subprocess.CompletedProcess[str]:
     """Run `railyard fabric`; with a subnet, its tools are on the PATH, as if this machine were a node."""
-    environment = {**os.environ, "RAILYARD_REPORTS_DIR": str(reports), "COLUMNS": "200"}
+    return run_railyard(reports, "fabric", "-i", str(inventory), *words, subnet=subnet, node=node)
+
+
+def run_validate(
+    inventory: Path, reports: Path, subnet: Subnet, *events: LiveFault, node: str = "gpu001"
+) -> subprocess.CompletedProcess[str]:
+    """Run `railyard validate --fabric` with a run that is put in place, while which the events happen."""
+    lines = "\n".join(line for event in events for line in event.commands(subnet.net))
+    variables = {"SIMULATED_EVENTS": lines, "SIMULATION": str(subnet.simulation.folder)}
+    words = ("validate", "--fabric", "-i", str(inventory))
+    return run_railyard(reports, *words, subnet=subnet, node=node, before=_TESTED, variables=variables)
+
+
+def run_railyard(
+    reports: Path,
+    *words: str,
+    subnet: Subnet | None = None,
+    node: str = "gpu01",
+    before: str = "",
+    variables: Mapping[str, str] | None = None,
+) -> subprocess.CompletedProcess[str]:
+    """Run the command; `before` is Python that changes parts of it."""
+    environment = {
+        **os.environ, "RAILYARD_REPORTS_DIR": str(reports), "COLUMNS": "200", **(variables or {}),
+    }  # fmt: skip
     # Not all of ours: the node's interpreter is another one, and inherits it.
-    environment["PYTHONPATH"] = f"{ROOT / 'tools'}:{ROOT / 'collections'}"
+    environment["PYTHONPATH"] = f"{ROOT / 'tools'}:{ROOT / 'collections'}:{ROOT / 'tests'}"
     if subnet is not None:
         folder = subnet.simulation.folder / "tools"
         subnet.simulation.write_wrappers(folder, node, "mlx5_0")
         environment["PATH"] = f"{folder}:{environment['PATH']}"
-    program = "import sys; from railyard.cli import main; sys.argv[0] = 'railyard'; main()"
+    program = f"{before}\nimport sys; from railyard.cli import main; sys.argv[0] = 'railyard'; main()"
     return subprocess.run(
-        [sys.executable, "-c", program, "fabric", "-i", str(inventory), *words],
+        [sys.executable, "-c", program, *words],
         env=environment,
         capture_output=True,
         text=True,
         check=False,
-        timeout=300,
+        timeout=600,
     )

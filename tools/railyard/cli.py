@@ -544,7 +544,11 @@ def _validate_with_fabric(inventory: list[str], args: list[str], reports: Path) 
     wanted = Fabric(
         inventory, [], None, 0.0, False, None, None, SlurmForm.TREE, None, None, reports
     )  # fmt: skip
-    end(around.validate(wanted, args, lambda: operate("validate", inventory, args, reports)))
+
+    def run_tests(run: str, passwords: Mapping[str, str]) -> int:
+        return operate("validate", inventory, args, reports, run_id=run, passwords=passwords)
+
+    end(around.validate(wanted, args, run_tests))
 
 
 def _operate(

@@ -33,17 +33,18 @@ def slow(node: str, rail: str, share: float = 0.3) -> Change:
     return change
 
 
-def add_run(reports: Path, day: int, *, cluster: str = "lab", **how: Any) -> Path:
+def add_run(reports: Path, day: int, *, cluster: str = "lab", name: str | None = None, **how: Any) -> Path:
     """Write a run of some day, judge it and write its report, which has no charts: they take nine tenths.
 
     Args:
         reports: the folder of all clusters' runs.
         day: of November 2026, from 10:15:00 UTC on.
         cluster: whose run.
+        name: its id; None for one of the day.
         how: as `build_run` takes it.
     """
     folder = build_run(reports / cluster / RUN, **{"nodes": THREE, **how})
-    name = run_id(day)
+    name = name or run_id(day)
     for path in folder.iterdir():
         if path.is_file():
             text = (

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import json
+from types import SimpleNamespace
+
 import pytest
-from ansible_collections.railyard.fabric.plugins.plugin_utils.subnet import captures
-from railyard.fabric import around, live
+from ansible_collections.railyard.fabric.plugins.module_utils.records.subnet import PortKey
+from ansible_collections.railyard.fabric.plugins.plugin_utils.subnet import captures, judge
+from ansible_collections.railyard.fabric.plugins.plugin_utils.subnet.rank_order import Subnet
+from railyard.fabric import around, documents, live
+from railyard.fabric.command import Written
 from railyard.fabric.wanted import SlurmForm, Wanted
+from support.fake_subnets import Net
 from support.programs import REPO, railyard
 from support.small_fabric import LEAF, TAKEN_AT_S, make_net, write_capture
 
@@ -31,24 +38,17 @@ def validate(inventory, tmp_path, monkeypatch):
 
     def run(readings, tested=0):
         left = [[one] for one in readings]
-        monkeypatch.setattr(live, "read_live", lambda *_arguments: left.pop(0))
-        wanted = Wanted(
-            [str(inventory)],
-            [],
-            None,
-            0.0,
-            False,
-            None,
-            None,
-            SlurmForm.TREE,
-            None,
-            None,
-            tmp_path / "reports",
-        )
-        status = around.validate(wanted, [], lambda: tested)
+        monkeypatch.setattr(live, "read_live", lambda *_arguments, **_more: left.pop(0))
+        status = around.validate(wanted(inventory, tmp_path / "reports"), [], lambda _run, _passwords: tested)
         return status, len(left)
 
     return run
+
+
+def wanted(inventory, reports):
+    return Wanted(
+        [str(inventory)], [], None, 0.0, False, None, None, SlurmForm.TREE, None, None, reports
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize(("tested", "expected"), [(0, 0), (1, 1), (3, 3)])
@@ -87,6 +87,55 @@ def test_readings_of_other_ports_keep_their_own_counters(tmp_path):
     one = capture_of(tmp_path / "one", TAKEN_AT_S)
     assert around.join_counters([one._replace(device="mlx5_3")], [one]) == [one]
     assert around.join_counters([], [one]) == [one]
+
+
+def test_a_password_is_asked_for_once(inventory, tmp_path, monkeypatch, capsys):
+    asked, given = [], []
+    monkeypatch.setattr("sys.stdin", SimpleNamespace(isatty=lambda: True))
+    monkeypatch.setattr("getpass.getpass", lambda prompt: asked.append(prompt) or "secret")
+
+    class Ansible:
+        """Keeps a reading where the playbook does."""
+
+        def __init__(self, _playbook, _inventories, argv, **more):
+            given.append(more["passwords"])
+            self.extra = json.loads(argv[-1])
+
+        def run(self):
+            place = tmp_path / f"read-{len(given)}"
+            capture = capture_of(place, TAKEN_AT_S + HOUR_S * len(given))
+            captures.write(capture, f"{self.extra['railyard_fabric_into']}/0")
+            return SimpleNamespace(interrupted=False)
+
+    def run_tests(_run, passwords):
+        given.append(passwords)
+        return 0
+
+    monkeypatch.setattr(live, "AnsibleRun", Ansible)
+    assert around.validate(wanted(inventory, tmp_path / "reports"), ["-K"], run_tests) == 0
+    assert len(asked) == 1
+    assert len(given) == 3
+    assert all("secret" in one.values() for one in given)
+
+
+def test_a_run_keeps_the_worst_findings_and_counts_the_others(tmp_path):
+    net = Net(units=4, nodes_each=20, rails=1)
+    net.disconnect(PortKey(net.spine(0), 1))
+    for node in range(70):
+        net.disconnect(net.adapter_key(node, 0))
+    before = Net(units=4, nodes_each=20, rails=1).reading(taken_at_s=net.taken_at_s - 60)
+    reading, expected = net.reading(), net.expected()
+    judgement = judge.judge(reading, expected, before)
+    report = documents.build_report("mine", [Subnet(reading, judgement)], expected, ["inventories/mine"])
+    kept = around.describe_fabric(Written(report, tmp_path / "20261121T101530Z"), 40)
+    assert len(judgement.findings) > 60
+    assert {one.severity for one in judgement.findings} == {"fail", "warn"}
+    assert len(kept["findings"]) == 60
+    assert kept["findings_left_out"] == len(judgement.findings) - 60
+    assert {one["severity"] for one in kept["findings"]} == {"fail"}
+    numbers = {one["number"]: one["text"] for one in kept["findings"]}
+    assert all(f'<li id="finding-{number}">{text}' in report.page for number, text in numbers.items())
+    assert (kept["paths"], kept["paths_left_out"]) == ([], 40)
 
 
 def test_it_is_for_ansible_and_infiniband(inventory):

@@ -6,10 +6,17 @@ import random
 import re
 import time
 import xml.etree.ElementTree as ET
+from collections.abc import Sequence
 
 import pytest
 from ansible_collections.railyard.fabric.plugins.module_utils.records.subnet import PortKey
 from ansible_collections.railyard.fabric.plugins.plugin_utils.subnet import judge
+from ansible_collections.railyard.fabric.plugins.plugin_utils.subnet.run_file import (
+    LinkRecord,
+    PathRecord,
+    PortRecord,
+    WayRecord,
+)
 from railyard.fabric import drawing
 from support.contrast import contrast
 from support.fake_subnet_faults import FAULTS, PARTITIONS, Fault, Places
@@ -19,12 +26,13 @@ SVG = "{http://www.w3.org/2000/svg}"
 MOST_BYTES, MOST_S = 1 << 20, 5.0
 
 
-def draw(net: Net, before: Net | None = None, page: str = "") -> str:
+def draw(net: Net, before: Net | None = None, page: str = "", paths: Sequence[PathRecord] = ()) -> str:
     expected = net.expected()
     previous = before.reading(taken_at_s=net.taken_at_s - 3600) if before else None
     reading = net.reading()
     judgement = judge.judge(reading, expected, previous)
-    return drawing.draw("mine", "headline", reading, judgement, list(enumerate(judgement.findings, 1)), page)
+    numbered = list(enumerate(judgement.findings, 1))
+    return drawing.draw("mine", "headline", reading, judgement, numbered, page, paths)
 
 
 def texts(svg: str) -> list[str]:
@@ -82,6 +90,42 @@ def test_a_spine_that_is_gone_marks_the_ports_of_its_leaves() -> None:
     svg = draw(net, Net())
     assert set(faults(svg)) == {"fail"}
     assert texts(svg).count("ports 9, 10") == 8
+
+
+def path_of(*keys: PortKey) -> PathRecord:
+    """Return a path by the ports that it passes, each link's out and into."""
+    ends: list[PortRecord] = [{"name": "x", "port": key.number, "guid": key.guid} for key in keys]
+    links: list[LinkRecord] = [
+        {"out": out, "into": into, "rate_gbps": 100.0, "grown": []}
+        for out, into in zip(ends[::2], ends[1::2], strict=True)
+    ]
+    way: WayRecord = {"sender": "a", "receiver": "b", "links": links, "unknown": None}
+    return {"node": "a", "peer": "b", "rail": "rail0", "checks": [], "ways": [way]}
+
+
+@pytest.mark.parametrize(("units", "lines"), [(2, (2, 2)), (3, (0, 2))])
+def test_the_links_of_a_slow_pairs_path_are_broad_lines(units: int, lines: tuple[int, int]) -> None:
+    """With several rows of units, as lost uplinks too, only below the leaves."""
+    net = Net(units=units, rails=4 if units == 2 else 8)
+    start, end = net.adapter_key(0, 0), net.adapter_key(4, 0)
+    up = next(
+        PortKey(net.leaf(0, 0), number)
+        for number, port in net.devices[net.leaf(0, 0)].ports.items()
+        if port.peer and port.peer.guid == net.spine(1)
+    )
+    down = next(key for key in map(net.peer, ports_of(net, net.spine(1))) if key.guid == net.leaf(1, 0))
+    keys = (start, net.peer(start), up, net.peer(up), net.peer(down), down, net.peer(end), end)
+    svg = draw(net, paths=[path_of(*keys)])
+    (way,) = [one.get("d", "") for one in ET.fromstring(svg).iter(f"{SVG}path") if one.get("class") == "way"]
+    assert (way.count("L"), way.count("V")) == lines
+    # The same path back is the same lines, and what is not in the subnet is not drawn.
+    back = path_of(*keys[::-1])
+    assert draw(net, paths=[path_of(*keys), back]) == svg
+    assert 'class="way"' not in draw(net, paths=[path_of(PortKey("0x1", 1), PortKey("0x2", 1))])
+
+
+def ports_of(net: Net, guid: str) -> list[PortKey]:
+    return [PortKey(guid, number) for number, port in net.devices[guid].ports.items() if port.peer]
 
 
 def test_with_several_rows_of_units_the_ends_are_marked_in_place_of_lines() -> None:

@@ -20,11 +20,12 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.present import (
 )
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run.folder import RunFolderError
 from markdown_it import MarkdownIt
+from support.runs import run_fabric
 from support.runs.fake_run import RUN
 from support.runs.run_builder import build_run
 from tools.report.test_prometheus import parse
 
-DOCUMENTS = ("manifest.json", "plan.json", "facts.jsonl", "results.jsonl", "obstacles.jsonl")
+DOCUMENTS = ("manifest.json", "plan.json", "facts.jsonl", "results.jsonl", "obstacles.jsonl", "fabric.json")
 MARK = "zq7"
 #: Stands in each string of the folder that the payloads are put into; its end keeps it out of paths, which
 #: would be refused with most payloads.
@@ -161,6 +162,7 @@ def marked(tmp_path_factory) -> Path:
         return {**row, "tools": {**row["tools"], HERE: HERE}}
 
     path = build_run(tmp_path_factory.mktemp("run") / "lab" / RUN, rdma=True, change_fact=with_key)
+    (path / "fabric.json").write_text(json.dumps(run_fabric.sample()), encoding="utf-8")
     folder = Folder(path)
     taken = [way for way in folder.ways() if folder.try_to_spoil(*way)]
     assert len(taken) > 40, "most strings do not keep a run from being judged"

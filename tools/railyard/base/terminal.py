@@ -6,8 +6,15 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from ansible_collections.railyard.fabric.plugins.plugin_utils.plain_text import clean, clean_line, fold_names
-from ansible_collections.railyard.fabric.plugins.plugin_utils.present import comparison_text, model, wording
+from ansible_collections.railyard.fabric.plugins.plugin_utils.present import (
+    comparison_text,
+    fabric_rows,
+    model,
+    wording,
+)
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present.pages import exit_meaning
+from ansible_collections.railyard.fabric.plugins.plugin_utils.subnet.run_file import RunFabric
+from ansible_collections.railyard.fabric.plugins.plugin_utils.subnet.summary import Folded
 from rich.console import Console
 from rich.measure import Measurement
 from rich.table import Table
@@ -23,7 +30,9 @@ _STYLES = {
     "not_applicable": "dim",
     "met_suspect": "magenta",
 }
+_SEVERITIES = {"fail": "bold red", "unmeasured": "bold yellow", "warn": "yellow"}
 _PROBLEMS_SHOWN = 12
+_FINDINGS_SHOWN = 8
 _REASONS_SHOWN = 6
 
 
@@ -61,6 +70,13 @@ def summary(report: model.Report, out: Console, status: int | None = None) -> No
         out.print(f"\n… and {left_out} more causes; the report has them all.")
     for note in report.notes:
         out.print(Text(f"\n{clean_line(note)}", style="yellow"))
+    if report.fabric:
+        shown = wording.outcome(fabric_rows.OUTCOMES[report.fabric["status"]])
+        out.print()
+        headline = f"{shown.symbol} Fabric: {clean_line(report.fabric['headline'])}"
+        out.print(Text(headline, style=_STYLES[shown.name]))
+        print_findings(fabric_rows.fold(report.fabric), out)
+        print_paths(report.fabric, out)
     table = comparison_text.lines(report.compared, fold_names)
     if table:
         out.print()
@@ -80,6 +96,30 @@ def summary(report: model.Report, out: Console, status: int | None = None) -> No
     if status != report.exit_status:
         told = f"What was measured would be exit status {report.exit_status}; something beside it went wrong."
         out.print(Text(told, style="yellow"))
+
+
+def print_findings(folded: Iterable[Folded], out: Console) -> None:
+    """Print findings of an InfiniBand fabric, the first few of each cause."""
+    for group in folded:
+        _outcome, word = fabric_rows.SEVERITIES[group.severity]
+        out.print()
+        out.print(
+            Text.assemble((word, _SEVERITIES[group.severity]), f"  {group.sentence} ({len(group.findings)})")
+        )
+        for _number, one in group.findings[:_FINDINGS_SHOWN]:
+            out.print(Text(f"  {clean_line(one.text)}{' (inferred)' if one.inferred else ''}"))
+            if group.next is None:
+                out.print(Text(f"    next: {clean_line(one.next)}", style="cyan"))
+        if (more := len(group.findings) - _FINDINGS_SHOWN) > 0:
+            out.print(f"  … and {more} more; see the page.")
+        if group.next is not None:
+            out.print(Text(f"  next: {clean_line(group.next)}", style="cyan"))
+
+
+def print_paths(fabric: RunFabric, out: Console) -> None:
+    """Print the paths of slow pairs through the switches."""
+    for line in fabric_rows.write_lines(fabric):
+        out.print(Text(clean_line(line), style="" if line.startswith(" ") else "bold"))
 
 
 def report_place(run_dir: Path, out: Console, notes: Iterable[str] = ()) -> None:

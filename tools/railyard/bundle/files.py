@@ -29,6 +29,8 @@ BUNDLE = "BUNDLE.md"
 MADE = {
     run_folder.VERDICTS,
     run_folder.NODE_RESULTS,
+    # Names switches and adapters of others, which the run's other files do not have.
+    run_folder.FABRIC,
     "index.html",
     "report.md",
     "junit.xml",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,10 +15,11 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.model im
 from ansible_collections.railyard.fabric.plugins.plugin_utils.subnet import captures, expected, judge
 from ansible_collections.railyard.fabric.plugins.plugin_utils.subnet.model import Expected
 from ansible_collections.railyard.fabric.plugins.plugin_utils.subnet.rank_order import Subnet
+from ansible_collections.railyard.fabric.plugins.plugin_utils.subnet.run_file import PathRecord
 
 from railyard.base import output
 from railyard.base.errors import UserError
-from railyard.fabric import documents, drawing, facts, folders, live, text, written
+from railyard.fabric import documents, facts, folders, live, text, written
 from railyard.fabric.wanted import Wanted
 from railyard.operate import ansible_args
 from railyard.operate.commands import checked_inventory, list_only
@@ -32,6 +33,20 @@ class Read(NamedTuple):
 
     capture: Capture
     subnet: Subnet
+
+
+class Written(NamedTuple):
+    """What was found of a fabric, and the folder that has it."""
+
+    report: documents.Report
+    folder: Path
+
+
+class Tested(NamedTuple):
+    """A run around which the fabric was read: its id, and what finds the paths of its slow pairs."""
+
+    run: str
+    find_paths: Callable[[Sequence[Read]], list[PathRecord]]
 
 
 def run(wanted: Wanted, argv: Sequence[str]) -> int:
@@ -61,7 +76,7 @@ def run(wanted: Wanted, argv: Sequence[str]) -> int:
     )
     report, folder = write_reading(wanted, inventory, taken)
     if wanted.svg is not None:
-        svg_parts.write(drawing.stack([file for _inline, file in report.drawings]), wanted.svg)
+        svg_parts.write(svg_parts.stack([file for _inline, file in report.drawings]), wanted.svg)
     if wanted.as_json:
         print(json.dumps({**report.document, "folder": str(folder)}, indent=2))
     elif not quiet:
@@ -85,24 +100,42 @@ def refuse_others(inventory: Inventory) -> None:
         )
 
 
+def expect(wanted: Wanted, inventory: Inventory) -> Expected:
+    """Return what the inventory, and the facts of the cluster's runs, expect of the fabric."""
+    known = facts.load_facts(wanted.reports_dir / inventory.cluster)
+    return expected.from_inventory(inventory, known, _changed_at_s(inventory))
+
+
 def write_reading(
-    wanted: Wanted, inventory: Inventory, taken: Sequence[Capture]
-) -> tuple[documents.Report, Path]:
-    """Judge captures and write the folder of the reading; return what was found, and the folder.
+    wanted: Wanted, inventory: Inventory, taken: Sequence[Capture], tested: Tested | None = None
+) -> Written:
+    """Judge captures and write the folder of the reading.
+
+    Args:
+        wanted: the options.
+        inventory: the inventory.
+        taken: a capture of each subnet.
+        tested: the run around which they were taken; None for a reading by itself.
 
     Raises:
         UserError: nothing could be read (exit status 3), or the folder cannot be written.
     """
     cluster = wanted.reports_dir / inventory.cluster
-    wants = expected.from_inventory(inventory, facts.load_facts(cluster), _changed_at_s(inventory))
+    wants = expect(wanted, inventory)
     earlier = folders.load_earlier(cluster, min(one.started_at_s for one in taken))
     found = judge_captures(taken, wants, earlier.readings)
     report = documents.build_report(
-        inventory.cluster, [one.subnet for one in found], wants, wanted.inventory, earlier.notes
+        inventory.cluster,
+        [one.subnet for one in found],
+        wants,
+        wanted.inventory,
+        earlier.notes,
+        tested.find_paths(found) if tested else (),
+        tested.run if tested else None,
     )
     folder = folders.make_folder(cluster, min(one.subnet.reading.taken_at_s for one in found))
     _write_folder(folder, found, report)
-    return report, folder
+    return Written(report, folder)
 
 
 def judge_captures(taken: Sequence[Capture], wants: Expected, earlier: Sequence[Reading]) -> list[Read]:

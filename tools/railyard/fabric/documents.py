@@ -6,9 +6,10 @@ import re
 import shlex
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
-from ansible_collections.railyard.fabric.plugins.plugin_utils.present import pages, wording
+from ansible_collections.railyard.fabric.plugins.plugin_utils.present import fabric_rows, pages, wording
+from ansible_collections.railyard.fabric.plugins.plugin_utils.present.fabric_rows import OUTCOMES, SEVERITIES
 from ansible_collections.railyard.fabric.plugins.plugin_utils.subnet import summary
 from ansible_collections.railyard.fabric.plugins.plugin_utils.subnet.model import (
     Expected,
@@ -21,18 +22,13 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.subnet.rail_groups
     find_groups,
 )
 from ansible_collections.railyard.fabric.plugins.plugin_utils.subnet.rank_order import Subnet
+from ansible_collections.railyard.fabric.plugins.plugin_utils.subnet.run_file import PathRecord
 from markupsafe import Markup
 
 from railyard.fabric import drawing, folders
+from railyard.plan import svg_parts
 
 SCHEMA = 1
-#: Outcome that the pages show for an exit status, and for a severity.
-OUTCOMES = {0: "pass", 1: "fail", 3: "unmeasured"}
-SEVERITIES = {
-    "fail": ("fail", "fail"),
-    "unmeasured": ("unmeasured", "not decided"),
-    "warn": ("recorded", "warning"),
-}
 #: So many findings of a cause are open on the page; the others are one click away.
 _OPEN, _MOST_SHOWN = 12, 1000
 _INVENTORY = re.compile(r"\bINVENTORY\b")
@@ -53,6 +49,8 @@ class Report(NamedTuple):
         drawings: for each subnet: for the page, and as a file of its own.
         document: for programs.
         page: the page.
+        paths: the paths of slow pairs, where the fabric was read around a run.
+        run: the id of that run.
     """
 
     cluster: str
@@ -62,10 +60,12 @@ class Report(NamedTuple):
     headline: str
     folded: tuple[summary.Folded, ...]
     notes: tuple[str, ...]
-    status: int
+    status: Literal[0, 1, 3]
     drawings: tuple[tuple[str, str], ...]
     document: dict[str, Any]
     page: str
+    paths: tuple[PathRecord, ...] = ()
+    run: str | None = None
 
 
 def build_report(
@@ -74,6 +74,8 @@ def build_report(
     expected: Expected,
     sources: Sequence[str],
     notes: Sequence[str] = (),
+    paths: Sequence[PathRecord] = (),
+    run: str | None = None,
 ) -> Report:
     """Make everything that is shown or written of a reading.
 
@@ -83,26 +85,29 @@ def build_report(
         expected: what the inventory says of all of them.
         sources: what follows `-i`: the commands of next steps name it.
         notes: statements beside those of the judgements.
+        paths: the paths of slow pairs.
+        run: the run that found these, whose folder is beside that of the readings.
     """
     subnets = [one._replace(judgement=_with_sources(one.judgement, sources)) for one in read]
     judgements = [one.judgement for one in subnets]
     numbered = summary.number_findings(judgements)
     headline = summary.write_headline(judgements)
     statuses = {judgement.status for judgement in judgements}
-    status = 1 if 1 in statuses else 3 if 3 in statuses else 0
+    status: Literal[0, 1, 3] = 1 if 1 in statuses else 3 if 3 in statuses else 0
     told = [note for judgement in judgements for note in judgement.notes]
     all_notes = tuple(dict.fromkeys([*told, *notes]))
     drawings = tuple(
         (
-            drawing.draw(_title(cluster, subnets, one), headline, *one, mine),
-            drawing.draw(_title(cluster, subnets, one), headline, *one, mine, folders.PAGE),
+            drawing.draw(_title(cluster, subnets, one), headline, *one, mine, paths=paths),
+            drawing.draw(_title(cluster, subnets, one), headline, *one, mine, folders.PAGE, paths),
         )
         for one, mine in zip(subnets, numbered, strict=True)
     )
     folded = tuple(summary.fold_findings([pair for mine in numbered for pair in mine]))
     groups = find_groups(judgements, expected.nodes)
     report = Report(
-        cluster, tuple(subnets), expected, groups, headline, folded, all_notes, status, drawings, {}, ""
+        cluster, tuple(subnets), expected, groups, headline, folded, all_notes, status, drawings, {}, "",
+        tuple(paths), run,
     )  # fmt: skip
     return report._replace(document=_document(report), page=_page(report))
 
@@ -148,6 +153,7 @@ def _document(report: Report) -> dict[str, Any]:
         "units": [{"name": one.name, "nodes": list(one.nodes)} for one in report.groups.groups],
         "unlinked": list(report.groups.unlinked),
         "subnets": [_subnet(one) for one in report.subnets],
+        "paths": list(report.paths),
     }
 
 
@@ -182,6 +188,7 @@ def _page(report: Report) -> str:
         report=report,
         outcome=OUTCOMES[report.status],
         severities=SEVERITIES,
+        fabric_rows=fabric_rows,
         open_count=_OPEN,
         most_shown=_MOST_SHOWN,
         drawn=[_inline(inline) for inline, _file in report.drawings],
@@ -193,7 +200,7 @@ def _page(report: Report) -> str:
 
 def _inline(svg: str) -> tuple[int, Markup]:
     """Return a drawing's width, and the drawing, which escapes every name itself."""
-    return int(drawing.read_size(svg, "width")), Markup(svg)  # noqa: S704 - names are escaped in it
+    return int(svg_parts.read_size(svg, "width")), Markup(svg)  # noqa: S704 - names are escaped in it
 
 
 EXIT_MEANING = {

@@ -11,6 +11,7 @@ from itertools import chain
 
 from ansible_collections.railyard.fabric.plugins.module_utils.records.subnet import Reading
 from ansible_collections.railyard.fabric.plugins.plugin_utils.subnet.model import Finding, Judgement
+from ansible_collections.railyard.fabric.plugins.plugin_utils.subnet.run_file import PathRecord
 
 from railyard.fabric import drawing_model
 from railyard.fabric.drawing_model import Card, Fault, Switch
@@ -28,10 +29,11 @@ _ENDS = 2
 _OWN_STYLE = """
 .link{stroke:#aab5c1;stroke-width:1.2;fill:none}.fail{stroke:#c0303b}.warn{stroke:#b85000}
 .fault{stroke-width:3;fill:none}.tfail,.twarn{font-weight:600;paint-order:stroke;stroke:#fff;stroke-width:3px}.tfail{fill:#a8202c}.twarn{fill:#964200}
+.way{stroke:#c0303b;stroke-width:5;stroke-opacity:.7;fill:none}
 .missing{stroke-dasharray:5 4;fill:none}a:hover .fault,a:focus .fault{stroke-width:6}
 """
 _OWN_STYLE_DARK = """
-.link{stroke:#4b5968}.fail{stroke:#ff8088}.warn{stroke:#ff9a5c}.tfail,.twarn{stroke:#0e1319}.tfail{fill:#ff8088}.twarn{fill:#ff9a5c}
+.link{stroke:#4b5968}.way,.fail{stroke:#ff8088}.warn{stroke:#ff9a5c}.tfail,.twarn{stroke:#0e1319}.tfail{fill:#ff8088}.twarn{fill:#ff9a5c}
 """
 
 
@@ -42,6 +44,7 @@ def draw(
     judgement: Judgement,
     numbered: Sequence[tuple[int, Finding]],
     page: str = "",
+    paths: Sequence[PathRecord] = (),
 ) -> str:
     """Draw a subnet.
 
@@ -52,41 +55,25 @@ def draw(
         judgement: what was decided about it.
         numbered: its findings with the numbers of their anchors.
         page: the page that has the anchors, where the drawing is a file of its own.
+        paths: the paths of slow pairs.
 
     Returns:
         An SVG document.
     """
-    return _Sheet(drawing_model.arrange(reading, judgement, numbered), page).document(title, headline)
-
-
-def stack(drawings: Sequence[str]) -> str:
-    """Return drawings as one, each below the one before."""
-    if len(drawings) == 1:
-        return drawings[0]
-    y, width, parts = 0.0, 0.0, []
-    for one in drawings:
-        width, height = max(width, read_size(one, "width")), read_size(one, "height")
-        parts.append(one.replace("<svg ", f'<svg y="{y:g}" ', 1))
-        y += height
-    size = f'width="{width:g}" height="{y:g}" viewBox="0 0 {width:g} {y:g}"'
-    head = f'<svg xmlns="http://www.w3.org/2000/svg" {size}>'
-    return "\n".join([head, *parts, "</svg>"]) + "\n"
-
-
-def read_size(drawing: str, name: str) -> float:
-    """Return a drawing's width or height in pixels."""
-    return float(drawing.partition(f'{name}="')[2].partition('"')[0])
+    return _Sheet(drawing_model.arrange(reading, judgement, numbered), page, paths).document(title, headline)
 
 
 class _Sheet:
-    def __init__(self, drawing: drawing_model.Drawing, page: str) -> None:
-        self._drawing, self._page = drawing, page
+    def __init__(self, drawing: drawing_model.Drawing, page: str, paths: Sequence[PathRecord]) -> None:
+        self._drawing, self._page, self._ways = drawing, page, paths
         self._parts: list[str] = []
         #: Grounds of cards: below the lines, which are below everything else.
         self._backs: list[str] = []
         self._y = 0.0
         #: Switch -> middle of its box, its top and its bottom.
         self._place: dict[str, tuple[float, float, float]] = {}
+        #: Leaf -> where the hosts below it begin.
+        self._hosts_at: dict[str, float] = {}
         switches = [*(one for card in drawing.cards for one in card.leaves), *chain(*drawing.tiers)]
         self._names = {switch.guid: switch.name for switch in switches}
         longest = max(map(len, self._names.values()), default=0)
@@ -132,6 +119,7 @@ class _Sheet:
             f'<rect class="ground" width="{self._width:g}" height="{height:g}"/>',
             *self._backs,
             *self._links(),
+            *self._paths(),
             *self._parts,
             *self._faults_between_switches(),
             "</svg>",
@@ -236,6 +224,7 @@ class _Sheet:
         healthy = []
         for leaf in card.leaves:
             middle, _top, bottom = self._place[leaf.guid]
+            self._hosts_at[leaf.guid] = hosts_at
             bad = by_leaf.get(leaf.guid)
             if not bad:
                 if hosts_at - bottom < 2 * _GAP + 14:
@@ -258,6 +247,21 @@ class _Sheet:
                 (x, top, _), (x2, _, bottom) = self._place[lower], self._place[higher]
                 segments.append(f"M{x:g} {top:g}L{x2:g} {bottom:g}")
         return [f'<path class="link" d="{"".join(segments)}"/>'] if segments else []
+
+    def _paths(self) -> list[str]:
+        """Draw the links that the paths of slow pairs take; with several rows of cards only below leaves."""
+        segments: dict[str, None] = {}
+        taken = (link for path in self._ways for way in path["ways"] for link in way["links"])
+        for link in taken:
+            ends = [end for end in (link["out"]["guid"], link["into"]["guid"]) if end in self._place]
+            if len(ends) == _ENDS and len(self._rows) == 1:
+                upper, lower = sorted(ends, key=lambda guid: (self._place[guid][1], guid))
+                (x, _top, start), (x2, stop, _bottom) = self._place[upper], self._place[lower]
+                segments[f"M{x:g} {start:g}L{x2:g} {stop:g}"] = None
+            elif len(ends) == 1 and ends[0] in self._hosts_at:
+                x, _top, bottom = self._place[ends[0]]
+                segments[f"M{x:g} {bottom:g}V{self._hosts_at[ends[0]]:g}"] = None
+        return [f'<path class="way" d="{"".join(segments)}"/>'] if segments else []
 
     def _faults_between_switches(self) -> list[str]:
         """Draw the faults whose ends are switches: a line between two, a mark at one or at more."""

@@ -63,7 +63,14 @@ class Answers(Progress):
 
 
 def read_live(
-    inventory: Inventory, wanted: Wanted, arguments: AnsibleArguments, out: Console
+    inventory: Inventory,
+    wanted: Wanted,
+    arguments: AnsibleArguments,
+    out: Console,
+    passwords: Mapping[str, str] | None = None,
+    pairs: Sequence[tuple[str, str]] = (),
+    *,
+    with_partitions: bool = True,
 ) -> list[Capture]:
     """Read each subnet from one node.
 
@@ -72,11 +79,16 @@ def read_live(
         wanted: the options.
         arguments: options for ansible-playbook.
         out: where progress is shown.
+        passwords: as `ask_passwords` returns them; None to ask for them here.
+        pairs: pairs of GUIDs of ports, whose paths are read as well.
+        with_partitions: read the partitions, if the inventory declares any.
 
     Raises:
         UserError: no node could be read from (exit status 3), or the node is not in the inventory (2).
     """
-    passwords = ansible_args.ask_passwords(arguments)
+    if passwords is None:
+        passwords = ansible_args.ask_passwords(arguments)
+    partitions = with_partitions and _wants_partitions(inventory)
     found: list[Capture] = []
     with tempfile.TemporaryDirectory(prefix="railyard-fabric-") as place, Interrupts() as interrupts:
         folder = Path(place)
@@ -85,7 +97,10 @@ def read_live(
             for node, ports in group:
                 answers = Answers(verbosity=arguments.verbosity)
                 into = folder / str(len(found))
-                extra = _variables(node, ports, wanted.interval_s, _wants_partitions(inventory), into)
+                extra = {
+                    **_variables(node, ports, wanted.interval_s, partitions, into),
+                    "railyard_fabric_paths": [list(pair) for pair in pairs],
+                }
                 with Display(answers, out) as display:
                     outcome = AnsibleRun(
                         PLAYBOOK,

@@ -10,13 +10,13 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from railyard.base import terminal
 from railyard.fabric import folders
-from railyard.fabric.documents import EXIT_MEANING, SEVERITIES, Report, coverage_row, show_ratio
+from railyard.fabric.documents import EXIT_MEANING, Report, coverage_row, show_ratio
 from railyard.plan.table import print_whole
 
-_STYLES = {"fail": "bold red", "unmeasured": "bold yellow", "warn": "yellow"}
 _STATUS_STYLES = {0: "bold green", 1: "bold red", 3: "bold yellow"}
-_SHOWN, _LEAVES_SHOWN = 8, 32
+_LEAVES_SHOWN = 32
 
 
 def print_report(report: Report, folder: Path, out: Console) -> None:
@@ -28,20 +28,7 @@ def print_report(report: Report, folder: Path, out: Console) -> None:
         out: where to print.
     """
     out.print(Text(clean(report.headline), style=_STATUS_STYLES[report.status]))
-    for group in report.folded:
-        _severity, word = SEVERITIES[group.severity]
-        out.print()
-        out.print(
-            Text.assemble((word, _STYLES[group.severity]), f"  {group.sentence} ({len(group.findings)})")
-        )
-        for _number, one in group.findings[:_SHOWN]:
-            out.print(Text(f"  {one.text}{' (inferred)' if one.inferred else ''}"))
-            if group.next is None:
-                out.print(Text(f"    next: {one.next}", style="cyan"))
-        if (more := len(group.findings) - _SHOWN) > 0:
-            out.print(f"  … and {more} more; see the page.")
-        if group.next is not None:
-            out.print(Text(f"  next: {group.next}", style="cyan"))
+    terminal.print_findings(report.folded, out)
     out.print()
     print_whole(_leaves(report))
     for note in report.notes:

@@ -46,6 +46,8 @@ def operate(
     launcher: str = "ansible",
     until_s: float = math.inf,
     stops: Interrupts | None = None,
+    run_id: str | None = None,
+    passwords: Mapping[str, str] | None = None,
 ) -> int:
     """Run `site`, `provision`, `validate`, `sweep` or `resume` on an inventory.
 
@@ -59,6 +61,8 @@ def operate(
         launcher: what reaches the nodes; `slurm` can `validate`.
         until_s: by the monotonic clock; a run that lasts longer is stopped as by Ctrl-C.
         stops: counts the signals that ask to stop, where the caller does more than this run.
+        run_id: the id of a new run, where the caller has to know it.
+        passwords: as `ask_passwords` returns them, where the caller has asked for them.
 
     Returns:
         The exit status: 0, 1 or 3.
@@ -73,13 +77,15 @@ def operate(
         _check_allocation()
     if arguments.only_lists:
         return list_only(playbook, sources, arguments)
-    passwords = ansible_args.ask_passwords(arguments)
+    passwords = ansible_args.ask_passwords(arguments) if passwords is None else passwords
     from ansible_collections.railyard.fabric.plugins.plugin_utils.ask import cost
     from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import policy as rules
     from ansible_collections.railyard.fabric.plugins.plugin_utils.run import baseline
     from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder as run_folder
 
-    run = run_folder.new_run_id() if again is None else _existing(again, reports_dir, inventory.cluster)
+    run = run_id or run_folder.new_run_id()
+    if again is not None:
+        run = _existing(again, reports_dir, inventory.cluster)
     out = output.console()
     takes = ""
     begins = verb not in ("provision", "resume")
@@ -297,7 +303,7 @@ def _provisioning_status(outcome: Outcome, out: Console) -> int:
 def _stop(
     sources: Sequence[str],
     argv: Sequence[str],
-    passwords: dict[str, str],
+    passwords: Mapping[str, str],
     interrupts: Interrupts,
     out: Console,
 ) -> None:

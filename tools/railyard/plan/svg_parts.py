@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Sequence
 from html import escape
 from pathlib import Path
 
@@ -63,3 +64,22 @@ def _umask() -> int:
     mask = os.umask(0)
     os.umask(mask)
     return mask
+
+
+def stack(drawings: Sequence[str]) -> str:
+    """Return drawings as one, each below the one before."""
+    if len(drawings) == 1:
+        return drawings[0]
+    y, width, parts = 0.0, 0.0, []
+    for one in drawings:
+        width, height = max(width, read_size(one, "width")), read_size(one, "height")
+        parts.append(one.replace("<svg ", f'<svg y="{y:g}" ', 1))
+        y += height
+    size = f'width="{width:g}" height="{y:g}" viewBox="0 0 {width:g} {y:g}"'
+    head = f'<svg xmlns="http://www.w3.org/2000/svg" {size}>'
+    return "\n".join([head, *parts, "</svg>"]) + "\n"
+
+
+def read_size(drawing: str, name: str) -> float:
+    """Return a drawing's width or height in pixels."""
+    return float(drawing.partition(f'{name}="')[2].partition('"')[0])

@@ -79,6 +79,7 @@ def _print(folder: Path, judged: rejudge.Judged, *, as_json: bool) -> model.Repo
     read = model.read(folder, judged)
     if as_json:
         result = {"run": read.run, **summary.of(run_folder.RunFolder(folder).plan(), judged)}
+        result |= {"fabric": read.fabric} if read.fabric else {}
         print(json.dumps(result, indent=2))
     else:
         terminal.summary(read, output.console())

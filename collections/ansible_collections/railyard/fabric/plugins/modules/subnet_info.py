@@ -42,6 +42,14 @@ options:
       - Seconds between two readings of the error counters. V(0) reads them once.
     type: float
     default: 60
+  paths:
+    description:
+      - Pairs of GUIDs of adapter ports, at most 32. The path between the two ports of a pair is read from the
+        forwarding tables of the switches by C(ibtracert), both ways.
+      - A pair is left out if a port of it is not in the subnet.
+    type: list
+    elements: list
+    default: []
 attributes:
   check_mode:
     support: full
@@ -63,6 +71,11 @@ EXAMPLES = r"""
     device: mlx5_0
     port: 1
     partitions: true
+
+- name: Read the subnet and the path between two ports
+  railyard.fabric.subnet_info:
+    paths:
+      - ["0x9c63c00300033240", "0x9c63c00300034bf8"]
 """
 
 RETURN = r"""
@@ -128,7 +141,7 @@ import typing as t
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.railyard.fabric.plugins.module_utils import module_end
-from ansible_collections.railyard.fabric.plugins.module_utils.subnet import run
+from ansible_collections.railyard.fabric.plugins.module_utils.subnet import commands, run
 from ansible_collections.railyard.fabric.plugins.module_utils.subnet.commands import Port
 
 
@@ -146,8 +159,20 @@ def read(module: AnsibleModule) -> dict[str, t.Any]:
         raise OptionError(f"port is {port}. Give a port from 1 to 254")
     if not 0 <= interval_s <= 3600:
         raise OptionError(f"interval_s is {interval_s:g}. Give seconds from 0 to 3600")
-    found = run.read_subnet(Port(device, port), module.params["partitions"], interval_s)
+    pairs = _read_pairs(module.params["paths"])
+    found = run.read_subnet(Port(device, port), module.params["partitions"], interval_s, pairs)
     return {"changed": False, "capture": run.as_document(found)}
+
+
+def _read_pairs(paths: list[list[t.Any]]) -> list[tuple[str, str]]:
+    if len(paths) > commands.MOST_PATHS:
+        raise OptionError(f"paths has {len(paths)} pairs. Give at most {commands.MOST_PATHS}")
+    for pair in paths:
+        if len(pair) != 2 or not all(re.fullmatch("0x[0-9a-f]{16}", str(guid), re.ASCII) for guid in pair):
+            raise OptionError(
+                f"paths has {str(pair)[:100]!a}. Give two GUIDs of ports, such as 0x9c63c00300033240"
+            )
+    return [(str(one), str(other)) for one, other in paths]
 
 
 def main() -> None:
@@ -158,6 +183,7 @@ def main() -> None:
             "port": {"type": "int"},
             "partitions": {"type": "bool", "default": False},
             "interval_s": {"type": "float", "default": 60},
+            "paths": {"type": "list", "elements": "list", "default": []},
         },
         required_by={"port": "device"},
         supports_check_mode=True,

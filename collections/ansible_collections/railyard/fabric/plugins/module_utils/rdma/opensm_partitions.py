@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ansible_collections.railyard.fabric.plugins.module_utils.parsers.subnet.answers import parse_pkeys
+from ansible_collections.railyard.fabric.plugins.module_utils.records import reader
 from ansible_collections.railyard.fabric.plugins.module_utils.records.guid import normalize_guid
 from ansible_collections.railyard.fabric.plugins.module_utils.records.partitions import (
     ALL,
@@ -118,9 +119,14 @@ def _read_ports(ports: object) -> tuple[dict[str, dict[str, str]], list[str]]:
     known: dict[str, dict[str, str]] = {}
     owners: dict[str, str] = {}
     problems = []
-    for node, rails in ports.items() if isinstance(ports, Mapping) else ():
-        known[str(node)] = {}
-        for rail, value in rails.items() if isinstance(rails, Mapping) else ():
+    try:
+        told = reader.read(dict[str, dict[str, Any]], ports)
+    except reader.RefusedError as error:
+        fix = "Fix: write `{gpu01: {rail0: 0x506b4b0300a1b2c3}}`"
+        return {}, [f"rdma_stack_partition_ports: {error}. {fix}"]
+    for node, rails in told.items():
+        known[node] = {}
+        for rail, value in rails.items():
             guid, place = normalize_guid(value), f"{node} {rail}"
             if guid is None:
                 problems.append(f"{place}: the node's answer is no GUID. Fix: look at its port with `ibstat`")
@@ -129,7 +135,7 @@ def _read_ports(ports: object) -> tuple[dict[str, dict[str, str]], list[str]]:
                     f"{place}: {guid} is also the port of {owners[guid]}. Fix: look at both nodes"
                 )
             else:
-                known[str(node)][str(rail)] = guid
+                known[node][rail] = guid
     return known, problems
 
 

@@ -10,11 +10,12 @@ volume 1, 10.9.3).
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, NamedTuple, Optional
+from typing import Annotated, Any, NamedTuple, Optional
 
+from ansible_collections.railyard.fabric.plugins.module_utils.records import reader
 from ansible_collections.railyard.fabric.plugins.module_utils.records.guid import normalize_guid
+from ansible_collections.railyard.fabric.plugins.module_utils.records.reader import Matches
 
 MEMBERSHIPS = FULL, LIMITED, BOTH = ("full", "limited", "both")
 #: The member that stands for every port of the subnet.
@@ -25,10 +26,12 @@ FULL_BIT = 0x8000
 KEYS = ("name", "members", "membership", "ipoib")
 
 # opensm keeps 31 characters of a name, which must hold none of its delimiters (`=`, `,`, `:`, `;`, `#`).
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,30}")
+_Name = Annotated[str, Matches("[A-Za-z_][A-Za-z0-9_.-]{0,30}")]
 _MOST_SHOWN = 80
 # JSON makes a text of a key that is a number, so that decimal digits are one as well.
-_NUMBER = re.compile(r"0[xX][0-9A-Fa-f]{1,8}|[1-9][0-9]{0,7}")
+_Number = Annotated[str, Matches("0[xX][0-9A-Fa-f]{1,8}|[1-9][0-9]{0,7}")]
+# What YAML may have in a mapping; keys may be numbers.
+_Mapping = dict[Any, Any]
 
 
 class Partition(NamedTuple):
@@ -77,9 +80,8 @@ def show_key(key: object) -> str:
 
 
 def _read_number(value: object) -> Optional[int]:
-    if isinstance(value, int) and not isinstance(value, bool):
-        return value
-    return int(value, 0) if isinstance(value, str) and _NUMBER.fullmatch(value) else None
+    text = reader.read_if(_Number, value)
+    return int(text, 0) if text is not None else reader.read_if(int, value)
 
 
 def read_pkey(value: object) -> tuple[Optional[int], str]:
@@ -104,10 +106,12 @@ def parse_partitions(declared: object) -> tuple[dict[int, Partition], list[Parti
     problems: list[PartitionProblem] = []
     if declared is None:
         return found, problems
-    if not isinstance(declared, Mapping) or not declared:
+    partitions = reader.read_if(_Mapping, declared)
+    if not partitions:
         fix = "map P_Keys to partitions, as `partitions: {0x7fff: {members: all}}`"
         return found, [PartitionProblem((), "it is no mapping of P_Keys to partitions", fix)]
-    for key, value in declared.items():
+    for key, written in partitions.items():
+        value = reader.read_if(_Mapping, written)
         path = (show_key(key),)
         pkey, wrong = read_pkey(key)
         if pkey is None:
@@ -116,8 +120,8 @@ def parse_partitions(declared: object) -> tuple[dict[int, Partition], list[Parti
         elif pkey in found:
             message = f"{show_pkey(pkey)} is there twice, as a number and as text"
             problems.append(PartitionProblem(path, message, "keep one of the two"))
-        elif not isinstance(value, Mapping):
-            message = f"it is {_show(value)}, not a mapping"
+        elif value is None:
+            message = f"it is {_show(written)}, not a mapping"
             problems.append(PartitionProblem(path, message, "write `{members: all}`, or name the members"))
         else:
             own = list(_wrong_keys(value))
@@ -138,12 +142,12 @@ def _wrong_keys(value: Mapping[Any, Any]) -> Iterator[PartitionProblem]:
             fix = "known keys: {}".format(", ".join(KEYS))
             yield PartitionProblem((str(key),), f"unknown key {_show(key)}", fix)
     name, membership, ipoib = (value.get(key) for key in ("name", "membership", "ipoib"))
-    if name is not None and not (isinstance(name, str) and _NAME.fullmatch(name)):
+    if name is not None and reader.read_if(_Name, name) is None:
         fix = "write a letter, then letters, digits, `_`, `-`, `.`, 31 characters at most"
         yield PartitionProblem(("name",), f"{_show(name)} is no name of a partition", fix)
     if membership is not None and membership not in MEMBERSHIPS:
         yield _no_membership(("membership",), membership)
-    if not isinstance(ipoib, (bool, type(None))):
+    if ipoib is not None and reader.read_if(bool, ipoib) is None:
         message = f"{_show(ipoib)} is neither true nor false"
         yield PartitionProblem(("ipoib",), message, "write true or false")
 
@@ -158,10 +162,10 @@ def _read_members(declared: object, membership: object) -> tuple[dict[str, str],
     pairs: Iterable[tuple[object, object]]
     if declared == ALL:
         pairs = [(ALL, None)]
-    elif isinstance(declared, Mapping) and declared:
-        pairs = declared.items()
-    elif isinstance(declared, list) and declared:
-        pairs = [(one, None) for one in declared]
+    elif mapping := reader.read_if(_Mapping, declared):
+        pairs = mapping.items()
+    elif listed := reader.read_if(list[Any], declared):
+        pairs = [(one, None) for one in listed]
     else:
         fix = "write `members: all`, a list of nodes, or `members: {gpu01: full, gpu02: limited}`"
         return {}, [PartitionProblem(("members",), "it names no member", fix)]
@@ -169,7 +173,7 @@ def _read_members(declared: object, membership: object) -> tuple[dict[str, str],
     problems = []
     for written, own in pairs:
         path = ("members", str(written))
-        member = normalize_guid(written) or (written if isinstance(written, str) else None)
+        member = normalize_guid(written) or reader.read_if(str, written)
         if member is None:
             message = f"{_show(written)} is neither a node nor a port's GUID"
             problems.append(PartitionProblem(path, message, "name a node of the inventory, a GUID, or all"))

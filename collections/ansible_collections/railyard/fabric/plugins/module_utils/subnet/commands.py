@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from ansible_collections.railyard.fabric.plugins.module_utils.parsers.subnet import answers
@@ -13,6 +13,8 @@ from ansible_collections.railyard.fabric.plugins.module_utils.records.subnet imp
 
 # A subnet has a handful of managers. An answer that was cut may name arbitrary LIDs.
 _MOST_MANAGERS = 32
+#: Pairs of ports whose paths are traced in one reading, both ways.
+MOST_PATHS = 32
 
 
 class Step(NamedTuple):
@@ -85,4 +87,28 @@ def plan_partitions(port: Port, reading: Reading) -> list[Step]:
             ("smpquery", *port.options, "pkeys", str(lid), str(number)), f"smpquery-pkeys-{lid}-{number}.txt"
         )
         for lid, number in lids
+    ]
+
+
+def plan_paths(port: Port, reading: Reading, pairs: Sequence[tuple[str, str]]) -> list[Step]:
+    """Return what traces the path between ports, both ways, which may differ.
+
+    Args:
+        port: where to read from.
+        reading: the links, by which each port is found again; a pair is left out that it does not have.
+        pairs: pairs of GUIDs of adapter ports.
+    """
+    lids = {
+        one.port_guid: one.lid
+        for device in reading.devices.values()
+        if device.kind == "adapter"
+        for one in device.ports.values()
+        if one.port_guid is not None
+    }
+    both = [way for pair in pairs[:MOST_PATHS] for way in (pair, pair[::-1])]
+    ways = [(lids.get(one), lids.get(other)) for one, other in both]
+    return [
+        Step(("ibtracert", *port.options, "-n", str(one), str(other)), f"ibtracert-{one}-{other}.txt")
+        for one, other in dict.fromkeys(ways)
+        if one is not None and other is not None
     ]

@@ -52,7 +52,13 @@ class Clock:
         self._at_s = time.monotonic()
 
 
-def read_subnet(port: Port, partitions: bool, interval_s: float, limit_s: float = READING_LIMIT_S) -> Capture:
+def read_subnet(
+    port: Port,
+    partitions: bool,
+    interval_s: float,
+    paths: Sequence[tuple[str, str]] = (),
+    limit_s: float = READING_LIMIT_S,
+) -> Capture:
     """Read the subnet of a port of this node.
 
     Where the texts about links disagree, links are read a second time: the subnet may have changed meanwhile.
@@ -61,6 +67,7 @@ def read_subnet(port: Port, partitions: bool, interval_s: float, limit_s: float 
         port: where to read from.
         partitions: read the P_Keys of each adapter port, too: one command a port.
         interval_s: time between two readings of the error counters; 0 for one reading.
+        paths: pairs of GUIDs of adapter ports, whose paths are traced both ways.
         limit_s: time for all commands together.
 
     Raises:
@@ -81,6 +88,7 @@ def read_subnet(port: Port, partitions: bool, interval_s: float, limit_s: float 
     if interval_s > 0:
         clock.wait(counters[0].started_at_s + interval_s - time.time())
         counters.append(_run(commands.plan_counters(port, 2), clock))
+    single += _run_many(commands.plan_paths(port, reading, paths), clock)
     return Capture(None, port.device, port.number, started_at_s, (*links, *counters, *single))
 
 

@@ -37,6 +37,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.present.rails_used
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present.spread import RailSpread
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder as run_folder
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run.documents import Manifest, Plan
+from ansible_collections.railyard.fabric.plugins.plugin_utils.subnet import run_file
 
 # Beyond this many nodes, rows of the picture that look the same are folded into one.
 _NODES_SHOWN = 16
@@ -151,6 +152,8 @@ class Report:
     """How many of all pairs of nodes met, as `pattern.coverage` has it."""
     by_node: node_results.RunResult
     """What was found of each node."""
+    fabric: run_file.RunFabric | None = None
+    """What `validate --fabric` found of the InfiniBand fabric; None where it was not read."""
 
     @property
     def verdict(self) -> str:
@@ -212,6 +215,7 @@ def read(run_dir: str | os.PathLike[str], judged: rejudge.Judged | None = None) 
             is_whole=not (judged.incomplete or judged.torn),
             is_steady=node_results.is_all_hardware(plan, facts, str(manifest.get("run"))),
         ),
+        fabric=clean_all(run_file.load(folder)),
     )
 
 

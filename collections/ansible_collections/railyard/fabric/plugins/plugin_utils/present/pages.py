@@ -16,6 +16,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.present import (
     charts,
     comparison_chart,
     comparison_text,
+    fabric_rows,
     heatmap,
     picture,
     size_curve_chart,
@@ -26,7 +27,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.present import (
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present.meetings import RailMatrix
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present.model import Report
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 _PROBLEMS_SHOWN = 40
 # So many lines of TCP against RDMA are shown; more are the worst.
@@ -37,6 +38,8 @@ _SPREADS_OPEN = 24
 _ROWS_OPEN = 8
 #: From so many nodes on the page lists its sections.
 CONTENTS_FROM_NODES = 8
+
+_CODE = re.compile(r"(?<!`)`([^`\n]+)`(?!`)")
 
 _EXIT_MEANING = {
     0: "everything planned was measured and confirmed, and nothing failed.",
@@ -114,6 +117,7 @@ def _rendered(template: str, report: Report, **more: Any) -> str:
         .render(
             report=report,
             words=wording,
+            fabric_rows=fabric_rows,
             met_suspect=any(suspects.MET_SUSPECT in row.outcomes for row in report.rows)
             or any(one.counts.get(suspects.MET_SUSPECT) for one in report.meetings.matrices),
             fold_names=fold_names,
@@ -176,8 +180,14 @@ def environment(*, autoescape: bool) -> Environment:
         keep_trailing_newline=True,
     )
     made.filters["md"] = markdown_text
+    made.filters["marked"] = mark_code
     made.filters["code"] = lambda text: " ".join(str(text).replace("`", "'").split())
     return made
+
+
+def mark_code(text: str) -> Markup:
+    """Return text whose commands, which stand between backticks, are shown as code."""
+    return Markup(_CODE.sub(r"<code>\1</code>", str(escape(text))))  # noqa: S704 - escaped
 
 
 def verdict_mark(name: str, word: str = "") -> Markup:

@@ -40,6 +40,8 @@ RESULTS, VERDICTS, WORK_ORDER, SECRET = "results.jsonl", "verdicts.jsonl", "work
 CONFIRM_ORDER = "confirm_order.json"
 #: What the run found of each node, made from the verdicts (`present.node_results`).
 NODE_RESULTS = "node_results.json"
+#: What `validate --fabric` found of the InfiniBand fabric around the run (`subnet.run_file`).
+FABRIC = "fabric.json"
 #: Beside the runs of a cluster: the names of all nodes of its inventory, as of the newest run.
 INVENTORY_NODES = "inventory_nodes.json"
 SCHEMA = 1

@@ -26,7 +26,7 @@ _MOST_FILES = 20000
 # The files that a capture may have; others in the folder are not read.
 _NAME = (
     r"(?:ibnetdiscover|topology|iblinkinfo|ibqueryerrors(?:\.[0-9]{1,3})?|saquery-s|ibaddr"
-    r"|sminfo(?:-[0-9]{1,5})?|smpquery-pkeys-[0-9]{1,5}-[0-9]{1,3})\.txt"
+    r"|sminfo(?:-[0-9]{1,5})?|smpquery-pkeys-[0-9]{1,5}-[0-9]{1,3}|ibtracert-[0-9]{1,5}-[0-9]{1,5})\.txt"
 )
 _DATABASE = "ibdiagnet2.db_csv"
 _FILE = re.compile(rf"(?:{_NAME}|{re.escape(_DATABASE)})\Z")

@@ -69,12 +69,20 @@ class Growth(NamedTuple):
     at_least: bool
 
 
-class _Grown(NamedTuple):
-    """Growth of all ports; what has no verdict."""
+class Grown(NamedTuple):
+    """Growth of all ports; what has no verdict.
+
+    Attributes:
+        ports: port -> counter -> how much it grew; ports without growth are missing.
+        full: port -> counters that were at their maximum before.
+        reset: the port of each counter that fell.
+        unread: whether a port that is missing may not have been read.
+    """
 
     ports: dict[PortKey, dict[str, Growth]]
     full: dict[PortKey, list[str]]
-    reset: int
+    reset: list[PortKey]
+    unread: bool
 
 
 class _Verdict(NamedTuple):
@@ -94,13 +102,13 @@ def check_counters(view: View) -> tuple[list[Finding], list[str], float | None]:
     seconds = last.taken_at_s - first.taken_at_s
     if seconds <= 0:
         return [], ["The two readings of the error counters have no time between them: no verdict."], None
-    grown = _measure(first, last)
+    grown = measure_growth(first, last)
     notes = []
     if grown.reset:
         notes.append(
-            f"{grown.reset} error counters fell, so they were reset between the readings: no verdict."
+            f"{len(grown.reset)} error counters fell, so they were reset between the readings: no verdict."
         )
-    if not (first.complete and last.complete):
+    if grown.unread:
         notes.append("Not all ports' error counters were read: the others have no verdict.")
     verdicts = [one for link in view.links if (one := _judge_link(view, link, grown, seconds)) is not None]
     findings = list(_report_links(view, verdicts))
@@ -120,11 +128,11 @@ def check_counters(view: View) -> tuple[list[Finding], list[str], float | None]:
     return findings, notes, seconds
 
 
-def _measure(first: Counters, last: Counters) -> _Grown:
+def measure_growth(first: Counters, last: Counters) -> Grown:
     """Return what grew. A port that a complete reading does not have had no errors."""
     ports: dict[PortKey, dict[str, Growth]] = {}
     full: dict[PortKey, list[str]] = {}
-    reset = 0
+    reset: list[PortKey] = []
     for key in first.errors | last.errors:
         before, after = first.errors.get(key, {}), last.errors.get(key, {})
         if (key not in first.errors and not first.complete) or (key not in last.errors and not last.complete):
@@ -133,12 +141,12 @@ def _measure(first: Counters, last: Counters) -> _Grown:
             old, new = before.get(name, 0), after.get(name, 0)
             is_full = _is_full(name, new)
             if new < old:
-                reset += 1
+                reset.append(key)
             elif is_full and _is_full(name, old):
                 full.setdefault(key, []).append(name)
             elif new > old:
                 ports.setdefault(key, {})[name] = Growth(name, new - old, is_full)
-    return _Grown(ports, full, reset)
+    return Grown(ports, full, reset, not (first.complete and last.complete))
 
 
 def _is_full(name: str, value: int) -> bool:
@@ -147,7 +155,7 @@ def _is_full(name: str, value: int) -> bool:
     return name in _SYSFS and link_errors.stands_still(_SYSFS[name], value)
 
 
-def _judge_link(view: View, link: Link, grown: _Grown, seconds: float) -> _Verdict | None:
+def _judge_link(view: View, link: Link, grown: Grown, seconds: float) -> _Verdict | None:
     """Judge the errors of both ends of a link together: the worst counter decides."""
     permitted = symbol_errors.permitted(link.rate_gbps, None, seconds)
     found = [
@@ -172,8 +180,7 @@ def _judge_link(view: View, link: Link, grown: _Grown, seconds: float) -> _Verdi
     if worst is not None and permitted is not None and link.rate_gbps:
         if not worst.at_least:
             text += f"; {worst.by / (link.rate_gbps * 1e9 * seconds):.1e} errors per bit"
-        source = permitted.source.split(";")[0]
-        text += f"; permitted are {permitted.errors:.4g} ({permitted.ratio:.0e} per bit: {source})"
+        text += f"; permitted are {permitted.errors:.4g} ({permitted.ratio:.0e} per bit: {permitted.source})"
     if flapped:
         return _Verdict(link, "flapped", "fail", text)
     return _Verdict(link, *(("errors_above_ber", "fail") if beyond else ("errors_counted", "warn")), text)
@@ -225,7 +232,7 @@ def _report_links(view: View, verdicts: list[_Verdict]) -> Iterator[Finding]:
         )
 
 
-def _report_full(view: View, grown: _Grown) -> Iterator[Finding]:
+def _report_full(view: View, grown: Grown) -> Iterator[Finding]:
     if grown.full:
         shown = [f"{view.show_port(key)} ({named(names)})" for key, names in grown.full.items()]
         text = f"counters are at their maximum, so at least that: {named(shown, most=8)}"
@@ -237,7 +244,7 @@ def _show_most(view: View, counted: dict[PortKey, int]) -> str:
     return named([f"{view.show_port(key)} ({counted[key]})" for key in most], most=5)
 
 
-def _note_wait(view: View, grown: _Grown, seconds: float) -> Iterator[str]:
+def _note_wait(view: View, grown: Grown, seconds: float) -> Iterator[str]:
     """Yield how long ports waited to send, as a share of the time: congestion, and no fault of the link."""
     shares: dict[PortKey, tuple[float, bool]] = {}
     for key, found in grown.ports.items():

@@ -17,6 +17,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.parsers.subnet imp
     iblinkinfo,
     ibnetdiscover,
     ibqueryerrors,
+    ibtracert,
     merge,
     messages,
 )
@@ -69,7 +70,8 @@ class _Parser:
         self._denied: set[str] = set()
 
     def parse(self) -> Reading:
-        commands = self._capture.commands
+        # A path that was not found leaves the rest of the reading as it is.
+        commands = [one for one in self._capture.commands if not ibtracert.FILE.match(one.file)]
         for command in commands:
             self._messages(command)
             self._text(command)

@@ -146,6 +146,8 @@ def test_no_line_is_longer_than_opensm_reads():
             "gpu2 rail0: 0x0000000000000001 is also the port of gpu1 rail0",
         ),
         ({"partitions": DEFAULT, "managers": []}, "no GUIDs of opensm's ports"),
+        ({"partitions": DEFAULT, "ports": ["0x11"]}, "partition_ports: is ['0x11'], not an object. Fix"),
+        ({"partitions": DEFAULT, "ports": {"gpu1": "0x11"}}, "gpu1 is '0x11', not an object"),
         ({"partitions": DEFAULT, "managers": ["mlx5_0"]}, "no GUIDs of opensm's ports"),
     ],
 )  # fmt: skip

@@ -15,7 +15,9 @@ from ansible_collections.railyard.fabric.plugins.module_utils.subnet import comm
 from ansible_collections.railyard.fabric.plugins.module_utils.subnet.commands import Port
 from support import subnets
 
-TOOLS = ("ibnetdiscover", "iblinkinfo", "ibqueryerrors", "saquery", "sminfo", "ibaddr", "smpquery")
+TOOLS = (
+    "ibnetdiscover", "iblinkinfo", "ibqueryerrors", "saquery", "sminfo", "ibaddr", "smpquery", "ibtracert",
+)  # fmt: skip
 # What changes a subnet, or its counters, or needs the subnet manager's key.
 NEVER = {
     "-k",
@@ -110,6 +112,25 @@ def test_partitions_of_adapters_with_a_lid_and_a_link_alone():
     reading = records.Reading(1.0, None, None, None, {one.guid: one for one in found})
     steps = commands.plan_partitions(Port(None, None), reading)
     assert steps == [commands.Step(("smpquery", "pkeys", "5", "1"), "smpquery-pkeys-5-1.txt")]
+
+
+def test_paths_are_traced_both_ways_between_ports_that_have_a_lid(tools):
+    net = subnets.make_net(1)
+    adapters = [box for box in net.boxes.values() if box.kind == "CA"]
+    one, other = adapters[0], adapters[-1]
+    guids = [f"0x{box.port_guid(1):016x}" for box in (one, other)]
+    absent = "0x00000000000000aa"
+    pairs = [(guids[0], guids[1]), (guids[0], guids[1]), (guids[0], absent)]
+    read = run.read_subnet(Port("mlx5_4", 2), False, 0, pairs)
+    lids = one.port_lid(1), other.port_lid(1)
+    traced = [line for line in asked(tools) if line.startswith("ibtracert")]
+    assert sorted(traced) == sorted(
+        f"ibtracert -C mlx5_4 -P 2 -n {source} {target}" for source, target in (lids, lids[::-1])
+    )
+    files = {one.file for one in read.commands}
+    assert {f"ibtracert-{lids[0]}-{lids[1]}.txt", f"ibtracert-{lids[1]}-{lids[0]}.txt"} <= files
+    # A path that is not found is told with the pair, and is no gap of the reading.
+    assert not [one for one in capture.parse(read).problems if "tracert" in one.text]
 
 
 def test_without_a_choice_and_without_partitions(tools):

@@ -23,6 +23,9 @@ def made():
     commands = (
         Command(("ibnetdiscover", "-p"), "ibnetdiscover.txt", PORTS, "a\x1b[31m word\n", 0, 3.0, 0.5),
         Command(("smpquery", "pkeys", "5", "1"), "smpquery-pkeys-5-1.txt", "", "", None, 4.0, 60.0, True),
+        Command(
+            ("ibtracert", "-n", "5", "12"), "ibtracert-5-12.txt", "From {0x1}[1]\n", "no\n", 255, 5.0, 0.1
+        ),
     )
     return Capture("gpu00", "mlx5_0", 1, 2.0, commands)
 
@@ -30,7 +33,8 @@ def made():
 def test_what_is_written_is_loaded(tmp_path):
     captures.write(made(), str(tmp_path / "new"))
     assert captures.load(str(tmp_path / "new")) == made()
-    names = ["capture.json", "ibnetdiscover.err", "ibnetdiscover.txt", "smpquery-pkeys-5-1.txt"]
+    names = ["capture.json", "ibnetdiscover.err", "ibnetdiscover.txt"]
+    names += ["ibtracert-5-12.err", "ibtracert-5-12.txt", "smpquery-pkeys-5-1.txt"]
     assert sorted(os.listdir(tmp_path / "new")) == names
 
 

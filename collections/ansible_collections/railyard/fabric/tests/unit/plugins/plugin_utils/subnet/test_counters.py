@@ -36,6 +36,8 @@ def test_a_thousand_symbol_errors_in_an_hour_on_edr_fail(at_leaf: bool) -> None:
     # 1000 errors / (100e9 bit/s * 3600 s); 1e-12 of that are 360.
     assert "2.8e-12 errors per bit" in found.text
     assert "permitted are 360 (1e-12 per bit" in found.text
+    # The source of the limit is named to its end.
+    assert found.text.count("(") == found.text.count(")")
 
 
 @pytest.mark.parametrize(("lane", "rate"), [(EDR, 100.0), (HDR, 200.0), (NDR, 400.0)])
