@@ -126,7 +126,7 @@ def test_a_slow_path_is_measured_further_and_accused_alone(four_nodes, killed):
     path = "the path between gpuserver1 and gpuserver2 on rail0"
     assert status == 1, output
     assert f"confirming: {path}" in output
-    told = output[output.index("Who is slow") :].split("\n\n")[0].splitlines()[1:]
+    told = output[output.index("Slow components") :].split("\n\n")[0].splitlines()[1:]
     assert [line.strip().split(": carries")[0] for line in told] == [path]
     assert "(confirmed, by " in told[0]
     rows = run.rows()

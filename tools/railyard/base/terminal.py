@@ -38,7 +38,7 @@ def summary(report: model.Report, out: Console, status: int | None = None) -> No
     out.print()
     out.print(_rails(report, out.width))
     if report.who_is_slow:
-        out.print(Text("\nWho is slow", style="bold"))
+        out.print(Text("\nSlow components", style="bold"))
     for told in report.who_is_slow[:_PROBLEMS_SHOWN]:
         out.print(Text(f"  {clean_line(told)}"))
     if (more := len(report.who_is_slow) - _PROBLEMS_SHOWN) > 0:

@@ -75,10 +75,10 @@ def run(
         table.console().print(Text.assemble((clean(plan["cluster"]), "bold"), f": {_head(plan)}"))
         table.print_plan(plan, every_row)
         said = {
-            node.name: node_summary.qos_plan_lines(qos_notes.plan(node.fabric, node.qos))
+            node.name: node_summary.describe_qos_plan(qos_notes.plan(node.fabric, node.qos))
             for node in loaded.selected_nodes()
         }
-        for line in node_summary.folded(said):
+        for line in node_summary.fold_nodes(said):
             print(line)
         if note := qos_notes.default_class_note(policy.merge(loaded.policy), loaded):
             print(note)

@@ -78,7 +78,7 @@ def _print(folder: Path, judged: rejudge.Judged, *, as_json: bool) -> model.Repo
     """Print the result of a run, as text or as JSON, and return the run as it was read for that."""
     read = model.read(folder, judged)
     if as_json:
-        result = {"run": read.run, **summary.of(run_folder.RunFolder(folder).plan(), judged)}
+        result = {"run": read.run, **summary.summarise_verdicts(run_folder.RunFolder(folder).plan(), judged)}
         print(json.dumps(result, indent=2))
     else:
         terminal.summary(read, output.console())

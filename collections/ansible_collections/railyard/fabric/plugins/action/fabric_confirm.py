@@ -110,4 +110,4 @@ def _rows(folder: RunFolder) -> Iterator[dict[str, Any]]:
 
 
 def _told(doubtful: Iterable[Suspect]) -> str:
-    return named([who_is_slow.words(one) for one in doubtful], between="; ")
+    return named([who_is_slow.name_suspect(one) for one in doubtful], between="; ")

@@ -51,8 +51,8 @@ class ActionModule(ActionBase):
             folder.finish(args["reason"])
             judged, judgement = _judged(folder, args["judgement"], args["keep"])
             rejudge.write(folder.path, judged)
-            said = summary.of(folder.plan(), judged)
-            compared = comparison.of(
+            said = summary.summarise_verdicts(folder.plan(), judged)
+            compared = comparison.compare_run(
                 folder.plan(),
                 judged.verdicts,
                 folder.rows(run_folder.FACTS)[0],

@@ -42,7 +42,7 @@ class ActionModule(ActionBase):
             said[str(host)] = (
                 node_summary.KINDS[args["fact"]](action_base.plain(facts[args["fact"]])) if known else None
             )
-        lines = node_summary.folded(said)
+        lines = node_summary.fold_nodes(said)
         for line in [args["heading"], *lines] if lines else [args["nothing"]]:
             # On a terminal a node's words must neither move the cursor nor look like a line of ours.
             display.display(plain_text.clean_line(line))

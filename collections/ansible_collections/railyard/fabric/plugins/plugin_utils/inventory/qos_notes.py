@@ -80,7 +80,7 @@ def _is_fabric_with_qos(fabric: Item) -> bool:
 
 
 def plan(fabric: Item, said: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what `node_notes.qos_plan_lines` tells of: nothing where QoS is not asked, or not said here.
+    """Return what `node_notes.describe_qos_plan` tells of: nothing where QoS is not asked, or not said here.
 
     Args:
         fabric: a sound one.

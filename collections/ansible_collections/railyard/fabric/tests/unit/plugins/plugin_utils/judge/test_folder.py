@@ -142,7 +142,7 @@ def test_the_sentence_of_a_good_run() -> None:
 
 def of(run: FakeRun) -> dict[str, Any]:
     judged = rejudge.Judged(run.judge(), run.status())
-    return summary.of(run.plan, judged)
+    return summary.summarise_verdicts(run.plan, judged)
 
 
 def test_the_sentence_names_node_and_rail_of_what_failed() -> None:
@@ -183,7 +183,7 @@ def test_a_declared_rdma_that_nobody_measured_is_not_kept_silent() -> None:
 def test_an_interrupted_run_says_so() -> None:
     run = FakeRun()
     judged = rejudge.Judged(run.judge(), 3, incomplete="the run was interrupted")
-    assert summary.of(run.plan, judged)["headline"] == (
+    assert summary.summarise_verdicts(run.plan, judged)["headline"] == (
         "2 of 2 nodes good: 56 checks measured (46 pass, 10 recorded), not all that were planned. "
         "Incomplete: the run was interrupted. 2 rails, TCP only, RDMA was not planned."
     )
