@@ -67,7 +67,7 @@ def lines(source: Path) -> list[str]:
     Raises:
         UserError: it cannot be read, or not to an end.
     """
-    if (wrong := files.endless_file(str(source))) is not None:
+    if (wrong := files.check_readable(str(source))) is not None:
         raise UserError(f"--hosts-from {source}: {wrong}", "name a plain file")
     try:
         return source.read_text(encoding="utf-8-sig").splitlines()

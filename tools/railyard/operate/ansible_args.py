@@ -55,7 +55,7 @@ def parse(argv: Sequence[str]) -> AnsibleArguments:
     if options.inventory:
         raise UserError("-i stands after `--`", "put it before `--`: railyard checks the inventory first")
     for path in (str(extra)[1:] for extra in options.extra_vars or [] if str(extra).startswith("@")):
-        if (wrong := files.endless_file(path)) is not None:
+        if (wrong := files.check_readable(path)) is not None:
             raise UserError(f"{path}: {wrong}", "name a plain file of variables")
     for extra in options.extra_vars or []:
         for name in _OURS:

@@ -147,7 +147,7 @@ def _lacking_lines(nodes: Mapping[str, Any]) -> list[Text]:
     """Return of each rail which nodes lack it."""
     return [
         Text(clean(f"{rail}: not on {svg_model.folded(names)} (rail_overrides: absent)"))
-        for rail, names in fabric_plan.lacking(nodes).items()
+        for rail, names in fabric_plan.list_absent_rails(nodes).items()
     ]
 
 

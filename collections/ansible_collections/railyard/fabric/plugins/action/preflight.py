@@ -202,7 +202,7 @@ class ActionModule(ActionBase):
         wanted: dict[str, list[minimum_versions.Comparison]] = {}
 
         def seen(host: str, name: str, value: Any) -> None:
-            wanted.setdefault(host, []).extend(wanted_versions.of_variable(name, value))
+            wanted.setdefault(host, []).extend(wanted_versions.compare_variable(name, value))
 
         roles = [role_variables.read_role(name, folders, load_yaml) for name in names]
         problems = role_variables.check_roles(roles, hosts, variables_of, render, seen)

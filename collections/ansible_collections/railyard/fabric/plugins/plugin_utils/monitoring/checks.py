@@ -99,9 +99,9 @@ def _problems(inventory: Inventory, found: Iterable[tuple[Finding, tuple[str, ..
     problems = []
     for (variable, message, fix), hosts in folded.items():
         host, groups = hosts[0]
-        file = places.of_variable(inventory.sources, variable, host, groups)
+        file = places.find_variable(inventory.sources, variable, host, groups)
         if file is None and host is not None:
-            file = places.of_host(inventory.sources, host)
+            file = places.find_host(inventory.sources, host)
         text = f"{variable}: {message}" if file else message
         named = load.fold([name for name, _groups in hosts if name is not None])
         problems.append(Problem(file or variable, named, None, text, fix))

@@ -15,7 +15,7 @@ import json
 from collections.abc import Mapping
 
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.policy import Policy
-from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.plan import lacking
+from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.plan import list_absent_rails
 from ansible_collections.railyard.fabric.plugins.plugin_utils.plain_text import named
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run.documents import Manifest, Plan, Row
 
@@ -99,7 +99,7 @@ def rails_absent(plan: Plan) -> list[str]:
     return [
         f"{rail}: {named(nodes)} {'lacks' if len(nodes) == 1 else 'lack'} this rail, as the inventory says "
         "(rail_overrides): nothing is tested there, and no test of all nodes together runs over it"
-        for rail, nodes in lacking(plan["nodes"]).items()
+        for rail, nodes in list_absent_rails(plan["nodes"]).items()
     ]
 
 
