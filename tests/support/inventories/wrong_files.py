@@ -61,10 +61,10 @@ PLACES = {
         "its file gpu1.confirm.tar.gz in the run folder would be that of gpu1",
         "give gpu1.confirm another name", "gpu1.confirm"),
     "name_with_a_slash": hosts(
-        "gpu_nodes:\n  hosts:\n    rack1/gpu1:\n", "rack1/gpu1", "'rack1/gpu1' is not a host name", "ansible_host",
+        "gpu_nodes:\n  hosts:\n    rack1/gpu1:\n", "rack1/gpu1", "'rack1/gpu1' is not a host", "ansible_host",
         "rack1/gpu1"),
     "name_that_yaml_negates": hosts(
-        "gpu_nodes:\n  hosts:\n    no: {node_index: 1}\n", "hosts:", "YAML does not read host False as text", "in quotes"),
+        "gpu_nodes:\n  hosts:\n    no: {node_index: 1}\n", "hosts:", "not read host False as text", "in quotes"),
     # variables
     "overrides_misspelt": hosts(
         pair_of("", "rail_override: {rail0: {netdev: ens7}}"), "rail_override",
@@ -73,7 +73,7 @@ PLACES = {
         "units", {HOSTS: ("scalable_unit: su2", "scaleable_unit: su2")}, f"{HOSTS}|scaleable",
         "nothing reads a variable", "did you mean scalable_unit?", "gpu3"),
     "index_in_base_8": hosts(
-        pair_of("", "node_index: 010"), "node_index", "reads 010 as octal, which is 8", "write 10, without a leading 0"),
+        pair_of("", "node_index: 010"), "node_index", "010 as octal, which is 8", "write 10, without"),
     "index_is_a_fraction": hosts(
         pair_of("", "node_index: 2.0"), "node_index", "2.0 is not a whole number", "node_index: 7", "gpu2"),
     "index_without_end": hosts(
@@ -139,7 +139,7 @@ PLACES = {
         "it contains a list, not a mapping of variables",
         "name: value"),
     "fabric_file_is_text": Wrong(
-        "pair", {FABRIC: "see the wiki\n"}, f"{FABRIC}|wiki", "it contains text, not a mapping of variables", "name: value"),
+        "pair", {FABRIC: "see the wiki\n"}, f"{FABRIC}|wiki", "it contains text, not", "name: value"),
     "fabric_file_is_empty": Wrong(
         "pair", {FABRIC: ""}, None, "it is not defined", "define it in group_vars/all/fabric.yml",
         "gpu[1-2]"),

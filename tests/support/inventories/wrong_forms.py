@@ -56,7 +56,7 @@ FORMS = {
         "more.yml|node_index", "site/hosts.yml:3 sets another value for host gpu1", "keep one", "gpu1"),
     "host_set_in_its_file_as_well": Wrong(
         "pair", {HOSTS: pair_of("node_index: 1", ""), "host_vars/gpu1.yml": "---\nnode_index: 5\n"},
-        "host_vars/gpu1.yml|node_index", "site/hosts.yml:3 sets another value", "keep one of the two", "gpu1"),
+        "host_vars/gpu1.yml|node_index", "site/hosts.yml:3 sets another value", "keep one of", "gpu1"),
     "range_and_its_host_set_twice": hosts(
         "gpu_nodes:\n  hosts:\n    gpu[1:2]: {scalable_unit: a}\n    gpu2: {scalable_unit: b}\n",
         "scalable_unit: b", "site/hosts.yml:3 sets another value for host gpu2", "keep one of the two",

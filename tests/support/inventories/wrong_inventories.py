@@ -114,7 +114,7 @@ FAULTS = {
         "BMCs are out of band, but the purpose is 'storage'", "out_of_band"),
     "bmcs_share_with_storage": fault(
         "units", FABRIC, "subnet: 10.90.0.0/24", "subnet: 172.16.0.0/16", "subnet: 172.16.8.0/24", None, None,
-        "172.16.8.0/24 of network bmc overlaps 172.16.0.0/16 of network storage", "overlaps no other network"),
+        "172.16.8.0/24 of network bmc overlaps 172.16.0.0/16 of network storage", "overlaps no other"),
     "storage_on_a_rail": fault(
         "units", FABRIC, "subnet: 10.90.0.0/24", "subnet: 10.11.90.0/24", "subnet: 10.11.0.0/16", None,
         "rail1",
@@ -165,7 +165,7 @@ FAULTS = {
     "management_address_that_none_reaches": fault(
         "units", HOSTS, "bmc_address: 172.16.8.12",
         "bmc_address: 172.16.8.12, management_address: 127.0.0.1",
-        "gpu2:", "gpu2", None, "127.0.0.1 is not an address at which another node", "on the management network"),
+        "gpu2:", "gpu2", None, "127.0.0.1 is not an address at which another node", "on the management"),
     "management_address_with_prefix": fault(
         "units", HOSTS, "bmc_address: 172.16.8.12",
         "bmc_address: 172.16.8.12, management_address: 172.16.0.12/24",
@@ -191,7 +191,7 @@ FAULTS = {
         "pair", HOSTS, "    gpu2:\n", "    gpu2:\n    gpu3:\n", "cabling:", None, None,
         "joins at most 2 nodes, and there are 3", "write switched"),
     "same_number_twice": fault(
-        "pair", HOSTS, "gpu2:", "tpu1:", "tpu1:", "tpu1", None, "index 1 is also that of gpu1", "its own node_index"),
+        "pair", HOSTS, "gpu2:", "tpu1:", "tpu1:", "tpu1", None, "index 1 is also that of gpu1", "node_index"),
     "name_without_number": fault(
         "pair", HOSTS, "gpu2:", "login:", "login:", "login", None, "ends in no number", "node_index"),
     "subnets_overlap": fault(
@@ -201,7 +201,7 @@ FAULTS = {
         "pair", FABRIC, "10.0.1.0/24", "10.0.1.1/24", "10.0.1.1/24", None, "rail1",
         "has host bits set: the network is 10.0.1.0/24", "the network itself"),
     "mtu_too_large": fault(
-        "pair", FABRIC, "9000", "9979", "mtu: 9979", None, None, "not an MTU of an Ethernet link", "mtu: 9000"),
+        "pair", FABRIC, "9000", "9979", "mtu: 9979", None, None, "not an MTU of an Ethernet", "mtu: 9000"),
     "no_subnet_on_roce": fault(
         "pair", FABRIC, "      subnet: 10.0.1.0/24\n", "", "name: rail1", None, "rail1",
         "the rail has no subnet", "only transports infiniband and efa do without"),

@@ -97,7 +97,7 @@ LINKS = {
         "pair", RAIL1, RAIL1 + "      mac: '52:54:00:00:00:01'\n", "mac:",
         "52:54:00:00:00:01 is already that of gpu1", "rail_overrides of its node", "gpu2", "rail1"),
     "pci_of_nvidia_smi": fabric(
-        "pair", RAIL1, RAIL1 + "      pci: '00000000:3b:00.0'\n", "pci:", "is not a valid PCI address", "lspci -D",
+        "pair", RAIL1, RAIL1 + "      pci: '00000000:3b:00.0'\n", "pci:", "not a valid PCI", "lspci -D",
         rail="rail1"),
     "vlan_larger_than_its_port": networks(
         "    - {name: s, purpose: storage, netdev: ens9, mtu: 1500, subnet: 10.90.0.0/24}\n"
