@@ -64,7 +64,7 @@ PLACES = {
         "gpu_nodes:\n  hosts:\n    rack1/gpu1:\n", "rack1/gpu1", "'rack1/gpu1' is not a host", "ansible_host",
         "rack1/gpu1"),
     "name_that_yaml_negates": hosts(
-        "gpu_nodes:\n  hosts:\n    no: {node_index: 1}\n", "hosts:", "not read host False as text", "in quotes"),
+        "gpu_nodes:\n  hosts:\n    no: {node_index: 1}\n", "hosts:", "host False as text", "in quotes"),
     # variables
     "overrides_misspelt": hosts(
         pair_of("", "rail_override: {rail0: {netdev: ens7}}"), "rail_override",

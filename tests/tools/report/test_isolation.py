@@ -349,7 +349,7 @@ def test_a_second_order_of_other_nodes_or_another_policy_is_none_of_the_run(swep
     folder.write(run_folder.CONFIRM_ORDER, run_folder.pretty({**second, "run": "20261124T100000Z-0000"}))
     assert "confirm_order.json" in str(ended(folder, rejudge.judge_folder).incomplete)
     (folder.path / run_folder.CONFIRM_ORDER).unlink()
-    assert "had to be asked" in str(ended(folder, rejudge.judge_folder).incomplete)
+    assert "had to be planned" in str(ended(folder, rejudge.judge_folder).incomplete)
 
 
 def test_rows_of_both_orders_are_counted_and_numbered_on(swept):
@@ -358,12 +358,12 @@ def test_rows_of_both_orders_are_counted_and_numbered_on(swept):
     folder.append(run_folder.ARCHIVES, [{"node": A, "sha256": "0" * 64, "rows": count}])
     order = folder.document(run_folder.WORK_ORDER)
     own_orders.keep(folder, folder.plan(), folder.rows(run_folder.FACTS)[0], order)
-    assert "rows_before" not in Orders(folder).of(A)
-    assert list(orders.apart(folder, [A, B, C, D]).own) == [A, B, C, D]
+    assert "rows_before" not in Orders(folder).build(A)
+    assert list(orders.split_orders(folder, [A, B, C, D]).own) == [A, B, C, D]
     second = second_order(folder)
-    mine = Orders(folder).of(A)
+    mine = Orders(folder).build(A)
     assert (mine["rows_before"], mine["meetings"]) == (count, second["meetings"])
-    sent = orders.apart(folder, [A, B, C, D])
+    sent = orders.split_orders(folder, [A, B, C, D])
     assert (list(sent.own), sent.refused) == ([A, C], {})
     assert {**sent.common, **sent.own[A], "secret": folder.secret()} == mine
     assert folder.secret() not in str(sent)

@@ -157,7 +157,7 @@ def ask(question: Question, out: Console) -> str:
     """Ask a person for one of the candidates, until one is chosen.
 
     Raises:
-        UserError: nobody answers.
+        UserError: no node answers.
     """
     present.questions([question], out)
     while True:

@@ -28,7 +28,7 @@ class Aligned:
         crossed: port whose cable is on another rail's network → index of that rail.
         strayed: ports that listened and are on no rail's network, where their rail's others are on one.
         units: node → number of the group of nodes that share networks; all 0 where it is one.
-        alone: nodes that heard nobody although they listened.
+        alone: nodes that listened but heard no other.
     """
 
     rails: list[dict[str, Port]]
@@ -337,7 +337,7 @@ def _crossed(aligned: Aligned, places: Places, homes: Mapping[tuple[int, int], o
     units = aligned.units
     owners: dict[tuple[int, object], int] = {}
     for (unit, index), place in homes.items():
-        # Rails that share a network cannot be told apart by it.
+        # Rails that share a network cannot be distinguished by it.
         owners[unit, place] = -1 if (unit, place) in owners else index
     crossed = {}
     for index, rail in enumerate(aligned.rails):

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from railyard.fabric import folders
 from railyard.fabric.documents import EXIT_MEANING, SEVERITIES, Report, coverage_row, show_ratio
-from railyard.plan.table import print_whole
+from railyard.plan.table import print_uncut
 
 _STYLES = {"fail": "bold red", "unmeasured": "bold yellow", "warn": "yellow"}
 _STATUS_STYLES = {0: "bold green", 1: "bold red", 3: "bold yellow"}
@@ -43,7 +43,7 @@ def print_report(report: Report, folder: Path, out: Console) -> None:
         if group.next is not None:
             out.print(Text(f"  next: {group.next}", style="cyan"))
     out.print()
-    print_whole(_leaves(report))
+    print_uncut(_leaves(report))
     for note in report.notes:
         out.print(Text(note, style="dim"))
     for subnet in report.subnets:

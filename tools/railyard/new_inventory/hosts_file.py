@@ -38,7 +38,7 @@ def read(source: Path) -> list[ListedHost]:
     """Return the nodes of a list, in its order.
 
     A line is a name, an address and a user; or a name, a folded name (`gpu[001-032]`) or an address alone.
-    What stands behind `#` is a comment.
+    Text after `#` is a comment.
 
     Raises:
         UserError: the file cannot be read, or with everything that is wrong with its lines.

@@ -53,7 +53,7 @@ def _temporary_folder() -> tempfile.TemporaryDirectory[str]:
 
 
 def _of_bundle(bundle: Path, place: Path, *, as_json: bool) -> int:
-    """Judge a bundle within the limits of what it may cost: whoever made it is not trusted."""
+    """Judge a bundle within the limits of what it may cost: its author is not trusted."""
     try:
         with confined(*archive_limits.judge_cost(bundle.stat().st_size)):
             folder = files.unpack(bundle, place)

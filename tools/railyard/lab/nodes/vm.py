@@ -94,7 +94,7 @@ class VmKind:
 
     def made_of(self, node: Node, image: str) -> str:
         """Return image, size and place."""
-        return _describe(_of(node, image))
+        return _describe(_make_record(node, image))
 
     def create(self, node: Node, image: str, content: Content, links: list[Link]) -> None:
         """Make the VM's folder: an overlay of the image, and the seed."""
@@ -109,7 +109,7 @@ class VmKind:
             shutil.copyfile(loader, folder / vm_argv.LOADER)
         self._write_seed(node, content, links)
         # Last: without it the VM is half made.
-        write_file(str(folder / _RECORD), json.dumps(_of(node, image)))
+        write_file(str(folder / _RECORD), json.dumps(_make_record(node, image)))
 
     def start(self, node: Node, links: list[Link]) -> None:
         """Make the cables and start QEMU, a daemon of its own, in the lab's namespace."""
@@ -122,7 +122,7 @@ class VmKind:
         run([*inside, *vm_argv.argv(self.lab, node, links, given, chosen, folder)], folder=folder)
 
     def plug_in(self, node: Node, links: list[Link]) -> list[str]:
-        """Mend cables; a VM whose tap is gone is switched off and on, since QEMU cannot take another."""
+        """Repair cables; a VM whose tap is gone is switched off and on, since QEMU cannot take another."""
         made = vm_cables.make(self.namespace, links)
         if vm_cables.unplugged(self.namespace, links):
             self.kill(node.name)
@@ -142,7 +142,7 @@ class VmKind:
         return all(texts.get(path) == text for path, (_, _, text) in content.items())
 
     def reseed(self, node: Node, content: Content, links: list[Link]) -> None:
-        """Write a new seed and boot again: nobody can log in to do it from inside."""
+        """Write a new seed and boot again: it cannot be done from inside without a login."""
         self._write_seed(node, content, links)
         self._power_off(node.name)
         self.start(node, links)
@@ -194,7 +194,7 @@ class VmKind:
                 vm_cables.remove(self.namespace, position)
             shutil.rmtree(folder, ignore_errors=True)
 
-    def last_words(self, name: str) -> str:
+    def last_output(self, name: str) -> str:
         """Return the end of the console log."""
         log = self._console(name)
         shown = "".join(f"    {line}\n" for line in vm_console.last_lines(log))
@@ -255,7 +255,7 @@ def _made_of(folder: Path) -> str:
     return _describe(_record(folder))
 
 
-def _of(node: Node, image: str) -> dict[str, object]:
+def _make_record(node: Node, image: str) -> dict[str, object]:
     """Return the record of a VM made from an image today."""
     return {"image": image, **{key: getattr(node, key) for key in _OF_NODE}}
 

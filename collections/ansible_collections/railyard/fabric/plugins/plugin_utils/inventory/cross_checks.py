@@ -200,7 +200,7 @@ def _check_interfaces(specs: Sequence[Item], fabric: _Fabric, overridden: set[st
 
 
 def _named_by(specs: Sequence[Item], key: str) -> Iterator[tuple[Item, Any]]:
-    """Yield rails with the names of their interfaces, of a bond also its ports, which no other rail may have."""
+    """Yield rails with the names of their interfaces, of a bond also its ports, which are reserved."""
     for spec in specs:
         yield spec, spec[key]
         if key == "netdev":

@@ -56,7 +56,7 @@ class Rails:
                     self._owners.setdefault(key, f"{rail['name']} ({network}, {name})")
 
     def owner(self, address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> str | None:
-        """Return the rail whose network holds an address, in words."""
+        """Return the name of the rail whose network contains an address."""
         for prefix in {prefix for version, prefix, _network in self._owners if version == address.version}:
             network = ipaddress.ip_network((address, prefix), strict=False)
             owner = self._owners.get((address.version, prefix, int(network.network_address)))

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Check `monitoring_receivers`: who gets alerts. A secret that stands readable is refused and not shown."""
+"""Check `monitoring_receivers`: who gets alerts. A secret in plain text is refused and not shown."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ _URL = re.compile(r"https?://[^\s/@]+(/\S*)?")
 _HOST_AND_PORT = re.compile(r"\S+:[0-9]{1,5}")
 _FIX_READABLE = (
     "encrypt it (ansible-vault encrypt_string), or name a file on the monitoring host by {key}_file; then "
-    "change the secret, since whoever has the inventory has it"
+    "change the secret, since anyone with the inventory has it"
 )
 
 
 class _Item(NamedTuple):
-    """One receiver's part of one kind, and how its variable is written."""
+    """One integration of a receiver, and the path of its variable."""
 
     kind: str
     values: Mapping[str, Any]
@@ -121,7 +121,7 @@ def _check_secret(item: _Item) -> Iterator[Finding]:
     value, file = item.values.get(key), item.values.get(f"{key}_file")
     if value is not None and _is_known(value):
         fix = _FIX_READABLE.format(key=key)
-        yield Finding(f"{item.where}.{key}", "a secret stands readable in the inventory", fix)
+        yield Finding(f"{item.where}.{key}", "a secret in plain text", fix)
     if value is not None and file is not None:
         yield Finding(f"{item.where}.{key}", f"{key}_file is there as well", "keep one of the two")
     if isinstance(file, str) and _is_known(file) and not file.startswith("/"):

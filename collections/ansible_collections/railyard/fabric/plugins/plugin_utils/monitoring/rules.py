@@ -127,7 +127,7 @@ def as_prometheus_rule(name: str, text: str) -> str:
 
 
 def with_job_in_json(text: str, job: str) -> str:
-    """Put the site's job into the queries of a dashboard, which stand in strings of JSON."""
+    """Put the site's job into the queries of a dashboard, which are strings in JSON."""
     quoted = json.dumps(_matcher(job))[1:-1]
     return text.replace(r"job=\"railyard-node\"", quoted)
 

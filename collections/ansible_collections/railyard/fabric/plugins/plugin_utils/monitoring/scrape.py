@@ -68,9 +68,9 @@ def jobs(
 
     Args:
         folder: where `file_sd/` is on the host of Prometheus; empty: beside its configuration.
-        runs: targets that serve the metrics of runs; None: they stand in `file_sd/railyard_runs.json`.
+        runs: targets that serve the metrics of runs; None: they are in `file_sd/railyard_runs.json`.
         access: how the nodes' exporters are reached.
-        bmc_exporter: address and port of what asks the BMCs; empty: they are not asked.
+        bmc_exporter: address and port of the BMC exporter; empty: none.
     """
     node = _job("railyard-node", folder, FILES["railyard-node"])
     if access.ca_file is not None:

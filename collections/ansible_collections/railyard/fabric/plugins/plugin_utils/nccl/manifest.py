@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Read what YAML sets: environment and commands of Kubernetes' containers, ConfigMaps, values, workflows.
 
-The kind of a document is not asked for: what counts is a list of names and values, a mapping whose keys are
+The kind of a document does not matter; what counts is a list of names and values, a mapping whose keys are
 names, and text that a shell runs. What mentions a setting in another form is returned as not read.
 """
 
@@ -43,7 +43,7 @@ _DEEPEST = 100
 
 
 def read(text: str, read_file: Callable[[str, str], Settings]) -> Settings:
-    """Return what YAML sets; `read_file` reads the text of a file that stands in it, by its name.
+    """Return what YAML sets; `read_file` reads the text of a file that is in it, by its name.
 
     Raises:
         UnreadableError: it is not YAML.
@@ -94,7 +94,7 @@ class _Reader:
         self._seen: set[int] = set()
 
     def walk(self, node: Node, key: str, scope: Variables) -> None:
-        """Read a node that stands under a key; `scope` is the environment there."""
+        """Read a node that is under a key; `scope` is the environment there."""
         self._record.step()
         if id(node) in self._seen:
             return
@@ -105,7 +105,7 @@ class _Reader:
             if _LISTS.match(key) and any(_pair(one) or isinstance(one, ScalarNode) for one in node.value):
                 self._listed(node, scope.copy(), alone=True)
             elif _RUNS.match(key) and all(isinstance(one, ScalarNode) for one in node.value):
-                self._run_words(node.value, scope)
+                self._read_command(node.value, scope)
             else:
                 for one in node.value:
                     self.walk(one, key, scope)
@@ -129,16 +129,16 @@ class _Reader:
             elif _LISTS.match(key) and isinstance(value, MappingNode) and _sets_names(value):
                 self._named(value, inner)
                 sets = True
-            elif key == "command" and _is_words(value):
+            elif key == "command" and _is_word_list(value):
                 command.insert(0, value)
-            elif key == "args" and _is_words(value):
+            elif key == "args" and _is_word_list(value):
                 command.append(value)
             else:
                 rest.append((key, value))
         if sets:
             self._record.record_program(inner)
         if command:
-            self._run_words([word for one in command for word in one.value], inner)
+            self._read_command([word for one in command for word in one.value], inner)
         for key, value in rest:
             self._walk_value(key, value, inner)
 
@@ -149,7 +149,7 @@ class _Reader:
             pair = _pair(one)
             text = one.value if isinstance(one, ScalarNode) else ""
             if pair and pair[1] is None and IS_OURS.match(pair[0]):
-                why = "{name} stands in a list without a value that is read here"
+                why = "{name} is in a list without a value that is read here"
                 self._record.report_unread_text(f"{pair[0]}=", _line(one), why)
             elif pair:
                 self._put(pair[0], pair[1], scope)
@@ -169,9 +169,9 @@ class _Reader:
                 self._walk_value(str(key.value), value, scope)
 
     def _walk_value(self, key: str, value: Node, scope: Variables) -> None:
-        """Read what stands under a key that sets nothing itself, as far as that is known."""
+        """Read what is under a key that sets nothing itself, as far as that is known."""
         if IS_OURS.match(key):
-            why = "{name} is a key here, and what stands under it is not read"
+            why = "{name} is a key here, and its content is not read"
             self._record.report_unread_text(f"{key}=", _line(value), why)
         self.walk(value, key, scope)
 
@@ -190,12 +190,12 @@ class _Reader:
     def _keep(self, name: str, text: str, raw: str, node: Node, scope: Variables) -> None:
         option = Option(text, True, line=_line(node), raw=raw)
         if not IS_OURS.match(name):
-            why = f"{{name}} stands in the value of {name}, which is not read"
+            why = f"{{name}} is in the value of {name}, which is not read"
             self._record.report_unread_text(text, _line(node), why)
         scope.put(name, [option])
 
-    def _run_words(self, nodes: Sequence[Node], scope: Variables) -> None:
-        """Read the words of a command, each in its own line of the file."""
+    def _read_command(self, nodes: Sequence[Node], scope: Variables) -> None:
+        """Read a command whose words are in separate lines of the file."""
         text, row = "", 0
         first = _line(nodes[0]) if nodes else 1
         for node in nodes:
@@ -248,7 +248,7 @@ class _Reader:
         elif _RUNS.match(key) or "\n" in text.strip() or _COMMAND.match(text):
             shell.run(_TEMPLATE.sub(HOLE, self._text(node)), self._record, scope.copy(), first)
         else:
-            why = f"{{name}} stands in the value of {key or 'a list'}, which is not read"
+            why = f"{{name}} is in the value of {key or 'a list'}, which is not read"
             self._record.report_unread_text(text, first, why)
 
 
@@ -258,7 +258,7 @@ def _line(node: Node) -> int:
     return int(node.start_mark.line) + 1 + block
 
 
-def _is_words(node: Node) -> bool:
+def _is_word_list(node: Node) -> bool:
     return isinstance(node, SequenceNode) and all(isinstance(one, ScalarNode) for one in node.value)
 
 

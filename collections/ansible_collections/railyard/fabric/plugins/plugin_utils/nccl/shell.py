@@ -98,7 +98,7 @@ class Script:
         text: the script.
         record: takes what is found.
         first_line: the file's line of its first one.
-        depth: how many scripts it stands in.
+        depth: how many scripts it is in.
     """
 
     def __init__(self, text: str, record: Record, first_line: int = 1, depth: int = 0) -> None:
@@ -138,11 +138,11 @@ class Script:
         for node in errors(self.root, _MOST_ERRORS):
             mentions = settings.SETS_ONE.search(text_of(node)) is not None
             why = "the shell's syntax is not understood here"
-            why += ", and settings of NCCL that stand here may not be read" if mentions else ""
+            why += ", and settings of NCCL may not be read here" if mentions else ""
             self.record.report_unread(self.line(node), why, harmless=not mentions)
 
     def _comment(self, node: Node, scope: Variables) -> None:
-        """Read the options of a batch system that stand in comments."""
+        """Read the options of a batch system in comments."""
         text = text_of(node)
         for start in _COMMENT_OPTIONS:
             if text.startswith(start) and ("NCCL" in text or "UCX" in text):
@@ -179,7 +179,7 @@ class Script:
         """Read a statement."""
         self.record.step(1 + len(scope) // 64)
         if self._level + 4 * self.depth > _DEEPEST:
-            why = "{name} stands too deep inside other statements to be read"
+            why = "{name} is nested too deep inside other statements to be read"
             self.record.report_unread_text(text_of(node), self.line(node), why)
             return
         self._level += 1
@@ -228,11 +228,11 @@ class Script:
         elif kind in ("compound_statement", "do_group", "negated_command", "program", "ERROR"):
             self.statements(node.children, scope)
         elif kind in ("heredoc_body", "test_command", "herestring_redirect", "file_redirect"):
-            self.words.of(node, scope)
+            self.words.expand(node, scope)
         else:
             for inner_node in find_nodes(node, "command_substitution"):
                 self.subshell(inner_node, scope)
-            why = "{name} stands in a form that is not read here"
+            why = "{name} is in a form that is not read here"
             self.record.report_unread_text(text_of(node), self.line(node), why)
 
     def subshell(self, node: Node, scope: Variables) -> None:
@@ -280,7 +280,7 @@ class Script:
             before = right if operator == "||" or self._decides(right) else before
 
     def _decides(self, node: Node) -> bool:
-        """Tell whether a command stands there for its exit status."""
+        """Tell whether only the exit status of a command matters."""
         if node.type in ("test_command", "negated_command"):
             return True
         if node.type in ("pipeline", "redirected_statement"):
@@ -311,7 +311,7 @@ class Script:
     def _case(self, node: Node, scope: Variables) -> None:
         value = node.child_by_field_name("value")
         if value is not None:
-            self.words.of(value, scope)
+            self.words.expand(value, scope)
         bodies, none = [], True
         for item in named_children(node, "case_item"):
             patterns = item.children_by_field_name("value")
@@ -345,7 +345,7 @@ class Script:
         if variable is None or body is None:
             return
         name = text_of(variable)
-        values = [self.words.of(one, scope) for one in node.children_by_field_name("value")]
+        values = [self.words.expand(one, scope) for one in node.children_by_field_name("value")]
         words = [word for value in values for word in split_fields(value[0][1])]
         certain = (
             all(len(value) == 1 and settings.HOLE not in value[0][1] for value in values)
@@ -383,7 +383,7 @@ class Script:
 
 
 def _halves(children: Sequence[Node]) -> tuple[list[Node], list[Node]]:
-    """Return what stands before `then`, and what behind it up to the next arm."""
+    """Return what is before `then`, and what behind it up to the next arm."""
     before: list[Node] = []
     behind: list[Node] = []
     seen = False

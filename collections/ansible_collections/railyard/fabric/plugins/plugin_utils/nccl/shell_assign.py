@@ -54,7 +54,7 @@ class Assignments:
         name = text_of(target).partition("[")[0]
         raw = text_of(value) if value is not None else ""
         try:
-            texts = self._words.of(value, scope) if value is not None else [(ALWAYS, "")]
+            texts = self._words.expand(value, scope) if value is not None else [(ALWAYS, "")]
         except TooManyValuesError:
             self._record.step(FAILURE_STEPS)
             self._record.report_unread(self._script.line(node), TOO_MANY)
@@ -143,7 +143,7 @@ class Assignments:
     def _declare_word(self, node: Node, exported: bool | None, keyword: str, scope: Variables) -> None:
         """Read a word that the shell makes NAME=VALUE of."""
         line = self._script.line(node)
-        texts = self._words.of(node, scope)
+        texts = self._words.expand(node, scope)
         before = node.prev_sibling
         if before is not None and before.type == "variable_name" and before.end_byte == node.start_byte:
             texts = [(when, text_of(before) + text) for when, text in texts]
@@ -172,7 +172,7 @@ class Assignments:
     def unset(self, node: Node, scope: Variables) -> None:
         """Read unset."""
         for one in named_children(node):
-            for name in split_fields(self._words.of(one, scope)[0][1]):
+            for name in split_fields(self._words.expand(one, scope)[0][1]):
                 if name[:1] != "-":
                     self.put(name, [Option(None, line=self._script.line(node))], scope)
 

@@ -73,7 +73,7 @@ def combine_conditions(one: When, other: When) -> When | None:
 
 
 def join_texts(parts: Iterable[Texts]) -> Texts:
-    """Return what stands one behind the other as one text, for each combination of branches."""
+    """Join adjacent texts, for each combination of branches."""
     found: Texts = [(ALWAYS, "")]
     for part in parts:
         if len(part) == 1 and not part[0][0]:

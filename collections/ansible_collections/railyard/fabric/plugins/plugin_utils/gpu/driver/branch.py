@@ -82,7 +82,7 @@ def _first_branches(work: Work, generations: Mapping[str, tuple[str, ...]]) -> d
 
 
 def branch_of(work: Work, generations: Mapping[str, tuple[str, ...]]) -> int | None:
-    """Return the driver branch: what is asked if all have it, else the newest that they all have."""
+    """Return the driver branch: the requested one if all have it, else the newest that they all have."""
     known = [catalogue.GENERATIONS[name] for name in generations]
     firsts = _first_branches(work, generations)
     first_name = max(firsts, key=lambda name: firsts[name])

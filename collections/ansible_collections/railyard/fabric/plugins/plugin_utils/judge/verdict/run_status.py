@@ -65,7 +65,7 @@ def incomplete(
         provenance.edited(manifest, plan)
         or requests.alone(asked)
         or requests.rdma_left_out(plan, asked)
-        or requests.not_all_asked(manifest, plan, order, asked, second)
+        or requests.find_missing_tests(manifest, plan, order, asked, second)
     )
 
 
@@ -121,6 +121,6 @@ def why_not_further(
     if (said := not_ended(manifest)) is not None:
         return said
     gone = {str(entry["name"]) for entry in order["roster"]}.difference(manifest.get("archives") or {})
-    if confirm.of_run(order, asked, found.doubtful, found.suspects, gone) is None:
+    if confirm.build_second_order(order, asked, found.doubtful, found.suspects, gone) is None:
         return "no node that is good on their rails is left to meet them"
     return "the run ended without asking"

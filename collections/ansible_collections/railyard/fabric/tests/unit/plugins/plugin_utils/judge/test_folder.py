@@ -90,7 +90,7 @@ def test_a_node_that_did_not_answer_is_unreachable_though_the_folder_has_no_fact
     (folder.path / "work_order.json").unlink()
     for node in NODES:
         error = {"class": "not_inspected", "message": "no Python", "host": node}
-        action_base.note_obstacle(folder, node, error)
+        action_base.record_node_error(folder, node, error)
     assert {one["cause_class"] for one in rejudge.judge_folder(folder.path).verdicts} == {"not_inspected"}
 
 
@@ -218,7 +218,7 @@ def test_ask_covers_every_node_and_rail_and_the_silent_ones_too() -> None:
 
 def test_ask_refuses_an_empty_question() -> None:
     plan = {"nodes": {}}
-    with pytest.raises(requests.AskError, match="nothing is asked"):
+    with pytest.raises(requests.AskError, match="nothing is planned"):
         requests.asked_lines(plan, requests.work_order(RUN, plan, {}, FakeRun().policy, reached=[]))
 
 
