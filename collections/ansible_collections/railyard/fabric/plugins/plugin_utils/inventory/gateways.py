@@ -11,8 +11,8 @@ from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory import schema, values
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.schema import (
+    Issue,
     Item,
-    KeyProblem,
     is_right,
 )
 
@@ -22,7 +22,7 @@ _CABLE_FIX = "write the cable's network as the rail's subnet, as `subnet: 10.0.1
 _GATEWAY_FIX = "write first (the leaf has the lower address) or last"
 
 
-def check_gateway(fabric: Item, item: Item) -> Iterator[KeyProblem]:
+def check_gateway(fabric: Item, item: Item) -> Iterator[Issue]:
     """Check that the gateways of a rail or an override are of different families, and possible at all."""
     gateways = {key: item[key] for key in ("gateway", "gateway6") if is_right(schema.RAIL, item, key)}
     one, other = gateways.get("gateway"), gateways.get("gateway6")
@@ -36,7 +36,7 @@ def check_gateway(fabric: Item, item: Item) -> Iterator[KeyProblem]:
             yield key, *NO_ROUTER
 
 
-def check_node_prefix(fabric: Item, item: Item) -> Iterator[KeyProblem]:
+def check_node_prefix(fabric: Item, item: Item) -> Iterator[Issue]:
     """Check `node_prefix` and `node_prefix6` of a rail: subnets to divide, and a leaf that routes."""
     for family in ("", "6"):
         key = f"node_prefix{family}"
@@ -49,7 +49,7 @@ def check_node_prefix(fabric: Item, item: Item) -> Iterator[KeyProblem]:
         yield from _wrong_prefix(fabric, key, item[key], subnets, item.get(f"gateway{family}"))
 
 
-def check_computed_node_prefix(fabric: Item) -> Iterator[KeyProblem]:
+def check_computed_node_prefix(fabric: Item) -> Iterator[Issue]:
     """Check `node_prefix` of the computed form."""
     if is_right(schema.COMPUTED, fabric, "node_prefix", "supernet", "rail_prefix"):
         address = fabric["supernet"].split("/", 1)[0]
@@ -73,7 +73,7 @@ def _subnets(item: Item, family: str) -> dict[str, tuple[str, int]]:
 
 def _wrong_prefix(
     fabric: Item, key: str, prefix: int, subnets: Mapping[str, tuple[str, int]], gateway: Any
-) -> Iterator[KeyProblem]:
+) -> Iterator[Issue]:
     if fabric.get("transport") == "infiniband":
         message = "an InfiniBand rail is one IP network, without a router between its nodes"
         yield key, message, "remove it: all nodes of the rail are in its subnet"

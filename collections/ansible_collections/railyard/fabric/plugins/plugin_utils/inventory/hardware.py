@@ -12,8 +12,8 @@ from typing import Any
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.model import Located, Node, Origin
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.schema import (
     Finding,
+    Issue,
     Item,
-    KeyProblem,
 )
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.values import unit
 
@@ -30,7 +30,7 @@ _NEED_NETDEV = (
 )  # fmt: skip
 
 
-def check_efa(item: Item, transport: object) -> Iterator[KeyProblem]:
+def check_efa(item: Item, transport: object) -> Iterator[Issue]:
     """Yield the keys of a rail, an override or a fabric that EFA's rails cannot have.
 
     Args:

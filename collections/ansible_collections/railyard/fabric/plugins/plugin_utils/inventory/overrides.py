@@ -75,13 +75,11 @@ def check(
         if all(rail[key] is None for key in schema.SELECTORS):
             message = "it removes the only key that identifies the rail's interface"
             yield schema.Finding(where, message, "set a netdev, mac, pci or hca instead", None, name)
-        yield from schema.locate_findings(
-            schema.check_mac(override.get("mac"), fabric.get("transport")), where, name
-        )
-        yield from schema.locate_findings(gateways.check_gateway(fabric, override), where, name)
-        yield from schema.locate_findings(schema.check_bond({**override, "bond": rail["bond"]}), where, name)
-        yield from schema.locate_findings(hardware.check_efa(override, fabric.get("transport")), where, name)
-        yield from schema.locate_findings(
+        yield from schema.locate(schema.check_mac(override.get("mac"), fabric.get("transport")), where, name)
+        yield from schema.locate(gateways.check_gateway(fabric, override), where, name)
+        yield from schema.locate(schema.check_bond({**override, "bond": rail["bond"]}), where, name)
+        yield from schema.locate(hardware.check_efa(override, fabric.get("transport")), where, name)
+        yield from schema.locate(
             schema.check_vlan_name("netdev", override.get("netdev"), rail["vlan"]), where, name
         )
     yield from _check_own_networks(specs, planned, overrides, networks)

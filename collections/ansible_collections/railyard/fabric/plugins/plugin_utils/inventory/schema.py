@@ -40,10 +40,10 @@ class Finding:
 #: A mapping of the inventory (a fabric, one of its rails or networks) or of the plan.
 Item = Mapping[str, Any]
 # (key of a mapping, what is wrong with it, what to write instead)
-KeyProblem = tuple[str, str, str]
+Issue = tuple[str, str, str]
 
 
-def locate_findings(found: Iterable[KeyProblem], where: str, rail: str | None = None) -> Iterator[Finding]:
+def locate(found: Iterable[Issue], where: str, rail: str | None = None) -> Iterator[Finding]:
     """Convert problems of a mapping's keys to findings, given the path of the mapping."""
     for key, message, fix in found:
         yield Finding(f"{where}.{key}", message, fix, None, rail)
@@ -405,13 +405,13 @@ def check_mapping(
             yield Finding(path, wrong_type, fields[key].fix, None, rail)
 
 
-def check_bond(item: Item) -> Iterator[KeyProblem]:
+def check_bond(item: Item) -> Iterator[Issue]:
     """Yield an error where a rail's netdev is named like a bond."""
     if item.get("bond") is None and values.is_bond(item.get("netdev")):
         yield "netdev", f"{item['netdev']} {BOND_REFUSED}", BOND_FIX
 
 
-def check_lag(item: Item, transport: Any) -> Iterator[KeyProblem]:
+def check_lag(item: Item, transport: Any) -> Iterator[Issue]:
     """Yield keys that a rail with a bond (RoCE LAG) cannot have, or lacks."""
     if item.get("bond") is None or RAIL["bond"].check(item["bond"]) is not None:
         return
@@ -426,7 +426,7 @@ def check_lag(item: Item, transport: Any) -> Iterator[KeyProblem]:
             yield key, "the rail is a bond, which is identified only by netdev", "remove it"
 
 
-def check_mac(mac: Any, transport: Any) -> Iterator[KeyProblem]:
+def check_mac(mac: Any, transport: Any) -> Iterator[Issue]:
     """Yield an error where a MAC address has the wrong length for the transport."""
     octets = mac.count(":") + 1 if _MAC.check(mac) is None else None
     wanted = {"infiniband": 20, "roce": 6, "tcp": 6}.get(transport) if isinstance(transport, str) else None
@@ -435,7 +435,7 @@ def check_mac(mac: Any, transport: Any) -> Iterator[KeyProblem]:
         yield "mac", message, "write the port's own address as `ip link` shows it"
 
 
-def check_vlan_name(key: str, netdev: Any, vlan: Any, otherwise: str = "") -> Iterator[KeyProblem]:
+def check_vlan_name(key: str, netdev: Any, vlan: Any, otherwise: str = "") -> Iterator[Issue]:
     """Yield an error where the VLAN's name `netdev.vlan` exceeds the kernel's 15 characters."""
     name = f"{netdev}.{vlan}"
     if _NETDEV.check(netdev) is None and _VLAN.check(vlan) is None and values.netdev(name) is not None:

@@ -20,15 +20,15 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory import (
 )
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.schema import (
     Finding,
+    Issue,
     Item,
-    KeyProblem,
     check_bond,
     check_lag,
     check_mac,
     check_mapping,
     check_vlan_name,
     is_right,
-    locate_findings,
+    locate,
 )
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.values import show
 
@@ -55,7 +55,7 @@ def _found_in(fabric: Item) -> Iterator[Finding]:
     if fabric.get("transport") is None:
         yield Finding("fabric.transport", "it is not set", schema.FABRIC["transport"].fix)
     yield from _check_mtu(fabric)
-    yield from locate_findings(_check_form(fabric), "fabric")
+    yield from locate(_check_form(fabric), "fabric")
     yield from subnet_keys.check_subnet(fabric)
     for key in _PARTS:
         if (part := fabric.get(key)) is None:
@@ -64,7 +64,7 @@ def _found_in(fabric: Item) -> Iterator[Finding]:
             yield Finding(f"fabric.{key}", wrong, schema.FABRIC[key].fix)
         elif key == "frontend":
             yield from check_mapping(part, schema.FRONTEND, "fabric.frontend")
-            yield from locate_findings(_check_frontend(part), "fabric.frontend")
+            yield from locate(_check_frontend(part), "fabric.frontend")
         elif key == "leaves":
             yield from _check_leaves(fabric)
         else:
@@ -96,22 +96,22 @@ def _check_list(fabric: Item, key: str) -> Iterator[Finding]:
         name = item.get("name")
         rail = name if key == "rails" and isinstance(name, str) else None
         yield from check_mapping(item, schema.RAIL if key == "rails" else schema.NETWORK, where, rail)
-        yield from locate_findings(_check_name(name, names), where, rail)
+        yield from locate(_check_name(name, names), where, rail)
         names.append(name)
         found = _check_rail(fabric, item) if key == "rails" else _check_network(fabric, item, index)
-        yield from locate_findings(found, where, rail)
+        yield from locate(found, where, rail)
     if key == "rails":
         yield from hardware.check_wires(fabric[key])
 
 
-def _check_name(name: Any, before: Sequence[Any]) -> Iterator[KeyProblem]:
+def _check_name(name: Any, before: Sequence[Any]) -> Iterator[Issue]:
     if name is None:
         yield "name", "it is not set", schema.RAIL["name"].fix
     elif isinstance(name, str) and name in before:
         yield "name", f"{name} is also the name of number {before.index(name)} (from 0)", "rename one"
 
 
-def _check_rail(fabric: Item, item: Item) -> Iterator[KeyProblem]:
+def _check_rail(fabric: Item, item: Item) -> Iterator[Issue]:
     """Check the keys of one rail against each other and the fabric."""
     given, transport = _given(item), fabric.get("transport")
     for one, many in (("subnet", "subnets"), ("subnet6", "subnets6"), ("leaf", "leaves")):
@@ -139,12 +139,12 @@ def _check_rail(fabric: Item, item: Item) -> Iterator[KeyProblem]:
     yield from _check_ipoib_mode(item, transport)
 
 
-def _check_vlan(item: Item) -> Iterator[KeyProblem]:
+def _check_vlan(item: Item) -> Iterator[Issue]:
     otherwise = ", or let the switch tag and write no vlan"
     yield from check_vlan_name("vlan", item.get("netdev"), item.get("vlan"), otherwise)
 
 
-def _check_ipoib_mode(item: Item, transport: Any) -> Iterator[KeyProblem]:
+def _check_ipoib_mode(item: Item, transport: Any) -> Iterator[Issue]:
     if transport in ("roce", "tcp") and is_right(schema.RAIL, item, "ipoib_mode"):
         message = f"it is for IPoIB, but the transport is {transport}"
         yield "ipoib_mode", message, "remove it, or correct the transport"
@@ -153,11 +153,11 @@ def _check_ipoib_mode(item: Item, transport: Any) -> Iterator[KeyProblem]:
 def _check_mtu(fabric: Item) -> Iterator[Finding]:
     mtu, transport = fabric.get("mtu"), fabric.get("transport")
     infiniband = transport == "infiniband"
-    yield from locate_findings(hardware.check_efa(fabric, transport), "fabric")
+    yield from locate(hardware.check_efa(fabric, transport), "fabric")
     if transport == "efa":
         return
     low, high = schema.MTU_BYTES["infiniband" if infiniband else "ethernet"]
-    yield from locate_findings(_check_ipoib_mode(fabric, transport), "fabric")
+    yield from locate(_check_ipoib_mode(fabric, transport), "fabric")
     if mtu is None:
         if not infiniband:
             yield Finding("fabric.mtu", "it is not set", schema.FABRIC["mtu"].fix)
@@ -202,7 +202,7 @@ def _has_ipv6(fabric: Item) -> bool:
     return listed or ":" in str(fabric.get("supernet") or "")
 
 
-def _check_form(fabric: Item) -> Iterator[KeyProblem]:
+def _check_form(fabric: Item) -> Iterator[Issue]:
     """Check that the rails are either listed or computed, and that the computed form is complete."""
     computed = [key for key in schema.COMPUTED if fabric.get(key) is not None]
     if fabric.get("rails") is not None:
@@ -231,7 +231,7 @@ def _check_form(fabric: Item) -> Iterator[KeyProblem]:
         yield from _check_computed(fabric)
 
 
-def _check_computed(fabric: Item) -> Iterator[KeyProblem]:
+def _check_computed(fabric: Item) -> Iterator[Issue]:
     """Check that the supernet is large enough, and the names that the patterns give the last rail."""
     count = fabric["rail_count"]
     if fabric.get("cabling") == "back_to_back" and fabric.get("gateway") in ("first", "last"):
@@ -255,7 +255,7 @@ def _check_computed(fabric: Item) -> Iterator[KeyProblem]:
                 yield key, f"for rail {count - 1}: {wrong}", schema.COMPUTED[key].fix
 
 
-def _too_small(fabric: Item, key: str, supernets: Sequence[str], fix: str) -> Iterator[KeyProblem]:
+def _too_small(fabric: Item, key: str, supernets: Sequence[str], fix: str) -> Iterator[Issue]:
     """Yield the supernets that are too small for the last rail."""
     for supernet in supernets:
         try:
@@ -282,7 +282,7 @@ def _check_leaves(fabric: Item) -> Iterator[Finding]:
             yield Finding(where, f"it is {show(leaf)}, not a mapping", schema.FABRIC["leaves"].fix)
 
 
-def _check_frontend(frontend: Item) -> Iterator[KeyProblem]:
+def _check_frontend(frontend: Item) -> Iterator[Issue]:
     """Check the keys of the frontend against each other."""
     given, dhcp4 = _given(frontend), frontend.get("dhcp4")
     if "netdev" not in given:
@@ -303,7 +303,7 @@ def _check_frontend(frontend: Item) -> Iterator[KeyProblem]:
             yield "gateway", wrong, "name a gateway inside the frontend's network"
 
 
-def _check_network(fabric: Item, item: Item, index: int) -> Iterator[KeyProblem]:
+def _check_network(fabric: Item, item: Item, index: int) -> Iterator[Issue]:
     """Check the keys of one network against each other, other networks and the frontend."""
     listed, before = _mappings(fabric["networks"]), _mappings(fabric["networks"][:index])
     manage, name = item.get("manage") is True, str(item.get("name"))
@@ -349,7 +349,7 @@ def _port_and_vlan(item: Item) -> tuple[str, str] | None:
     return port, vlan
 
 
-def _check_vlan_mtu(item: Item, listed: Sequence[Item]) -> Iterator[KeyProblem]:
+def _check_vlan_mtu(item: Item, listed: Sequence[Item]) -> Iterator[Issue]:
     """Check that no VLAN has a larger MTU than the port that carries it, where both are set."""
     netdev = item.get("netdev")
     if None in (item.get("vlan"), netdev) or not is_right(schema.NETWORK, item, "mtu"):
@@ -361,7 +361,7 @@ def _check_vlan_mtu(item: Item, listed: Sequence[Item]) -> Iterator[KeyProblem]:
             yield "mtu", message, "raise the port's MTU, or lower the VLAN's"
 
 
-def _check_frontend_port(item: Item, frontend: Any) -> Iterator[KeyProblem]:
+def _check_frontend_port(item: Item, frontend: Any) -> Iterator[Issue]:
     """Check that no network is written over the frontend's port, which Ansible connects over."""
     netdev = item.get("netdev")
     there = isinstance(frontend, Mapping) and item.get("manage") is True and netdev is not None
