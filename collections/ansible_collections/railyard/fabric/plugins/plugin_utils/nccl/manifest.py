@@ -14,14 +14,7 @@ import shlex
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.plugin_utils.nccl import shell
-from ansible_collections.railyard.fabric.plugins.plugin_utils.nccl.settings import (
-    HOLE,
-    IS_OURS,
-    YAML,
-    Settings,
-    UnreadableError,
-)
+from ansible_collections.railyard.fabric.plugins.plugin_utils.nccl import settings, shell
 from ansible_collections.railyard.fabric.plugins.plugin_utils.nccl.shell_record import Record, TooLongError
 from ansible_collections.railyard.fabric.plugins.plugin_utils.nccl.shell_values import Option, Variables
 
@@ -42,14 +35,14 @@ _REFERENCE = re.compile(r"\$\(\w+\)|\$\{[^}]*\}|\$\w+")
 _DEEPEST = 100
 
 
-def read(text: str, read_file: Callable[[str, str], Settings]) -> Settings:
+def read(text: str, read_file: Callable[[str, str], settings.Settings]) -> settings.Settings:
     """Return what YAML sets; `read_file` reads the text of a file that is in it, by its name.
 
     Raises:
         UnreadableError: it is not YAML.
     """
     if yaml is None:
-        raise UnreadableError(1, "the package PyYAML is not installed: YAML cannot be read")
+        raise settings.UnreadableError(1, "the package PyYAML is not installed: YAML cannot be read")
     record = Record(read_file)
     reader = _Reader(record, text)
     try:
@@ -64,12 +57,12 @@ def read(text: str, read_file: Callable[[str, str], Settings]) -> Settings:
         mark = getattr(error, "context_mark" if simple_key else "problem_mark", None)
         line = mark.line + 1 if mark else 1
         template = " (a template has to be rendered first, as by `helm template`)" if "{{" in text else ""
-        raise UnreadableError(
+        raise settings.UnreadableError(
             line, f"it is not YAML: {getattr(error, 'problem', None) or error}{template}"
         ) from error
     except TooLongError:
         record.stop(1, "the YAML takes too many steps to read: its rest was not read")
-    found = record.result(YAML, reader.files)
+    found = record.result(settings.YAML, reader.files)
     found.empty = not (found.settings or found.unread)
     return found
 
@@ -84,13 +77,13 @@ def _check_depth(text: str, loader: Any) -> None:
             depth -= 1
         if depth > _DEEPEST:
             line = 1 if event.start_mark is None else event.start_mark.line + 1
-            raise UnreadableError(line, f"its YAML is nested more than {_DEEPEST} deep")
+            raise settings.UnreadableError(line, f"its YAML is nested more than {_DEEPEST} deep")
 
 
 class _Reader:
     def __init__(self, record: Record, text: str) -> None:
         self._record, self._lines = record, text.split("\n")
-        self.files: list[Settings] = []
+        self.files: list[settings.Settings] = []
         self._seen: set[int] = set()
 
     def walk(self, node: Node, key: str, scope: Variables) -> None:
@@ -119,7 +112,7 @@ class _Reader:
         sets = False
         pairs = [(str(key.value) if isinstance(key, ScalarNode) else "", value) for key, value in node.value]
         for key, value in pairs:
-            if IS_OURS.match(key) and isinstance(value, ScalarNode):
+            if settings.IS_OURS.match(key) and isinstance(value, ScalarNode):
                 self._put(key, value, inner)
                 sets = True
             elif _LISTS.match(key) and isinstance(value, SequenceNode):
@@ -148,7 +141,7 @@ class _Reader:
         for one in node.value:
             pair = _pair(one)
             text = one.value if isinstance(one, ScalarNode) else ""
-            if pair and pair[1] is None and IS_OURS.match(pair[0]):
+            if pair and pair[1] is None and settings.IS_OURS.match(pair[0]):
                 why = "{name} is in a list without a value that is read here"
                 self._record.report_unread_text(f"{pair[0]}=", _line(one), why)
             elif pair:
@@ -156,7 +149,7 @@ class _Reader:
             elif isinstance(one, ScalarNode) and "=" in text:
                 name, _equals, value = text.partition("=")
                 self._set(name.strip(), value, one, scope)
-            elif not IS_OURS.match(text):  # a name alone passes on what the caller has
+            elif not settings.IS_OURS.match(text):  # a name alone passes on what the caller has
                 self.walk(one, "", scope)
         if alone:
             self._record.record_program(scope)
@@ -170,7 +163,7 @@ class _Reader:
 
     def _walk_value(self, key: str, value: Node, scope: Variables) -> None:
         """Read what is under a key that sets nothing itself, as far as that is known."""
-        if IS_OURS.match(key):
+        if settings.IS_OURS.match(key):
             why = "{name} is a key here, and its content is not read"
             self._record.report_unread_text(f"{key}=", _line(value), why)
         self.walk(value, key, scope)
@@ -180,16 +173,16 @@ class _Reader:
             return  # Helm and Kubernetes leave it out
         if isinstance(value, ScalarNode):
             self._set(name, str(value.value), value, scope)
-        elif value is not None and IS_OURS.match(name):
-            self._keep(name, HOLE, "(a reference)", value, scope)
+        elif value is not None and settings.IS_OURS.match(name):
+            self._keep(name, settings.HOLE, "(a reference)", value, scope)
 
     def _set(self, name: str, value: str, node: Node, scope: Variables) -> None:
-        text = _REFERENCE.sub(HOLE, _TEMPLATE.sub(HOLE, value))
+        text = _REFERENCE.sub(settings.HOLE, _TEMPLATE.sub(settings.HOLE, value))
         self._keep(name, text, value, node, scope)
 
     def _keep(self, name: str, text: str, raw: str, node: Node, scope: Variables) -> None:
         option = Option(text, True, line=_line(node), raw=raw)
-        if not IS_OURS.match(name):
+        if not settings.IS_OURS.match(name):
             why = f"{{name}} is in the value of {name}, which is not read"
             self._record.report_unread_text(text, _line(node), why)
         scope.put(name, [option])
@@ -200,9 +193,9 @@ class _Reader:
         first = _line(nodes[0]) if nodes else 1
         for node in nodes:
             self._seen.add(id(node))
-            word = _TEMPLATE.sub(HOLE, self._text(node))
+            word = _TEMPLATE.sub(settings.HOLE, self._text(node))
             if " " not in word and "\n" not in word:
-                word = _REFERENCE.sub(HOLE, word)
+                word = _REFERENCE.sub(settings.HOLE, word)
             wanted = max(_line(node) - first, row)
             text += "\\\n" * (wanted - row)
             quoted = shlex.quote(word)
@@ -211,7 +204,7 @@ class _Reader:
         alone = nodes and len(nodes) == 1 and (" " in nodes[0].value or "\n" in nodes[0].value)
         self._record.step(len(nodes))
         if alone:
-            text = _TEMPLATE.sub(HOLE, self._text(nodes[0]))
+            text = _TEMPLATE.sub(settings.HOLE, self._text(nodes[0]))
         shell.run(text, self._record, scope.copy(), first)
 
     def _text(self, node: Any) -> str:
@@ -236,17 +229,17 @@ class _Reader:
         return found + text[at:]
 
     def _scalar(self, node: ScalarNode, key: str, scope: Variables) -> None:
-        text = _TEMPLATE.sub(HOLE, str(node.value))
+        text = _TEMPLATE.sub(settings.HOLE, str(node.value))
         if "NCCL" not in text and "nccl" not in text:
             return
         first = _line(node)
-        if IS_OURS.match(text) and node.tag[:1] != "!":  # as a reference of CloudFormation
+        if settings.IS_OURS.match(text) and node.tag[:1] != "!":  # as a reference of CloudFormation
             text = f"{text}="
         if re.search(r"\.(?:conf|env|sh|bash|sbatch|slurm|ya?ml)\Z|Dockerfile\Z|\Aenvironment\Z", key):
             lines = [(first + number, line) for number, line in enumerate(text.split("\n"))]
             self.files.append(self._record.read_text(key, lines))
         elif _RUNS.match(key) or "\n" in text.strip() or _COMMAND.match(text):
-            shell.run(_TEMPLATE.sub(HOLE, self._text(node)), self._record, scope.copy(), first)
+            shell.run(_TEMPLATE.sub(settings.HOLE, self._text(node)), self._record, scope.copy(), first)
         else:
             why = f"{{name}} is in the value of {key or 'a list'}, which is not read"
             self._record.report_unread_text(text, first, why)
@@ -263,7 +256,9 @@ def _is_word_list(node: Node) -> bool:
 
 
 def _sets_names(node: MappingNode) -> bool:
-    return any(isinstance(key, ScalarNode) and IS_OURS.match(str(key.value)) for key, _value in node.value)
+    return any(
+        isinstance(key, ScalarNode) and settings.IS_OURS.match(str(key.value)) for key, _value in node.value
+    )
 
 
 def _pair(node: Node) -> tuple[str, Node | None] | None:

@@ -19,15 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.plugin_utils.bounds import facts as fact_rows
-from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import policy
-from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue import (
-    CHECKS,
-    FAIL,
-    NOT_APPLICABLE,
-    PASS,
-    RECORDED,
-    UNMEASURED,
-)
+from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import catalogue, policy
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.attribution import slow_rails
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence import clock
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.verdict import run_status
@@ -42,7 +34,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.run.folder import 
 FILE = run_folder.NODE_RESULTS
 SCHEMA = 1
 UNPROVEN = "unproven"
-_GOOD = (PASS, RECORDED)
+_GOOD = (catalogue.PASS, catalogue.RECORDED)
 
 
 @dataclass(frozen=True)
@@ -116,7 +108,7 @@ def summarise(
         is_whole: the run is complete and no line of its folder was lost.
         is_steady: all its links are hardware.
     """
-    verdicts = [one for one in verdicts if one["outcome"] != NOT_APPLICABLE]
+    verdicts = [one for one in verdicts if one["outcome"] != catalogue.NOT_APPLICABLE]
     blame, sums = suspects.find(verdicts), _find_guilty_in_sums(verdicts)
     places: dict[str, dict[tuple[str, str, str, str, bool], set[str]]] = {name: {} for name in plan["nodes"]}
     good: dict[str, set[str]] = {name: set() for name in plan["nodes"]}
@@ -174,7 +166,7 @@ def _outcome(one: Verdict) -> str:
     """Return the bad outcome of a verdict; empty where it is good."""
     if one["outcome"] in _GOOD:
         return UNPROVEN if one.get("proof") == UNPROVEN else ""
-    return FAIL if one["outcome"] == FAIL else UNMEASURED
+    return catalogue.FAIL if one["outcome"] == catalogue.FAIL else catalogue.UNMEASURED
 
 
 def _guilty(one: Verdict, blame: suspects.Blame, sums: Mapping[str, set[slow_rails.End]]) -> set[str]:
@@ -273,7 +265,7 @@ def _node(one: Mapping[str, Any]) -> NodeResult:
         numbers={
             (str(number["check"]), str(number["rail"])): float(number["value"])
             for number in one["numbers"]
-            if number["check"] in CHECKS and number["value"] > 0
+            if number["check"] in catalogue.CHECKS and number["value"] > 0
         },
     )
 
