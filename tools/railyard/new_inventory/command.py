@@ -12,10 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ansible_collections.railyard.fabric.plugins.module_utils.catalogue.tests import WITHOUT_IP
-from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.schema import (
-    RATE_MAX_GBPS,
-    UPLINK_MAX_GBPS,
-)
+from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory import schema
 
 from railyard.base import options
 from railyard.base.errors import UserError, numbered
@@ -32,8 +29,8 @@ _TEMPORARY = ".railyard-new-"
 _BOUNDS = {
     "rails": (1, rails.RAILS_MAX, f"write 1 to {rails.RAILS_MAX}"),
     "nodes_per_unit": (1, math.inf, "write how many nodes share their leaves, as 32"),
-    "rate_gbps": (0.001, RATE_MAX_GBPS, "write the link's rate in Gbit/s, as 400"),
-    "leaf_uplink_gbps": (0.001, UPLINK_MAX_GBPS, "write the leaf's uplinks in Gbit/s"),
+    "rate_gbps": (0.001, schema.RATE_MAX_GBPS, "write the link's rate in Gbit/s, as 400"),
+    "leaf_uplink_gbps": (0.001, schema.UPLINK_MAX_GBPS, "write the leaf's uplinks in Gbit/s"),
 }
 
 

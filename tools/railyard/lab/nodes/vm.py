@@ -18,11 +18,7 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from ansible_collections.railyard.fabric.plugins.module_utils.atomic_files import (
-    read_json,
-    write_bytes,
-    write_file,
-)
+from ansible_collections.railyard.fabric.plugins.module_utils import atomic_files
 
 from railyard.base.paths import repo_root
 from railyard.lab import naming, network, seed
@@ -109,7 +105,7 @@ class VmKind:
             shutil.copyfile(loader, folder / vm_argv.LOADER)
         self._write_seed(node, content, links)
         # Last: without it the VM is half made.
-        write_file(str(folder / _RECORD), json.dumps(_make_record(node, image)))
+        atomic_files.write_file(str(folder / _RECORD), json.dumps(_make_record(node, image)))
 
     def start(self, node: Node, links: list[Link]) -> None:
         """Make the cables and start QEMU, a daemon of its own, in the lab's namespace."""
@@ -211,7 +207,9 @@ class VmKind:
             **vm_argv.link_files(links),
         }
         path = naming.node_dir(self.lab, node.name) / vm_argv.SEED
-        write_bytes(str(path), seed.archive({**content, **own}))  # for root alone: it holds a private key
+        atomic_files.write_bytes(
+            str(path), seed.archive({**content, **own})
+        )  # for root alone: it holds a private key
 
     def _console(self, name: str) -> Path:
         return naming.node_dir(self.lab, name) / vm_argv.CONSOLE
@@ -245,7 +243,7 @@ def _condition(control: Path) -> Condition:
 
 
 def _record(folder: Path) -> dict[str, object]:
-    return read_json(str(folder / _RECORD)) or {}
+    return atomic_files.read_json(str(folder / _RECORD)) or {}
 
 
 def _made_of(folder: Path) -> str:

@@ -14,13 +14,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.ask.suspects impor
     RAIL,
     Suspect,
 )
-from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue import (
-    CHECKS,
-    FAIL,
-    NOT_APPLICABLE,
-    RECORDED,
-    UNMEASURED,
-)
+from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import catalogue
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.verdict.rejudge import Judged
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present import suspects, who_is_slow, wording
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run.documents import Plan, Verdict
@@ -49,8 +43,8 @@ def write(
         coverage: as `pattern.coverage` returns it.
         blame: which end of a bad test is the cause.
     """
-    planned = len(verdicts) - counts[NOT_APPLICABLE]
-    bad = [one for one in verdicts if one["outcome"] in (FAIL, UNMEASURED)]
+    planned = len(verdicts) - counts[catalogue.NOT_APPLICABLE]
+    bad = [one for one in verdicts if one["outcome"] in (catalogue.FAIL, catalogue.UNMEASURED)]
     incomplete = [f"{', '.join(judged.torn)} lost a line"] if judged.torn else []
     incomplete += [judged.incomplete] if judged.incomplete else []
     sentences = list(_slow(judged.findings.suspects)) if bad else []
@@ -64,7 +58,9 @@ def write(
         if incomplete:
             measured = f"{wording.count(planned, 'check')} measured ({outcomes}), not all that were planned"
         else:
-            unproven = sum(one["outcome"] == RECORDED and one["proof"] != "proven" for one in verdicts)
+            unproven = sum(
+                one["outcome"] == catalogue.RECORDED and one["proof"] != "proven" for one in verdicts
+            )
             confirmed = f", all but {unproven} confirmed" if unproven else " and confirmed"
             measured = f"all {wording.count(planned, 'check')} measured{confirmed} ({outcomes})"
         sentences.append(f"{_good_nodes(plan, bad, blame)}: {measured}")
@@ -100,8 +96,8 @@ def _failures(bad: Sequence[Verdict], planned: int, explained: bool) -> Iterator
 
     A slow part explains tests between nodes only: failures of a single node are still named.
     """
-    failed = [one for one in bad if one["outcome"] == FAIL]
-    unmeasured = [one for one in bad if one["outcome"] == UNMEASURED]
+    failed = [one for one in bad if one["outcome"] == catalogue.FAIL]
+    unmeasured = [one for one in bad if one["outcome"] == catalogue.UNMEASURED]
     if failed:
         named = [one for one in failed if one["peer"] is None] if explained else failed
         where = f" ({_places(named)})" if named else ""
@@ -128,7 +124,9 @@ def _scope(plan: Plan, verdicts: Iterable[Verdict], coverage: Mapping[str, int])
     """Return what was measured: rails, transport, and pairs where not all could be."""
     rails = len({rail["name"] for node in plan["nodes"].values() for rail in node["rails"]})
     transport = plan.get("transport")
-    rdma = any(CHECKS[one["check"]].rdma and not CHECKS[one["check"]].local for one in verdicts)
+    rdma = any(
+        catalogue.CHECKS[one["check"]].rdma and not catalogue.CHECKS[one["check"]].local for one in verdicts
+    )
     if transport == "tcp":
         what = "TCP only, RDMA was not planned"
     elif rdma:
@@ -153,7 +151,7 @@ def _places(verdicts: Sequence[Verdict]) -> str:
     places: dict[str, list[str]] = {}
     for one in verdicts:
         titles = places.setdefault(place(one), [])
-        title = CHECKS[one["check"]].title
+        title = catalogue.CHECKS[one["check"]].title
         if title not in titles:
             titles.append(title)
     # Checks of one node first: a link that is down explains the tests that did not run over it.
