@@ -142,12 +142,8 @@ def _parameter(name: str, annotation: Any, default: Any) -> inspect.Parameter:
 def _argv(taken: Mapping[str, AnsibleOption], typed: Mapping[str, Any]) -> list[str]:
     return [
         *(word for key, one in taken.items() for word in _format_option(one, typed[key])),
-        *_verbosity(typed),
+        *(["-" + "v" * typed[_VERBOSE]] if typed[_VERBOSE] else []),
     ]
-
-
-def _verbosity(typed: Mapping[str, Any]) -> list[str]:
-    return ["-" + "v" * typed[_VERBOSE]] if typed[_VERBOSE] else []
 
 
 def _format_option(option: AnsibleOption, value: Any) -> Iterator[str]:

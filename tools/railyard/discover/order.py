@@ -242,14 +242,10 @@ def _by_slot(
             if other is not None:
                 rails[slot][name] = other
                 missing.remove(slot)
-        missing.sort(key=lambda slot: _slot_key(rails[slot]))
+        missing.sort(key=lambda slot: min((port.sort_key for port in rails[slot].values()), default=()))
         for slot, port in zip(missing, sorted(free.values(), key=lambda one: one.sort_key), strict=False):
             rails[slot][name] = port
     return list(rails.values())
-
-
-def _slot_key(rail: Mapping[str, Port]) -> tuple[object, ...]:
-    return min((port.sort_key for port in rail.values()), default=())
 
 
 def _separate(chosen: Mapping[str, Sequence[Port]], places: Places, wanted: int) -> list[object] | None:

@@ -49,7 +49,7 @@ class ActionModule(ActionBase):
         try:
             taken = self._collect(folder, node, arguments, task_vars)
         except (AnsibleError, harvest.ArchiveError, run_folder.RunFolderError, OSError) as error:
-            said = action_base.shorten_message(error).removeprefix(f"{node}: ")
+            said = action_base.shorten(error).removeprefix(f"{node}: ")
             action_base.record_node_error(folder, node, {"class": "not_collected", "message": said})
             if isinstance(error, AnsibleConnectionFailure):
                 raise
@@ -62,9 +62,7 @@ class ActionModule(ActionBase):
             # Only now, with the rows on our disk; a node that cannot be cleared has lost nothing.
             cleared = self._control("absent", arguments, task_vars)
             notes += (
-                [f"not cleared: {action_base.shorten_message(cleared.get('msg'))}"]
-                if cleared.get("failed")
-                else []
+                [f"not cleared: {action_base.shorten(cleared.get('msg'))}"] if cleared.get("failed") else []
             )
         for note in notes:
             display.warning(f"{node}: {note}")
@@ -81,7 +79,7 @@ class ActionModule(ActionBase):
         """Take the node's rows into the folder; return how many were new, and notes; None for none."""
         reply = self._control("collected", arguments, task_vars)
         if reply.get("failed"):
-            raise AnsibleActionFail(action_base.shorten_message(reply.get("msg")))
+            raise AnsibleActionFail(action_base.shorten(reply.get("msg")))
         if not reply.get("archive"):
             return None
         try:

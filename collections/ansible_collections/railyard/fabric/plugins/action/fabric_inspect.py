@@ -39,7 +39,7 @@ class ActionModule(ActionBase):
             row = intake.facts_row(_facts(reply), node, folder.name)
         except ValueError as error:
             action_base.record_node_error(folder, node, {"class": "not_inspected", "message": error})
-            return {**result, "failed": True, "msg": f"{node}: {action_base.shorten_message(error)}"}
+            return {**result, "failed": True, "msg": f"{node}: {action_base.shorten(error)}"}
         try:
             folder.append(run_folder.FACTS, [row])
         except run_folder.RunFolderError as error:

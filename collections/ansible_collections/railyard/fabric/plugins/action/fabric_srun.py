@@ -123,7 +123,7 @@ class _Step:
         node = self.names[name]
         told = {key: error[key] for key in ("class", "message", "fix") if isinstance(error.get(key), str)}
         told = {"class": self.kind, "message": "it does not say why", **told}
-        self.failed[node] = action_base.shorten_message(told["message"])
+        self.failed[node] = action_base.shorten(told["message"])
         action_base.record_node_error(self.folder, node, told)
 
     def greet(self, received: srun.Message) -> None:
@@ -141,7 +141,7 @@ class _Step:
 
     def fail_silent(self, step: srun.Step, name: str) -> None:
         """Report why a node sent nothing more, by its last output or srun's."""
-        words = action_base.shorten_message(step.last_output(name))
+        words = action_base.shorten(step.last_output(name))
         error = {"message": f"srun: {words}" if words else "it ended without a message"}
         if name not in self.greeted and "sudo" in words:
             error = {

@@ -68,7 +68,7 @@ class ActionModule(ActionBase):
             uploaded = True
         failure = {}
         if reply.get("failed"):
-            message = action_base.shorten_message(reply.get("msg"))
+            message = action_base.shorten(reply.get("msg"))
             failure = {"failed": True, "msg": message}
             error = reply.get("error")
             if not isinstance(error, dict):

@@ -54,10 +54,6 @@ def _from_elsewhere(facts: Facts, source: str) -> dict[str, Mapping[str, Any]]:
     }
 
 
-def _requested_packages(choice: Choice) -> set[str]:
-    return {*choice["driver_packages"], *choice["same_version_packages"], *choice["other_packages"]}
-
-
 def _refuse_run_installer(facts: Facts, may_uninstall: bool) -> list[dict[str, str]]:
     files = (facts.get("run_installer") or {}).get("files") or []
     if not files or (may_uninstall and UNINSTALLER in files):
@@ -179,7 +175,7 @@ def plan(
         held; `aside`, files of apt's sources; `withdraw`, whether Railyard's own is one that goes; `sites`,
         its packages; `uninstall`, an argument list or none; `any`; and `says`, one sentence each.
     """
-    asked = _requested_packages(choice)
+    asked = {*choice["driver_packages"], *choice["same_version_packages"], *choice["other_packages"]}
     foreign = _from_elsewhere(facts, source) if replace else {}
     move: dict[str, str] = {}
     remove = []

@@ -338,16 +338,14 @@ def _check_taken(
             fix = "give each node its own node_index (default: the number at the end of its name)"
             yield Finding("node_index", f"index {number} is also that of {twin}", fix)
     origin = Origin(node.groups, node.name)
-    declared_in = {spec["name"]: spec["variable"] for spec in fabric.specs}
+    declared = {spec["name"]: spec["variable"] for spec in fabric.specs}
     for rail in planned:
         name = rail["name"]
         for family, version in (("", 4), ("6", 6)):
             address = rail["address" + family]
             if rail["gateway" + family] is not None:
                 gateway = (version, rail["gateway" + family])
-                where = (
-                    "rail_overrides." + name if overrides.get(name, {}).get("gateway") else declared_in[name]
-                )
+                where = "rail_overrides." + name if overrides.get(name, {}).get("gateway") else declared[name]
                 seen.gateways.setdefault(gateway, (name, f"{where}.gateway", origin))
             if address is None:
                 continue
@@ -365,7 +363,7 @@ def _check_taken(
             other, other_rail = seen.macs.setdefault(rail["mac"], (node.name, name))
             if other != node.name:
                 is_override = overrides.get(name, {}).get("mac") is not None
-                variable = f"rail_overrides.{name}.mac" if is_override else f"{declared_in[name]}.mac"
+                variable = f"rail_overrides.{name}.mac" if is_override else f"{declared[name]}.mac"
                 message = f"MAC {rail['mac']} is already that of {other} on rail {other_rail}"
                 fix = "a MAC belongs to one interface: set it in the rail_overrides of its node"
                 yield Finding(variable, message, fix, None, name)

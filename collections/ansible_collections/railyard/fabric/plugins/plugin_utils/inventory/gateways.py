@@ -10,11 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory import schema, values
-from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.schema import (
-    Issue,
-    Item,
-    is_right,
-)
+from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.schema import Issue, Item, is_right
 
 SWITCHED_FIX = "remove it, or write cabling: switched"
 NO_ROUTER = "the rails are cabled back to back, so there is no router between the nodes", SWITCHED_FIX

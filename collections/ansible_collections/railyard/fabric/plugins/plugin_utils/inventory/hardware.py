@@ -10,11 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.model import Located, Node, Origin
-from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.schema import (
-    Finding,
-    Issue,
-    Item,
-)
+from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.schema import Finding, Issue, Item
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.values import unit
 
 #: NVIDIA, GB200 NVL72: the NVLink domain of a rack has 72 GPUs in 18 compute trays of 4. NVLink of the fifth

@@ -150,10 +150,8 @@ class Reader:
             wanted = {name: merged[name] for name in names if name in merged}
             # Files of variables override variables beside the hosts, for every group.
             in_files = [(group, self._from_files(group)) for group in others]
-            in_any_file = {name for _group, held in in_files for name in held}.union(
-                self._from_files(everyone)
-            )
-            rivals = _rivals([(group, group.vars) for group in others], set(names) - in_any_file)
+            in_file = {name for _group, held in in_files for name in held}.union(self._from_files(everyone))
+            rivals = _rivals([(group, group.vars) for group in others], set(names) - in_file)
             rivals.update(_rivals(in_files, names))
             with_files = [(everyone, self._from_files(everyone)), *in_files]
             shadowed = _shadowed([(group, group.vars) for group in others], with_files, names)

@@ -17,8 +17,7 @@ import yaml
 
 # Those of an installed collection, and those of a checkout.
 _FOLDERS = (Path(__file__).parents[3] / "roles", Path(__file__).parents[7] / "roles")
-#: What an alert can be given by `monitoring_rule_overrides`.
-OVERRIDES = ("enabled", "for", "severity")
+
 SEVERITIES = ("critical", "warning", "info")
 THRESHOLDS_FILE = "railyard.thresholds.yml"
 _MADE = "# Made by Railyard from roles/monitoring/files/rules: change the inventory, not this file.\n"

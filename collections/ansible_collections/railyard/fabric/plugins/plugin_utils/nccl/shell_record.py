@@ -161,7 +161,7 @@ class Record:
         """Take text that the script writes to a file."""
         text = "\n".join(line for _number, line in lines)
         if _HOLDS_SETTINGS.search(target.strip(HOLE)):
-            if "NCCL" in text or "nccl" in target or _starts_file(text):
+            if "NCCL" in text or "nccl" in target or text.startswith("#!"):
                 self._written.setdefault((target, path), []).extend(lines)
         elif find_names_set(text) and not _HOLDS_OUTPUT.search(target):
             shown = target.replace(HOLE, "...") or "another program"
@@ -204,7 +204,3 @@ class Record:
         for name, options in self._private.items():
             if name not in self._used:
                 yield shell_values.as_setting(name, options[-1]._replace(exported=False))
-
-
-def _starts_file(text: str) -> bool:
-    return text.startswith("#!")

@@ -182,7 +182,7 @@ def sentence(rows: Sequence[Row], made_of: str | None = None, node_class: str = 
         text += f": this is {kind}{where}, so it does not predict hardware"
     missing = _missing(rows)
     if missing:
-        count = _count_planned(rows)
+        count = sum("rdma" in asked for row in rows for asked in row["asked"].values())
         text += f"; {missing} of RDMA's {count} numbers are not measured, not proven or not possible"
     return text + "."
 
@@ -207,10 +207,6 @@ def _over(ratios: Sequence[float]) -> str:
         # One number would hide that rails differ.
         return f"between {times(min(ratios))} and {times(max(ratios))}"
     return middle if middle != "as fast" else "no faster and no slower"
-
-
-def _count_planned(rows: Iterable[Row]) -> int:
-    return sum("rdma" in asked for row in rows for asked in row["asked"].values())
 
 
 def _missing(rows: Iterable[Row]) -> int:

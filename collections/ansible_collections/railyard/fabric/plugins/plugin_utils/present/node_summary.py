@@ -19,13 +19,10 @@ _CONFIRM = {
 
 def describe_waits(waits: Sequence[Mapping[str, Any]]) -> list[str]:
     """List what waits on a node: one line per item, with the option that confirms it."""
-    return [
-        f"{item['topic']}: {item['what']}: {item['why']}. Confirm with {_confirmation(item)}"
-        for item in waits
-    ]
+    return [f"{one['topic']}: {one['what']}: {one['why']}. Confirm with {_confirm(one)}" for one in waits]
 
 
-def _confirmation(item: Mapping[str, Any]) -> str:
+def _confirm(item: Mapping[str, Any]) -> str:
     needs = str(item["needs"])
     if needs.startswith("consent:"):
         return f"-e {needs.partition(':')[2]}=true"

@@ -45,11 +45,8 @@ def lines(found: Findings, not_further: str | None = None) -> Iterator[str]:
     evidence = {RAIL: "nodes on it", PAIR: "meetings"}
     for one in found.suspects:
         on = f"{one.evidence} {evidence.get(one.kind, 'partners that are good with others')}"
-        seen = (
-            f"carries {100 * one.share:.0f} % of what its peers do"
-            if one.share > 0
-            else "no number was measured"
-        )
+        rate = f"carries {100 * one.share:.0f} % of what its peers do"
+        seen = rate if one.share > 0 else "no number was measured"
         yield f"{name_suspect(one)}: {seen} ({one.confidence}, by {on})"
     for one in found.doubtful:
         if one not in found.suspects:

@@ -77,7 +77,7 @@ def open_folder(path: str) -> RunFolder:
     return folder
 
 
-def shorten_message(message: object) -> str:
+def shorten(message: object) -> str:
     """Return the end of a node's or connection's message as one printable line.
 
     ssh and the shell report the error last.
@@ -98,9 +98,7 @@ def record_node_error(folder: RunFolder, node: str, error: Mapping[str, Any]) ->
 
     A failure to record it is ignored: the caller reports the error, too.
     """
-    texts = {
-        key: shorten_message(error[key]) for key in ("class", "message", "fix") if error.get(key) is not None
-    }
+    texts = {key: shorten(error[key]) for key in ("class", "message", "fix") if error.get(key) is not None}
     row = {"schema": run_folder.SCHEMA, "run": folder.name, "node": node, "error": {**texts, "host": node}}
     with suppress(run_folder.RunFolderError):
         folder.append_new(run_folder.OBSTACLES, [row])

@@ -8,10 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ansible_collections.railyard.fabric.plugins.module_utils.gpu import catalogue
-from ansible_collections.railyard.fabric.plugins.module_utils.gpu.catalogue import (
-    OPEN,
-    PROPRIETARY,
-)
+from ansible_collections.railyard.fabric.plugins.module_utils.gpu.catalogue import OPEN, PROPRIETARY
 from ansible_collections.railyard.fabric.plugins.plugin_utils.gpu.driver.work import AUTO, Work
 
 
