@@ -57,8 +57,8 @@ def timed(name, call):
 inventory = timed("load_s", lambda: load.load([sys.argv[2]]))
 problems = timed("validate_s", lambda: load.validate(inventory))
 assert not problems, problems
-timed("cost_s", lambda: cost.of(inventory))
-plan, manifest = timed("open_s", lambda: action_base.opening(inventory))
+timed("cost_s", lambda: cost.estimate_inventory(inventory))
+plan, manifest = timed("open_s", lambda: action_base.start_documents(inventory))
 folder = run_folder.create(tempfile.mkdtemp(dir=sys.argv[3]), "bench", None, manifest)
 folder.write(run_folder.PLAN, run_folder.pretty(plan))
 nodes = {node.name: node.fabric for node in inventory.selected_nodes()}
@@ -78,7 +78,7 @@ def keep():
 timed("write_s", keep)
 folder.secret()
 name = list(nodes)[len(nodes) // 2]
-own = timed("order_of_one_node_s", lambda: orders.Orders(folder).of(name))
+own = timed("order_of_one_node_s", lambda: orders.Orders(folder).build(name))
 told |= {
     "tests": sum(line["peer"] is not None for line in lines),
     "asked_mb": round((folder.path / run_folder.ASKED).stat().st_size / 1e6, 1),

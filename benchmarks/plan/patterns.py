@@ -50,7 +50,7 @@ def main() -> None:
         made = order_of(nodes, options.rails)
         for way in _WAYS:
             begun_s = time.process_time()
-            found = cost.of_order(pattern.by_policy(made, cost.WAYS[way]))
+            found = cost.estimate_order(pattern.by_policy(made, cost.WAYS[way]))
             line = {
                 "nodes": nodes,
                 "rails": options.rails,

@@ -67,7 +67,7 @@ class Machine:
                 process.terminate()
             log.seek(0)
             said = log.read()
-        print(said, self.kind.last_words(NODE))
+        print(said, self.kind.last_output(NODE))
         assert ended is not None, f"after {PATIENCE_S} s, or at {stands_at()!r}, {path} had not ended"
         return ended, " ".join(said.split())
 

@@ -92,7 +92,7 @@ def test_sweep_measures_every_pair_on_every_rail(four_nodes):
     status, run, output = four_nodes.validate(verb="sweep")
     assert status == 0, output
     assert "6 pairs in 3 rounds (the path and all rails at once)" in output
-    assert "a sweep: pairs were asked path MTU and the bandwidth of all rails at once" in output
+    assert "a sweep: only path MTU and the bandwidth of all rails at once" in output
     rows = [row for row in run.rows() if row["peer"] is not None and row["id"][0] == "m"]
     assert {row["check"] for row in rows} == {"path_mtu", "tcp_bandwidth_concurrent"}
     measured = {
@@ -126,7 +126,7 @@ def test_a_slow_path_is_measured_further_and_accused_alone(four_nodes, killed):
     path = "the path between gpuserver1 and gpuserver2 on rail0"
     assert status == 1, output
     assert f"confirming: {path}" in output
-    told = output[output.index("Who is slow") :].split("\n\n")[0].splitlines()[1:]
+    told = output[output.index("Slow components") :].split("\n\n")[0].splitlines()[1:]
     assert [line.strip().split(": carries")[0] for line in told] == [path]
     assert "(confirmed, by " in told[0]
     rows = run.rows()

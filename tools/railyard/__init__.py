@@ -7,10 +7,9 @@ the command line, here, in this one place.
 import sys
 from pathlib import Path
 
-#: Whether this runs from a checkout (installed editable, or not at all) or from an installed wheel.
-IS_CHECKOUT = not (Path(__file__).resolve().parent / "_tree").is_dir()
+_IN_WHEEL = Path(__file__).resolve().parent / "_tree"
 #: The folder with site.yml, playbooks, roles and collections: the checkout, or its copy in the wheel.
-TREE = Path(__file__).resolve().parents[2] if IS_CHECKOUT else Path(__file__).resolve().parent / "_tree"
+TREE = _IN_WHEEL if _IN_WHEEL.is_dir() else Path(__file__).resolve().parents[2]
 
 _COLLECTIONS = str(TREE / "collections")
 if _COLLECTIONS not in sys.path:

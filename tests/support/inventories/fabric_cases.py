@@ -89,7 +89,7 @@ FAULTS = {
     "encrypted_value": spoilt("fabric.rails[0].netdev", "encrypted", rails__0__netdev=Vaulted()),
     "mtu_too_small": spoilt("fabric.mtu", "576", mtu=575),
     "mtu_too_small_for_ipv6": spoilt("fabric.mtu", "IPv6", mtu=1279, rails__0__subnet6="fd00:1::/64"),
-    "rails_missing": spoilt("fabric.rails", "no rail", rails=UNSET),
+    "rails_missing": spoilt("fabric.rails", "neither rails nor rail_count", rails=UNSET),
     "rails_empty": spoilt("fabric.rails", "empty", rails=[]),
     "rails_no_list": spoilt("fabric.rails", "not a list", rails={"rail0": {}}),
     "rail_without_name": (
@@ -100,7 +100,7 @@ FAULTS = {
         pair(changed(SOUND, rails__1__name="rail0")), "fabric.rails[1].name", None, "rail0", "also the name",
     ),
     "rail_without_interface": spoilt(
-        "fabric.rails[1].netdev", "which interface", rails__1__netdev=UNSET, rails__1__hca=UNSET
+        "fabric.rails[1].netdev", "interface", rails__1__netdev=UNSET, rails__1__hca=UNSET
     ),
     "subnet_and_subnets": spoilt(
         "fabric.rails[1].subnets", "both set", rails__1__subnets={"su1": "10.2.0.0/24"}
@@ -134,7 +134,7 @@ FAULTS = {
     "pattern_without_rail": miscomputed("fabric.netdev_pattern", "{rail}", netdev_pattern="ens6"),
     "hca_pattern_without_port": miscomputed("fabric.hca_pattern", "port", hca_pattern="mlx5_{rail}"),
     "computed_without_interface": miscomputed(
-        "fabric.netdev_pattern", "which interface", netdev_pattern=UNSET
+        "fabric.netdev_pattern", "interface", netdev_pattern=UNSET
     ),
     "gateway_rule_unknown": miscomputed("fabric.gateway", "none of", gateway="10.0.0.1"),
     "gateway_first_is_node_1": (
@@ -152,7 +152,7 @@ FAULTS = {
         pair(changed(SOUND, rails__0__gateway="10.0.1.255")),
         "fabric.rails[0].gateway", "gpu[1-2]", "rail0", "usable",
     ),
-    "gateway_no_address": spoilt("fabric.rails[0].gateway", "no IP address", rails__0__gateway="router"),
+    "gateway_no_address": spoilt("fabric.rails[0].gateway", "not an IP address", rails__0__gateway="router"),
     "rail_contains_a_name_that_is_an_address": (
         [node("10.0.0.5", SOUND, node_index=5)], "ansible_host", "10.0.0.5", "rail1", "inside",
     ),

@@ -32,12 +32,12 @@ VAULT = "$ANSIBLE_VAULT;1.1;AES256\n6331\n"
 # fmt: off
 PLACES = {
     # where Ansible connects
-    "no_such_octet": reached("192.168.0.300", "'192.168.0.300' is no IP address"),
-    "ansible_host_is_a_number": reached("10.1", "10.1 is no text"),
+    "no_such_octet": reached("192.168.0.300", "'192.168.0.300' is not an IP address"),
+    "ansible_host_is_a_number": reached("10.1", "10.1 is not text"),
     "ansible_host_with_a_user": reached("root@gpu2", "'root@gpu2' is neither"),
     "ansible_host_is_an_option": reached("-oProxyCommand=x", "'-oProxyCommand=x' is neither"),
     "ansible_host_is_empty": reached("''", "'' is neither"),
-    "ansible_host_is_nobody": reached("0.0.0.0", "0.0.0.0 is no address that a machine can have"),
+    "ansible_host_is_nobody": reached("0.0.0.0", "0.0.0.0 is not an address that a machine can have"),
     "ansible_host_twice": reached("192.168.0.1",
         "is where Ansible connects for gpu1 as well: both would be one"),
     "ansible_host_twice_in_ipv6": hosts(
@@ -47,13 +47,13 @@ PLACES = {
     _replace(changes={HOSTS: pair_of("", "ansible_host: GPU1")}),
     # names
     "range_of_clustershell": hosts(
-        "gpu_nodes:\n  hosts:\n    gpu[1-2]:\n", "gpu[1-2]", "gpu[1-2] is no range to Ansible", "gpu[1:3]"),
+        "gpu_nodes:\n  hosts:\n    gpu[1-2]:\n", "gpu[1-2]", "gpu[1-2] is not a valid range", "gpu[1:3]"),
     "names_in_one": hosts(
-        "gpu_nodes:\n  hosts: gpu1,gpu2\n", "hosts:", "'gpu1,gpu2' is no name of a host", "hostname",
+        "gpu_nodes:\n  hosts: gpu1,gpu2\n", "hosts:", "'gpu1,gpu2' is not a host name", "hostname",
         "gpu1,gpu2"),
     "name_that_differs_by_capitals": hosts(
         "gpu_nodes:\n  hosts:\n    gpu1: {ansible_host: 192.168.0.1}\n    GPU1: {ansible_host: 192.168.0.2, "
-        "node_index: 2}\n", "GPU1", "gpu1 is the same host name: capitals do not", "give GPU1 another name",
+        "node_index: 2}\n", "GPU1", "gpu1 is the same host name: case does not", "give GPU1 another name",
         "GPU1"),
     "name_whose_archive_is_anothers": hosts(
         "gpu_nodes:\n  hosts:\n    gpu1: {ansible_host: 192.168.0.1}\n    gpu1.confirm: {ansible_host: "
@@ -61,10 +61,10 @@ PLACES = {
         "its file gpu1.confirm.tar.gz in the run folder would be that of gpu1",
         "give gpu1.confirm another name", "gpu1.confirm"),
     "name_with_a_slash": hosts(
-        "gpu_nodes:\n  hosts:\n    rack1/gpu1:\n", "rack1/gpu1", "'rack1/gpu1' is no name", "ansible_host",
+        "gpu_nodes:\n  hosts:\n    rack1/gpu1:\n", "rack1/gpu1", "'rack1/gpu1' is not a host", "ansible_host",
         "rack1/gpu1"),
     "name_that_yaml_negates": hosts(
-        "gpu_nodes:\n  hosts:\n    no: {node_index: 1}\n", "hosts:", "host False is no text", "in quotes"),
+        "gpu_nodes:\n  hosts:\n    no: {node_index: 1}\n", "hosts:", "host False as text", "in quotes"),
     # variables
     "overrides_misspelt": hosts(
         pair_of("", "rail_override: {rail0: {netdev: ens7}}"), "rail_override",
@@ -73,9 +73,9 @@ PLACES = {
         "units", {HOSTS: ("scalable_unit: su2", "scaleable_unit: su2")}, f"{HOSTS}|scaleable",
         "nothing reads a variable", "did you mean scalable_unit?", "gpu3"),
     "index_in_base_8": hosts(
-        pair_of("", "node_index: 010"), "node_index", "reads 010 in base 8, as 8", "write 10, without a 0"),
+        pair_of("", "node_index: 010"), "node_index", "010 as octal, which is 8", "write 10, without"),
     "index_is_a_fraction": hosts(
-        pair_of("", "node_index: 2.0"), "node_index", "2.0 is no whole number", "node_index: 7", "gpu2"),
+        pair_of("", "node_index: 2.0"), "node_index", "2.0 is not a whole number", "node_index: 7", "gpu2"),
     "index_without_end": hosts(
         pair_of("", "node_index: 99999999999999"), "node_index", "is not between", "node_index: 7", "gpu2"),
     "unit_is_false": Wrong(
@@ -92,10 +92,10 @@ PLACES = {
         "rail0"),
     "override_takes_the_netdev": hosts(
         pair_of("", "rail_overrides: {rail0: {netdev: }}"), "rail_overrides",
-        "takes away what says which interface", "name a netdev", "gpu2", "rail0"),
+        "removes the only key that identifies", "set a netdev", "gpu2", "rail0"),
     "override_is_the_broadcast": hosts(
         pair_of("", "rail_overrides: {rail0: {address: 10.0.0.255/24}}"), "rail_overrides",
-        "10.0.0.255/24 is no address that a node can have", "10.0.1.77/24", "gpu2", "rail0"),
+        "10.0.0.255/24 is not an address that a node can have", "10.0.1.77/24", "gpu2", "rail0"),
     "override_with_another_prefix": hosts(
         pair_of("", "rail_overrides: {rail0: {address: 10.0.0.9/16}}"), "rail_overrides",
         "no usable address of the rail's subnet 10.0.0.0/24", "that prefix length", "gpu2", "rail0"),
@@ -113,12 +113,12 @@ PLACES = {
         "rail1"),
     "override_mac_of_infiniband": hosts(
         pair_of("", "rail_overrides: {rail0: {mac: '" + "02:" * 19 + "02'}}"), "rail_overrides",
-        "20 octets, and a port of transport roce has 6", "`ip link`", "gpu2", "rail0"),
+        "20 octets, but a port of transport roce has 6", "`ip link`", "gpu2", "rail0"),
     "override_brings_a_network_of_another": Wrong(
         "infiniband",
         {FABRIC: ("      subnet: 10.0.1.0/24\n", ""),
          HOSTS: pair_of("", "rail_overrides: {rail1: {address: 10.0.0.9/24}}")},
-        f"{HOSTS}|rail_overrides", "10.0.0.0/24 shares addresses with that of rail rail0", "of its own",
+        f"{HOSTS}|rail_overrides", "10.0.0.0/24 shares addresses with that of rail rail0", "its own network",
         "gpu2",
         "rail1"),
     "storage_address_on_a_rail": Wrong(
@@ -136,18 +136,18 @@ PLACES = {
         "at that line"),
     "fabric_file_is_a_list": Wrong(
         "pair", {FABRIC: "---\n- fabric\n"}, f"{FABRIC}|- fabric",
-        "it holds a list, and variables are a mapping",
+        "it contains a list, not a mapping of variables",
         "name: value"),
     "fabric_file_is_text": Wrong(
-        "pair", {FABRIC: "see the wiki\n"}, f"{FABRIC}|wiki", "it holds text, and variables", "name: value"),
+        "pair", {FABRIC: "see the wiki\n"}, f"{FABRIC}|wiki", "it contains text, not", "name: value"),
     "fabric_file_is_empty": Wrong(
         "pair", {FABRIC: ""}, None, "it is not defined", "define it in group_vars/all/fabric.yml",
         "gpu[1-2]"),
     "fabric_file_is_encrypted": Wrong(
-        "pair", {FABRIC: VAULT}, f"{FABRIC}|", "this file is encrypted as a whole",
-        "only secrets are encrypted",
+        "pair", {FABRIC: VAULT}, f"{FABRIC}|", "this file is fully encrypted",
+        "encrypt only secrets",
         "gpu[1-2]"),
-    "hosts_are_encrypted": hosts(VAULT, "", "is encrypted as a whole", "keep only the secrets"),
+    "hosts_are_encrypted": hosts(VAULT, "", "is fully encrypted", "keep only the secrets"),
     "tab": Wrong(
         "pair", {FABRIC: ("  mtu: 9000", "\tmtu: 9000")}, f"{FABRIC}|mtu", "Tabs are usually invalid",
         "at that line"),
@@ -164,17 +164,17 @@ PLACES = {
     "alias_to_itself": Wrong(
         "pair", {FABRIC: ("  frontend: {netdev: eno1}", "  frontend: &f {netdev: eno1, more: *f}")},
         f"{FABRIC}|frontend",
-        "an alias stands inside what it names", "at that line"),
+        "an alias is inside the value that it names", "at that line"),
     "fabric_beside_the_hosts": Wrong(
         "pair", {FABRIC: None, "fabric.yml": PAIR[FABRIC]}, "fabric.yml|transport",
         "unknown key 'transport' in group fabric", "group_vars/all/"),
     "fabric_in_two_files": added(
         "group_vars/all/zz.yml", "x: 1\nfabric: {}\n", "fabric",
-        "it stands in site/group_vars/all/fabric.yml:1",
+        "it is set in site/group_vars/all/fabric.yml:1",
         "keep one").
     _replace(changes={"group_vars/all/zz.yml": "x: 1\n" + PAIR[FABRIC]}),
     "file_beside_its_folder": added(
-        "group_vars/all.yml", "x: 1\n", "", "Ansible reads site/group_vars/all, and so never this file",
+        "group_vars/all.yml", "x: 1\n", "", "Ansible reads site/group_vars/all instead of this file",
         "remove it"),
     "variables_of_no_host": added(
         "host_vars/gpu02.yml", "---\nrail_overrides: {rail0: {netdev: ens7}}\n", "rail_overrides",
@@ -184,13 +184,13 @@ PLACES = {
         "did you mean group gpu_nodes?"),
     "fabric_of_one_node": added(
         "host_vars/gpu2.yml", PAIR[FABRIC].replace("mtu: 9000", "mtu: 90"), "mtu",
-        "90 is no MTU", "mtu: 9000"),
+        "90 is not an MTU", "mtu: 9000"),
     "mtu_of_one_node": added(
         "host_vars/gpu2.yml", PAIR[FABRIC].replace("9000", "1500"), "mtu",
         "1500, and other nodes on 10.0.0.0/24 of rail rail0 have 9000", "the same mtu"),
     "infiniband_of_one_node": added(
         "host_vars/gpu2.yml", PAIR[FABRIC].replace("roce", "infiniband").replace("9000", "4092"), "transport",
-        "other nodes have 10.0.0.0/24 of rail rail0 on Ethernet", "subnets of its own"),
+        "other nodes have 10.0.0.0/24 of rail rail0 on Ethernet", "its own subnets"),
     # what hosts.yml is
     "hosts_are_empty": hosts("", "", "it is empty", "gpu_nodes"),
     "hosts_are_a_list": hosts(
@@ -205,7 +205,7 @@ PLACES = {
         "      var:\n        scalable_unit: su2"),
         "var:", "unknown key 'var' in group su2", "did you mean vars?", base="units"),
     "host_is_text": hosts(
-        "gpu_nodes:\n  hosts:\n    gpu1: 192.168.0.1\n", "gpu1", "what stands behind host gpu1 is",
+        "gpu_nodes:\n  hosts:\n    gpu1: 192.168.0.1\n", "gpu1", "host gpu1 has",
         "ansible_host:"),
     "groups_in_a_circle": hosts(
         "gpu_nodes: {hosts: {gpu1: , gpu2: }, children: {a: }}\na: {children: {gpu_nodes: }}\n", "", "loop",
@@ -213,7 +213,7 @@ PLACES = {
     "children_are_a_list": hosts(
         "gpu_nodes:\n  children:\n    - su1\nsu1: {hosts: {gpu1: , gpu2: }}\n", "children",
         "children of group gpu_nodes is a list", "`su1:`"),
-    "hosts_are_prose": hosts("the nodes are gpu1 and gpu2\n", "", "it holds text", "gpu_nodes"),
+    "hosts_are_prose": hosts("the nodes are gpu1 and gpu2\n", "", "it contains text", "gpu_nodes"),
     "hosts_are_cut_off": hosts("gpu_nodes:\n  hosts: {gpu1: ,\n", "", "YAML parsing failed", "at that line"),
 }
 # fmt: on

@@ -29,7 +29,7 @@ FAULTS = {
         "leaves: {su1", "gpu3", "rail0", "no leaf for scalable_unit su2", "add it (now there: su1)"),
     "units_share_a_subnet": fault(
         "units", FABRIC, "su2: 10.10.2.0/24}", "su2: 10.10.1.0/25}", "subnets: {su1", None, "rail0",
-        "10.10.1.0/25 of rail rail0 in unit su2 overlaps", "a subnet of its own"),
+        "10.10.1.0/25 of rail rail0 in unit su2 overlaps", "its own subnet"),
     "leaf_and_leaves": fault(
         "units", FABRIC, "      leaves:", "      leaf: leaf1\n      leaves:", "leaves: {su1", None, "rail0",
         "leaf and leaves are both set", "keep one"),
@@ -50,7 +50,7 @@ FAULTS = {
         "the rail's own subnet", "behind the rail's gateway"),
     "route_to_everything": fault(
         "units", FABRIC, "[10.111.0.0/16]", "[0.0.0.0/0]", "routes: [0", None, "rail1",
-        "everything", "list the networks"),
+        "contains all addresses", "list the networks"),
     "route_takes_storage": fault(
         "units", FABRIC, "[10.111.0.0/16]", "[10.90.0.128/25]", "routes: [10.90", None, "rail1",
         "takes traffic from 10.90.0.0/24 of network storage", "needs no route"),
@@ -59,7 +59,7 @@ FAULTS = {
         "      routes: [10.111.0.0/16]", None, "rail1", "rail rail0 has it as well", "through one rail"),
     "route_leads_to_ansible": fault(
         "units", FABRIC, "[10.111.0.0/16]", "[172.16.0.0/24]", "ansible_host", "gpu[1-3]", "rail1",
-        "it is inside 172.16.0.0/24, a route of rail rail1", "not to the one by which Ansible comes"),
+        "it is inside 172.16.0.0/24, a route of rail rail1", "not to the network that Ansible connects over"),
     "route_table_of_the_kernel": fault(
         "units", FABRIC, "  mtu:", "  route_table_base: 254\n  mtu:", "route_table_base", None, None,
         "254 is not between 1000 and 32000", "first rail's routing table"),
@@ -73,16 +73,16 @@ FAULTS = {
         "bond7", "gpu2", "rail1", "bond7 is on a bond", "a rail of its own"),
     "rail_is_the_frontend": fault(
         "units", FABRIC, "netdev: ens2", "netdev: eno1", "netdev: eno1", None, "rail1",
-        "netdev eno1 is that of the frontend", "carries nothing else"),
+        "netdev eno1 is that of the frontend", "for nothing else"),
     "rail_is_the_storage_port": fault(
         "units", FABRIC, "netdev: ens9", "netdev: ens2", "netdev: ens2", None, "rail1",
-        "netdev ens2 is that of network storage", "carries nothing else"),
+        "netdev ens2 is that of network storage", "for nothing else"),
     "hca_without_port": fault(
         "units", FABRIC, "mlx5_1:1", "mlx5_1", "hca: mlx5_1", None, "rail1",
-        "no HCA with its port", "mlx4_0:1"),
+        "not a valid HCA with its port", "mlx4_0:1"),
     "link_local_of_no_family": fault(
         "units", FABRIC, "  mtu:", "  link_local: [ipv7]\n  mtu:", "link_local", None, None,
-        "['ipv7'] is no list of ipv4 and ipv6", "`[ipv6]`"),
+        "['ipv7'] is not a list of ipv4 and ipv6", "`[ipv6]`"),
     "accept_ra_is_text": fault(
         "units", FABRIC, "  mtu:", "  accept_ra: 'no'\n  mtu:", "accept_ra", None, None,
         "'no' is neither true nor false", "true or false"),
@@ -92,39 +92,39 @@ FAULTS = {
         "network bmc is that of the BMCs", "set the host variable bmc_address"),
     "bmc_twice": fault(
         "units", HOSTS, "172.16.8.12", "172.16.8.11", "gpu2:", "gpu2", None,
-        "172.16.8.11 is already that of gpu1 (the BMC)", "an address of its own"),
+        "172.16.8.11 is already that of gpu1 (the BMC)", "its own address"),
     "bmc_on_a_rail": fault(
         "units", HOSTS, "172.16.8.12", "10.11.9.9", "gpu2:", "gpu2", "rail1",
         "10.11.9.9 is inside 10.11.0.0/16 of rail rail1", "in the BMCs' network"),
     "bmc_outside_its_subnet": fault(
         "units", HOSTS, "172.16.8.12", "172.16.9.12", "gpu2:", "gpu2", None,
-        "172.16.9.12 is no usable address of 172.16.8.0/24", "in the BMCs' network"),
+        "172.16.9.12 is not a usable address of 172.16.8.0/24", "in the BMCs' network"),
     "bmc_with_prefix_length": fault(
         "units", HOSTS, "172.16.8.12", "172.16.8.12/24", "gpu2:", "gpu2", None,
-        "'172.16.8.12/24' is no IP address", "without a prefix length"),
+        "'172.16.8.12/24' is not an IP address", "without a prefix length"),
     "ansible_connects_to_a_bmc": fault(
         "units", HOSTS, "ansible_host: 172.16.0.12", "ansible_host: 172.16.8.99", "gpu2:", "gpu2", None,
         "172.16.8.99 is inside 172.16.8.0/24, the network of the BMCs", "over the frontend"),
     "bmcs_managed": fault(
         "units", FABRIC, "bmc: true", "bmc: true\n      netdev: eno2\n      manage: true",
         "manage: true", None,
-        None, "a BMC is none", "manage: false"),
+        None, "Railyard cannot write a BMC", "manage: false"),
     "bmcs_are_storage": fault(
         "units", FABRIC, "purpose: out_of_band", "purpose: storage", "purpose: storage", None, None,
-        "BMCs are out of band, and the purpose is 'storage'", "out_of_band"),
+        "BMCs are out of band, but the purpose is 'storage'", "out_of_band"),
     "bmcs_share_with_storage": fault(
         "units", FABRIC, "subnet: 10.90.0.0/24", "subnet: 172.16.0.0/16", "subnet: 172.16.8.0/24", None, None,
-        "172.16.8.0/24 of network bmc overlaps 172.16.0.0/16 of network storage", "shares no address"),
+        "172.16.8.0/24 of network bmc overlaps 172.16.0.0/16 of network storage", "overlaps no other"),
     "storage_on_a_rail": fault(
         "units", FABRIC, "subnet: 10.90.0.0/24", "subnet: 10.11.90.0/24", "subnet: 10.11.0.0/16", None,
         "rail1",
-        "overlaps 10.11.90.0/24 of network storage", "a subnet of its own"),
+        "overlaps 10.11.90.0/24 of network storage", "its own subnet"),
     "storage_without_netdev": fault(
         "units", FABRIC, "      netdev: ens9\n", "", "name: storage", None, None,
-        "to be written, and has no netdev", "add the netdev"),
+        "has no netdev to write", "add the netdev"),
     "storage_on_the_frontends_port": fault(
         "units", FABRIC, "netdev: ens9", "netdev: eno1", "netdev: eno1", None, None,
-        "eno1 is the frontend's: writing the network would take the way in", "a port or a vlan of its own"),
+        "eno1 is the frontend's: writing the network would cut Ansible's connection", "its own port or vlan"),
     "storage_vlan_on_the_frontends_port": fault(
         "units", FABRIC, "netdev: ens9", "netdev: eno1\n      vlan: 90", "netdev: eno1", None, None,
         "the frontend, which Railyard does not manage", "manage: true there"),
@@ -165,7 +165,7 @@ FAULTS = {
     "management_address_that_none_reaches": fault(
         "units", HOSTS, "bmc_address: 172.16.8.12",
         "bmc_address: 172.16.8.12, management_address: 127.0.0.1",
-        "gpu2:", "gpu2", None, "127.0.0.1 is no address by which another node", "on the management network"),
+        "gpu2:", "gpu2", None, "127.0.0.1 is not an address at which another node", "on the management"),
     "management_address_with_prefix": fault(
         "units", HOSTS, "bmc_address: 172.16.8.12",
         "bmc_address: 172.16.8.12, management_address: 172.16.0.12/24",
@@ -179,44 +179,44 @@ FAULTS = {
         "Ansible would cut its own connection", "over the frontend"),
     "password_of_a_bmc": fault(
         "units", HOSTS, "172.16.8.12}", "172.16.8.12, bmc_password: hunter2}", "bmc_password", "gpu2", None,
-        "a password stands readable", "ansible-vault"),
+        "a password in plain text", "ansible-vault"),
     "password_of_everybody": fault(
         "units", HOSTS, "scalable_unit: su2", "scalable_unit: su2\n        ansible_become_password: hunter2",
-        "ansible_become_password", None, None, "a password stands readable", "ansible-vault"),
+        "ansible_become_password", None, None, "a password in plain text", "ansible-vault"),
     "secret_in_the_middle": fault(
         "units", HOSTS, "scalable_unit: su2", "scalable_unit: su2\n        munge: {secret_key: hunter2}",
-        "secret_key", None, None, "a password stands readable", "ansible-vault"),
+        "secret_key", None, None, "a password in plain text", "ansible-vault"),
     # the pair
     "third_node_back_to_back": fault(
         "pair", HOSTS, "    gpu2:\n", "    gpu2:\n    gpu3:\n", "cabling:", None, None,
         "joins at most 2 nodes, and there are 3", "write switched"),
     "same_number_twice": fault(
-        "pair", HOSTS, "gpu2:", "tpu1:", "tpu1:", "tpu1", None, "index 1 is also that of gpu1", "of its own"),
+        "pair", HOSTS, "gpu2:", "tpu1:", "tpu1:", "tpu1", None, "index 1 is also that of gpu1", "node_index"),
     "name_without_number": fault(
         "pair", HOSTS, "gpu2:", "login:", "login:", "login", None, "ends in no number", "node_index"),
     "subnets_overlap": fault(
         "pair", FABRIC, "10.0.1.0/24", "10.0.0.0/16", "subnet: 10.0.0.0/24", None, "rail0",
-        "overlaps 10.0.0.0/16 of rail rail1", "a subnet of its own"),
+        "overlaps 10.0.0.0/16 of rail rail1", "its own subnet"),
     "host_bits": fault(
         "pair", FABRIC, "10.0.1.0/24", "10.0.1.1/24", "10.0.1.1/24", None, "rail1",
         "has host bits set: the network is 10.0.1.0/24", "the network itself"),
     "mtu_too_large": fault(
-        "pair", FABRIC, "9000", "9979", "mtu: 9979", None, None, "no MTU of an Ethernet link", "mtu: 9000"),
+        "pair", FABRIC, "9000", "9979", "mtu: 9979", None, None, "not an MTU of an Ethernet", "mtu: 9000"),
     "no_subnet_on_roce": fault(
         "pair", FABRIC, "      subnet: 10.0.1.0/24\n", "", "name: rail1", None, "rail1",
         "the rail has no subnet", "only transports infiniband and efa do without"),
     "same_netdev_twice": fault(
         "pair", FABRIC, "netdev: ens2", "netdev: ens1", "netdev: ens1", None, "rail1",
-        "netdev ens1 is also that of rail rail0", "an interface of its own"),
+        "netdev ens1 is also that of rail rail0", "its own interface"),
     "misspelt_key": fault(
         "pair", FABRIC, "cabling:", "cabeling:", "cabeling", None, None, "unknown key 'cabeling'",
         "did you mean cabling?"),
     "expression": fault(
         "pair", FABRIC, "subnet: 10.0.1.0/24", "subnet: '{{ rail1_subnet }}'", "subnet: '", None, "rail1",
-        "is a Jinja expression", "literals only"),
+        "is a Jinja expression", "must not contain expressions"),
     "ipoib_on_roce": fault(
         "pair", FABRIC, "  mtu:", "  ipoib_mode: datagram\n  mtu:", "ipoib_mode", None, None,
-        "it is for IPoIB, and the transport is roce", "remove it"),
+        "it is for IPoIB, but the transport is roce", "remove it"),
     "no_group": fault(
         "pair", HOSTS, "gpu_nodes:", "gpus:", None, None, None, "group gpu_nodes does not exist",
         "put the nodes into a group gpu_nodes"),
@@ -250,13 +250,13 @@ FAULTS = {
     # the computed form
     "supernet_too_small": fault(
         "computed", FABRIC, "supernet: 10.64.0.0/19", "supernet: 10.64.0.0/20", "supernet", None, None,
-        "has no /22 number 7 (counting from 0)", "8 rails are wanted"),
+        "has no /22 number 7 (counting from 0)", "for 8 rails"),
     "rail_too_small_for_its_nodes": fault(
         "computed", FABRIC, "rail_prefix: 22", "rail_prefix: 24", "supernet", "gpu[254-300]", "rail0",
         "must be 1 to 254 in 10.64.0.0/24", "a larger subnet"),
     "rail_routes_too_small": fault(
         "computed", FABRIC, "10.65.0.0/19", "10.65.0.0/20", "rail_routes", None, None,
-        "10.65.0.0/20 has no /22 number 7", "cut as `supernet` is"),
+        "10.65.0.0/20 has no /22 number 7", "divided like `supernet`"),
     "rail_routes_without_gateway": fault(
         "computed", FABRIC, "  gateway: first\n", "", "fabric:", "gpu[001-300]", "rail0",
         "no IPv4 gateway for its route to 10.65.0.0/22", "first or last"),
@@ -269,7 +269,7 @@ FAULTS = {
     "both_forms": fault(
         "computed", FABRIC, "  rail_count: 8\n",
         "  rails: [{name: r, netdev: e, subnet: 10.0.0.0/16}]\n  rail_count: 8\n",
-        "rail_count", None, None, "belongs to the computed form, and rails is set as well", "remove rails"),
+        "rail_count", None, None, "belongs to the computed form, but rails is set as well", "remove rails"),
 }
 # fmt: on
 # Faults of which every rail, or every key of the form, has its own line to tell.

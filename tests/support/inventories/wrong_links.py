@@ -8,7 +8,7 @@ from support.inventories.wrong_values import RAIL1, Wrong, fabric
 
 V6 = "subnet6: 'fd00:0:0:1::/64'"
 OWN_FAMILY = "inside the subnet6"
-ONE_PORT = "give each rail an interface of its own"
+ONE_PORT = "give each rail its own interface"
 
 
 def networks(text, line, message, fix):
@@ -27,15 +27,15 @@ def wired(other, message, fix, of_second=""):
 LINKS = {
     # what YAML has read
     "mtu_is_a_date": fabric(
-        "pair", "mtu: 9000", "mtu: 2026-11-22", "mtu:", "the date 2026-11-22 is no whole number",
+        "pair", "mtu: 9000", "mtu: 2026-11-22", "mtu:", "the date 2026-11-22 is not a whole number",
         "mtu: 9000"),
     # networks and gateways
     "subnet_with_a_zone": fabric(
-        "pair", "subnet: 10.0.1.0/24", "subnet6: 'fd00::%ens2/64'", "subnet6", "names a zone",
+        "pair", "subnet: 10.0.1.0/24", "subnet6: 'fd00::%ens2/64'", "subnet6", "has a zone",
         "fd00:0:0:1::/64", rail="rail1"),
     "route_spelt_twice": fabric(
         "units", "[10.111.0.0/16]", "['fd00:1::/64', 'FD00:1:0::/64']", "routes",
-        "FD00:1:0::/64 is there twice", "list the networks", rail="rail1"),
+        "FD00:1:0::/64 is a duplicate", "list the networks", rail="rail1"),
     "route_into_the_own_subnet": fabric(
         "units", "[10.111.0.0/16]", "[10.11.3.0/24]", "routes",
         "10.11.3.0/24 is inside the rail's own subnet", "behind the rail's gateway", "gpu[1-3]", "rail1"),
@@ -89,15 +89,15 @@ LINKS = {
         ONE_PORT, rail="rail1"),
     "frontend_on_a_vlan_of_a_rail": fabric(
         "pair", "{netdev: eno1}", "{netdev: ens2.7}", "netdev: ens2", "netdev ens2 is that of the frontend",
-        "carries nothing else", rail="rail1"),
+        "for nothing else", rail="rail1"),
     "override_takes_a_rails_netdev": hosts(
         pair_of("rail_overrides: {rail0: {netdev: ens2}}", ""), "rail_overrides",
         "netdev ens2 is also that of rail rail1", ONE_PORT, "gpu1", "rail0"),
     "mac_of_all_nodes": fabric(
         "pair", RAIL1, RAIL1 + "      mac: '52:54:00:00:00:01'\n", "mac:",
-        "52:54:00:00:00:01 is already that of gpu1", "rail_overrides of its own node", "gpu2", "rail1"),
+        "52:54:00:00:00:01 is already that of gpu1", "rail_overrides of its node", "gpu2", "rail1"),
     "pci_of_nvidia_smi": fabric(
-        "pair", RAIL1, RAIL1 + "      pci: '00000000:3b:00.0'\n", "pci:", "is no PCI address", "lspci -D",
+        "pair", RAIL1, RAIL1 + "      pci: '00000000:3b:00.0'\n", "pci:", "not a valid PCI", "lspci -D",
         rail="rail1"),
     "vlan_larger_than_its_port": networks(
         "    - {name: s, purpose: storage, netdev: ens9, mtu: 1500, subnet: 10.90.0.0/24}\n"
@@ -131,7 +131,7 @@ LINKS = {
         "`expected_gpus: {count: 8}`", "gpu2"),
     "gpus_of_a_driver_that_yaml_reads_as_a_number": hosts(
         pair_of("", "expected_gpus: {count: 8, driver: 550.10}"), "expected_gpus",
-        "550.1 is no version in quotes", "driver: '550'", "gpu2"),
+        "550.1 is not a version in quotes", "driver: '550'", "gpu2"),
     "gpus_by_a_key_that_there_is_not": hosts(
         pair_of("", "expected_gpus: {count: 8, modell: H100}"), "expected_gpus", "unknown key 'modell'",
         "did you mean model?", "gpu2"),
@@ -139,7 +139,7 @@ LINKS = {
     "wire_with_itself": wired("rail0", "it is the rail itself", "the port's other PCI function"),
     "wire_with_nobody": wired("rail7", "there is no rail rail7", "name one of: rail1"),
     "wire_of_two_rates": wired(
-        "rail1\n      rate_gbps: 200", "rail0 and rail1 are one wire, and declare rate_gbps 200 and 100",
+        "rail1\n      rate_gbps: 200", "rail0 and rail1 are one wire, but declare rate_gbps 200 and 100",
         "write the rate of the wire at both", "      rate_gbps: 100\n"),
     "wire_of_one_rate": wired(
         "rail1\n      rate_gbps: 200", "declare rate_gbps 200 and none",
@@ -152,7 +152,7 @@ LINKS = {
             "subnet: 10.0.1.0/24\n      shares_wire_with: rail0\n    - name: rail2\n      netdev: ens3\n"
             "      subnet: 10.0.2.0/24\n      shares_wire_with: rail1\n",
         )},
-        f"{FABRIC}|shares_wire_with: rail1", "rail1 shares its wire with rail0 already", "one pair",
+        f"{FABRIC}|shares_wire_with: rail1", "rail1 already shares its wire with rail0", "one pair",
         rail="rail2"),
     "nvlink_domain_is_a_list": hosts(
         pair_of("", "nvlink_domain: [rack1]"), "nvlink_domain", "is neither a number nor a name",
@@ -160,7 +160,7 @@ LINKS = {
     "nvlink_domain_is_too_large": hosts(
         "gpu_nodes:\n  vars: {nvlink_domain: all, expected_gpus: {count: 64}}\n"
         "  hosts:\n    gpu[1:10]:\n",
-        "nvlink_domain", "all has 10 nodes with 640 GPUs or more, and an NVLink domain has 576 at most",
-        "a domain of its own", "gpu1", base="computed"),
+        "nvlink_domain", "all has 10 nodes with at least 640 GPUs, and an NVLink domain has at most 576",
+        "its own domain", "gpu1", base="computed"),
 }
 # fmt: on

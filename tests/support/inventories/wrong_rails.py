@@ -29,7 +29,7 @@ RAILS = {
         "{gateway: first, address: 10.41.0.8/31}", "10.41.0.8 is also a node's own address",
         "in its rail_overrides"),
     "gateway_of_a_node_is_no_address": overridden(
-        "{gateway: leaf1}", "no IP address, nor first, last or none", "inside the subnet"),
+        "{gateway: leaf1}", "not an IP address, nor first, last or none", "inside the subnet"),
     "gateway_of_a_node_back_to_back": overridden(
         "{gateway: last}", "no router between the nodes", "cabling: switched", "pair"),
     "gateway6_of_a_node_without_subnet6": overridden(
@@ -64,7 +64,7 @@ RAILS = {
         "node_prefix", "32 is not between 2 and 31", "node_prefix: 31", rail="rail0"),
     "node_prefix_without_subnet": fabric(
         "routed", "      gateway: first\n", "      gateway: first\n      node_prefix6: 64\n", "node_prefix6",
-        "the rail has no subnet6 that it could divide", "add subnet6", rail="rail0"),
+        "the rail has no subnet6 to divide", "add subnet6", rail="rail0"),
     "node_prefix_beyond_the_subnet": fabric(
         "routed", "10.40.0.0/24", "10.40.0.0/30", "10.40.0.0/30",
         "must be 0 to 1, the /31 networks in 10.40.0.0/30", "a larger subnet", "gpu2", "rail0"),
@@ -104,14 +104,14 @@ RAILS = {
         "bond: {mode: balance-rr, ports: [ens2, ens3]}", "bond", "mode is 'balance-rr'",
         "a rail of its own"),
     "bond_of_a_mode_by_number": bond(
-        "bond: {mode: 4, ports: [ens2, ens3]}", "bond", "mode is 4, and cards make", "mode: 802.3ad"),
+        "bond: {mode: 4, ports: [ens2, ens3]}", "bond", "mode is 4, but cards support", "mode: 802.3ad"),
     "bond_without_its_mode": bond(
-        "bond: {ports: [ens2, ens3]}", "bond", "has not the keys mode and ports", "mode: 802.3ad"),
+        "bond: {ports: [ens2, ens3]}", "bond", "must have the keys mode and ports", "mode: 802.3ad"),
     "bond_of_one_port": bond(
-        "bond: {mode: 802.3ad, ports: [ens2]}", "bond", "no list of 2 to 4 ports of a card",
+        "bond: {mode: 802.3ad, ports: [ens2]}", "bond", "not a list of 2 to 4 ports of a card",
         "a rail of its own"),
     "bond_of_a_port_twice": bond(
-        "bond: {mode: 802.3ad, ports: [ens2, ens2]}", "bond", "a port is there twice", "a rail of its own"),
+        "bond: {mode: 802.3ad, ports: [ens2, ens2]}", "bond", "has a duplicate port", "a rail of its own"),
     "bond_of_a_port_that_is_none": bond(
         "bond: {mode: 802.3ad, ports: [ens2, none]}", "bond", "'none' is a reserved word",
         "a rail of its own"),
@@ -120,13 +120,13 @@ RAILS = {
         "the bond's own name"),
     "bond_with_a_bus_address": bond(
         "bond: {mode: 802.3ad, ports: [ens2, ens3]}\n      pci: '0000:3b:00.0'", "pci",
-        "the rail is a bond, which is named by netdev alone", "remove it"),
+        "the rail is a bond, which is identified only by netdev", "remove it"),
     "bond_of_another_rails_port": bond(
         "bond: {mode: 802.3ad, ports: [ens2, ens1]}", "netdev", "netdev ens1 is also that of rail rail",
-        "an interface of its own", rail=...),
+        "its own interface", rail=...),
     "bond_of_infiniband": fabric(
         "infiniband", "      hca: mlx5_1:1\n      netdev: ib1\n",
         "      netdev: bond0\n      bond: {mode: active-backup, ports: [ib1, ib2]}\n", "bond",
-        "RoCE LAG is of Ethernet ports, and the transport is 'infiniband'", "a rail of its own",
+        "RoCE LAG needs Ethernet ports, but the transport is 'infiniband'", "a rail of its own",
         rail="rail1"),
 }

@@ -8,7 +8,7 @@ from support.inventories.wrong_files import added
 def secret(text, line=None, path="group_vars/all/x.yml", host=...):
     """Make a fault of a password in a file of variables; its last line says which, where none is given."""
     line = line or text.splitlines()[-1].split(":")[0]
-    return added(path, text, line, "a password stands readable", "vault", host)
+    return added(path, text, line, "a password in plain text", "vault", host)
 
 
 SECRETS = {

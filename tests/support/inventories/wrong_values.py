@@ -46,17 +46,17 @@ RAIL1 = "      netdev: ens2\n"
 # fmt: off
 VALUES = {
     # types
-    "mtu_is_text": fabric("pair", "mtu: 9000", "mtu: '9000'", "mtu:", "'9000' is no whole number",
+    "mtu_is_text": fabric("pair", "mtu: 9000", "mtu: '9000'", "mtu:", "'9000' is not a whole number",
         "mtu: 9000"),
-    "mtu_is_a_boolean": fabric("pair", "mtu: 9000", "mtu: yes", "mtu:", "True is no whole number",
+    "mtu_is_a_boolean": fabric("pair", "mtu: 9000", "mtu: yes", "mtu:", "True is not a whole number",
         "in bytes"),
     "mtu_is_empty": fabric("pair", "mtu: 9000", "mtu:", "mtu:", "it is not set", "mtu: 9000"),
     "mtu_0": fabric("pair", "mtu: 9000", "mtu: 0", "mtu:", "0 is not between 1", "mtu: 9000"),
     "mtu_in_base_8": fabric(
-        "pair", "mtu: 9000", "mtu: 02470", "mtu:", "reads 02470 in base 8, as 1336",
-        "write 2470, without a 0"),
+        "pair", "mtu: 9000", "mtu: 02470", "mtu:", "reads 02470 as octal, which is 1336",
+        "write 2470, without a leading 0"),
     "number_of_a_mile": fabric(
-        "pair", "mtu: 9000", "mtu: 0x" + "f" * 5000, "mtu:", "beyond all measure", "mtu: 9000"),
+        "pair", "mtu: 9000", "mtu: 0x" + "f" * 5000, "mtu:", "with thousands of digits", "mtu: 9000"),
     "networks_are_none": fabric(
         "pair", "  rails:\n", "  networks: []\n  rails:\n", "networks:", "the list is empty",
         "list of networks"),
@@ -64,7 +64,7 @@ VALUES = {
         "pair", "    - name: rail1\n      netdev: ens2\n      subnet: 10.0.1.0/24\n", "    - ens2\n",
         "- ens2", "it is 'ens2', not a mapping", "a list of rails"),
     "subnet_is_a_list": fabric(
-        "pair", "subnet: 10.0.1.0/24", "subnet: [10.0.1.0/24]", "subnet: [", "is no network",
+        "pair", "subnet: 10.0.1.0/24", "subnet: [10.0.1.0/24]", "subnet: [", "is not a network",
         "the network itself",
         rail="rail1"),
     "frontend_is_text": fabric(
@@ -105,15 +105,15 @@ VALUES = {
         rail="rail0"),
     "unit_as_number_and_text": fabric(
         "units", "leaves: {su1: leaf-su1-r0,", "leaves: {1: a, '1': b, su1: leaf-su1-r0,", "leaves",
-        "unit 1 is there twice", "map scalable units", rail="rail0"),
+        "unit 1 is a duplicate", "map scalable units", rail="rail0"),
     # interfaces
     "netdev_begins_with_a_hyphen": fabric(
-        "pair", "netdev: ens2", "netdev: -ens2", "-ens2", "'-ens2' is no interface name", "`ip link`",
+        "pair", "netdev: ens2", "netdev: -ens2", "-ens2", "'-ens2' is not a valid interface", "`ip link`",
         rail="rail1"),
     "netdev_with_its_peer": fabric(
-        "pair", "netdev: ens2", "netdev: ens2@if7", "ens2@", "no interface name", "`ip link`", rail="rail1"),
+        "pair", "netdev: ens2", "netdev: ens2@if7", "ens2@", "a valid interface", "`ip link`", rail="rail1"),
     "netdev_with_a_path": fabric(
-        "pair", "netdev: ens2", "netdev: /dev/ens2", "/dev", "no interface name", "ens6", rail="rail1"),
+        "pair", "netdev: ens2", "netdev: /dev/ens2", "/dev", "not a valid interface", "ens6", rail="rail1"),
     "netdev_none": fabric(
         "pair", "netdev: ens2", "netdev: none", "none", "'none' is a reserved word", "`ip link`",
         rail="rail1"),
@@ -123,19 +123,19 @@ VALUES = {
     "netdev_of_16": fabric(
         "pair", "netdev: ens2", "netdev: enp129s0f0np0v10", "v10", "has 16 characters", "ens6", rail="rail1"),
     "netdev_is_lo": fabric(
-        "pair", "netdev: ens2", "netdev: lo", "netdev: lo", "'lo' is no port", "ens6", rail="rail1"),
+        "pair", "netdev: ens2", "netdev: lo", "netdev: lo", "'lo' is not a port", "ens6", rail="rail1"),
     "netdev_is_on": fabric(
-        "pair", "netdev: ens2", "netdev: on", "netdev: on", "True is no text", "ens6", rail="rail1"),
+        "pair", "netdev: ens2", "netdev: on", "netdev: on", "True is not text", "ens6", rail="rail1"),
     "netdev_is_an_expression": fabric(
-        "pair", "netdev: ens2", "netdev: '{% if a %}ens2{% endif %}'", "{%", "Jinja", "literals only",
+        "pair", "netdev: ens2", "netdev: '{% if a %}ens2{% endif %}'", "{%", "Jinja", "must not contain",
         rail="rail1"),
     "rail_is_a_named_bond": fabric(
         "pair", "netdev: ens2", "netdev: bond-rdma", "bond-", "one RDMA connection is one flow", "of its own",
         rail="rail1"),
     "hca_port_with_a_0": fabric(
-        "units", "mlx5_1:1", "mlx5_1:01", "hca", "'mlx5_1:01' is no HCA", "mlx4_0:1", rail="rail1"),
+        "units", "mlx5_1:1", "mlx5_1:01", "hca", "'mlx5_1:01' is not a valid HCA", "mlx4_0:1", rail="rail1"),
     "mac_with_hyphens": fabric(
-        "pair", RAIL1, RAIL1 + "      mac: 52-54-00-AB-CD-EF\n", "mac:", "is no MAC address", "in quotes",
+        "pair", RAIL1, RAIL1 + "      mac: 52-54-00-AB-CD-EF\n", "mac:", "not a valid MAC", "in quotes",
         rail="rail1"),
     "mac_of_zeros": fabric(
         "pair", RAIL1, RAIL1 + "      mac: '00:00:00:00:00:00'\n", "mac:", "all zeros", "in quotes",
@@ -145,39 +145,39 @@ VALUES = {
         rail="rail1"),
     "mac_of_infiniband": fabric(
         "pair", RAIL1, RAIL1 + "      mac: '" + "02:" * 19 + "02'\n", "mac:",
-        "20 octets, and a port of transport",
+        "20 octets, but a port of transport",
         "`ip link`", rail="rail1"),
     "mac_of_ethernet": fabric(
         "infiniband", "netdev: ib1", "netdev: ib1\n      mac: '52:54:00:ab:cd:ef'", "mac:",
-        "has 6 octets, and a port of transport infiniband has 20", "`ip link`", rail="rail1"),
+        "has 6 octets, but a port of transport infiniband has 20", "`ip link`", rail="rail1"),
     "pci_without_domain": fabric(
-        "pair", RAIL1, RAIL1 + "      pci: 3b:00.0\n", "pci:", "'3b:00.0' is no PCI address", "lspci -D",
+        "pair", RAIL1, RAIL1 + "      pci: 3b:00.0\n", "pci:", "'3b:00.0' is not a valid PCI", "lspci -D",
         rail="rail1"),
     "pci_twice": Wrong(
         "pair",
         {FABRIC: PAIR[FABRIC].replace("netdev: ens1", "pci: '0000:3b:00.0'").replace(
             "netdev: ens2", "pci: '0000:3B:00.0'")},
-        f"{FABRIC}|0000:3B", "pci 0000:3b:00.0 is also that of rail rail0", "of its own", rail="rail1"),
+        f"{FABRIC}|0000:3B", "pci 0000:3b:00.0 is also that of rail rail0", "own interface", rail="rail1"),
     "vlan_is_text": fabric(
-        "pair", RAIL1, RAIL1 + "      vlan: '100'\n", "vlan", "'100' is no whole number", "vlan: 100",
+        "pair", RAIL1, RAIL1 + "      vlan: '100'\n", "vlan", "'100' is not a whole number", "vlan: 100",
         rail="rail1"),
     "rate_in_megabits": fabric(
         "pair", RAIL1, RAIL1 + "      rate_gbps: 40000\n", "rate", "40000 is more than 6400 Gbit/s",
         "in Gbit/s",
         rail="rail1"),
     "rate_that_is_none": fabric(
-        "pair", RAIL1, RAIL1 + "      rate_gbps: .nan\n", "rate", "nan is no number", "in Gbit/s",
+        "pair", RAIL1, RAIL1 + "      rate_gbps: .nan\n", "rate", "nan is not a number", "in Gbit/s",
         rail="rail1"),
     "rate_with_unit": fabric(
-        "pair", RAIL1, RAIL1 + "      rate_gbps: 40G\n", "rate", "'40G' is no number", "in Gbit/s",
+        "pair", RAIL1, RAIL1 + "      rate_gbps: 40G\n", "rate", "'40G' is not a number", "in Gbit/s",
         rail="rail1"),
     "back_to_back_at_a_leaf": fabric(
-        "pair", RAIL1, RAIL1 + "      leaf: leaf1\n", "leaf", "patched to no switch", "cabling: switched",
+        "pair", RAIL1, RAIL1 + "      leaf: leaf1\n", "leaf", "so it has no switch", "cabling: switched",
         rail="rail1"),
     # addresses
     "frontend_is_a_network": fabric(
         "pair", "{netdev: eno1}", "{netdev: eno1, address: 192.168.0.0/24}", "frontend",
-        "192.168.0.0/24 is no address that a node can have", "192.168.1.10/24"),
+        "192.168.0.0/24 is not an address that a node can have", "192.168.1.10/24"),
     "frontend_with_a_netmask": fabric(
         "pair", "{netdev: eno1}", "{netdev: eno1, address: 192.168.0.9/255.255.255.0}", "frontend",
         "not written as address/prefix length", "192.168.1.10/24"),

@@ -86,7 +86,7 @@ def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lab:
 @pytest.fixture
 def minutes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a run take a minute for each of its nodes."""
-    of = cost.of
+    of = cost.estimate_inventory
 
     def takes(inventory: Any) -> cost.Cost:
         found = of(inventory)

@@ -117,7 +117,7 @@ def test_a_port_that_hears_nobody_though_it_is_heard_is_named():
     heard(found[0], "ens1")["senders"] = []
     survey = nodes.discovered(found)
     (text,) = survey.oddities
-    assert text.startswith("gpu1: rail0 (ens1 (0000:18:00.0)) hears nobody, though others hear it")
+    assert text.startswith("gpu1: rail0 (ens1 (0000:18:00.0)) hears no port, though others hear it")
 
 
 def test_a_port_that_nobody_hears_is_named_and_no_other():
@@ -127,7 +127,7 @@ def test_a_port_that_nobody_hears_is_named_and_no_other():
             sender for sender in heard(one, "ens2")["senders"] if sender["key"] != "gpu3"
         ]
     (text,) = nodes.discovered(found).oddities
-    assert text.startswith("gpu3: rail1 (ens2 (0000:40:00.0)) hears others, and nobody hears it")
+    assert text.startswith("gpu3: rail1 (ens2 (0000:40:00.0)) hears others, but no other port hears it")
 
 
 def test_that_rails_share_a_network_is_an_assumption():

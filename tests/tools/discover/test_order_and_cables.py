@@ -227,7 +227,7 @@ def test_a_port_that_did_not_listen_is_not_known_and_nothing_odd():
     )
     next(one for one in found[1]["beacons"] if one["netdev"] == "ens1")["error"] = "no packet sockets"
     survey_of_four = nodes.discovered(found)
-    assert survey_of_four.not_known == ["cabling of gpu2: ens1 heard nobody: no packet sockets"]
+    assert survey_of_four.not_known == ["cabling of gpu2: ens1 heard no other port: no packet sockets"]
     assert survey_of_four.oddities == []
 
 
@@ -298,7 +298,7 @@ def test_why_a_port_did_not_listen_is_not_known():
     found = cluster(2)
     for one in found[0]["beacons"]:
         one["error"] = "no permission: not root"
-    assert said(nodes.discovered(found), "cabling of gpu1: ens1 heard nobody: no permission: not root")
+    assert said(nodes.discovered(found), "cabling of gpu1: ens1 heard no other port: no permission: not root")
 
 
 def on_one_wire(found):

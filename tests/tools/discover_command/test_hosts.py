@@ -145,7 +145,7 @@ def test_a_list_that_is_wrong_names_the_line(tmp_path, text, said):
 def test_a_list_that_cannot_be_read(tmp_path):
     with pytest.raises(UserError, match="there is no such file"):
         hosts.find([], tmp_path / "none", None)
-    with pytest.raises(UserError, match="need not have an end"):
+    with pytest.raises(UserError, match="not a file"):
         hosts.find([], tmp_path.__class__("/dev/zero"), None)
 
 

@@ -49,6 +49,6 @@ def test_two_readings_of_one_second_are_two_folders(tmp_path):
 
 def test_the_list_of_runs_does_not_name_them(tmp_path):
     store(tmp_path, Net().reading())
-    assert history.of_cluster(tmp_path).skipped == []
+    assert history.read_cluster(tmp_path).skipped == []
     (tmp_path / "other").mkdir()
-    assert history.of_cluster(tmp_path).skipped == ["other is not named as a run is"]
+    assert history.read_cluster(tmp_path).skipped == ["other is not named as a run is"]

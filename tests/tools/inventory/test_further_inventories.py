@@ -63,7 +63,7 @@ def test_a_password_in_an_executable_file_is_found(tmp_path, capsys, monkeypatch
     (site / "hosts.yml").write_text("gpu_nodes: {hosts: {gpu1: {ansible_password: hunter2}, gpu2: }}\n")
     (site / "hosts.yml").chmod(0o755)
     (line,) = said_of("site", capsys)
-    assert line.startswith("site/hosts.yml:1, host gpu1: ansible_password: a password stands readable")
+    assert line.startswith("site/hosts.yml:1, host gpu1: ansible_password: a password in plain text")
 
 
 def test_a_program_that_fails_is_said_in_its_own_words(tmp_path, capsys, monkeypatch):
@@ -111,7 +111,7 @@ def test_two_inventories_that_differ_over_a_group_are_refused(tmp_path, capsys, 
     write(tmp_path / "other", {"hosts.yml": "gpu_nodes: {hosts: {gpu2: }}\n", "group_vars/all.yml": other})
     assert view.run(["site", "other"], True) == 2
     said = capsys.readouterr().err
-    assert "other/group_vars/all.yml:1: fabric: site/group_vars/all/fabric.yml:1 sets it otherwise" in said
+    assert "other/group_vars/all.yml:1: fabric: site/group_vars/all/fabric.yml:1 sets another value" in said
 
 
 def test_one_inventory_given_twice_is_one(tmp_path, capsys, monkeypatch):

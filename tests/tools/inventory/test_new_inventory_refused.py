@@ -84,7 +84,7 @@ ROCE = {"nodes": "gpu[001-032]", "rails": 8, "transport": "roce", "netdev": "ens
         ),
         ({"bmc_address": "bmc-{name}"}, ["bmc_address", "bmc-gpu001"]),
         ({"bmc_address": "10.224.3.100"}, ["bmc_address", "10.224.3.0/24", "rail3"]),
-        ({"nodes": None}, ["--nodes", "nothing says which nodes", "--hosts-from FILE"]),
+        ({"nodes": None}, ["--nodes", "no nodes are given", "--hosts-from FILE"]),
         ({"hosts_from": Path("hosts.txt")}, ["--nodes: the lines of hosts.txt say it"]),
         (
             {"nodes": None, "hosts_from": Path("hosts.txt"), "ansible_host": "10.9.0.1"},

@@ -25,7 +25,7 @@ def test_two_faults_are_told_at_once(tmp_path, capsys):
     path.write_text(path.read_text().replace("hca: mlx5_1:1", "bond: bond0").replace("mtu: 9000", "mtu: 90"))
     lines = said_of(folder, capsys)
     assert len(lines) == 3
-    for part in ("one RDMA connection is one flow", "90 is no MTU", "already that of gpu1"):
+    for part in ("one RDMA connection is one flow", "90 is not an MTU", "already that of gpu1"):
         assert sum(part in line for line in lines) == 1
 
 
@@ -68,7 +68,7 @@ def test_what_has_no_end_is_named_and_not_read(kind, name, tmp_path):
         done = railyard("plan", "-i", source)
         assert (done.returncode, done.stdout) == (2, "")
         assert f"{path}: " in done.stderr
-        assert ("it has 1099511627776 bytes" if kind == "too_large" else "it is no file") in done.stderr
+        assert ("it has 1099511627776 bytes" if kind == "too_large" else "it is a pipe") in done.stderr
         assert ". Fix: " in done.stderr
 
 
@@ -76,7 +76,7 @@ def test_extra_variables_without_end_are_named_and_not_read(tmp_path):
     folder = write(tmp_path / "site", SOUND["pair"])
     done = railyard("validate", "-i", folder, "--", "-e", "@/dev/zero")
     assert done.returncode == 2
-    assert "/dev/zero: it is no file" in done.stderr
+    assert "/dev/zero: it is a pipe" in done.stderr
 
 
 @pytest.mark.minutes
@@ -84,16 +84,16 @@ def test_more_hosts_or_rails_than_there_can_be_are_refused_at_once(tmp_path):
     folder = write(tmp_path / "site", SOUND["pair"])
     hosts = (folder / "hosts.yml").read_text()
     (folder / "hosts.yml").write_text("gpu_nodes:\n  hosts:\n    gpu[1:99999]-[1:99999]:\n")
-    assert "gpu[1:99999]-[1:99999] is one of 9999800001 hosts" in railyard("plan", "-i", folder).stderr
+    assert "gpu[1:99999]-[1:99999] has 9999800001 hosts" in railyard("plan", "-i", folder).stderr
     (folder / "hosts.ini").write_text("[gpu_nodes]\ngpu[1:99999][a:z]\n")
     (folder / "hosts.yml").unlink()
-    assert "gpu[1:99999][a:z] is one of 2599974 hosts" in railyard("plan", "-i", folder).stderr
+    assert "gpu[1:99999][a:z] has 2599974 hosts" in railyard("plan", "-i", folder).stderr
     (folder / "hosts.ini").unlink()
     (folder / "hosts.yml").write_text(hosts)
     rail = "    - {{name: rail{0}, netdev: ens{0}, subnet: 10.0.0.0/24}}\n"
     for count, said in (
         (300, "fabric.rails: it has 300 entries"),
-        (100000, " and more than 2097152 are not"),
+        (100000, "at most 2097152 are read"),
     ):
         rails = "".join(rail.format(number) for number in range(count))
         text = f"fabric:\n  transport: tcp\n  mtu: 9000\n  rails:\n{rails}"

@@ -51,7 +51,7 @@ class FakeKind:
 
 @pytest.fixture
 def lab(monkeypatch: pytest.MonkeyPatch) -> wiring.Lab:
-    made = wiring.Lab.of(topology.load(topology.default_file()))
+    made = wiring.Lab.from_topology(topology.load(topology.default_file()))
     network = FakeNetwork(made.network)
     monkeypatch.setattr(fault_kinds, "forget_neighbours", lambda _lab: None)
     return dataclasses.replace(made, network=network, kinds={"vm": FakeKind()})  # type: ignore[arg-type]

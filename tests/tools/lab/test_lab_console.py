@@ -62,7 +62,7 @@ def test_what_an_earlier_boot_said_counts_as_little_as_a_console_that_is_not_the
     kind = vm.VmKind("no-lab-of-anybody")
     log = naming.node_dir("no-lab-of-anybody", "n") / "console.log"
     assert kind.watch("n")() == ""
-    assert kind.last_words("n") == ""
+    assert kind.last_output("n") == ""
     log.parent.mkdir(parents=True)
     log.write_text(PANIC)
     watch = kind.watch("n")
@@ -73,7 +73,7 @@ def test_what_an_earlier_boot_said_counts_as_little_as_a_console_that_is_not_the
     with log.open("a") as file:
         file.write(NO_ROOT)
     assert watch() == "(initramfs)"
-    assert kind.last_words("n").endswith("Dropping to a shell!\n    (initramfs)\n")
+    assert kind.last_output("n").endswith("Dropping to a shell!\n    (initramfs)\n")
 
 
 def test_of_a_long_log_the_last_lines_are_read(tmp_path: Path) -> None:
@@ -93,14 +93,14 @@ class Stuck:
     def watch(self, _name: str) -> Callable[[], str]:
         return lambda: "(initramfs)"
 
-    def last_words(self, _name: str) -> str:
+    def last_output(self, _name: str) -> str:
         return "ALERT!  /dev/vda does not exist."
 
 
 def test_nobody_waits_for_a_boot_that_goes_no_further(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(wiring, "_WORD_EVERY_S", 0.0)
     monkeypatch.setattr(wiring, "_ssh_answers", lambda _address: False)
-    made = wiring.Lab.of(topology.load(topology.default_file()))
+    made = wiring.Lab.from_topology(topology.load(topology.default_file()))
     lab = wiring.Lab(made.topology, made.network, {"vm": Stuck()}, made.keys)
     with pytest.raises(LabError, match=r"gpuserver1 does not come up: .* at '\(initramfs\)'") as caught:
         wiring.await_ready(lab, made.topology.nodes[0], Event())

@@ -176,7 +176,7 @@ def test_status_says_whose_lab_it_is_and_nothing_else_of_it(
     monkeypatch.setattr(owners, "running_labs", dict)
     monkeypatch.setattr(network.Namespace, "exists", lambda _self: True)
     monkeypatch.setattr(network, "slirp_pids", lambda _name: [5])
-    made = wiring.Lab.of(lab)
+    made = wiring.Lab.from_topology(lab)
     state.save(state.State("lab", "/t.yml", [state.Fault("link_down", "gpuserver1/rail0", "then")]))
     found = status.collect(wiring.Lab(lab, made.network, {"vm": Kind(tmp_path)}, made.keys))
     assert (found["up"], found["other_checkout"]) == (False, str(tmp_path))

@@ -105,7 +105,7 @@ def test_what_was_measured_goes_to_state_and_inventory(
     monkeypatch.setattr(inventory, "repo_root", lambda: root / "checkout")
     monkeypatch.setattr(speed, "measure", lambda *_: speed.Speed(1.5, 3.0, 2.5, 6.1, 2))
     told: list[str] = []
-    lifecycle._measure_speed(wiring.Lab.of(lab), told.append)
+    lifecycle._measure_speed(wiring.Lab.from_topology(lab), told.append)
     assert state.time_factor("lab") == 2.5
     assert "railyard_time_factor: 2.5" in inventory.generated_file("lab").read_text()
     assert "time limits are 2.5 times the usual" in told[0]
@@ -140,10 +140,10 @@ def test_how_long_a_node_may_boot_follows_the_speed(
         def watch(self, _name: str) -> object:
             return str
 
-        def last_words(self, _name: str) -> str:
+        def last_output(self, _name: str) -> str:
             return ""
 
-    made = wiring.Lab.of(lab)
+    made = wiring.Lab.from_topology(lab)
     slow = wiring.Lab(lab, made.network, {"vm": Kind()}, made.keys)  # type: ignore[dict-item]
     with pytest.raises(LabError, match=f"not ready after {limit_s} s"):
         wiring.await_ready(slow, lab.nodes[0], wiring.Event(), patience=given)

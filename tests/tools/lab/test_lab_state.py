@@ -85,7 +85,7 @@ class FakeKind:
 
 @pytest.fixture
 def lab() -> wiring.Lab:
-    made = wiring.Lab.of(topology.load(topology.default_file()))
+    made = wiring.Lab.from_topology(topology.load(topology.default_file()))
     state.save(State("lab", str(made.topology.source)))
     return wiring.Lab(made.topology, made.network, {"vm": FakeKind()}, made.keys)
 

@@ -170,7 +170,7 @@ def test_no_forgery_improves_a_word(saved, tmp_path, forge):
         ({"change_result": lambda row: None if row["check"] == "ping_rtt" else row}, 3, "not all that it"),
         ({"end": {}}, 3, "no end record"),
         ({"change_fact": lambda row: row | {"netdevs": [one | {"carrier": False} for one in row["netdevs"]]}},
-         1, "not all that it asked"),
+         1, "not all planned tests"),
     ],
 )  # fmt: skip
 def test_a_run_that_did_not_pass_is_no_baseline(tmp_path, inventory, saved, change, status, said):
@@ -205,7 +205,7 @@ def test_the_next_run_keeps_a_copy_and_its_nodes_measure_again_by_it(saved, inve
     own_orders.keep(
         folder, folder.plan(), folder.rows(run_folder.FACTS)[0], folder.document("work_order.json")
     )
-    order = orders.Orders(folder).of("gpuserver1")
+    order = orders.Orders(folder).build("gpuserver1")
     ways = ("gpuserver1 gpuserver2", "gpuserver2 gpuserver1")
     links = {f"{way} {rail}" for way in ways for rail in ("rail0", "rail1")}
     assert order["bounds"]["ping_rtt"].keys() == links
@@ -215,7 +215,7 @@ def test_the_next_run_keeps_a_copy_and_its_nodes_measure_again_by_it(saved, inve
     ("text", "said"),
     [
         ("{", "is not JSON"),
-        ("{}", "it is not whole"),
+        ("{}", "it is incomplete"),
         ('{"schema": 1, "run": "x", "cluster": "lab", "classes": []}', "its schema or run is not known"),
         (f'{{"schema": 1, "run": "{RUN}", "cluster": "theirs", "classes": []}}', "it is of cluster 'theirs'"),
     ],

@@ -1,4 +1,4 @@
-"""Who is slow in a whole run, whom it asks further, and that what was asked further is judged as well."""
+"""Slow components by all tests of a run, further tests of suspects, and the verdicts of those."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def second_order(folder: run_folder.RunFolder, hosts: list[str] | None = None) -
     return fabric_confirm.second_order(folder, hosts)[0]
 
 
-def told(folder: run_folder.RunFolder) -> list[str]:
+def sentences(folder: run_folder.RunFolder) -> list[str]:
     found: list[str] = ended(folder, summary.summarise)["who_is_slow"]
     return found
 
@@ -91,7 +91,7 @@ def ended(folder: run_folder.RunFolder, read: Callable[[Path], Any], reason: str
 def test_a_run_in_which_all_is_well_names_nobody_asks_nothing_further_and_is_judged_once(swept, monkeypatch):
     folder = swept()
     assert ended(folder, rejudge.judge_folder).exit_status == 0
-    assert told(folder) == []
+    assert sentences(folder) == []
     monkeypatch.setattr(rejudge, "judge_folder", None)
     assert second_order(folder) is None
     assert not folder.confirms()
@@ -158,8 +158,8 @@ def test_the_judge_is_asked_before_where_the_nodes_saw_something_bad(row, bad):
 
 def test_a_slow_card_is_named_by_all_of_its_partners_and_nobody_meets_again(swept):
     folder = swept(slow(C))
-    assert told(folder) == [
-        f"{C} rail0: carries 30 % of what its like do (confirmed, by 3 partners that are good with others)"
+    assert sentences(folder) == [
+        f"{C} rail0: carries 30 % of what its peers do (confirmed, by 3 partners that are good with others)"
     ]
     assert summary.summarise(folder.path)["suspects"][0]["node"] == C
     assert second_order(folder) is None
@@ -205,9 +205,9 @@ def test_a_run_that_measures_further_keeps_no_judgement_and_has_not_ended(swept)
 
 def test_a_slow_path_is_in_doubt_until_its_nodes_have_met_again(swept):
     folder = swept(slow(A, C))
-    assert told(folder) == [
-        f"the path between {A} and {C} on rail0: may be slow, but too few meetings say so (1)",
-        "who may be slow was not measured further: the run ended before that",
+    assert sentences(folder) == [
+        f"the path between {A} and {C} on rail0: may be slow, but too few meetings confirm it (1)",
+        "possible suspects were not measured further: the run ended before that",
     ]
     before = folder.rows(run_folder.ASKED)[0]
     doubt = rejudge.judge_folder(folder.path).findings
@@ -228,8 +228,8 @@ def test_a_slow_path_is_in_doubt_until_its_nodes_have_met_again(swept):
     unmeasured = [one["id"] for one in judged.verdicts if one["outcome"] == "unmeasured"]
     assert {line["id"] for line in further} <= set(unmeasured)
     assert list(cable_checks.asked_lines(second)) == []
-    # It is made once: what was asked is fixed. As long as nobody has handed over anything of it, nobody has
-    # measured it: the controller was killed before, whatever it had written by then.
+    # It is made once: the plan is fixed. As long as no node has handed over results of it, it was not
+    # measured: the controller was killed before, whatever it had written by then.
     folder.write(run_folder.ASKED, "".join(run_folder.line(line) + "\n" for line in before))
     assert second_order(folder) == second
     assert folder.rows(run_folder.ASKED)[0] == asked
@@ -262,8 +262,8 @@ def test_a_path_that_is_slow_each_time_is_accused_alone(swept):
 def test_what_leaves_let_through_is_a_note(swept):
     folder = swept()
     crossed = oversubscription.Crossed("rail0", 0.5, 1, 2, 2, True)
-    notes = summary.of(folder.plan(), replace(rejudge.judge_folder(folder.path), crossed=[crossed]))["notes"]
-    assert wording.across_leaves(crossed) in notes
+    judged = replace(rejudge.judge_folder(folder.path), crossed=[crossed])
+    assert wording.across_leaves(crossed) in summary.summarise_verdicts(folder.plan(), judged)["notes"]
 
 
 def test_each_attempt_is_a_meeting(swept):
@@ -318,7 +318,7 @@ def test_why_nobody_measured_further_is_told(swept, rules, lost, reason, why):
     archives = folder.manifest()["archives"]
     folder.update_manifest(archives={name: kept for name, kept in archives.items() if name != lost})
     said = ended(folder, summary.summarise, reason)["who_is_slow"]
-    assert said[-1] == f"who may be slow was not measured further: {why}"
+    assert said[-1] == f"possible suspects were not measured further: {why}"
 
 
 @pytest.mark.parametrize("rules", [{"confirm": 0}, {}], ids=["no_confirming", "two_nodes"])
@@ -353,7 +353,7 @@ def test_a_second_order_of_other_nodes_or_another_policy_is_none_of_the_run(swep
     folder.write(run_folder.CONFIRM_ORDER, run_folder.pretty({**second, "run": "20261124T100000Z-0000"}))
     assert "confirm_order.json" in str(ended(folder, rejudge.judge_folder).incomplete)
     (folder.path / run_folder.CONFIRM_ORDER).unlink()
-    assert "had to be asked" in str(ended(folder, rejudge.judge_folder).incomplete)
+    assert "had to be planned" in str(ended(folder, rejudge.judge_folder).incomplete)
 
 
 def test_rows_of_both_orders_are_counted_and_numbered_on(swept):
@@ -362,12 +362,12 @@ def test_rows_of_both_orders_are_counted_and_numbered_on(swept):
     folder.append(run_folder.ARCHIVES, [{"node": A, "sha256": "0" * 64, "rows": count}])
     order = folder.document(run_folder.WORK_ORDER)
     own_orders.keep(folder, folder.plan(), folder.rows(run_folder.FACTS)[0], order)
-    assert "rows_before" not in Orders(folder).of(A)
-    assert list(orders.apart(folder, [A, B, C, D]).own) == [A, B, C, D]
+    assert "rows_before" not in Orders(folder).build(A)
+    assert list(orders.split_orders(folder, [A, B, C, D]).own) == [A, B, C, D]
     second = second_order(folder)
-    mine = Orders(folder).of(A)
+    mine = Orders(folder).build(A)
     assert (mine["rows_before"], mine["meetings"]) == (count, second["meetings"])
-    sent = orders.apart(folder, [A, B, C, D])
+    sent = orders.split_orders(folder, [A, B, C, D])
     assert (list(sent.own), sent.refused) == ([A, C], {})
     assert {**sent.common, **sent.own[A], "secret": folder.secret()} == mine
     assert folder.secret() not in str(sent)

@@ -24,7 +24,7 @@ def test_junit_says_the_same_as_the_counts(bad):
     assert len(root.findall(".//testcase")) == sum(read.counts.values()) == int(root.get("tests"))
     assert len(root.findall(".//failure")) == read.counts["fail"] == int(root.get("failures")) == 1
     assert len(root.findall(".//error")) == read.counts["unmeasured"] == int(root.get("errors")) == 4
-    # Recorded was asked and measured: it is not skipped, and says by itself that nobody calls it good.
+    # A recorded test was measured: it is not skipped, and its properties show that it has no threshold.
     recorded = [
         case for case in root.iter("testcase") if case.find(".//property[@value='recorded']") is not None
     ]
@@ -58,7 +58,7 @@ def test_junit_of_many_questions_folds_what_is_good_and_tells_what_is_not(bad, m
         counted = sum(int(found) for text in said for found in re.findall(rf"(\d+) {outcome}", text))
         assert counted == read.counts[outcome]
     # Where what is not good is too much to tell, it still fails, and is counted.
-    monkeypatch.setattr(junit, "_MOST_TOLD", 0)
+    monkeypatch.setattr(junit, "_MOST_CHARACTERS", 0)
     monkeypatch.setattr(junit, "_MOST_BAD", 0)
     shut = Xml.fromstring(junit.render(read))
     assert int(shut.get("failures")) >= 1

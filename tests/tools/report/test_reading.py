@@ -109,7 +109,7 @@ def test_the_spread_of_each_rail_counts_what_is_measured(tmp_path):
     folder = build_run(tmp_path / "lab" / RUN, nodes=("a1", "a2", "a3"), change_result=silent)
     read = model.read(folder)
     rows = [row for row in read.spreads if row.check == "TCP bandwidth"]
-    assert [(row.rail, row.measured, row.asked, row.metric) for row in rows] == [
+    assert [(row.rail, row.measured, row.planned, row.metric) for row in rows] == [
         ("rail0", 5, 6, "bandwidth, Gbit/s"),
         ("rail1", 6, 6, "bandwidth, Gbit/s"),
     ]

@@ -72,7 +72,7 @@ def test_all_three_tell_the_same(rdma):
         r"RDMA is 1\.0[23] times faster than TCP in bandwidth and 4\.20 times faster in latency", told
     )
     assert told.endswith(
-        "this is software RDMA in emulated or virtual machines, so it says nothing of hardware."
+        "this is software RDMA in emulated or virtual machines, so it does not predict hardware."
     )
     assert told in " ".join(shown(rdma).split())
     assert told in page_of(rdma).text
@@ -120,7 +120,7 @@ def test_rdma_that_is_not_proven_has_no_number(tmp_path):
     assert read.exit_status == 3
     assert {row["bandwidth_gbps"]["rdma"] for row in read.compared.rows} == {None}
     for text in (" ".join(shown(folder).split()), section(folder), markdown(folder)):
-        assert "RDMA was asked, but nothing of it can be held against TCP" in text
+        assert "RDMA was planned, but cannot be compared with TCP" in text
         assert "not measured" in text
         assert "times faster" not in text
     # Neither table nor chart show what the wrapper printed.
@@ -259,4 +259,4 @@ def test_what_another_run_left_in_the_folder_says_nothing_of_this_one(rdma):
     assert after.nodes == before.nodes
     assert [one.conditions for one in after.tables] == [one.conditions for one in before.tables]
     assert any(one.conditions for one in after.tables)
-    assert any("not asked: a row of run '20250101T000000Z-0000'" in note for note in after.notes)
+    assert any("not planned, ignored: a row of run '20250101T000000Z-0000'" in note for note in after.notes)

@@ -53,7 +53,7 @@ def links(page):
 
 def test_runs_are_listed_newest_first_with_what_came_out(lab):
     text = page_of(lab).text
-    found = history.of_cluster(lab)
+    found = history.read_cluster(lab)
     assert [(run.run, run.outcome, run.has_page) for run in found.runs] == [
         (IDS[2], "pass", True),
         (IDS[1], "fail", False),
@@ -72,13 +72,13 @@ def test_runs_are_listed_newest_first_with_what_came_out(lab):
 
 
 def test_a_run_whose_passes_are_counts_is_listed_as_with_a_line_for_each(lab, monkeypatch):
-    before = history.of_cluster(lab)
+    before = history.read_cluster(lab)
     monkeypatch.setattr(folded.fold_verdicts, "__defaults__", (0,))
     for name in IDS[:2]:
         whole = (lab / name / "verdicts.jsonl").read_text(encoding="utf-8")
         rejudge.rejudge(lab / name)
         assert len((lab / name / "verdicts.jsonl").read_text(encoding="utf-8")) < len(whole)
-    after = history.of_cluster(lab)
+    after = history.read_cluster(lab)
     assert [run.counts for run in after.runs] == [run.counts for run in before.runs]
     assert [run.outcome for run in after.runs] == ["pass", "fail", "pass"]
     # Both senders of a rail are alike but for the slow one, so that the median of their medians is theirs.
@@ -126,7 +126,7 @@ def empty(run):
 def test_a_torn_or_foreign_folder_is_said_and_skipped(lab, spoil):
     spoil(lab / IDS[1])
     assert run_lists.write(lab / IDS[2]) == []
-    assert [run.run for run in history.of_cluster(lab).runs] == [IDS[2], IDS[0]]
+    assert [run.run for run in history.read_cluster(lab).runs] == [IDS[2], IDS[0]]
     assert page_of(lab).text.count("Skipped: ") == 1
     is_harmless(lab)
 
@@ -156,7 +156,7 @@ def test_a_run_whose_verdicts_are_not_whole_is_no_pass(lab, lines, note):
     if lines:
         verdicts.write_text(lines(text), encoding="utf-8")
     assert run_lists.write(lab / IDS[2]) == []
-    run = history.of_cluster(lab).runs[-1]
+    run = history.read_cluster(lab).runs[-1]
     assert (run.run, run.outcome) == (IDS[0], "unmeasured")
     assert note in " ".join(run.notes)
     assert note in page_of(lab).text
@@ -178,7 +178,7 @@ def test_a_list_that_cannot_be_written_stops_no_report(lab, monkeypatch):
     def full(*_arguments):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(run_lists.history, "of_cluster", full)
+    monkeypatch.setattr(run_lists.history, "read_cluster", full)
     (lab / IDS[2] / "index.html").unlink()
     assert "No space left" in " ".join(write_report(lab / IDS[2]))
     assert (lab / IDS[2] / "index.html").is_file()
@@ -190,7 +190,7 @@ def test_a_changed_policy_is_marked(lab):
     manifest["policy"] |= {"rdma_qps": 2}
     path.write_text(json.dumps(manifest), encoding="utf-8")
     run_lists.write(lab / IDS[2])
-    assert [run.changed for run in history.of_cluster(lab).runs] == [
+    assert [run.changed for run in history.read_cluster(lab).runs] == [
         ("rdma_qps 2 → 4",),
         ("rdma_qps 4 → 2",),
         (),
@@ -199,7 +199,7 @@ def test_a_changed_policy_is_marked(lab):
 
 
 def test_many_runs_are_read_up_to_a_number(lab):
-    found = history.of_cluster(lab, most=2)
+    found = history.read_cluster(lab, most=2)
     assert ([run.run for run in found.runs], found.older) == ([IDS[2], IDS[1]], 1)
 
 

@@ -110,8 +110,8 @@ def test_an_obstacle_is_noted_once_as_its_schema_says(tmp_path) -> None:
     folder = run_folder.RunFolder(tmp_path / "20261121T101500Z-3f2a")
     folder.path.mkdir()
     error = {"class": "not_staged", "message": "No space left on device", "host": "gpu1"}
-    actions.note_obstacle(folder, "gpu1", error)
-    actions.note_obstacle(folder, "gpu1", error)
+    actions.record_node_error(folder, "gpu1", error)
+    actions.record_node_error(folder, "gpu1", error)
     rows, torn = folder.rows(run_folder.OBSTACLES)
     assert not torn
     assert len(rows) == 1

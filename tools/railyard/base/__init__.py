@@ -1,1 +1,1 @@
-"""What every command stands on: paths, errors, locks, the terminal."""
+"""The basis of every command: paths, errors, locks, the terminal."""

@@ -1,7 +1,7 @@
 """Ansible's options on railyard's command line: verbs that run Ansible take them as ansible-playbook does.
 
 The names are data here, since `railyard --help` must not wait for Ansible to load; a test compares them with
-Ansible's own parser, which also checks the values, as it does for what stands after `--`.
+Ansible's own parser, which also checks the values, as it does for options after `--`.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ _VERBOSE = "verbose"
 def takes_ansible_options(
     *, reach_only: bool = False
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Give a verb Ansible's options; the verb gets them in its `args`, before what stands after `--`.
+    """Give a verb Ansible's options; the verb gets them in its `args`, before the arguments after `--`.
 
     Args:
         reach_only: only those that say how to reach which nodes, and as whom.
@@ -140,14 +140,13 @@ def _parameter(name: str, annotation: Any, default: Any) -> inspect.Parameter:
 
 
 def _argv(taken: Mapping[str, AnsibleOption], typed: Mapping[str, Any]) -> list[str]:
-    return [*(word for key, one in taken.items() for word in _words(one, typed[key])), *_verbosity(typed)]
+    return [
+        *(word for key, one in taken.items() for word in _format_option(one, typed[key])),
+        *(["-" + "v" * typed[_VERBOSE]] if typed[_VERBOSE] else []),
+    ]
 
 
-def _verbosity(typed: Mapping[str, Any]) -> list[str]:
-    return ["-" + "v" * typed[_VERBOSE]] if typed[_VERBOSE] else []
-
-
-def _words(option: AnsibleOption, value: Any) -> Iterator[str]:
+def _format_option(option: AnsibleOption, value: Any) -> Iterator[str]:
     name = option.names[-1]
     if option.metavar is None:
         yield from [name] if value else []

@@ -1,4 +1,4 @@
-"""Memory and processor time that a piece of work may use, for input that nobody vouches for."""
+"""Limit memory and CPU time of work on untrusted input."""
 
 from __future__ import annotations
 

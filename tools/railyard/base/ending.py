@@ -58,15 +58,15 @@ def _take_any_locale() -> None:
 
 
 def _status_of(error: Exception) -> int:
-    """Say what went wrong and return the exit status; what is no user's fault is raised again."""
-    # A name in what is said may hold what moves the cursor.
+    """Print what went wrong and return the exit status; internal errors are raised again."""
+    # A name in the message may contain terminal control characters.
     from ansible_collections.railyard.fabric.plugins.plugin_utils.plain_text import clean
 
     if isinstance(error, UserError):
         print(f"railyard: {clean(str(error))}", file=sys.stderr)
         return error.exit_status
     if isinstance(error, _click_errors.ClickException):
-        error.message = clean(error.message) + _where_others_stand(error)
+        error.message = clean(error.message) + _place_other_options(error)
         error.show()
         return BAD_INPUT
     if isinstance(error, BrokenPipeError):
@@ -87,15 +87,15 @@ def _status_of(error: Exception) -> int:
     raise error
 
 
-def _where_others_stand(error: Any) -> str:
-    """Return where options of other programs stand, for an unknown option of a verb that hands some on."""
+def _place_other_options(error: Any) -> str:
+    """Return where to write options of other programs, for an unknown option of a verb that accepts them."""
     command = getattr(getattr(error, "ctx", None), "command", None)
     if command is None or not isinstance(error, _click_errors.NoSuchOption):
         return ""
     if not any(one.name == "args" for one in command.params):
         return ""
     reader = "pytest" if command.name == "verify" else "ansible-playbook"
-    return f". Options for {reader} that railyard does not have stand after `--`"
+    return f". Options for {reader} that railyard does not have go after `--`"
 
 
 def _interrupted() -> int:
@@ -104,7 +104,7 @@ def _interrupted() -> int:
 
 
 def _flushed(status: int) -> int:
-    """Write out what is left; a reader that went away (`| head`) is no error of ours, and no news."""
+    """Flush standard output; a closed pipe (`| head`) is not an error."""
     try:
         sys.stdout.flush()
     except BrokenPipeError:

@@ -1,4 +1,4 @@
-"""Options that are numbers, held against what makes sense; all that is wrong is told at once."""
+"""Check options that are numbers against their ranges; all errors are reported at once."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ def flag(name: str) -> str:
 
 
 def out_of_range(options: object, bounds: Bounds) -> list[Wrong]:
-    """Return what is wrong with an object's numbers, one attribute an option; None was not said."""
+    """Return the errors in an object's numbers, one attribute per option; None is not set."""
     values = {name: getattr(options, name) for name in bounds}
     return [
         (flag(name), f"{values[name]} is out of range", fix)
         for name, (least, most, fix) in bounds.items()
-        # Not-a-number is smaller and larger than nothing.
+        # NaN compares false with everything.
         if values[name] is not None and not least <= values[name] <= most
     ]
 
 
 def refused(wrong: Iterable[Wrong], where: str) -> UserError:
-    """Return the error that tells all that is wrong, each with its fix."""
+    """Return an error that lists all problems, each with its fix."""
     return UserError(numbered(where, [f"{option}: {what}. Fix: {fix}" for option, what, fix in wrong]))

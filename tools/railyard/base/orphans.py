@@ -25,11 +25,11 @@ def new_mark() -> str:
 def end(mark: str) -> None:
     """End all processes of the run with this mark; returns when they are gone, or were killed."""
     deadline = time.monotonic() + _TERMINATE_GRACE_S
-    told: set[int] = set()
+    ended: set[int] = set()
     while (left := marked(mark)) and time.monotonic() < deadline:
-        # One that was told may start another before it ends.
-        signal_all([pid for pid in left if pid not in told], signal.SIGTERM)
-        told.update(left)
+        # A process that gets the signal may start another before it ends.
+        signal_all([pid for pid in left if pid not in ended], signal.SIGTERM)
+        ended.update(left)
         time.sleep(_LOOK_EVERY_S)
     signal_all(marked(mark), signal.SIGKILL)
 

@@ -20,10 +20,10 @@ from rich.segment import Segment
 
 
 class PlainStream(io.TextIOWrapper):
-    """Takes out of what is written all that is no text; ends of lines and tabs stay.
+    """Removes control characters from what is written, except newlines and tabs.
 
     Attributes:
-        below: the stream in whose place this one stands.
+        below: the stream that this one replaces.
     """
 
     def __init__(self, below: io.TextIOWrapper) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.plugin_utils.plain_text import clean, clean_line, quoted
 
-# Its own failure is how a playbook ends unhappily; what it has to say is said from the run folder.
+# Its failure is how a bad run ends; its message is printed from the run folder.
 _JUDGE = "fabric_judge"
 _WATCH = "fabric_watch"
 _TELLING = (_WATCH, "fabric_srun")
@@ -72,7 +72,7 @@ class Progress:
 
     verbosity: int = 0
     said: str = ""
-    """What a person has been told already, and the playbook says as well."""
+    """What was printed already, and is in the playbook's output as well."""
     play: str = ""
     task: str = ""
     action: str = ""
@@ -91,7 +91,7 @@ class Progress:
     messages: list[str] = field(default_factory=list)
     """What Ansible wrote outside of any task: warnings, and why it did not start."""
     clock: Callable[[], float] = time.monotonic
-    _told: set[str] = field(default_factory=set)
+    _printed: set[str] = field(default_factory=set)
     _task_began_s: float = 0.0
     _looked_s: float = 0.0
     _left_s: int | None = None
@@ -108,7 +108,7 @@ class Progress:
         return lines
 
     def still(self) -> list[Line]:
-        """Return what there is to say when nothing has been said for a while."""
+        """Return a line to print after a while without output."""
         if self.tests_total and self.tests_done < self.tests_total:
             return [Line("note", self._still_measuring())]
         running = sum(state == "running" for state in self.hosts.values())
@@ -157,7 +157,7 @@ class Progress:
 
     def _on_playbook_on_play_start(self, _event: _Data, data: _Data) -> Iterator[Line]:
         yield from self._end_task()
-        self._told.clear()
+        self._printed.clear()
         self.play = clean_line(str(data.get("name") or data.get("play") or "")).strip()
         yield Line("play", self.play)
 
@@ -240,8 +240,8 @@ class Progress:
             counts = Counter(self.hosts.values())
             text = f"{self.task}: " + ", ".join(f"{state} {counts[state]}" for state in sorted(counts))
             # A step of a loop comes again and again, a skipped one says nothing.
-            if text not in self._told and set(counts) != {"skipped"}:
-                self._told.add(text)
+            if text not in self._printed and set(counts) != {"skipped"}:
+                self._printed.add(text)
                 yield Line("task", text)
         self.hosts = {}
         self.task = ""
@@ -251,9 +251,9 @@ class Progress:
         warnings = result.get("warnings")
         for warning in warnings if isinstance(warnings, list) else ():
             text = clean(str(warning)).strip()
-            # The same on a thousand hosts is said once, with the first of them.
-            if text and text not in self._told:
-                self._told.add(text)
+            # The same warning of a thousand hosts is printed once, with the first host.
+            if text and text not in self._printed:
+                self._printed.add(text)
                 yield Line("warning", _quoted_below(text if host in text else f"{host}: {text}"))
 
     def _failure(self, kind: str, data: _Data) -> Iterator[Line]:
@@ -307,13 +307,13 @@ def _where(data: _Data) -> str:
 
 
 def _quoted_below(text: str) -> str:
-    """Return a text whose first line stands in a line of ours, the others behind a bar."""
+    """Return a text whose lines after the first are marked with a bar."""
     first, newline, rest = text.partition("\n")
     return first + newline + (quoted(rest) if rest else "")
 
 
 def action_of(data: _Data) -> str:
-    """Return the name of a task's module, without that of Ansible's collection or ours."""
+    """Return the name of a task's module, without the collection's name."""
     return (
         str(data.get("task_action") or "").removeprefix("ansible.builtin.").removeprefix("railyard.fabric.")
     )

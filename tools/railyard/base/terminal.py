@@ -47,7 +47,7 @@ def summary(report: model.Report, out: Console, status: int | None = None) -> No
     out.print()
     out.print(_rails(report, out.width))
     if report.who_is_slow:
-        out.print(Text("\nWho is slow", style="bold"))
+        out.print(Text("\nSlow components", style="bold"))
     for told in report.who_is_slow[:_PROBLEMS_SHOWN]:
         out.print(Text(f"  {clean_line(told)}"))
     if (more := len(report.who_is_slow) - _PROBLEMS_SHOWN) > 0:
@@ -158,10 +158,10 @@ def _counts(stats: dict[str, dict[str, int]], host: str) -> str:
 
 
 def _rails(report: model.Report, width: int) -> Table:
-    """A row per node, or per group of nodes that came out alike; a column per rail.
+    """Return a table: a row per node, or per group of nodes with equal outcomes; a column per rail.
 
-    A line of the terminal that is too narrow for all that is known of a rail is told less of each, and never
-    a part of a name.
+    On a narrow terminal cells have less detail, but names are never
+    cut.
     """
     for parts in (3, 2, 1):  # symbol, state, share of the rate
         table = Table(box=None, pad_edge=False, header_style="dim")
@@ -176,7 +176,7 @@ def _rails(report: model.Report, width: int) -> Table:
     return table
 
 
-#: To be asked how wide a table would be where nothing is narrow.
+#: A console without a limit, to measure a table's width.
 _WIDE = output.console(width=10_000)
 
 

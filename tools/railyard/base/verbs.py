@@ -12,6 +12,21 @@ import typer
 
 from railyard.base.errors import UserError
 
+EXIT_STATUSES = (
+    "Exit status: 0 everything planned was measured and confirmed; 1 something failed; 2 bad input, no "
+    "node was touched; 3 something planned is unmeasured, a node did not answer, or the run is incomplete."
+)
+
+Inventories = Annotated[
+    list[str],
+    typer.Option(
+        "-i", "--inventory", metavar="INV", help="Inventory folder or file; may be given several times."
+    ),
+]
+RunArgument = Annotated[
+    str,
+    typer.Argument(metavar="RUN", help="A run folder, CLUSTER/RUN, a run id, or CLUSTER (its latest run)."),
+]
 ReportsDir = Annotated[
     Path | None,
     typer.Option(

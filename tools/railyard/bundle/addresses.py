@@ -13,7 +13,7 @@ from railyard.bundle.tokens import Address, Token, Value
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 _GUID = re.compile(r"(?:guid\W{1,4}(?:0x)?|\b(?:en|roce|ib|iw|opa)x)$", re.I)
-# An address stands here even if nothing else knows it; a version stands there even if something might.
+# Words before an address, and words before a version, which looks like an address.
 _PLACE = re.compile(
     r"(?:(?<![a-z])(?:addr|address|inet6?|host|via|src|dst|local|remote|server|peer|gateway|gw|ip|bind|ping|"
     r"nameserver|connect\w* to|port to|bytes from)|@|//|-B|-c)[\"'=:,\s(\[]*$",
@@ -24,7 +24,7 @@ _CLOUD = re.compile(r"(?:^|[^a-z])(?:ip|ec2|host|vm|node)[-_]$", re.I)
 _VERSION = re.compile(
     r"(?:(?<![a-z])(?:version|ver|v|fw|firmware|driver|kernel|release|rev)|ofed|linux \S+)[\"'=:.\s-]*$", re.I
 )
-# Whole private ranges name nobody; as the destination of a route they stay.
+# Complete private ranges identify no site; they stay as destinations of routes.
 _RANGES = ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10", "169.254.0.0/16", "127.0.0.0/8")
 _POOLS = {4: (*_RANGES[:4], "32.0.0.0/3"), 6: ("fd00::/8", "2000::/3")}
 # An interface's part of an IPv6 address below this is somebody's numbering, and no card's mark.
@@ -68,7 +68,7 @@ class Addresses:
                 self._networks.add(network)
 
     def note(self, token: Token, form: str, text: str, before: str, after: str) -> None:
-        """Note what a text names: the token, its form, its text, and what stands before and after it."""
+        """Record an address in a text: the token, its form, its text, and the text before and after it."""
         value = token.value
         if token.swapped is not None:
             self._swapped[value] = token.swapped.value
@@ -86,7 +86,7 @@ class Addresses:
             value not in self.values and text not in self.ranges and self._stands(value, text, before, after)
         ):
             self.values[value] = value
-            if (own := _own(value)) is not None:
+            if (own := _interface_id(value)) is not None:
                 self._cards.add(_card(own))
 
     def _stands(self, value: Address, text: str, before: str, after: str) -> bool:
@@ -101,7 +101,7 @@ class Addresses:
         declared = any(value in network for network in self._networks)
         if value.version == 6:
             if value.is_link_local:
-                return _own(value) is not None and ":" in text  # 32 digits may be anything
+                return _interface_id(value) is not None and ":" in text  # 32 digits may be anything
             # A whole GID, or a number that is given out; C++ has `a::b`.
             return bool(declared or place) or len(text) == 39 or int(value) >> 125 == 1 or value.is_private
         version = _VERSION.search(before) or re.match(r"-[0-9a-z]", after, re.I)
@@ -137,7 +137,7 @@ class Addresses:
         self.values = {value: self.hidden(value) for value in self.values}
 
     def write(self, token: Token, text: str) -> str:
-        """Return what stands in a token's place, itself where it is nobody's."""
+        """Return the replacement of a token; the token itself where it identifies no site."""
         value = token.value
         if token.swapped is not None and not self._knows(value, text):
             return self.write(token.swapped, text)
@@ -160,14 +160,14 @@ class Addresses:
             return ipaddress.IPv6Address(0xFFFF << 32 | int(self.hidden(mapped)))
         top = next((one for one in self._maps if value in one), None)
         number = int(value) ^ (int(top[0]) ^ int(self._maps[top][0]) if top else 0)
-        own = _own(value)
+        own = _interface_id(value)
         if own is not None and (top is None or top.prefixlen <= 64):
             number = number >> 64 << 64 | int.from_bytes(own[:-3] + self._lows[_card(own)], "big")
         return type(value)(number)
 
 
 def _networks_like(network: Network) -> Iterator[Network]:
-    """Yield networks of the same length, those that are nobody's own first."""
+    """Yield networks of the same length, private ones first."""
     for pool in ("169.254.0.0/16",) if network.is_link_local else _POOLS[network.version]:
         whole: Network = ipaddress.ip_network(pool)
         if whole.prefixlen <= network.prefixlen:
@@ -175,12 +175,12 @@ def _networks_like(network: Network) -> Iterator[Network]:
 
 
 def _card(raw: bytes) -> tuple[bytes, bytes]:
-    """Return vendor and number of a MAC, of a GUID, or of what an IPv6 address has of either."""
+    """Return vendor and number of a MAC, a GUID, or the part of an IPv6 address made from one."""
     body = raw[-8:]
     return bytes([body[0] & 0xFD, *body[1:3]]), body[-3:]
 
 
-def _own(value: Address) -> bytes | None:
-    """Return the half of an IPv6 address that a card chose; None where somebody numbered it."""
-    own = int(value) % 2**64
-    return own.to_bytes(8, "big") if value.version == 6 and own >= _SMALL else None
+def _interface_id(value: Address) -> bytes | None:
+    """Return the interface id of an IPv6 address; None where it was numbered by hand."""
+    identifier = int(value) % 2**64
+    return identifier.to_bytes(8, "big") if value.version == 6 and identifier >= _SMALL else None

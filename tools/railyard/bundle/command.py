@@ -58,7 +58,7 @@ def run(source: Path, output: Path | None, table_file: Path | None) -> int:
         with tempfile.TemporaryDirectory(prefix="railyard-bundle-") as place:
             folder = Path(place) / run_id
             _write(source, names, folder, table)
-            _same_words(source, folder)
+            _check_same_verdicts(source, folder)
             rows = "".join(f"| {kind} | {number} |\n" for kind, number in table.counts().items())
             about = {"run": run_id, "rows": rows, "kept": len(table.kept), "left": len(left_out)}
             (folder / files.BUNDLE).write_text(_ABOUT.format(**about), encoding="utf-8")
@@ -154,14 +154,14 @@ def _sha256(path: Path) -> str:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
-def _same_words(source: Path, folder: Path) -> None:
+def _check_same_verdicts(source: Path, folder: Path) -> None:
     """Judge the run and its bundle, and write the bundle's verdicts.
 
     Raises:
         UserError: they are not the same.
     """
     judged = _judged(folder)
-    before, after = _words(_judged(source)), _words(judged)
+    before, after = _summarise_verdicts(_judged(source)), _summarise_verdicts(judged)
     other = [name for name in before.keys() | after.keys() if before.get(name) != after.get(name)]
     if other:
         raise UserError(
@@ -180,13 +180,13 @@ def _judged(path: Path) -> rejudge.Judged | None:
         return None
 
 
-def _words(judged: rejudge.Judged | None) -> dict[str, Any]:
-    """Return what a judge says of a run that names nobody."""
+def _summarise_verdicts(judged: rejudge.Judged | None) -> dict[str, Any]:
+    """Return the part of a judgement that contains no names."""
     if judged is None:
         return {}
     keys = ("outcome", "cause_class", "reproduced", "flaky", "proof")
-    said = {str(one["id"]): [one[key] for key in keys] for one in judged.verdicts}
-    return {**said, "exit status": judged.exit_status, "rows of strangers": len(judged.strangers)}
+    found = {str(one["id"]): [one[key] for key in keys] for one in judged.verdicts}
+    return {**found, "exit status": judged.exit_status, "unplanned rows": len(judged.strangers)}
 
 
 def _no_original(folder: Path, table: Table) -> None:
@@ -203,24 +203,24 @@ def _no_original(folder: Path, table: Table) -> None:
                 where = f"{name} {part.member or ''}, line {number - 1}"
                 raise UserError(
                     f"an original would be left in {where}; nothing is written",
-                    "take that file out of the folder, and say what stands there: Railyard is at fault",
+                    "remove that file from the folder, and report the line: this is an error in Railyard",
                 )
 
 
-_ABOUT = """# Run {run}, made fit to be passed on
+_ABOUT = """# Run {run}, anonymized
 
-By `railyard bundle`. Raw outputs are kept word for word, but for stand-ins, the same everywhere:
+By `railyard bundle`. Raw outputs are unchanged except for these replacements:
 
 | replaced | how many |
 |---|---:|
 {rows}
-What lay in one network lies in one network. Kept are numbers, times, versions, vendors of MACs and GUIDs,
+Addresses of one network stay in one network. Kept are numbers, times, versions, vendors of MACs and GUIDs,
 names of rails, netdevs and HCAs, and names that are common words ({kept}).
 
-**Digests were made anew** over the stand-ins; `manifest.json` says `bundled`. One that did not hold before
-does not hold now. Left out: the run's secret, the pages made from the rest, and {left} other files.
+**Digests were calculated again** over the replacements; `manifest.json` says `bundled`. A wrong digest is
+still wrong. Left out: the run's secret, the report pages, and {left} other files.
 
-`railyard judge` reads the archive as it is, and says what it said of the run.
+`railyard judge` reads the archive as it is, with the same verdicts.
 """
 
 

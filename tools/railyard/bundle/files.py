@@ -1,4 +1,4 @@
-"""What of a run folder goes into a bundle, as texts; and a bundle laid out as a run folder again."""
+"""Read the files of a run folder for a bundle, and write a bundle as a run folder again."""
 
 from __future__ import annotations
 
@@ -95,11 +95,11 @@ def parts(run: Path, name: str) -> Iterator[Part]:
     """
     path = run / name
     if not name.endswith(_ARCHIVE):
-        yield Part(None, _told(run, name, _content(path)))
+        yield Part(None, _read_text(run, name, _content(path)))
         return
     try:
         for member in archive.members(path, _is_plain, archive_limits.NODE_IN_BUNDLE):
-            yield Part(member.name, _told(run, member.name, b"".join(member.pieces)))
+            yield Part(member.name, _read_text(run, member.name, b"".join(member.pieces)))
     except archive.ArchiveError as error:
         raise UserError(str(error), "or take it out of the folder: the verdicts do not need it") from error
 
@@ -109,7 +109,7 @@ def _is_plain(name: str) -> bool:
 
 
 def _content(path: Path) -> bytes:
-    """Return the content of a file that nobody writes to meanwhile: what it gains would not be replaced."""
+    """Return the content of a file, refusing one that grows: new content would not be replaced."""
     handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     with os.fdopen(handle, "rb") as stream:
         size = os.fstat(handle).st_size
@@ -119,8 +119,8 @@ def _content(path: Path) -> bytes:
     return content
 
 
-def _told(run: Path, name: str, content: bytes) -> str:
-    """Return the text of a file; short rows of results in full, as without its key a value has no kind."""
+def _read_text(run: Path, name: str, content: bytes) -> str:
+    """Return the text of a file; short rows of results in full, since a value's kind depends on its key."""
     if name == run_folder.RESULTS and FRAME_BEGINS in content:
         content = _in_full(run, content)
     return content.decode("utf-8", "surrogateescape")

@@ -32,8 +32,8 @@ _USER = r"[a-z_][\w.-]*"
 # `\[` is how ssh begins a host with a port that is not 22.
 _SSH_HOST = rf"'?\[?(?P<host>{_HOST})"
 _VARIABLES = r"ansible_(?:ssh_|become_)?user|remote_user|become_user"
-# Where a text says of a word what it is: the name of a group is its kind. Before each pattern stands what a
-# text has in it, in small letters, if it can match: most texts name nobody.
+# Texts that say what a word is: the name of a group is its kind. Before each pattern are strings that a
+# text contains, in lower case, if it can match: most texts contain no names.
 _SENTENCES: tuple[tuple[tuple[str, ...], str], ...] = (
     ((), rf"\"(?P<key>{'|'.join(KEYS)})\"\s*:\s*\"(?P<name>[^\"\\]{{1,253}})\""),
     (("linux ",), rf"\bLinux (?P<host>{_HOST}) \d+\.\d+"),

@@ -46,7 +46,7 @@ class Table:
         self._stems: Words = {}
         self._words: Words = {}
         self._keys: Words = {}
-        self._common = _common_words()
+        self._common = _read_vocabulary()
         self._find = re.compile(tokens.FIND, re.I)
         self._addresses = addresses.Addresses()
 
@@ -99,7 +99,7 @@ class Table:
             self.name(kind, word)
         for encoded in _ENCODED.finditer(text):
             plain = unquote(encoded[0], errors="surrogateescape")
-            # Encoded once more it is nobody's doing.
+            # Double encoding does not occur.
             if "%" not in plain:
                 self.learn(plain)
         for block in _PEM.finditer(text):
@@ -173,7 +173,7 @@ class Table:
         return self._find.sub(one, text)
 
     def left(self, text: str) -> bool:
-        """Tell whether an original stands in a text, in any of its forms."""
+        """Tell whether a text contains an original, in any of its forms."""
         for one in self._addresses.ranges:
             text = text.replace(one, "")
         if "%" in text and (plain := unquote(text, errors="surrogateescape")) != text and self.left(plain):
@@ -232,8 +232,8 @@ def _stand_ins(kind: str, words: list[str], left: re.Pattern[str]) -> Words:
     )
 
 
-def _common_words() -> set[str]:
-    """Return the words of Railyard's own documents: a name that is one of them says nothing of anybody."""
+def _read_vocabulary() -> set[str]:
+    """Return the vocabulary of Railyard's documents: a name that is in it identifies no site."""
     schemas = (one.read_text(encoding="utf-8") for one in (paths.repo_root() / "docs/schema").glob("*.json"))
     text = " ".join([*schemas, *CHECKS, *CAUSES, *TOOLS]).lower()
     return {*re.findall(r"[a-z0-9]+", text), *re.findall(r"[a-z0-9_]+", text), *naming.NOBODY}

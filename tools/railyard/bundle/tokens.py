@@ -107,7 +107,7 @@ def _colons(text: str) -> Token | None:
 
 def _hardware(digits: str, write: Callable[[Any], str]) -> Token | None:
     raw = bytes.fromhex(digits)
-    # Nobody's, a group's, the first half of a link's GID.
+    # Constant bytes, a multicast MAC, the first half of a link-local GID.
     if len(set(raw)) == 1 or (len(raw) == 6 and raw[0] & 1) or (len(raw) == 8 and raw[0] == 0xFE):
         return None
     return Token(raw, write)
@@ -145,7 +145,7 @@ def _arpa(text: str) -> Token | None:
 
 
 def spellings(value: Value) -> Iterator[str]:
-    """Yield every form in which a value may stand in a text, in small letters."""
+    """Yield every form in which a text may contain a value, in lower case."""
     if isinstance(value, bytes):
         yield from (value.hex(), value.hex(":"), value.hex("-"), value.hex(":", 2), value.hex(".", 2))
         yield from (value.hex("-", 2), value.hex("-", 3), ":".join(f"{byte:x}" for byte in value))

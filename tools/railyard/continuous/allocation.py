@@ -46,7 +46,7 @@ def argv(nodes: Sequence[str], gpus: int, limit_s: float) -> list[str]:
 
 @contextmanager
 def held(nodes: Sequence[str], gpus: int, limit_s: float) -> Iterator[str]:
-    """Hold nodes; SLURM_JOB_ID names the job for whoever starts steps in it.
+    """Hold nodes; SLURM_JOB_ID names the job for programs that start steps in it.
 
     Yields:
         The job's id.

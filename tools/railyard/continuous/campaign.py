@@ -65,7 +65,7 @@ class Campaign:
 
     Attributes:
         inventory: the whole inventory, checked.
-        sources: what stood behind `-i`.
+        sources: the values of `-i`.
         argv: Ansible's options.
         reports_dir: the folder of all clusters' runs.
         uses_slurm: nodes come from sinfo, and are held by salloc; else from a look at each of them.
@@ -189,7 +189,7 @@ class Campaign:
         of_group = copy.copy(self.inventory)
         of_group.selected = frozenset(nodes)
         of_group.policy = policy.apply_run_variables(self.inventory.policy, {})
-        return cost.of(of_group)
+        return cost.estimate_inventory(of_group)
 
     def fits(self, nodes: Sequence[str]) -> bool:
         """Tell whether a run of these nodes ends in time."""
@@ -270,7 +270,7 @@ def run(
     """Validate idle nodes.
 
     Args:
-        sources: what stood behind `-i`.
+        sources: the values of `-i`.
         argv: Ansible's options; `--limit` narrows the choice.
         reports_dir: the folder of all clusters' runs.
         limit_time: how long all of it may take.

@@ -32,7 +32,7 @@ def run(
     """Decide by the cluster's runs, and do it unless `check`.
 
     Args:
-        sources: what stood behind `-i`.
+        sources: the values of `-i`.
         reports_dir: the folder of all clusters' runs.
         most: how many nodes may be drained at once: a share such as `2%`, or a number.
         check: change nothing.
@@ -99,7 +99,7 @@ def _drain(name: str, reason: str) -> None:
 
 
 def _resume(name: str) -> None:
-    """End a drain of ours; one whose reason somebody has changed in the meantime is not ours any more.
+    """End a drain that Railyard set, unless its reason was changed in the meantime.
 
     Raises:
         SlurmError: Slurm does not take it.

@@ -32,7 +32,7 @@ class NodeState(NamedTuple):
 
     Attributes:
         state: `idle`, `busy` or `unknown`; Railyard measures only idle nodes.
-        why: what keeps it busy, or why nobody knows.
+        why: what keeps it busy, or why that is unknown.
         gpus: its GPUs by Slurm's GRES; 0 without Slurm.
         name: its name in Slurm; empty without Slurm.
         is_ours: `railyard drain` drained it, and no job is left on it.
@@ -79,7 +79,7 @@ def run(sources: Sequence[str], argv: Sequence[str], *, as_json: bool, without_s
     """Print which nodes have no job.
 
     Args:
-        sources: what stood behind `-i`.
+        sources: the values of `-i`.
         argv: Ansible's options.
         as_json: print one JSON object.
         without_slurm: look at the nodes, also where this machine has sinfo.
@@ -108,7 +108,7 @@ def of_slurm(names: Iterable[str]) -> dict[str, NodeState]:
     """Return the nodes' states by one sinfo.
 
     Raises:
-        UserError: Slurm does not answer. Nobody falls back to looking at the nodes: a job may begin there at
+        UserError: Slurm does not answer. There is no fallback to the nodes: a job may begin there at
             any moment.
     """
     try:
@@ -142,7 +142,7 @@ def of_nodes(
     """Return the nodes' states by a look at each of them.
 
     Args:
-        sources: what stood behind `-i`.
+        sources: the values of `-i`.
         arguments: Ansible's options.
         names: the nodes.
         stops: counts the signals that ask to stop, where the caller does more than this.

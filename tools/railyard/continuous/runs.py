@@ -112,7 +112,7 @@ def prune(reports_dir: Path, cluster: str | None, keep: int, days: int, *, check
 
 
 def _old(cluster: Path, keep: int, days: int) -> list[Path]:
-    """Return the run folders that nobody needs any more."""
+    """Return the run folders that are not needed any more."""
     names = sorted(filter(run_folder.is_run_id, history.folders(cluster)), reverse=True)
     runs = list(node_results.each(cluster, len(names)))
     kept = retention.needed(names, runs, keep, time.time() - days * _DAY_S) | set(_baselines(cluster, names))
@@ -120,7 +120,7 @@ def _old(cluster: Path, keep: int, days: int) -> list[Path]:
 
 
 def _baselines(cluster: Path, names: Sequence[str]) -> Iterator[str]:
-    """Yield the runs that a baseline was saved from, and those of which nobody can read whether."""
+    """Yield the runs that a baseline was saved from, and those where that is unreadable."""
     for name in names:
         try:
             stated = RunFolder(cluster / name).manifest().get(baseline.STATED)
@@ -134,7 +134,7 @@ def _baselines(cluster: Path, names: Sequence[str]) -> Iterator[str]:
 
 
 def _remove(path: Path) -> None:
-    """Remove a folder: renamed first, so that nobody takes what is left of it for a run."""
+    """Remove a folder: renamed first, so that the rest of it is not taken for a run."""
     gone = path.with_name(f".{path.name}.removed")
     os.rename(path, gone)
     shutil.rmtree(gone)

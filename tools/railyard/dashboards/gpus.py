@@ -8,20 +8,8 @@ from __future__ import annotations
 from grafana_foundation_sdk.builders.dashboard import Dashboard
 from grafana_foundation_sdk.models import units
 
-from railyard.dashboards.parts import (
-    Column,
-    Query,
-    board,
-    lines,
-    node_link,
-    rows,
-    single,
-)
-from railyard.dashboards.promql import (
-    NODE,
-    count,
-    top,
-)
+from railyard.dashboards.parts import Column, Query, board, lines, node_link, rows, single
+from railyard.dashboards.promql import NODE, count, top
 
 TOO_FEW = (
     f"railyard_gpus{{{NODE}}} < on (cluster, node) railyard_expected_gpus or "

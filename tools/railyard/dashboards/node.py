@@ -21,13 +21,7 @@ from railyard.dashboards.parts import (
     single,
     timeline,
 )
-from railyard.dashboards.promql import (
-    NODE,
-    RAIL,
-    default_limit,
-    firing_since,
-    metrics_age,
-)
+from railyard.dashboards.promql import NODE, RAIL, default_limit, firing_since, metrics_age
 
 
 def _age(moment: str) -> str:

@@ -8,22 +8,8 @@ from __future__ import annotations
 from grafana_foundation_sdk.builders.dashboard import Dashboard
 from grafana_foundation_sdk.models import units
 
-from railyard.dashboards.parts import (
-    RAIL_STATES,
-    RED,
-    Query,
-    State,
-    board,
-    lines,
-    matrix,
-    timeline,
-)
-from railyard.dashboards.promql import (
-    BY_RAIL,
-    CLUSTER,
-    RAIL,
-    top,
-)
+from railyard.dashboards.parts import RAIL_STATES, RED, Query, State, board, lines, matrix, timeline
+from railyard.dashboards.promql import BY_RAIL, CLUSTER, RAIL, top
 
 STATE = f"railyard:rail_state{{{RAIL}}}"
 NAME = "{{node}} {{rail}}"

@@ -25,12 +25,7 @@ from railyard.dashboards.parts import (
     timeline,
     worst,
 )
-from railyard.dashboards.promql import (
-    CLUSTER,
-    NODE,
-    RAIL,
-    default_limit,
-)
+from railyard.dashboards.promql import CLUSTER, NODE, RAIL, default_limit
 
 COMPLETE = (State(1, "yes", GREEN), State(0, "no", ORANGE))
 REPORT = "${reports}/${__data.fields.Cluster}/${__data.fields.Run}/index.html"

@@ -157,7 +157,7 @@ def ask(question: Question, out: Console) -> str:
     """Ask a person for one of the candidates, until one is chosen.
 
     Raises:
-        UserError: nobody answers.
+        UserError: no node answers.
     """
     present.questions([question], out)
     while True:
@@ -236,8 +236,8 @@ def _found_before(sources: Sequence[str], out: Console) -> str | None:
     """Return what an earlier discovery found, where the inventory has it."""
     for folder in inventory_files.source_folders(sources):
         path = os.path.join(folder, found_file.FILE)
-        if os.path.isfile(path) and inventory_files.endless_file(path) is None:
-            return inventory_files.text_of(path)
+        if os.path.isfile(path) and inventory_files.check_readable(path) is None:
+            return inventory_files.read_text(path)
     out.print(
         f"The inventory has no {found_file.FILE}, which discover writes: a swapped card, a renamed RDMA "
         "device and a new port show only where the inventory names them.",

@@ -29,7 +29,7 @@ def render(survey: Survey) -> dict[str, str]:
         survey: what was found; it has no open question.
 
     Raises:
-        ValueError: it has one, so that nobody knows what to write.
+        ValueError: it has one, so the text to write is unknown.
     """
     if survey.questions:
         raise ValueError("an inventory cannot be written while a question is open")

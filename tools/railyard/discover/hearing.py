@@ -1,4 +1,4 @@
-"""What beacons leave open: rails that heard nobody, one direction only, several networks, no switch."""
+"""Report problems of beacons: silent rails, one direction only, several networks, no switch."""
 
 from __future__ import annotations
 
@@ -138,10 +138,10 @@ def _one_way(
             here = (name, port.netdev or "")
             what = f"{rail.name} ({port.label})"
             if here in deaf:
-                text = f"{what} hears nobody, though others hear it. Check the receiving side of its cable"
+                text = f"{what} hears no port, though others hear it. Check the receiving side of its cable"
                 texts[f"{text} and module"].append(name)
             elif here in listened and not heard_by[here] and (hears[here] & set(listened)) - deaf:
-                text = f"{what} hears others, and nobody hears it. Check the sending side of its cable"
+                text = f"{what} hears others, but no other port hears it. Check the sending side of its cable"
                 texts[f"{text} and module"].append(name)
     return texts
 

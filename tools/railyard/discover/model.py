@@ -14,7 +14,7 @@ Method = Literal["lldp", "beacons", "slot", "position", "pci"]
 
 @dataclass(frozen=True)
 class Named:
-    """What the user called a node, or what it is to be called; None where nothing was said."""
+    """A node as the user named it, or is to be named; None where not given."""
 
     key: str
     name: str
@@ -36,7 +36,7 @@ class Question:
 
 @dataclass(frozen=True)
 class Options:
-    """What the user said beside the nodes.
+    """The user's options beside the nodes.
 
     Attributes:
         keep_addresses: keep the rails' addresses and MTU, where each rail has one network on all nodes.

@@ -317,6 +317,6 @@ def _unread(
         for heard in bare[name]["beacons"] or []:
             is_read = heard["error"] is None or heard["netdev"] not in up
             if not is_read and (name, heard["netdev"]) in of_rails and survey.transport in ("roce", "tcp"):
-                texts[f"{short(heard['netdev'])} heard nobody: {short(heard['error'])}"].append(name)
+                texts[f"{short(heard['netdev'])} heard no other port: {short(heard['error'])}"].append(name)
     for text in by_text(texts):
         yield f"cabling of {text}"

@@ -28,7 +28,7 @@ class Aligned:
         crossed: port whose cable is on another rail's network → index of that rail.
         strayed: ports that listened and are on no rail's network, where their rail's others are on one.
         units: node → number of the group of nodes that share networks; all 0 where it is one.
-        alone: nodes that heard nobody although they listened.
+        alone: nodes that listened but heard no other.
     """
 
     rails: list[dict[str, Port]]
@@ -242,14 +242,10 @@ def _by_slot(
             if other is not None:
                 rails[slot][name] = other
                 missing.remove(slot)
-        missing.sort(key=lambda slot: _slot_key(rails[slot]))
+        missing.sort(key=lambda slot: min((port.sort_key for port in rails[slot].values()), default=()))
         for slot, port in zip(missing, sorted(free.values(), key=lambda one: one.sort_key), strict=False):
             rails[slot][name] = port
     return list(rails.values())
-
-
-def _slot_key(rail: Mapping[str, Port]) -> tuple[object, ...]:
-    return min((port.sort_key for port in rail.values()), default=())
 
 
 def _separate(chosen: Mapping[str, Sequence[Port]], places: Places, wanted: int) -> list[object] | None:
@@ -337,7 +333,7 @@ def _crossed(aligned: Aligned, places: Places, homes: Mapping[tuple[int, int], o
     units = aligned.units
     owners: dict[tuple[int, object], int] = {}
     for (unit, index), place in homes.items():
-        # Rails that share a network cannot be told apart by it.
+        # Rails that share a network cannot be distinguished by it.
         owners[unit, place] = -1 if (unit, place) in owners else index
     crossed = {}
     for index, rail in enumerate(aligned.rails):

@@ -234,7 +234,7 @@ def _prefix(hca: Mapping[str, Any]) -> str | None:
 
 
 def _leaf(neighbours: list[Any]) -> tuple[str | None, str | None]:
-    """Return switch and port at the other end; None where nobody, or several, announce themselves."""
+    """Return switch and port at the other end; None where none, or several, announce themselves."""
     found = {(literal(one["switch"]) or literal(one["chassis"]), literal(one["port"])) for one in neighbours}
     return next(iter(found)) if len(found) == 1 else (None, None)
 

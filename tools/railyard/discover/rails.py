@@ -71,7 +71,7 @@ def choose(bare: Mapping[str, BareNode], ports: Mapping[str, Sequence[Port]], an
     Args:
         bare: node → what it says.
         ports: node → those of its ports that may be rails.
-        answer: the candidate that a person chose, None where nobody was asked.
+        answer: the candidate that the user chose; None without a question.
     """
     up = {name: [port for port in found if port.is_up] for name, found in ports.items()}
     # Virtual functions are rails where a host has nothing else, as a guest sees them.
@@ -163,7 +163,7 @@ def _is_elsewhere(kind: Kind, best: Kind) -> bool:
 
 
 def _label(kind: Kind, ports: Mapping[str, Sequence[Port]]) -> str:
-    """Return a candidate in words: `8 x 400 Gbit/s ibp24s0 to ibp220s0 (MT4129)`."""
+    """Return a candidate as text: `8 x 400 Gbit/s ibp24s0 to ibp220s0 (MT4129)`."""
     most = most_common(len(found) for found in ports.values()) or 0
     first = next(ports[name] for name in sorted(ports) if len(ports[name]) == most)
     names = [port.netdev or port.hca or port.pci or "?" for port in first]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from railyard.discover.model import Method, Rail, Survey
-from railyard.new_inventory.files import nodes_in_words
+from railyard.new_inventory.files import summarise_nodes
 from railyard.new_inventory.nodes import NewNode
 
 _JOINED: dict[Method, str] = {
@@ -25,7 +25,7 @@ def readme(survey: Survey) -> str:
     lines = [
         "# Discovered inventory",
         "",
-        f"{nodes_in_words(nodes)}, with {count}; transport `{survey.transport}`"
+        f"{summarise_nodes(nodes)}, with {count}; transport `{survey.transport}`"
         + (f", MTU {survey.mtu}." if survey.mtu is not None else "."),
         "Written by `railyard discover` from what the nodes report; from here on it is yours to edit.",
         "`discovered.txt` lists each port. `railyard discover --diff -i` with this folder "

@@ -23,7 +23,7 @@ from railyard.new_inventory import nodes as new_nodes
 __all__ = ["Named", "Options", "Question", "Survey", "survey"]
 
 _TRANSPORTS = {"ethernet": "roce", "infiniband": "infiniband", "efa": "efa"}
-#: What hypervisors and clouds call their machines; `.metal` are whole servers.
+#: Machine names of hypervisors and clouds; `.metal` are physical servers.
 _GUEST = re.compile(
     r"kvm|qemu|standard pc|virtual|vmware|bochs|hvm domu|openstack|google compute engine|"
     r"[a-z][a-z0-9-]*\.\w*xlarge",
@@ -42,7 +42,7 @@ def survey(
     Args:
         nodes: key → what the node says.
         named: key → what the user called it; those without an answer are reported.
-        options: what the user said beside.
+        options: the user's options beside the nodes.
     """
     wanted = options or Options()
     found = Survey({})

@@ -13,12 +13,12 @@ _T = TypeVar("_T", bound=Hashable)
 
 
 def folded(names: Iterable[str]) -> str:
-    """Return node names as `gpu[001-003]`, in an order that does not depend on theirs."""
+    """Return node names as `gpu[001-003]`, independent of their order."""
     return fold_names(sorted(set(names), key=natural))
 
 
 def most_common(values: Iterable[_T | None]) -> _T | None:
-    """Return the value that stands most often; of equal ones the largest, None where there is none."""
+    """Return the most frequent value; of equally frequent ones the largest, None where there is none."""
     counts = Counter(value for value in values if value is not None)
     return max(counts, key=lambda value: (counts[value], _rank(value)), default=None)
 

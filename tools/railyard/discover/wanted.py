@@ -28,7 +28,7 @@ class Wanted:
         Path | None,
         Option(
             metavar="FILE",
-            help="File with a node a line (name, address, and user where it differs), or an existing "
+            help="File with one node per line (name, address, and user where it differs), or an existing "
             "Ansible inventory; NODES then select some of it.",
         ),
     ] = None

@@ -26,7 +26,7 @@ class Reason:
     fix: str
 
 
-#: What a message has to hold, the first that does decides; the most specific stand first.
+#: What a message has to contain; the first match decides, the most specific come first.
 _REASONS = tuple(
     (re.compile(text, re.IGNORECASE | re.DOTALL), Reason(what, fix))
     for text, what, fix in (

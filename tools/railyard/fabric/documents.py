@@ -183,7 +183,7 @@ def _finding(one: Finding) -> dict[str, Any]:
 def _page(report: Report) -> str:
     template = pages.environment(autoescape=True).get_template("subnet.html.j2")
     return template.render(
-        **pages.look(),
+        **pages.page_style(),
         words=wording,
         report=report,
         outcome=OUTCOMES[report.status],

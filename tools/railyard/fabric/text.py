@@ -13,7 +13,7 @@ from rich.text import Text
 from railyard.base import terminal
 from railyard.fabric import folders
 from railyard.fabric.documents import EXIT_MEANING, Report, coverage_row, show_ratio
-from railyard.plan.table import print_whole
+from railyard.plan.table import print_uncut
 
 _STATUS_STYLES = {0: "bold green", 1: "bold red", 3: "bold yellow"}
 _LEAVES_SHOWN = 32
@@ -30,7 +30,7 @@ def print_report(report: Report, folder: Path, out: Console) -> None:
     out.print(Text(clean(report.headline), style=_STATUS_STYLES[report.status]))
     terminal.print_findings(report.folded, out)
     out.print()
-    print_whole(_leaves(report))
+    print_uncut(_leaves(report))
     for note in report.notes:
         out.print(Text(note, style="dim"))
     for subnet in report.subnets:

@@ -47,7 +47,7 @@ COMMON_SETUP = (
 _LOCK = ".image.lock"
 # Several builds, one behind the other, where the nodes of each are emulated.
 _LOCK_PATIENCE_S = 2 * 3600.0
-# mmdebstrap, told to stop, waits for its children. As process 1 of a namespace it takes them with it, and its
+# mmdebstrap waits for its children when it is stopped. As process 1 of a namespace it ends them, and its
 # mounts are gone before we remove the folder that they are in.
 _OWN_NAMESPACES = (
     "unshare",
@@ -67,7 +67,7 @@ class Recipe:
     Attributes:
         suite, packages, settings: the distribution's part, and the way to it.
         files: path, mode and text of files laid over the packages.
-        early_files: the same, laid down before any package but the essential ones.
+        early_files: the same, written before any package except the essential ones.
         setup: hooks of mmdebstrap, shell with the new root as $1, run at the end.
         options: further options of mmdebstrap.
     """
@@ -112,7 +112,7 @@ def argv(recipe: Recipe, form: Literal["tar", "directory"], target: Path, stagin
     # mmdebstrap hands a hook to `sh -c`, with the new root as $1; what varies is quoted.
     if recipe.early_files:
         call.append(f'--essential-hook=cp -a {shlex.quote(str(staging / "early"))}/. "$1"/')
-    # Removed first: a file of ours may stand where a suite has a link (Debian 13: /etc/default/locale).
+    # Removed first: a file may replace a link of the suite (Debian 13: /etc/default/locale).
     late = shlex.quote(str(staging / "late"))
     call.append(f'--customize-hook=cp -a --remove-destination {late}/. "$1"/')
     call.extend(f"--customize-hook={hook}" for hook in recipe.setup)
@@ -129,7 +129,7 @@ def make(
     """Make a root file system at `target` (a tar or a folder), with `workshop` for all that is passing.
 
     Raises:
-        LabError: the bootstrap failed; the message holds the end of what mmdebstrap said.
+        LabError: the bootstrap failed; the message has the end of mmdebstrap's output.
     """
     staging = workshop / "files"
     for path, mode, text in recipe.early_files:
@@ -158,7 +158,7 @@ def ensure(
         say: takes it.
 
     Raises:
-        LabError: the bootstrap failed; the message holds the end of what was said.
+        LabError: the bootstrap failed; the message has the end of the output.
     """
     if is_there():
         return name
@@ -174,7 +174,7 @@ def ensure(
 
 @contextmanager
 def building() -> Iterator[Path]:
-    """Yield an empty folder to build in, while nobody else builds; what a killed build left goes first."""
+    """Yield an empty folder for one build at a time; leftovers of a killed build are removed first."""
     workshop = naming.lab_root() / ".image"
     with ExitStack() as held:
         try:

@@ -55,7 +55,7 @@ def up(
         typer.Option(help="What the nodes run, such as trixie or noble; default: the topology's."),
     ] = None,
 ) -> None:
-    """Bring the lab up, or mend the one that is there."""
+    """Start the lab, or repair the running one."""
     wanted = topology.load(topology_file or topology.default_file(), name, suite)
     lab = lifecycle.up(wanted, report)
     first = wanted.nodes[0]

@@ -1,4 +1,4 @@
-"""Tell whoever starts `make demo` whether it can begin, how long it takes here, and why it failed.
+"""Print for `make demo` whether it can begin, how long it takes here, and why it failed.
 
 `tools/demo` calls this, the first time before the virtual environment exists: only the standard library is
 used, by any Python from 3.9 on.
@@ -84,7 +84,7 @@ def minutes(seconds: float) -> str:
 
 
 def estimate(kind: str, phases: list[str], slowness: float, load: machine.Load, quick: list[str]) -> str:
-    """Return what is to be said before a demo begins.
+    """Return the text before a demo begins.
 
     Args:
         kind: of the lab's nodes.
@@ -112,7 +112,7 @@ def estimate(kind: str, phases: list[str], slowness: float, load: machine.Load, 
 
 
 def rest_after_boot(kind: str, slowness: float) -> str:
-    """Return what is to be said when the nodes are up and their speed has been measured."""
+    """Return the text after the nodes are up and their speed is measured."""
     rest_s = duration_s(kind, [reference.PROVISION, reference.MEASURE], slowness)
     line = (
         f"The rest takes {minutes(rest_s)}: the nodes need {slowness:.1f} times as long as on the reference"

@@ -12,7 +12,7 @@ from railyard.lab.process import LabError, read_json, run
 from railyard.lab.topology import Node
 from railyard.lab.wiring import Lab, rail_link
 
-#: The forms of a fault's target; the words of the command line are joined by slashes.
+#: The forms of a fault's target; arguments of the command line are joined by slashes.
 ON_NODE, ON_RAIL, BETWEEN_RAILS = "NODE", "NODE/RAIL", "RAIL/RAIL"
 ON_TWO_RAILS, TO_OTHER = "NODE/RAIL/RAIL", "NODE/RAIL/OTHER"
 
@@ -76,7 +76,7 @@ class Place:
         return LabError(f"{self.node.name}: {what}", fix, BAD_INPUT)
 
     def would_be_none(self, what: str) -> LabError:
-        """Return the error of a fault that cannot be told from what is there already."""
+        """Return the error of a fault that would change nothing."""
         return self.not_ready(f"{what}, so the fault would be none")
 
 

@@ -30,7 +30,7 @@ def apply(lab: Lab, kind: str, target: str, rate_gbps: float = SLOW_RATE_GBPS) -
         rate_gbps: what a fault that slows leaves of the rail.
 
     Raises:
-        LabError: bad target, a node that is off, or a fault that cannot be told from what is there already.
+        LabError: bad target, a node that is off, or a fault that would change nothing.
     """
     with state.locked(lab.name):
         record = _record(lab)
@@ -54,7 +54,7 @@ def heal(lab: Lab, kind: str | None = None, target: str | None = None) -> list[s
     """Undo one recorded fault, or all of them (the latest first); return those undone.
 
     Raises:
-        LabError: the one that was asked for is not recorded.
+        LabError: this fault is not recorded.
     """
     with state.locked(lab.name):
         record = _record(lab)
@@ -135,7 +135,7 @@ def _duplicate_address(place: Place) -> dict[str, Any]:
             ("address", "add", f"{address}/{shown['prefixlen']}", "dev", "rail"),
         ):
             run(["ip", "-n", name, *words])
-        # Its first word comes when it has said for the first time whose the address is.
+        # It prints its first line after its first ARP announcement.
         start_helper(name, "railyard.lab.stranger", "rail", address, mac)
     except BaseException:
         network.remove_namespace(name)

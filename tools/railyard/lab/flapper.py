@@ -11,7 +11,7 @@ _DOWN_S, _UP_S = 0.3, 4.0
 
 def main(leg: str) -> None:
     """Take a leg down and up for ever; the other end of a container's cable loses its carrier with it."""
-    print("ready", flush=True)  # whoever started us waits for this line, and reads no other
+    print("ready", flush=True)  # the parent waits for this line, and reads no other
     while True:
         for state, lasts_s in (("down", _DOWN_S), ("up", _UP_S)):
             subprocess.run(["ip", "link", "set", leg, state], check=False)

@@ -24,7 +24,7 @@ NEEDED = {
     "nsenter": "util-linux",
     "unshare": "util-linux",
 }
-# The same, for labs with nodes of a kind.
+# The same, for labs with nodes of one type.
 NEEDED_BY_KIND = {
     "container": {"podman": "podman", "crun": "crun"},
     "vm": {"qemu-system-x86_64": "qemu-system-x86", "qemu-img": "qemu-utils", "mke2fs": "e2fsprogs"},

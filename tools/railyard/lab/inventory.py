@@ -17,7 +17,7 @@ from railyard.lab.topology import Rail, Topology
 
 _WAIT_KEYS = ("rendezvous_timeout_s", "first_rendezvous_timeout_s", "lease_s")
 _PLURALS = {"container": "containers", "vm": "VMs"}
-# Emulated nodes answer late, and their figures are no authority: short tests, patient deadlines.
+# Emulated nodes answer late, and their figures are no reference: short tests, long deadlines.
 _VM_POLICY = """
 # The image brings apt's lists; to fetch them takes an emulated node most of a minute. Lists that name
 # what a mirror no longer has are fetched anew all the same.
@@ -122,7 +122,7 @@ def _rail(rail: Rail) -> str:
 
 
 def write(wanted: Topology, time_factor: float = 1.0) -> list[Path]:
-    """Write the generated file of a lab; return what was made, for whoever is to own it."""
+    """Write the generated file of a lab; return the created paths, to set their owner."""
     text = content(wanted, time_factor)
     if text is None:
         return []

@@ -1,4 +1,4 @@
-"""Bringing a lab up, mending what is left of one, and taking it down.
+"""Start a lab, repair a running one, and remove it.
 
 `up` and `down` look at what is really there and go on from it; so a second `up`, or a `down` after a kill -9,
 needs no record of how far the first one came.
@@ -45,7 +45,7 @@ _ORPHAN_DEADLINE_S = 30.0
 
 
 def up(topology: Topology, say: Say) -> Lab:
-    """Bring a lab up, or mend it; returns when each node runs and answers SSH.
+    """Start a lab, or repair it; return when each node runs and answers SSH.
 
     On failure or Ctrl-C what this call made is removed; a healthy node that was there before stays.
 
@@ -55,7 +55,7 @@ def up(topology: Topology, say: Say) -> Lab:
     host.require_tools(topology.kinds)
     host.require_room(sum(node.kind == "container" for node in topology.nodes))
     with state.locked(topology.name):
-        lab = Lab.of(topology)
+        lab = Lab.from_topology(topology)
         _await_orphans(topology.name)
         before = _look(lab.kinds)
         _refuse_foreign(before, topology.name)
@@ -258,5 +258,5 @@ def _interruptible() -> Iterator[Event]:
 
 
 def _uninterruptible() -> AbstractContextManager[None]:
-    """Let cleaning up come to its end; whoever cannot wait has kill -9, and `down` again."""
+    """Ignore signals until the clean-up ends; after kill -9, run `down` again."""
     return on_stop(signal.SIG_IGN)

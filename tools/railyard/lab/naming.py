@@ -70,7 +70,7 @@ def leg(node_position: int, rail_position: int | None) -> str:
 
 
 def stranger_leg(node_position: int, rail_position: int) -> str:
-    """Return the lab's end of a stranger's link."""
+    """Return the lab's end of the link to a rival host."""
     return f"x{node_position}-rail{rail_position}"
 
 

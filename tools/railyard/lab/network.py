@@ -72,7 +72,7 @@ class Namespace:
 
 
 class LabNetwork(Namespace):
-    """The network of a whole lab. Each `ensure_*` looks first and mends what is missing."""
+    """The network of a lab. Each `ensure_*` looks first and creates what is missing."""
 
     def __init__(self, topology: Topology):
         super().__init__(topology.name)
@@ -286,7 +286,7 @@ def remove_namespace(name: str) -> None:
 
 
 def stranger_namespaces(lab: str) -> list[str]:
-    """Return the namespaces of a lab's strangers, whatever the state file says."""
+    """Return the namespaces of a lab's rival hosts, independent of the state file."""
     return sorted(path.name for path in Path("/run/netns").glob(f"{naming.namespace(lab)}-stranger-*"))
 
 

@@ -24,7 +24,7 @@ def _firewall(place: Place) -> None:
     """Drop all TCP and UDP that a rail receives, as a firewall's default policy does; ICMP goes on.
 
     By rules of routing, which every kernel has: a packet that they refuse vanishes. The table of the node's
-    own addresses is asked before all others, hence it makes room first.
+    own addresses comes before all others, so it is moved first.
     """
     _no_firewall(place)
     place.run("ip", "rule", "add", "pref", "1", "lookup", "local")

@@ -21,7 +21,7 @@ _HELPER_DEADLINE_S = 15.0
 
 
 class LabError(UserError):
-    """The lab could not do what was asked; the message says of which lab, node or rail, and what helps.
+    """The lab failed; the message names the lab, node or rail, and what helps.
 
     Its exit status is 1 unless the input was bad (2): a lab that fails has nothing to do with verdicts, but a
     caller must see that it failed.
@@ -35,7 +35,7 @@ class CommandError(LabError):
     """A program that the lab called ended with a status other than 0."""
 
     def __init__(self, argv: Sequence[str], status: int, output: str):
-        tail = "\n    ".join(output.strip().splitlines()[-12:]) or "(it said nothing)"
+        tail = "\n    ".join(output.strip().splitlines()[-12:]) or "(no output)"
         super().__init__(f"{' '.join(argv)}: exit status {status}\n    {tail}")
 
 
@@ -48,14 +48,14 @@ def run(
     environment: Mapping[str, str] | None = None,
     folder: Path | None = None,
 ) -> subprocess.CompletedProcess[str]:
-    """Run `argv` to its end in a session of its own: Ctrl-C reaches only us, and cleaning up stays ours.
+    """Run `argv` to its end in a session of its own: Ctrl-C reaches only this process, which cleans up.
 
     Args:
         argv: program and arguments.
         stdin: bytes it reads; never this process's own input.
         check: raise when it ends with a status other than 0.
         timeout_s: seconds it may take.
-        environment: variables that it gets beside ours.
+        environment: variables that it gets in addition to this process's.
         folder: where it starts; None is where we are.
 
     Raises:
@@ -97,7 +97,7 @@ def popen(
 
     Args:
         argv: program and arguments.
-        environment: variables that it gets beside ours.
+        environment: variables that it gets in addition to this process's.
         options: further options of subprocess.Popen.
 
     Raises:
@@ -130,7 +130,7 @@ def tied(
 
     Args:
         argv: program and arguments; it gets no input, and a session of its own.
-        environment: variables that it gets beside ours.
+        environment: variables that it gets in addition to this process's.
         stdout: where its output goes; its complaints are a pipe.
 
     Yields:
@@ -152,12 +152,12 @@ def tied(
 
 
 def start_helper(namespace: str, module: str, *words: str) -> None:
-    """Start a program of ours that stays, and wait until it has said something: then it does its work.
+    """Start a helper in the background, and wait for its first line of output: then it works.
 
     Args:
         namespace: the network namespace that it works in.
         module: the program.
-        words: its arguments; the namespace follows them, by which whoever ends the program knows it.
+        words: its arguments; the namespace follows them, by which the program is found again.
 
     Raises:
         LabError: no word came; it has been killed.
@@ -167,7 +167,7 @@ def start_helper(namespace: str, module: str, *words: str) -> None:
     argv = ["ip", "netns", "exec", namespace, *program]
     process = popen(argv, path, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
     if process.stdout is None:
-        raise LabError("a pipe was asked for and not given")
+        raise LabError("a requested pipe is missing")
     with process.stdout as said:
         ready, _, _ = select.select([said], [], [], _HELPER_DEADLINE_S)
         if not ready or not said.readline():

@@ -38,7 +38,7 @@ def main(leg: str, switch: str) -> None:
         while True:
             with contextlib.suppress(OSError):
                 raw.send(said)
-            if not announced:  # whoever started us waits for this line
+            if not announced:  # the parent waits for this line
                 announced = True
                 print("ready", flush=True)
             time.sleep(_EVERY_S)

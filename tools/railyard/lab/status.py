@@ -87,12 +87,12 @@ def text(found: dict[str, Any]) -> str:
     first = next(iter(found["nodes"].values()))
     lines.append(f"  look around: {shlex.join(first['ssh'])}")
     if found["namespace"] and not found["way_out"]:
-        lines.append("  the way out to package mirrors is dead; `railyard lab up` mends it")
+        lines.append("  package mirrors are not reachable; `railyard lab up` repairs it")
     return "\n".join(lines)
 
 
 def _node(lab: Lab, node: Node, found: NodeState | None) -> dict[str, Any]:
-    # A node that does nothing cannot be asked.
+    # A node that is off cannot be read.
     inner = _netdevs(lab, node) if found and found.condition == "running" else {}
     rails = []
     for position, rail in enumerate(lab.topology.rails):

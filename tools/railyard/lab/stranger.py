@@ -36,14 +36,14 @@ async def _main(netdev: str, address: str, mac: str) -> None:
             while True:
                 with contextlib.suppress(OSError):
                     raw.send(frame)
-                if not announced:  # whoever started us waits for this line
+                if not announced:  # the parent waits for this line
                     announced = True
                     print("ready", flush=True)
                 await asyncio.sleep(_ANNOUNCE_EVERY_S)
 
 
 def _take_every_port() -> None:
-    """Lead each TCP port to ours; where the kernel cannot, answering ARP is fault enough."""
+    """Redirect each TCP port to one port; where the kernel cannot, answering ARP is enough."""
     rule = ["PREROUTING", "-p", "tcp", "-j", "REDIRECT", "--to-ports", str(_PORT)]
     for program in ("iptables-legacy", "iptables"):
         with contextlib.suppress(FileNotFoundError):

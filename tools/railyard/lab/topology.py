@@ -129,7 +129,7 @@ class Topology:
 def default_file() -> Path:
     """Return the topology of the built-in lab.
 
-    It stands here and not in the inventory: Ansible would take each YAML file of an inventory folder for
+    It is here and not in the inventory: Ansible would take each YAML file of an inventory folder for
     hosts.
     """
     return Path(__file__).with_name("topology.yml")

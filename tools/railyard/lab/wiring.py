@@ -31,7 +31,7 @@ class Lab:
     keys: keys.Keys
 
     @classmethod
-    def of(cls, topology: Topology) -> Lab:
+    def from_topology(cls, topology: Topology) -> Lab:
         """Return the lab of a topology; looks at nothing and makes nothing."""
         return cls(
             topology,
@@ -71,14 +71,14 @@ def open_lab(name: str | None = None, file: Path | None = None) -> Lab:
         LabError: there is no such lab, or no telling what its topology was.
     """
     if file is not None:
-        return Lab.of(topology.load(file, name))
+        return Lab.from_topology(topology.load(file, name))
     default = topology.load(topology.default_file())
     name = name or default.name
     record = state.load(name)
     if record is not None and record.topology:
-        return Lab.of(topology.load(Path(record.topology), name))
+        return Lab.from_topology(topology.load(Path(record.topology), name))
     if default.name == name:
-        return Lab.of(default)
+        return Lab.from_topology(default)
     raise LabError(
         f"nothing is known of lab {name}" + (", its state file is torn" if record else ""),
         "name its topology file with --topology",
@@ -142,12 +142,12 @@ def await_ready(
         if time.monotonic() >= next_word:
             next_word += _WORD_EVERY_S
             if not kind.states().get(node.name, NodeState("absent")).pid:
-                raise LabError(f"{node.name} went off while it was starting", kind.last_words(node.name))
+                raise LabError(f"{node.name} went off while it was starting", kind.last_output(node.name))
             stands_at = dead_end()
             if stands_at:
                 raise LabError(
-                    f"{node.name} does not come up: its console stands at {stands_at!r}",
-                    kind.last_words(node.name),
+                    f"{node.name} does not come up: its console is stuck at {stands_at!r}",
+                    kind.last_output(node.name),
                 )
             if say is not None:
                 waited_s = time.monotonic() - began
@@ -172,7 +172,7 @@ def await_ready(
         time.sleep(0.5)  # "System is booting up": logins are not open yet
     raise LabError(
         f"{node.name} ({node.address}): not ready after {limit_s:.0f} s: {said}",
-        kind.last_words(node.name),
+        kind.last_output(node.name),
     )
 
 

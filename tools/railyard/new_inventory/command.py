@@ -12,10 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ansible_collections.railyard.fabric.plugins.module_utils.catalogue.tests import WITHOUT_IP
-from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.schema import (
-    RATE_MAX_GBPS,
-    UPLINK_MAX_GBPS,
-)
+from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory import schema
 
 from railyard.base import options
 from railyard.base.errors import UserError, numbered
@@ -32,8 +29,8 @@ _TEMPORARY = ".railyard-new-"
 _BOUNDS = {
     "rails": (1, rails.RAILS_MAX, f"write 1 to {rails.RAILS_MAX}"),
     "nodes_per_unit": (1, math.inf, "write how many nodes share their leaves, as 32"),
-    "rate_gbps": (0.001, RATE_MAX_GBPS, "write the link's rate in Gbit/s, as 400"),
-    "leaf_uplink_gbps": (0.001, UPLINK_MAX_GBPS, "write the leaf's uplinks in Gbit/s"),
+    "rate_gbps": (0.001, schema.RATE_MAX_GBPS, "write the link's rate in Gbit/s, as 400"),
+    "leaf_uplink_gbps": (0.001, schema.UPLINK_MAX_GBPS, "write the leaf's uplinks in Gbit/s"),
 }
 
 
@@ -41,14 +38,14 @@ def run(wanted: Wanted, folder: Path | None) -> int:
     """Write the inventory and say where it is and what was assumed.
 
     Args:
-        wanted: what was asked for.
+        wanted: the options.
         folder: where to write it; None for a folder below `inventories/` that is called as the nodes are.
 
     Returns:
         0.
 
     Raises:
-        UserError: the folder exists or cannot be written, or what was asked for makes no inventory that
+        UserError: the folder exists or cannot be written, or the options make no inventory that
             preflight would take. Then nothing was written.
     """
     listed = who.listed(wanted)
@@ -69,7 +66,7 @@ def compose(
     """Decide all that the inventory will say.
 
     Args:
-        wanted: what was asked for.
+        wanted: the options.
         name: of the folder.
         listed: the nodes of `--hosts-from`, in place of `--nodes`.
 
@@ -148,7 +145,7 @@ def write(target: Path, files: dict[str, str], *, into_existing: bool = False, g
         try:
             draft.rename(target)
         except OSError as error:
-            # Whoever was faster since the line above has something in that folder.
+            # Another process may have written to that folder since the line above.
             raise (_existing(target) if os.path.lexists(target) else error) from error
     except OSError as error:
         message = f"{target} cannot be written: {error.strerror or error}"
@@ -175,7 +172,9 @@ def absolute(folder: Path) -> Path:
     """
     target = Path(os.path.abspath(folder.expanduser()))
     if not target.name.strip() or not target.name.isprintable():
-        raise UserError(f"{str(folder)!r} is no name for an inventory", "name a folder, as inventories/mine")
+        raise UserError(
+            f"{str(folder)!r} is not a name for an inventory", "name a folder, as inventories/mine"
+        )
     return target
 
 
@@ -213,7 +212,7 @@ def _refuse_unsound(draft: Path, target: Path) -> None:
 
 
 def _out_of_range(wanted: Wanted) -> list[Wrong]:
-    """Return what is wrong with single numbers that are reckoned with before preflight's checks see them."""
+    """Return errors in numbers that are used before preflight's checks see them."""
     wrong = options.out_of_range(wanted, _BOUNDS)
     if wanted.leaf_uplink_gbps is not None and wanted.leaf is None:
         wrong.append(("--leaf-uplink-gbps", "no leaf is named", "give --leaf as well"))
@@ -223,7 +222,7 @@ def _out_of_range(wanted: Wanted) -> list[Wrong]:
             ("--overlay", f"there is no overlay {wanted.overlay!r}", f"write one of {', '.join(known)}")
         )
     if wanted.user is not None and not new_inventory_nodes.is_login_name(wanted.user):
-        what = f"{wanted.user!r} is no name to log in with"
+        what = f"{wanted.user!r} is not a user name"
         wrong.append(("--user", what, "write one without blanks, as ubuntu"))
     return wrong
 

@@ -16,8 +16,8 @@ from railyard.new_inventory.wanted import Wanted
 
 _FABRIC_HEAD = """\
 ---
-# What the fabric should be. Literals only: `railyard plan` and the playbooks read the same thing.
-# docs/inventory.md of Railyard says what else can stand here.
+# The rails of the nodes. Literals only: `railyard plan` and the playbooks read the same values.
+# docs/inventory.md of Railyard has all keys.
 """
 _CONNECTION = """\
 ---
@@ -44,7 +44,7 @@ class Contents:
 
     Attributes:
         name: of its folder, which is the cluster's name.
-        wanted: what was asked for.
+        wanted: the options.
         nodes: in the order of hosts.yml.
         rails: the rails, and what was assumed.
         host_offset: added to each node's number.
@@ -100,7 +100,7 @@ def variable_files(fabric: Mapping[str, Any], user: str | None) -> dict[str, str
 
 
 class _Indented(yaml.SafeDumper):
-    """Lists stand indented under their key, as in the inventories of this repository."""
+    """Indents lists under their key, as in the inventories of this repository."""
 
     def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:
         """Indent always."""
@@ -133,7 +133,7 @@ def _fabric(contents: Contents) -> dict[str, Any]:
         uplink_gbps = plain_number(wanted.leaf_uplink_gbps)
         fabric["leaves"] = {name: {"uplink_gbps": uplink_gbps} for name in contents.rails.leaves()}
     if wanted.frontend is not None:
-        # It is the way in: Railyard leaves it alone unless that is asked for.
+        # Ansible connects over it: Railyard does not change it by default.
         fabric["frontend"] = {"netdev": wanted.frontend, "dhcp4": True, "manage": False}
     return fabric
 
@@ -150,7 +150,7 @@ def hosts_file(
         variables: node → what it has beside its own keys.
         groups: name of a further group → its nodes; its variables belong in `group_vars`.
     """
-    lines = ["---", f"# {nodes_in_words(nodes)}."]
+    lines = ["---", f"# {summarise_nodes(nodes)}."]
     if any(node.node_index is not None for node in nodes):
         lines.append("# node_index numbers a node's addresses: keep it when nodes are added or leave.")
     else:
@@ -185,7 +185,7 @@ def _host_lines(
         yield f"{line} {_inline(variables)}" if variables else line
 
 
-def nodes_in_words(nodes: Sequence[NewNode]) -> str:
+def summarise_nodes(nodes: Sequence[NewNode]) -> str:
     """Return how many nodes there are, and their folded names."""
     names = fold_names([node.name for node in nodes])
     names = names if len(names) <= _FOLDED_MAX else f"{nodes[0].name} to {nodes[-1].name}"
@@ -199,7 +199,7 @@ def _readme(contents: Contents) -> str:
     lines = [
         f"# {contents.name}",
         "",
-        f"{nodes_in_words(contents.nodes)}, with {count} each; transport `{wanted.transport}`"
+        f"{summarise_nodes(contents.nodes)}, with {count} each; transport `{wanted.transport}`"
         + (f", MTU {contents.mtu}." if contents.mtu is not None else "."),
         "Written by `railyard new-inventory`; from here on it is yours to edit.",
         "",

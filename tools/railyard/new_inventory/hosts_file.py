@@ -38,7 +38,7 @@ def read(source: Path) -> list[ListedHost]:
     """Return the nodes of a list, in its order.
 
     A line is a name, an address and a user; or a name, a folded name (`gpu[001-032]`) or an address alone.
-    What stands behind `#` is a comment.
+    Text after `#` is a comment.
 
     Raises:
         UserError: the file cannot be read, or with everything that is wrong with its lines.
@@ -67,7 +67,7 @@ def lines(source: Path) -> list[str]:
     Raises:
         UserError: it cannot be read, or not to an end.
     """
-    if (wrong := files.endless_file(str(source))) is not None:
+    if (wrong := files.check_readable(str(source))) is not None:
         raise UserError(f"--hosts-from {source}: {wrong}", "name a plain file")
     try:
         return source.read_text(encoding="utf-8-sig").splitlines()

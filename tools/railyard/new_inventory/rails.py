@@ -32,7 +32,7 @@ class Rails:
         lowest: lowest free address in every subnet, counted from the network's own.
         highest: the highest one.
         wrong: what keeps the rails from being written.
-        assumed: what was not said and taken as usual, for people to check.
+        assumed: assumptions about options that were not given, to be checked.
     """
 
     items: list[dict[str, Any]]
@@ -55,7 +55,7 @@ def make(wanted: Wanted, units: Sequence[str], nodes_in_unit: int) -> Rails:
     """Make the rails.
 
     Args:
-        wanted: what was asked for; `rails` between 1 and RAILS_MAX.
+        wanted: the options; `rails` between 1 and RAILS_MAX.
         units: names of the scalable units, none for a fabric without them.
         nodes_in_unit: nodes in the largest unit (or in all), for which a subnet must have room.
     """
@@ -69,8 +69,8 @@ def make(wanted: Wanted, units: Sequence[str], nodes_in_unit: int) -> Rails:
             item["rate_gbps"] = plain_number(wanted.rate_gbps)
     else:
         made.assumed.append(
-            "no rate is declared: bandwidth is held against what the ports can do; "
-            "--rate-gbps declares what was paid for"
+            "no rate is declared: bandwidth is compared with the ports' maximum; "
+            "declare the rate that you paid for with --rate-gbps"
         )
     if wanted.leaf is not None:
         _leaves(made, wanted, units)
@@ -165,7 +165,7 @@ def _cut_subnets(made: Rails, wanted: Wanted, units: Sequence[str], nodes_in_uni
     prefix = wanted.rail_prefix
     if prefix is None:
         needed = nodes_in_unit + (made.gateway != "none")
-        # Network and broadcast address belong to nobody.
+        # Network and broadcast address are not usable.
         prefix = min(_PREFIX_DEFAULT[network.version], network.max_prefixlen - (needed + 1).bit_length())
     if not 0 <= prefix <= network.max_prefixlen:
         what = f"{prefix} is no prefix length of IPv{network.version}"
@@ -207,7 +207,7 @@ def _put_subnet(made: Rails, item: dict[str, Any], unit: str | None, text: str) 
     else:
         item.setdefault(f"subnets{family}", {})[unit] = text
     if made.gateway != "none" or unit is not None:
-        # Said even where it is none: units are expected to have one.
+        # Written even if it is none: units are expected to have one.
         item["gateway"] = made.gateway
 
 

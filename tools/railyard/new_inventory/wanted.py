@@ -1,4 +1,4 @@
-"""What `new-inventory` can be asked for: its options, which the command line takes from here."""
+"""The options of `new-inventory`, which the command line takes from here."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typer import Option
 
 @dataclass(frozen=True)
 class Wanted:
-    """What `new-inventory` was asked for, as typed; None where it was not said. Each field is an option."""
+    """The options of `new-inventory` as typed; None where not given. Each field is an option."""
 
     # Not given where `hosts_from` is; a default here would need one for rails and transport.
     nodes: Annotated[
@@ -29,7 +29,7 @@ class Wanted:
         Path | None,
         Option(
             metavar="FILE",
-            help="In place of --nodes: a file with a line a node: name, address, and user where it differs.",
+            help="Instead of --nodes: a file with a line per node: name, address, and user where it differs.",
         ),
     ] = None
     supernet: Annotated[

@@ -1,4 +1,4 @@
-"""Who the nodes are where a file lists them, and which addresses nobody gave."""
+"""Read the nodes from a list in a file, and find nodes without an address."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from railyard.base.options import Wrong
 from railyard.new_inventory import hosts_file, nodes
 from railyard.new_inventory.wanted import Wanted
 
-REFUSED = "with what was asked for; nothing was written"
+REFUSED = "with the options; nothing was written"
 
 
 def listed(wanted: Wanted) -> list[hosts_file.ListedHost]:
@@ -21,8 +21,10 @@ def listed(wanted: Wanted) -> list[hosts_file.ListedHost]:
     """
     if wanted.hosts_from is None:
         if wanted.nodes is None:
-            fix = "give --nodes 'gpu[001-032]', or --hosts-from FILE with a line `name address [user]` a node"
-            raise options.refused([("--nodes", "nothing says which nodes there are", fix)], REFUSED)
+            fix = (
+                "give --nodes 'gpu[001-032]', or --hosts-from FILE with a line `name address [user]` per node"
+            )
+            raise options.refused([("--nodes", "no nodes are given", fix)], REFUSED)
         return []
     both = [("--nodes", wanted.nodes), ("--ansible-host", wanted.ansible_host)]
     wrong = [
@@ -60,13 +62,13 @@ def of_list(
 
 
 def with_common_user(wanted: Wanted, hosts: Sequence[hosts_file.ListedHost]) -> Wanted:
-    """Say once who logs in, where all lines of a list say the same."""
+    """Report the user once, where all lines of a list have the same."""
     users = {host.user for host in hosts}
     return replace(wanted, user=users.pop()) if wanted.user is None and len(users) == 1 else wanted
 
 
 def counted_up(reached: Sequence[nodes.NewNode], pattern: str | None) -> list[str]:
-    """Say which addresses nobody gave."""
+    """Report the nodes without an address."""
     if len(reached) < 2 or not nodes.is_counted_up(pattern):
         return []
     second, last = reached[1], reached[-1]

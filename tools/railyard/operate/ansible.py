@@ -35,7 +35,7 @@ class Outcome:
     Attributes:
         return_code: Ansible's own; 254 when it had to be killed.
         interrupted: whether the user stopped it.
-        progress: the last state: stats, failures, what was said.
+        progress: the last state: stats, failures, printed lines.
     """
 
     return_code: int
@@ -53,10 +53,10 @@ class AnsibleRun:
 
     Attributes:
         playbook: its absolute path.
-        inventories: what stood behind `-i`.
+        inventories: the values of `-i`.
         argv: further arguments for `ansible-playbook`.
         passwords: regular expression of a prompt → answer; kept in memory.
-        stops_asked: how often the user has asked to stop: once means gently, twice means now.
+        stops_asked: how often the user pressed Ctrl-C: once means gently, twice means now.
         show: takes the lines that each event is worth.
         measuring: this run has few steps and mostly waits, so that Ansible may wake up more seldom yet.
         ends_late: whether what a task's time limit left behind (an ssh that hangs) is ended with the run.
@@ -99,7 +99,7 @@ class AnsibleRun:
             settings.write_text(json.dumps({"pexpect_timeout": _CANCEL_POLL_S}))
             runner = ansible_runner.run(
                 private_data_dir=private,
-                # The folder that the user stands in, so that relative paths after `--` mean what they say.
+                # The user's current folder, so that relative paths after `--` work.
                 project_dir=os.getcwd(),
                 playbook=str(self.playbook),
                 # ansible-runner splits this like a shell.

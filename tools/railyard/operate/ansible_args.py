@@ -17,7 +17,7 @@ from railyard.base.errors import UserError
 # Ansible's groups of options that say how to reach the nodes, and as whom.
 _REACHING = ("connect", "runas", "vault", "fork")
 # These, which nodes and which variables are what the clean-up after Ctrl-C keeps of the user's arguments.
-# Not kept: tags, --check, --start-at-task and their like, which would make the clean-up do nothing.
+# Not kept: tags, --check, --start-at-task and similar, which would make the clean-up do nothing.
 _KEPT_BESIDES = {"subset", "extra_vars"}
 _OURS = ("railyard_run", "railyard_reports_dir")
 
@@ -50,12 +50,12 @@ def parse(argv: Sequence[str]) -> AnsibleArguments:
     if rest:
         raise UserError(
             f"ansible-playbook does not know {' '.join(rest)}",
-            "see `ansible-playbook --help`; options of railyard itself stand before `--`",
+            "see `ansible-playbook --help`; options of railyard itself go before `--`",
         )
     if options.inventory:
-        raise UserError("-i stands after `--`", "put it before `--`: railyard checks the inventory first")
+        raise UserError("-i is after `--`", "put it before `--`: railyard checks the inventory first")
     for path in (str(extra)[1:] for extra in options.extra_vars or [] if str(extra).startswith("@")):
-        if (wrong := files.endless_file(path)) is not None:
+        if (wrong := files.check_readable(path)) is not None:
             raise UserError(f"{path}: {wrong}", "name a plain file of variables")
     for extra in options.extra_vars or []:
         for name in _OURS:
@@ -81,7 +81,7 @@ def parse(argv: Sequence[str]) -> AnsibleArguments:
 
 
 def parse_reach(argv: Sequence[str]) -> tuple[AnsibleArguments, list[str]]:
-    """Take how to reach the nodes, as whom, and which, from what stands after `--` of verify.
+    """Split the arguments after `--` of verify: options for connection, user and hosts, and the rest.
 
     The rest is pytest's, and so are the letters that both know (`-c`, `-k`, `-l`, `-v`): Ansible's options of
     these are `--connection`, `--ask-pass` and `--limit`.
@@ -95,7 +95,7 @@ def parse_reach(argv: Sequence[str]) -> tuple[AnsibleArguments, list[str]]:
         del parser._option_string_actions[option]
     options, rest = parser.parse_known_args(list(argv))
     if options.inventory:
-        raise UserError("-i stands after `--`", "put it before `--`: railyard checks the inventory first")
+        raise UserError("-i is after `--`", "put it before `--`: railyard checks the inventory first")
     reach = AnsibleArguments(_rebuild(parser, options), limit=options.subset, prompts=_prompts(options))
     return reach, rest
 
@@ -107,12 +107,12 @@ def ask_passwords(arguments: AnsibleArguments) -> dict[str, str]:
         Regular expression of the prompt → answer, as ansible-runner takes it. Kept in memory only.
 
     Raises:
-        UserError: there is something to ask and nobody to ask.
+        UserError: a password prompt is needed, but there is no terminal.
     """
     if arguments.prompts and not sys.stdin.isatty():
         asked = ", ".join(question for _pattern, question in arguments.prompts)
         raise UserError(
-            f"a password was to be asked for ({asked}), but standard input is not a terminal",
+            f"a password prompt is needed ({asked}), but standard input is not a terminal",
             "use --become-password-file, --connection-password-file or --vault-password-file",
         )
     answers: dict[str, str] = {}

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-import railyard
 from railyard.base import output, paths, terminal
 from railyard.base.errors import BAD_INPUT, UserError
 from railyard.base.lock import cluster_lock
@@ -53,8 +52,8 @@ def operate(
 
     Args:
         verb: one of the five.
-        sources: what stood behind `-i`.
-        argv: what stood after `--`.
+        sources: the values of `-i`.
+        argv: the arguments after `--`.
         reports_dir: the folder of `<cluster>/<run>` folders.
         policy: what this run lays over the inventory's policy, by the names of `policy.OF_RUN`.
         again: the run to go back to, as `rebuild.find` takes it; None for a new one.
@@ -92,9 +91,9 @@ def operate(
     if begins:
         baseline.beside(inventory.sources, inventory.cluster)  # bad input is named before a node is touched
     if begins and not arguments.check and not arguments.selects_tasks:
-        # Ansible's preflight holds it against railyard_allow_long, wherever that is set.
+        # Ansible's preflight compares it with railyard_allow_long, wherever that is set.
         inventory.policy = rules.apply_run_variables(inventory.policy, policy or {})
-        takes = cost.of(inventory).text()
+        takes = cost.estimate_inventory(inventory).text()
         out.print(takes)
     with cluster_lock(reports_dir, inventory.cluster, run) as folder, _counted(stops) as interrupts:
         variables = [f"railyard_run={run}", f"railyard_reports_dir={reports_dir.absolute()}"]
@@ -184,11 +183,13 @@ def conclude(verb: str, outcome: Outcome, run_dir: Path, arguments: AnsibleArgum
     statuses = [_provisioning_status(outcome, out)]
     if run_dir.is_dir():
 
-        def whole(measured: int) -> int:
+        def combine(measured: int) -> int:
             return _worst(_with_ansible(outcome, [*statuses, measured]))
 
         known = outcome.progress.judgement
-        statuses.append(judged(run_dir, out, finished=not outcome.interrupted, whole=whole, judgement=known))
+        statuses.append(
+            judged(run_dir, out, finished=not outcome.interrupted, whole=combine, judgement=known)
+        )
     elif outcome.interrupted:
         out.print("Interrupted before anything was measured.", style="yellow")
     elif verb != "provision" and BAD_INPUT not in statuses and not (arguments.check and verb == "site"):
@@ -202,7 +203,7 @@ def conclude(verb: str, outcome: Outcome, run_dir: Path, arguments: AnsibleArgum
 
 
 def _with_ansible(outcome: Outcome, statuses: Sequence[int]) -> list[int]:
-    """Add what Ansible's end alone says: cut off, or a failure that nothing else tells of."""
+    """Add the statuses of Ansible itself: interrupted, or a failure that nothing else reports."""
     cut_off = outcome.interrupted or (outcome.return_code and not any(statuses))
     return [*statuses, INCOMPLETE] if cut_off else list(statuses)
 
@@ -237,7 +238,7 @@ def judged(
         run_dir: the run folder.
         out: where to print.
         finished: False when the user stopped it; then it is judged with what came, as an interrupted run.
-        whole: makes of the folder's exit status the command's, which is what a person is told.
+        whole: converts the folder's exit status to the command's, which is printed.
         judgement: the digest of what `fabric_judge` kept of its judgement.
 
     Returns:
@@ -310,7 +311,7 @@ def _stop(
     """Stop what runs on the nodes and fetch what was measured, unless the user has no patience for that."""
     if interrupts.count > 1:
         out.print(
-            "Not cleaned up, as you asked. What runs on the nodes ends by itself when its lease is over.",
+            "Not cleaned up, as requested. Programs on the nodes end by themselves when their lease is over.",
             style="yellow",
         )
         return
@@ -334,7 +335,7 @@ def _check_allocation() -> None:
     """Refuse to begin outside of a Slurm allocation.
 
     Raises:
-        UserError: as said.
+        UserError: the playbook is missing.
     """
     from ansible_collections.railyard.fabric.plugins.plugin_utils.launch import srun
 
@@ -346,19 +347,21 @@ def _check_allocation() -> None:
 
 
 def _playbook(verb: str) -> Path:
+    from ansible_collections.railyard.fabric.plugins.plugin_utils.run import places
+
     playbook = paths.repo_root() / ("site.yml" if verb == "site" else f"playbooks/{verb}.yml")
     if not playbook.is_file():
         raise UserError(
             f"playbook {playbook} is missing",
-            "the checkout is not complete; git status tells"
-            if railyard.IS_CHECKOUT
+            "the checkout is incomplete: see `git status`"
+            if places.find_checkout()
             else "the installed package is not complete: install the wheel again",
         )
     return playbook
 
 
 def list_only(playbook: Path, sources: Sequence[str], arguments: AnsibleArguments) -> int:
-    """`--list-hosts`, `--list-tasks`, `--syntax-check`: Ansible's own words, nothing of ours."""
+    """Run ansible-playbook with `--list-hosts`, `--list-tasks` or `--syntax-check`, and print its output."""
     inventory = [word for source in sources for word in ("-i", source)]
     argv = ["ansible-playbook", *inventory, *arguments.argv, str(playbook)]
     done = subprocess.run(argv, env={**os.environ, **ansible_environment()}, check=False)

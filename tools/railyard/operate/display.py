@@ -26,7 +26,7 @@ _STYLES = {
     "diff": "",
     "raw": "",
 }
-# A warning may be a node's, or of a node: without a mark it could look like a line of ours.
+# A warning may contain a node's text: without a mark it could look like a line of Railyard.
 _PREFIXES = {"play": "▸ ", "task": "  ", "note": "  ", "warning": "! "}
 _STATE_SYMBOLS = {
     "running": "…",

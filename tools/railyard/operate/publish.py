@@ -42,7 +42,7 @@ def publish_runs(
         reach: options of Ansible that say how hosts are reached.
         reports_dir: the folder with the metrics.
         passwords: as `AnsibleRun` takes them.
-        stops_asked: how often the user has asked to stop since the run was concluded.
+        stops_asked: how often the user pressed Ctrl-C since the run was concluded.
         out: where to print.
     """
     hosts = [one.name for one in targets.servers(inventory)]

@@ -34,7 +34,7 @@ class Looks(Progress):
     told: dict[str, tuple[int, str]] = field(default_factory=dict)
 
     def feed(self, event: Mapping[str, Any]) -> list[Line]:
-        """Take one event and return the lines that it is worth; a look's own line is said at the end."""
+        """Take one event and return its lines; the line of a look is printed at the end."""
         lines = super().feed(event)
         data = event.get("event_data") or {}
         result = data.get("res") or {}
@@ -54,8 +54,8 @@ def quick(sources: Sequence[str], argv: Sequence[str], loopback: bool = False) -
     """Look at all nodes.
 
     Args:
-        sources: what stood behind `-i`.
-        argv: what stood after `--`.
+        sources: the values of `-i`.
+        argv: the arguments after `--`.
         loopback: whether each HCA is tested with itself as well.
 
     Returns:

@@ -96,14 +96,14 @@ def verify(sources: Sequence[str], arguments: Sequence[str]) -> int:
     """Run the end-state tests on the nodes of an inventory.
 
     Args:
-        sources: what stood behind `-i`.
-        arguments: what stood after `--`: how to reach the nodes, for Ansible, and what pytest knows.
+        sources: the values of `-i`.
+        arguments: the arguments after `--`: connection options for Ansible, the rest for pytest.
 
     Returns:
         0 all passed, 1 something failed, 3 nothing was tested, a node could not be read or does not tell.
 
     Raises:
-        UserError: bad input; no node was asked anything.
+        UserError: bad input; no node was contacted.
     """
     reach, for_pytest = ansible_args.parse_reach(arguments)
     inventory = checked_inventory(sources, reach.limit)
@@ -187,14 +187,14 @@ def _conclude(status: int, counter: _Counter) -> int:
 
 
 def resolved(sources: Sequence[str]) -> tuple[dict[str, Any], dict[str, Any], bool]:
-    """Render what an inventory says of reaching its nodes: testinfra reads variables as they stand.
+    """Render an inventory's connection variables: testinfra does not evaluate templates.
 
     Returns:
         Node → connection variables, all literal; node → the roles' variables that it sets; whether Ansible
         alone reaches a node as `railyard site` does: testinfra's ssh knows no password, nor any way but sudo.
 
     Raises:
-        UserError: what is asked for cannot be rendered.
+        UserError: a variable cannot be rendered.
     """
     from ansible.errors import AnsibleError
     from ansible.module_utils.parsing.convert_bool import boolean
@@ -204,9 +204,9 @@ def resolved(sources: Sequence[str]) -> tuple[dict[str, Any], dict[str, Any], bo
     loader = Loader()
     inventory = TrustingManager(loader=loader, sources=[absolute(source) for source in sources])
     manager = VariableManager(loader=loader, inventory=inventory)
-    # Of no inventory: what Ansible knows of itself, and the facts of a host that it never asked.
+    # Variables of Ansible itself, and facts, which no inventory has.
     magic = {*manager.get_vars(include_hostvars=False), "ansible_facts", "ansible_local"}
-    # What the inventory sets may be said in terms of what it leaves as it is.
+    # Variables of the inventory may refer to defaults.
     defaults: dict[str, Any] = {}
     for role in _ROLES:
         defaults |= loader.load_from_file(str(paths.repo_root() / "roles" / role / "defaults" / "main.yml"))

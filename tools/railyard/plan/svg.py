@@ -1,6 +1,6 @@
 """`railyard plan --svg`: the plan as a drawing. The same inventory gives the same bytes.
 
-Nodes stand below, leaves above, a rail is a line from one to the other with its subnet on it.
+Nodes are below, leaves above, a rail is a line from one to the other with its subnet on it.
 """
 
 from __future__ import annotations
@@ -197,7 +197,7 @@ class _Sheet:
         height = rows * _LINE + 14 + 34
         x, width = _MARGIN + _GUTTER, self._column * len(box.ports)
         self._rect("node", x, self._y, width, height, band.copies)
-        # The ports stand where the rails come in.
+        # The ports are where the rails end.
         name_y, rule_y = (
             (self._y + 22, self._y + 34) if above else (self._y + height - 12, self._y + height - 34)
         )
@@ -262,7 +262,7 @@ def _networks_of(links: Sequence[svg_model.Rail | None]) -> list[str]:
 
 
 def _port_lines(box: svg_model.Box, index: int) -> list[tuple[str, str]]:
-    """Return what stands at a port, each line with its class."""
+    """Return the lines of text at a port, each with its class."""
     port = box.ports[index]
     if port is None:
         return [("faint", NO_RAIL)]

@@ -18,7 +18,7 @@ _BANDS_APART_MAX = 4
 _BANDS_MAX = 12
 _BOXES_MAX = 8
 
-# Signs that ClusterShell reckons with (`a&b` is what is in both) are no part of a name to it.
+# ClusterShell has operators (`a&b` is the intersection), so such names are not folded.
 _FOLDABLE = re.compile(r"[A-Za-z0-9_./:-]+")
 
 Rail = Mapping[str, Any]
@@ -119,7 +119,7 @@ def arrange(plan: Mapping[str, Any], uplinks: Mapping[str, float], spines: Spine
     Args:
         plan: from `build_plan`.
         uplinks: leaf → rate of all its uplinks together, in 10^9 bit/s.
-        spines: what is above the leaves, where it is known; then links are told, not rates.
+        spines: what is above the leaves, where it is known; then links are shown, not rates.
     """
     nodes = {
         name: {**node, "rails": [_as_shared(rail) for rail in node["rails"]]}

@@ -32,7 +32,7 @@ text{fill:#e8edf2}.faint{fill:#9aa7b4}
 
 
 def safe(text: str) -> str:
-    """Return a text as it may stand in the document."""
+    """Return a text escaped for the document."""
     return escape(clean(text), quote=True)
 
 

@@ -1,4 +1,4 @@
-"""What a drawing of a plan says in words: its heading, and all of it for who cannot see it."""
+"""Write the text of a plan's drawing: its heading, and a description for screen readers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _TRANSPORTS = {
     "tcp": "TCP only",
     "mixed": "mixed transports",
 }
-#: What stands in the place of a port where a node has none on a rail.
+#: The text in place of a port where a node has none on a rail.
 NO_RAIL = "no such rail"
 _TBIT_GBPS = 1000  # from here on, Tbit/s are easier to read
 

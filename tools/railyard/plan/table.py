@@ -19,7 +19,7 @@ from railyard.plan import svg_model
 
 # Up to a screen of rows a node is easier to find than to unfold.
 _ROWS_UNFOLDED_MAX = 24
-# Nodes that all differ fold to nothing, and a row for each rail of thousands helps nobody.
+# Nodes that all differ fold to nothing, and a row for each rail of thousands is no help.
 _ROWS_MAX = 128
 _NO_TERMINAL_COLUMNS, _ANY_COLUMNS = 200, 10**5
 
@@ -147,7 +147,7 @@ def _lacking_lines(nodes: Mapping[str, Any]) -> list[Text]:
     """Return of each rail which nodes lack it."""
     return [
         Text(clean(f"{rail}: not on {svg_model.folded(names)} (rail_overrides: absent)"))
-        for rail, names in fabric_plan.lacking(nodes).items()
+        for rail, names in fabric_plan.list_absent_rails(nodes).items()
     ]
 
 
@@ -198,14 +198,14 @@ def _text(value: Any) -> str:
 def _print(rows: Sequence[Row], *of_nodes: str) -> None:
     """Print rows in the first of these forms that fits the terminal, else in the last one, as wide as it is.
 
-    All columns; without those that say the same everywhere, which stand above; the nodes above their rows.
+    All columns; without columns of equal values, which are above the table; the nodes above their rows.
 
     Args:
         rows: those of the same nodes one after another.
-        of_nodes: the columns that are about the nodes, and so stand in the first row of them alone.
+        of_nodes: the columns about the nodes, which only the first row of a node has.
     """
     if _fits(table := _node_table(rows, of_nodes)):
-        print_whole(table)
+        print_uncut(table)
         return
     once = {title: rows[0].cells[title] for title in _SAID_ONCE if len(rows) > 1 and title in rows[0].cells}
     once = {
@@ -218,7 +218,7 @@ def _print(rows: Sequence[Row], *of_nodes: str) -> None:
         said = ", ".join(_SAID_ONCE[title].format(text) for title, text in once.items())
         console().print(f"In all rows: {said}")
     if _fits(table := _node_table(rows, of_nodes)):
-        print_whole(table)
+        print_uncut(table)
         return
     titles = [title for title in rows[0].cells if title not in of_nodes]
     widths = {title: max(len(title), *(len(row.cells[title]) for row in rows)) for title in titles}
@@ -228,7 +228,7 @@ def _print(rows: Sequence[Row], *of_nodes: str) -> None:
         table = _table(titles, widths)
         for row in group:
             table.add_row(*(row.cells[title] for title in titles))
-        print_whole(table)
+        print_uncut(table)
 
 
 def _with(rows: Sequence[Row], titles: Sequence[str]) -> list[Row]:
@@ -268,8 +268,8 @@ def _fits(table: Table) -> bool:
     return _columns(table) <= console().width
 
 
-def print_whole(table: Table) -> None:
-    """Print a table as wide as it is: a terminal that is narrower breaks the lines and cuts nothing."""
+def print_uncut(table: Table) -> None:
+    """Print a table in its full width: a narrower terminal breaks the lines and cuts nothing."""
     output.console(width=max(console().width, _columns(table)), outlives_reader=False).print(table)
 
 

@@ -16,7 +16,7 @@ from railyard.base import paths
 from railyard.base.errors import BAD_INPUT, numbered
 from railyard.plan import table
 
-# Ansible reads its configuration when it is imported; without ours it would take other files for inventories.
+# Ansible reads its configuration at import; without this one it would read other files as inventories.
 os.environ.setdefault("ANSIBLE_CONFIG", str(paths.repo_root() / "ansible.cfg"))
 
 from ansible_collections.railyard.fabric.plugins.plugin_utils.ask import cost
@@ -65,7 +65,7 @@ def run(
         uplinks = plan_svg.uplinks_of([node.fabric for node in loaded.nodes])
         svg_parts.write(plan_svg.draw(plan, uplinks), svg)
     if as_json:
-        # Indented it takes six times as long, and of a thousand nodes nobody reads it.
+        # Indented it takes six times as long, and no one reads it for a thousand nodes.
         indent = 2 if len(plan["nodes"]) <= _READABLE_NODES else None
         text = json.dumps(plan, indent=indent) + "\n"
         # Unbuffered, Python does not notice that a single write was cut short.
@@ -75,17 +75,17 @@ def run(
         table.console().print(Text.assemble((clean(plan["cluster"]), "bold"), f": {_head(plan)}"))
         table.print_plan(plan, every_row)
         said = {
-            node.name: node_summary.qos_plan_lines(qos_notes.plan(node.fabric, node.qos))
+            node.name: node_summary.describe_qos_plan(qos_notes.plan(node.fabric, node.qos))
             for node in loaded.selected_nodes()
         }
-        for line in node_summary.folded(said):
+        for line in node_summary.fold_nodes(said):
             print(line)
         if note := qos_notes.default_class_note(policy.merge(loaded.policy), loaded):
             print(note)
         if loaded.selected_nodes():
-            print(cost.of(loaded).text())
+            print(cost.estimate_inventory(loaded).text())
         if len(loaded.selected) > _NODES_OF_ONE_PAIR:
-            table.print_whole(_cost_table(cost.of_patterns(loaded)))
+            table.print_uncut(_cost_table(cost.estimate_patterns(loaded)))
     return 0
 
 

@@ -1,4 +1,4 @@
-"""`railyard baseline save RUN -i INV`: a passing run's figures become what later runs are held against."""
+"""`railyard baseline save RUN -i INV`: save a passing run's figures as the reference for later runs."""
 
 from __future__ import annotations
 
@@ -29,8 +29,10 @@ def save(run: str, inventory: list[str], reports_dir: Path) -> int:
     path, place, cluster = find(run, reports_dir), baseline.home(inventory), cluster_name(inventory)
     judged = rejudge.judge_folder(path)
     if judged.exit_status:
-        why = judged.incomplete or "not all that it asked is proven and good"
-        raise UserError(f"{run} is no baseline: {why}", "save a run that ends with 0", judged.exit_status)
+        why = judged.incomplete or "not all planned tests are proven and good"
+        raise UserError(
+            f"{run} cannot be a baseline: {why}", "save a run that ends with 0", judged.exit_status
+        )
     document = rejudge.build_baseline(path)
     if place is None or document["cluster"] != cluster:
         raise UserError(
@@ -38,9 +40,9 @@ def save(run: str, inventory: list[str], reports_dir: Path) -> int:
             "name the inventory that the run was made with (-i)",
         )
     if not document["classes"]:
-        raise UserError(f"{run} has an authority for all that it measured", "it needs no baseline")
+        raise UserError(f"{run} has a source for all its limits", "it needs no baseline")
     folder.RunFolder(place).write(baseline.FILE, folder.pretty(document))
-    with suppress(OSError):  # in a folder that is not ours the run is kept by whoever owns it
+    with suppress(OSError):  # in a folder of another user, the owner keeps the run
         (path / baseline.SAVED).touch()
     links = sum(len(one["links"]) for one in document["classes"])
     print(f"{place / baseline.FILE}: {links} numbers of run {document['run']}")

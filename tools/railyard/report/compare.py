@@ -1,4 +1,4 @@
-"""`railyard compare`: two runs held against each other, from their folders alone."""
+"""`railyard compare`: compare two runs by their folders."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def run(before: str, after: str, reports_dir: Path, *, as_json: bool = False) ->
         raise UserError(f"{before} and {after} are the same run", "name two runs, the earlier one first")
     compared = run_comparison.compare_runs(*(runs.read_run(folder) for folder in folders))
     if as_json:
-        # ASCII escapes: what a node said may be more than standard output can show.
+        # ASCII escapes: a node's text may contain more than standard output can show.
         print(json.dumps(text.build_document(compared), indent=2, allow_nan=False))
     else:
         print("\n".join(text.format_comparison(compared)))

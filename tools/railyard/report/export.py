@@ -41,11 +41,11 @@ def run(folder: Path, form: str, output: Path | None, *, verdicts: bool = False)
         folder: the run folder.
         form: one of FORMATS.
         output: the file; standard output where it is None.
-        verdicts: judge the run, and write a verdict for each asked line, also of a large run.
+        verdicts: judge the run, and write a verdict for each planned test, also of a large run.
 
     Raises:
         JudgeError, PolicyError: the run cannot be judged.
-        UserError: the format is none of ours, its engine is missing, or the file cannot be one.
+        UserError: the format is unknown, its engine is missing, or the file cannot have this format.
         RunFolderError: the folder cannot be read.
     """
     if form not in FORMATS:
@@ -112,7 +112,7 @@ def _by_engine(rows: Iterator[Mapping[str, Any]], form: str, target: BinaryIO) -
         # All that it needs is in the package: nothing is fetched. What memory cannot hold goes to disk.
         settings = {"autoinstall_known_extensions": "false", "memory_limit": "1GB", "temp_directory": place}
         with duckdb.connect(config={**settings}) as engine:
-            # It would stand in the middle of what is written to standard output.
+            # It would be in the middle of the output.
             engine.execute("SET enable_progress_bar = false")
             table = engine.read_json(
                 str(flat),

@@ -1,6 +1,6 @@
 """Write the tables in docs/ that are made from the code: `python -m railyard.report.made_docs [--check]`.
 
-A table stands between `<!-- table NAME -->` and `<!-- end -->`; all around it is written by hand.
+A table is between `<!-- table NAME -->` and `<!-- end -->`; all around it is written by hand.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def policy_keys() -> Iterator[tuple[str, ...]]:
 
 
 def rules(of: Callable[[Check], Sequence[Rule | Lookup]]) -> Iterator[tuple[str, ...]]:
-    """Yield what holds of a good test between two nodes, and of which checks it is asked."""
+    """Yield the conditions of a good test between two nodes, and the checks that have them."""
     tests = [one for one in CHECKS.values() if one.source == "test"]
     groups = {
         "all": {one.name for one in tests},

@@ -53,7 +53,7 @@ def _temporary_folder() -> tempfile.TemporaryDirectory[str]:
 
 
 def _of_bundle(bundle: Path, place: Path, *, as_json: bool) -> int:
-    """Judge a bundle within the limits of what it may cost: whoever made it is not trusted."""
+    """Judge a bundle within the limits of what it may cost: its author is not trusted."""
     try:
         with confined(*archive_limits.judge_cost(bundle.stat().st_size)):
             folder = files.unpack(bundle, place)
@@ -78,7 +78,7 @@ def _print(folder: Path, judged: rejudge.Judged, *, as_json: bool) -> model.Repo
     """Print the result of a run, as text or as JSON, and return the run as it was read for that."""
     read = model.read(folder, judged)
     if as_json:
-        result = {"run": read.run, **summary.of(run_folder.RunFolder(folder).plan(), judged)}
+        result = {"run": read.run, **summary.summarise_verdicts(run_folder.RunFolder(folder).plan(), judged)}
         result |= {"fabric": read.fabric} if read.fabric else {}
         print(json.dumps(result, indent=2))
     else:

@@ -124,4 +124,4 @@ def _lines(result: dict[str, Any], found: Findings) -> list[str]:
 
 def _describe(part: dict[str, Any]) -> str:
     """Return how a person names a part."""
-    return who_is_slow.words(Suspect(*(part[key] for key in ("kind", "node", "rail", "peer", "leaf"))))
+    return who_is_slow.name_suspect(Suspect(*(part[key] for key in ("kind", "node", "rail", "peer", "leaf"))))

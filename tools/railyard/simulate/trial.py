@@ -41,7 +41,7 @@ def run(cluster: Cluster, cables: Cables) -> Outcome:
     wiring = matrix.read_wiring(order)
     tests = cables.measure(order)
     turns = len(pattern.rounds_of(order))
-    modelled_s, confirming = cost.of_order(order).duration_s, 0
+    modelled_s, confirming = cost.estimate_order(order).duration_s, 0
     findings = isolate.isolate(tests, wiring)
     for _ in range(_FURTHER_ORDERS):
         further = confirm.confirm(order, findings.doubtful, findings.suspects)
@@ -51,7 +51,7 @@ def run(cluster: Cluster, cables: Cables) -> Outcome:
         tests = matrix.join_tests([tests, cables.measure(second)])
         findings = isolate.isolate(tests, wiring)
         confirming += len(further.rounds)
-        modelled_s += cost.of_order(second).duration_s
+        modelled_s += cost.estimate_order(second).duration_s
     place = {name: number for number, name in enumerate(cluster.nodes)}
     met = frozenset((place[one.node], place[one.peer]) for one in rounds.meetings(order))
     return Outcome(len(tests.gbps), turns + confirming, confirming, modelled_s, findings, met)

@@ -69,7 +69,7 @@ class NodeKind(Protocol):
         """Power it on, with its cables plugged in: rails down and bare."""
 
     def plug_in(self, node: Node, links: list[Link]) -> list[str]:
-        """Mend the cables of a running node; return the netdevs that had to be made anew."""
+        """Repair the cables of a running node; return the netdevs that were created again."""
 
     def carries(self, node: Node, content: Content) -> bool:
         """Return whether these files of the node's own are on it as they should be."""
@@ -101,8 +101,8 @@ class NodeKind(Protocol):
     def remove(self, names: list[str]) -> None:
         """Remove nodes by name, whatever state they are in."""
 
-    def last_words(self, name: str) -> str:
-        """Return the end of what a node said that does not come up, or ""."""
+    def last_output(self, name: str) -> str:
+        """Return the end of the output of a node that does not come up, or ""."""
 
     def watch(self, name: str) -> Callable[[], str]:
-        """Return what tells where a node's boot has come to stand since this call; "" while it goes on."""
+        """Return a function that tells where a node's boot is stuck since now; "" while it goes on."""

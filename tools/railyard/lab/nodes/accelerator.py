@@ -105,7 +105,7 @@ def _try_kvm(kernel: Path) -> tuple[str, str]:
     with tied(call, stdout=subprocess.PIPE) as process:
         try:
             if process.stdout is None or process.stderr is None:
-                raise LabError("a pipe was asked for and not given")
+                raise LabError("a requested pipe is missing")
             os.set_blocking(process.stdout.fileno(), False)
             began = time.monotonic()
             while process.poll() is None:

@@ -2,7 +2,7 @@
 
 apt reads all 60,000 entries of its lists at each call, which takes an emulated node about five seconds. The
 image keeps only the entries of what is installed and of the cached packages, and these packages' files. What
-they do to the node stays a real transaction of apt. Whoever wants another package fetches the lists first,
+they do to the node stays a real transaction of apt. For another package, fetch the lists first,
 as on any node whose lists are old.
 """
 

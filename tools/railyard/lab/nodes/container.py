@@ -95,7 +95,7 @@ class ContainerKind:
         state = self.states().get(node.name, NodeState("absent"))
         if not state.pid:
             raise LabError(
-                f"{node.name}: its container ended as soon as it was started", self.last_words(node.name)
+                f"{node.name}: its container ended as soon as it was started", self.last_output(node.name)
             )
         self.plug_in(node, links)
 
@@ -189,7 +189,7 @@ class ContainerKind:
             raise LabError(f"{name} does not run", "`railyard lab heal --all` or `railyard lab up`")
         return state.pid
 
-    def last_words(self, name: str) -> str:
+    def last_output(self, name: str) -> str:
         """Return the end of the container's log."""
         container = naming.on_host(self.lab, name)
         return run(self.host.podman("logs", "--tail", "20", container), check=False).stdout

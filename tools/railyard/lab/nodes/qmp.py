@@ -12,7 +12,7 @@ from railyard.lab.process import LabError
 
 
 class QmpError(LabError):
-    """QEMU does not answer, or not with what was asked for."""
+    """QEMU does not answer, or not with the requested data."""
 
 
 def ask(path: Path, command: str, arguments: dict[str, Any] | None = None, timeout_s: float = 10) -> Any:
@@ -25,7 +25,7 @@ def ask(path: Path, command: str, arguments: dict[str, Any] | None = None, timeo
         timeout_s: seconds to wait for each part of the answer.
 
     Raises:
-        QmpError: nobody listens, nobody answers in time, or QEMU refuses.
+        QmpError: QEMU does not listen, does not answer in time, or refuses.
     """
     question: dict[str, Any] = {"execute": command}
     if arguments:

@@ -18,11 +18,7 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from ansible_collections.railyard.fabric.plugins.module_utils.atomic_files import (
-    read_json,
-    write_bytes,
-    write_file,
-)
+from ansible_collections.railyard.fabric.plugins.module_utils import atomic_files
 
 from railyard.base.paths import repo_root
 from railyard.lab import naming, network, seed
@@ -94,7 +90,7 @@ class VmKind:
 
     def made_of(self, node: Node, image: str) -> str:
         """Return image, size and place."""
-        return _describe(_of(node, image))
+        return _describe(_make_record(node, image))
 
     def create(self, node: Node, image: str, content: Content, links: list[Link]) -> None:
         """Make the VM's folder: an overlay of the image, and the seed."""
@@ -109,7 +105,7 @@ class VmKind:
             shutil.copyfile(loader, folder / vm_argv.LOADER)
         self._write_seed(node, content, links)
         # Last: without it the VM is half made.
-        write_file(str(folder / _RECORD), json.dumps(_of(node, image)))
+        atomic_files.write_file(str(folder / _RECORD), json.dumps(_make_record(node, image)))
 
     def start(self, node: Node, links: list[Link]) -> None:
         """Make the cables and start QEMU, a daemon of its own, in the lab's namespace."""
@@ -122,7 +118,7 @@ class VmKind:
         run([*inside, *vm_argv.argv(self.lab, node, links, given, chosen, folder)], folder=folder)
 
     def plug_in(self, node: Node, links: list[Link]) -> list[str]:
-        """Mend cables; a VM whose tap is gone is switched off and on, since QEMU cannot take another."""
+        """Repair cables; a VM whose tap is gone is switched off and on, since QEMU cannot take another."""
         made = vm_cables.make(self.namespace, links)
         if vm_cables.unplugged(self.namespace, links):
             self.kill(node.name)
@@ -142,7 +138,7 @@ class VmKind:
         return all(texts.get(path) == text for path, (_, _, text) in content.items())
 
     def reseed(self, node: Node, content: Content, links: list[Link]) -> None:
-        """Write a new seed and boot again: nobody can log in to do it from inside."""
+        """Write a new seed and boot again: it cannot be done from inside without a login."""
         self._write_seed(node, content, links)
         self._power_off(node.name)
         self.start(node, links)
@@ -194,7 +190,7 @@ class VmKind:
                 vm_cables.remove(self.namespace, position)
             shutil.rmtree(folder, ignore_errors=True)
 
-    def last_words(self, name: str) -> str:
+    def last_output(self, name: str) -> str:
         """Return the end of the console log."""
         log = self._console(name)
         shown = "".join(f"    {line}\n" for line in vm_console.last_lines(log))
@@ -211,7 +207,9 @@ class VmKind:
             **vm_argv.link_files(links),
         }
         path = naming.node_dir(self.lab, node.name) / vm_argv.SEED
-        write_bytes(str(path), seed.archive({**content, **own}))  # for root alone: it holds a private key
+        atomic_files.write_bytes(
+            str(path), seed.archive({**content, **own})
+        )  # for root alone: it holds a private key
 
     def _console(self, name: str) -> Path:
         return naming.node_dir(self.lab, name) / vm_argv.CONSOLE
@@ -245,7 +243,7 @@ def _condition(control: Path) -> Condition:
 
 
 def _record(folder: Path) -> dict[str, object]:
-    return read_json(str(folder / _RECORD)) or {}
+    return atomic_files.read_json(str(folder / _RECORD)) or {}
 
 
 def _made_of(folder: Path) -> str:
@@ -255,7 +253,7 @@ def _made_of(folder: Path) -> str:
     return _describe(_record(folder))
 
 
-def _of(node: Node, image: str) -> dict[str, object]:
+def _make_record(node: Node, image: str) -> dict[str, object]:
     """Return the record of a VM made from an image today."""
     return {"image": image, **{key: getattr(node, key) for key in _OF_NODE}}
 

@@ -1,4 +1,4 @@
-"""How a VM's QEMU is called, and how such a QEMU is told from others by what it was called with."""
+"""Build the command line of a VM's QEMU, and recognize such a QEMU by it."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from railyard.lab.nodes.accelerator import Accelerator
 from railyard.lab.topology import Node
 
 PROGRAM = "qemu-system-x86_64"
-# Names in the node's folder, which is QEMU's working folder while it starts: no path of this host's stands in
+# Names in the node's folder, which is QEMU's working folder while it starts: no path of this host is in
 # an option where a comma would split it.
 DISK, SEED, CONSOLE, CONTROL, PID_FILE = "disk.qcow2", "seed.tar", "console.log", "qmp.sock", "qemu.pid"
 LOADER = "loader.img"
 # `quiet` leaves the kernel's warnings on the console and spares an emulated serial line the rest. There is
-# nobody in an emulated machine from whom mitigations would protect, and they cost a third of its speed.
+# no attacker in an emulated machine, and mitigations cost a third of its speed.
 # On a host shared by many an emulated boot takes minutes; a unit that systemd ends after its usual 90 s would
 # start over for ever. Held up by its host, a kernel takes the processor's clock for unstable and asks an
 # emulated chip instead, under a lock that the cards want too: perftest then cannot learn the clock's rate.
@@ -97,7 +97,7 @@ def argv(
     for link in links:
         name = device(link)
         call += ["-netdev", f"tap,id={name},ifname={tap(link)},script=no,downscript=no,vhost=off"]
-        # host_mtu is the largest MTU the guest may set. romfile: nobody boots from this network.
+        # host_mtu is the largest MTU the guest may set. romfile: there is no boot from this network.
         card = f"virtio-net-pci,netdev={name},id={name}-card,mac={link.mac}"
         call += ["-device", f"{card},host_mtu={link.mtu_bytes},romfile=,{_FRAMES}"]
     return call
@@ -106,7 +106,7 @@ def argv(
 def _disk(name: str, drive: str, device: str = "") -> list[str]:
     """Return the options of a disk whose place among the disks is its place among the options.
 
-    What `-drive if=virtio` makes comes behind each `-device`, wherever it stands: the boot loader's disk was
+    What `-drive if=virtio` makes comes after each `-device`, at any position: the boot loader's disk was
     /dev/vda for the guest, which waited for a root file system there.
     """
     return ["-drive", f"if=none,id={name},{drive}", "-device", f"virtio-blk-pci,drive={name}{device}"]

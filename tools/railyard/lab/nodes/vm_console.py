@@ -1,4 +1,4 @@
-"""What a VM says on its console: the end of it, and whether its boot stands where it goes no further."""
+"""Read the end of a VM's console, and find whether its boot is stuck."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _LAST_LINES = 15
 # More than an emulated serial line writes in those.
 _LAST_BYTES = 16384
 _ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
-# Nobody stands at the console who would answer.
+# Prompts that wait for a person at the console.
 _PROMPTS = ("(initramfs)", "grub>", "grub rescue>")
 _PANIC = "end Kernel panic - not syncing"
 # systemd says more after it: whose password it would take, or that there is none.
@@ -17,7 +17,7 @@ _EMERGENCY = "You are in emergency mode"
 
 
 def size_bytes(log: Path) -> int:
-    """Return how much has been said so far."""
+    """Return the size of the console's output so far."""
     try:
         return log.stat().st_size
     except OSError:
@@ -29,7 +29,7 @@ def last_lines(log: Path, since_bytes: int = 0) -> list[str]:
 
     Args:
         log: what QEMU writes of the serial line.
-        since_bytes: where to begin: what an earlier boot said may be no news.
+        since_bytes: where to begin: skips the output of an earlier boot.
     """
     try:
         with log.open("rb") as file:
@@ -42,7 +42,7 @@ def last_lines(log: Path, since_bytes: int = 0) -> list[str]:
 
 
 def dead_end(lines: list[str]) -> str:
-    """Return the line at which a boot stands and waits for a person; "" while it may go on by itself."""
+    """Return the line at which a boot waits for a person; "" while it may go on by itself."""
     if not lines:
         return ""
     if lines[-1].startswith(_PROMPTS) or _PANIC in lines[-1]:

@@ -87,7 +87,7 @@ _EARLY_FILES = (
 )
 _FILES = (*bootstrap.COMMON_FILES, ("/usr/local/sbin/railyard-lab-seed", 0o755, _SEED))
 # As cloud images do, it comes with python3-apt; and with the lists of the day it was made, since to fetch and
-# sort them takes an emulated node most of a minute. Whoever installs fetches lists anew that have grown old.
+# sort them takes an emulated node most of a minute. An installation fetches outdated lists again.
 _KEEP_LISTS = ("--skip=cleanup/apt",)
 _SETUP = (
     *bootstrap.COMMON_SETUP,

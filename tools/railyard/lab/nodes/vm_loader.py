@@ -1,6 +1,6 @@
 """A VM that boots as a server does: GRUB takes the kernel that the node's own /boot says, an update included.
 
-GRUB's first part stands on a small disk of its own, which the VM starts from; that finds the node's disk,
+GRUB's first part is on a separate small disk, which the VM starts from; that finds the node's disk,
 which is one file system without partitions, and reads the menu there. The menu is the node's: `update-grub`
 after an update of the kernel, `grub-reboot` and `grub-set-default` do what they do on a server.
 """
@@ -27,7 +27,7 @@ terminal_input serial
 search --no-floppy --set=root --file {_FOLDER}/grub.cfg
 set prefix=($root){_FOLDER}
 """
-# The console goes over the serial line, and nobody is there to choose. The root is named as it is to
+# The console goes over the serial line, and no one is there to choose. The root is named as it is to
 # a VM without a boot loader.
 _DEFAULTS = f"""\
 GRUB_DEFAULT=0

@@ -142,7 +142,7 @@ def _port(end: End) -> str:
     return f'"{end.device}"[{end.port}]'
 
 
-#: The words of each kind of live fault on a command line. A device is called as in ibsim: "gpu05 mlx5_0".
+#: The arguments of each kind of live fault. A device has its name in ibsim: "gpu05 mlx5_0".
 FORMS = {
     "link_down": "DEVICE PORT",
     "device_lost": "DEVICE",

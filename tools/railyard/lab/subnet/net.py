@@ -10,11 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-from ansible_collections.railyard.fabric.plugins.module_utils.records.subnet import (
-    LANE_GBPS,
-    NOMINAL_GBPS,
-    WIDTHS,
-)
+from ansible_collections.railyard.fabric.plugins.module_utils.records import subnet
 
 from railyard.base.errors import BAD_INPUT
 from railyard.lab.process import LabError
@@ -137,9 +133,9 @@ def link_rate(rate_gbps: float) -> Rate:
     Raises:
         LabError: no link of the simulator has this rate.
     """
-    for lanes in sorted(WIDTHS, key=lambda lanes: (lanes != 4, lanes)):
+    for lanes in sorted(subnet.WIDTHS, key=lambda lanes: (lanes != 4, lanes)):
         for speed in SPEEDS:
-            if lanes * NOMINAL_GBPS[LANE_GBPS[speed]] == rate_gbps:
+            if lanes * subnet.NOMINAL_GBPS[subnet.LANE_GBPS[speed]] == rate_gbps:
                 return Rate(lanes, speed)
     raise LabError(
         f"rate_gbps {rate_gbps:g}: the simulator has no link of this rate",

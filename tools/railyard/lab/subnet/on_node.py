@@ -1,7 +1,7 @@
 """A simulated subnet on a node of the lab: brought up, given faults, taken down.
 
 The node is one of an inventory whose other nodes need not exist: a subnet is read from one node. On it,
-`ibnetdiscover` and the like are wrappers in /usr/local/sbin, so that whoever calls them by name, such as
+`ibnetdiscover` and the like are wrappers in /usr/local/sbin, so that callers by name, such as
 Ansible over SSH and sudo, reads the simulated subnet. What is installed for it is removed with it.
 """
 

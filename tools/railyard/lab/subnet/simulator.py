@@ -114,7 +114,7 @@ class RunningManager:
         self._await(lambda: self.sweeps() > above, "bring the subnet up", limit_s)
 
     def wait_for_standby(self, limit_s: float = 60) -> None:
-        """Wait until it has found another master and stands by.
+        """Wait until it has found another master and is in standby.
 
         Raises:
             LabError: it did not within `limit_s` seconds, or ended.

@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Fix what is asked of the nodes before anything is measured. Options: modules/fabric_ask.py."""
+"""Write the test plan before anything is measured. Options: modules/fabric_ask.py."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder 
 
 
 class ActionModule(ActionBase):
-    """Write asked.jsonl and the work order's common part from plan, facts and policy."""
+    """Write asked.jsonl and the common part of the test schedule from plan, facts and policy."""
 
     _requires_connection = False
     _supports_check_mode = True
@@ -68,7 +68,7 @@ class ActionModule(ActionBase):
 
 
 def addresses_of(name: str) -> list[str]:
-    """Return the addresses that a name has to the controller; none where nobody knows it."""
+    """Return the addresses that a name has to the controller; none where it is unknown."""
     try:
         found = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError):

@@ -41,7 +41,7 @@ class ActionModule(ActionBase):
                 ],
             )
         except (run_folder.RunFolderError, policy.PolicyError, KeyError, OSError) as error:
-            raise AnsibleActionFail(f"The BMCs could not be asked: {error}") from error
+            raise AnsibleActionFail(f"The BMCs could not be checked: {error}") from error
         silent = [node for node, reply in replies.items() if reply.state != bmc_probe.ANSWERED]
         return {
             **result,

@@ -49,8 +49,8 @@ class ActionModule(ActionBase):
         try:
             taken = self._collect(folder, node, arguments, task_vars)
         except (AnsibleError, harvest.ArchiveError, run_folder.RunFolderError, OSError) as error:
-            said = action_base.said(error).removeprefix(f"{node}: ")
-            action_base.note_obstacle(folder, node, {"class": "not_collected", "message": said})
+            said = action_base.shorten(error).removeprefix(f"{node}: ")
+            action_base.record_node_error(folder, node, {"class": "not_collected", "message": said})
             if isinstance(error, AnsibleConnectionFailure):
                 raise
             raise AnsibleActionFail(f"{node}: {said}") from None
@@ -61,7 +61,9 @@ class ActionModule(ActionBase):
         if not args["keep"]:
             # Only now, with the rows on our disk; a node that cannot be cleared has lost nothing.
             cleared = self._control("absent", arguments, task_vars)
-            notes += [f"not cleared: {action_base.said(cleared.get('msg'))}"] if cleared.get("failed") else []
+            notes += (
+                [f"not cleared: {action_base.shorten(cleared.get('msg'))}"] if cleared.get("failed") else []
+            )
         for note in notes:
             display.warning(f"{node}: {note}")
         archive = str(intake.archive_path(folder, node).relative_to(folder.path))
@@ -77,13 +79,15 @@ class ActionModule(ActionBase):
         """Take the node's rows into the folder; return how many were new, and notes; None for none."""
         reply = self._control("collected", arguments, task_vars)
         if reply.get("failed"):
-            raise AnsibleActionFail(action_base.said(reply.get("msg")))
+            raise AnsibleActionFail(action_base.shorten(reply.get("msg")))
         if not reply.get("archive"):
             return None
         try:
             most = archive_limits.of_node(folder.orders(), node)
         except (KeyError, ValueError) as error:
-            raise harvest.ArchiveError(f"{folder.path}'s work order has no tests of it: {error}") from error
+            raise harvest.ArchiveError(
+                f"the test schedule in {folder.path} has no tests of it: {error}"
+            ) from error
         # Its rows follow its archive: where there was none, none of them is there to be looked for.
         again = intake.archive_path(folder, node).exists()
         self._fetch(folder, node, most.total_bytes)
@@ -118,12 +122,12 @@ class ActionModule(ActionBase):
         try:
             with _confined(most_bytes):
                 self._connection.fetch_file(readable, str(part))
-            os.chmod(part, 0o600)  # scp brings the mode that the node told it
+            os.chmod(part, 0o600)  # scp sets the mode that the node chose
             os.replace(part, target)
         except (AnsibleError, OSError) as error:
             if part.exists() and part.stat().st_size >= most_bytes:
                 raise harvest.ArchiveError(
-                    f"its archive is longer than {most_bytes} bytes, more than was asked of it"
+                    f"its archive is longer than {most_bytes} bytes, more than its tests can produce"
                 ) from error
             raise
         finally:

@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Ask further of whom a run suspects, in a second work order. Options: modules/fabric_confirm.py."""
+"""Plan further tests of a run's suspects in a second test schedule. Options: modules/fabric_confirm.py."""
 
 from __future__ import annotations
 
@@ -32,35 +32,35 @@ display = Display()
 
 
 class ActionModule(ActionBase):
-    """Write the second work order, and what it asks, where there is something to confirm."""
+    """Write the second test schedule and its planned tests, where there is something to confirm."""
 
     _requires_connection = False
     _supports_check_mode = True
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        """Return `nodes` (who measures further; empty for most runs), `rounds` and `judgement`."""
+        """Return `nodes` (those that measure further; empty for most runs), `rounds` and `judgement`."""
         result: dict[str, Any] = super().run(tmp, task_vars)
         _spec, args = self.validate_argument_spec({"folder": {"type": "path", "required": True}})
         folder = action_base.open_folder(args["folder"])
         try:
             second, judgement = second_order(folder, (task_vars or {}).get("ansible_play_hosts_all"))
         except (run_folder.RunFolderError, verdict.JudgeError, policy.PolicyError, ValueError) as error:
-            raise AnsibleActionFail(f"nobody is measured further: {error}") from error
+            raise AnsibleActionFail(f"suspects cannot be measured further: {error}") from error
         nodes, turns = (pattern.taking_part(second), second["meetings"]) if second else ([], [])
         return {**result, "changed": False, "nodes": nodes, "rounds": len(turns), "judgement": judgement}
 
 
 def second_order(folder: RunFolder, hosts: Iterable[str] | None = None) -> tuple[dict[str, Any] | None, str]:
-    """Write the second order of a run, where something is to be confirmed.
+    """Write the second test schedule of a run, where something is to be confirmed.
 
-    One of which no node has handed over anything was cut off before it was measured: it is returned again.
+    A schedule without results of any node was interrupted before it was measured: it is returned again.
 
     Args:
         folder: the run's.
         hosts: those of the play, where they may be fewer than the run's nodes: the others measure nothing.
 
     Returns:
-        The order, or None. Where the run was judged and nobody measures further it has ended: then the digest
+        The schedule, or None. Where the run was judged and nothing is measured further it has ended: digest
         of what is kept of this judgement (`kept.take`), else nothing.
     """
     if folder.manifest().get("end") is not None:
@@ -70,12 +70,12 @@ def second_order(folder: RunFolder, hosts: Iterable[str] | None = None) -> tuple
         made = folder.document(run_folder.CONFIRM_ORDER)
         if any(intake.archive_path(folder, name).exists() for name in pattern.taking_part(made)):
             return None, ""
-        display.display("confirming: the second order that the run had, which nobody has measured")
-        return _asked(folder, order, made), ""
+        display.display("confirming: the second test schedule of the run, which was not measured yet")
+        return _add_tests(folder, order, made), ""
     asked = documents.read_asked(folder)
     if not isolation.needs_judge(order, asked, lambda: _rows(folder)):
         return None, ""
-    # Judged as if the run had ended: if nobody measures further it has, and these verdicts are the run's.
+    # Judged as if the run had ended: if nothing is measured further it has, and these verdicts are final.
     ended = folder.ended("completed")
     state = stored_judgement.digest_files(folder, ended)
     judged = rejudge.judge_folder(folder.path, ended)
@@ -83,17 +83,17 @@ def second_order(folder: RunFolder, hosts: Iterable[str] | None = None) -> tuple
     nodes = set(folder.plan()["nodes"])
     gone = {name for name in nodes if not intake.archive_path(folder, name).exists()}
     gone |= nodes.difference(nodes if hosts is None else hosts)
-    second = confirm.of_run(order, asked, found.doubtful, found.suspects, gone)
+    second = confirm.build_second_order(order, asked, found.doubtful, found.suspects, gone)
     if second is None:
         folder.write(run_folder.MANIFEST, run_folder.pretty(ended))
         return None, stored_judgement.store(folder, judged, state)
-    display.display(clean_line(f"confirming: {_told(found.doubtful)}"))
+    display.display(clean_line(f"confirming: {_name_suspects(found.doubtful)}"))
     folder.write(run_folder.CONFIRM_ORDER, run_folder.pretty(second))
-    return _asked(folder, order, second), ""
+    return _add_tests(folder, order, second), ""
 
 
-def _asked(folder: RunFolder, order: Mapping[str, Any], second: dict[str, Any]) -> dict[str, Any]:
-    """Add what the second order asks to what is asked, and make ready that its nodes are staged."""
+def _add_tests(folder: RunFolder, order: Mapping[str, Any], second: dict[str, Any]) -> dict[str, Any]:
+    """Add the tests of the second schedule to the test plan, and prepare the staging of its nodes."""
     plan = folder.plan()
     lines = requests.asked_lines(plan, order, second)
     text = "".join(run_folder.line(line) + "\n" for line in lines)
@@ -101,10 +101,10 @@ def _asked(folder: RunFolder, order: Mapping[str, Any], second: dict[str, Any]) 
     folder.update_manifest(
         asked=requests.fingerprint_of(text),
         coverage=pattern.coverage(plan, lines),
-        # Of a run that is resumed, another one than began it: the secret is needed for as long as it lives.
+        # A resumed run has another controller than the one that began it.
         controller=stale_secrets.controller(os.getppid()),
     )
-    # Before the nodes are staged, each by a process of its own: they are to have the same one.
+    # Created before the nodes are staged, each by a separate process: all must have the same secret.
     folder.secret()
     return second
 
@@ -113,5 +113,5 @@ def _rows(folder: RunFolder) -> Iterator[dict[str, Any]]:
     return (row for row in folder.each_row(run_folder.RESULTS) if row is not None)
 
 
-def _told(doubtful: Iterable[Suspect]) -> str:
-    return named([who_is_slow.words(one) for one in doubtful], between="; ")
+def _name_suspects(doubtful: Iterable[Suspect]) -> str:
+    return named([who_is_slow.name_suspect(one) for one in doubtful], between="; ")

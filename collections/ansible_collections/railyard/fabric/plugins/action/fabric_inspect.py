@@ -33,17 +33,17 @@ class ActionModule(ActionBase):
         except AnsibleError as error:
             unreachable = isinstance(error, AnsibleConnectionFailure)
             kind = "node_unreachable" if unreachable else "not_inspected"
-            action_base.note_obstacle(folder, node, {"class": kind, "message": error})
+            action_base.record_node_error(folder, node, {"class": kind, "message": error})
             raise
         try:
             row = intake.facts_row(_facts(reply), node, folder.name)
         except ValueError as error:
-            action_base.note_obstacle(folder, node, {"class": "not_inspected", "message": error})
-            return {**result, "failed": True, "msg": f"{node}: {action_base.said(error)}"}
+            action_base.record_node_error(folder, node, {"class": "not_inspected", "message": error})
+            return {**result, "failed": True, "msg": f"{node}: {action_base.shorten(error)}"}
         try:
             folder.append(run_folder.FACTS, [row])
         except run_folder.RunFolderError as error:
-            action_base.note_obstacle(folder, node, {"class": "not_inspected", "message": error})
+            action_base.record_node_error(folder, node, {"class": "not_inspected", "message": error})
             raise AnsibleActionFail(str(error)) from error
         return {**result, "changed": False, "inspected": True}
 

@@ -55,8 +55,8 @@ class ActionModule(ActionBase):
             folder.finish(args["reason"])
             judged, judgement = _judged(folder, args["judgement"], args["keep"])
             rejudge.write(folder.path, judged)
-            said = summary.of(folder.plan(), judged)
-            compared = comparison.of(
+            said = summary.summarise_verdicts(folder.plan(), judged)
+            compared = comparison.compare_run(
                 folder.plan(),
                 judged.verdicts,
                 folder.rows(run_folder.FACTS)[0],
@@ -71,7 +71,7 @@ class ActionModule(ActionBase):
             report = model.read(folder.path, judged)
             told[:0] = [f"note: {finding}" for finding in environment.findings(report.nodes)]
             told += documents.write_report(folder.path, report)
-        except Exception as error:  # whatever it is, the verdicts stand and are told
+        except Exception as error:  # for any error, the verdicts are valid and reported
             told.append(f"the report was not written: {type(error).__name__}: {error}; see `railyard report`")
         # Causes hold words of the nodes; here they go to a terminal as they are.
         lines = [plain_text.clean_line(line) for line in told]

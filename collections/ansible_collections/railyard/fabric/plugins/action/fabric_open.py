@@ -71,7 +71,7 @@ class ActionModule(ActionBase):
 def _new(reports_dir: str, run: str | None, inventory: Inventory) -> RunFolder:
     found = baseline.beside(inventory.sources, inventory.cluster)
     sha256 = baseline.digest(found[0]) if found else None
-    plan_document, manifest = action_base.opening(inventory, sha256)
+    plan_document, manifest = action_base.start_documents(inventory, sha256)
     if note := qos_notes.default_class_note(manifest["policy"], inventory):
         display.warning(note)
     if found:
@@ -112,7 +112,7 @@ def compare(folder: RunFolder, inventory: Inventory) -> None:
 
 
 def measuring(folder: RunFolder) -> list[str]:
-    """Return the nodes that may measure for a run: those of its plan, or of its second work order.
+    """Return the nodes that may measure for a run: those of its plan, or of its second test schedule.
 
     Raises:
         RunFolderError: they cannot be read.
@@ -122,11 +122,11 @@ def measuring(folder: RunFolder) -> list[str]:
 
 
 def waits(folder: RunFolder) -> dict[str, int]:
-    """Return how long nobody need look at a run's nodes, and after how long they are certainly done.
+    """Return the lease of a run's nodes, and the time after which they are certainly done.
 
     Returns:
-        `lease_s` and `deadline_s`; 0 each of a run that was cut off before it asked anything, or whose work
-        order cannot be read: its nodes are stopped and fetched all the same.
+        `lease_s` and `deadline_s`; both 0 for a run that was interrupted before its test plan, or whose
+        schedule cannot be read: its nodes are still stopped and fetched.
     """
     try:
         order = folder.orders()[-1]
@@ -138,5 +138,7 @@ def waits(folder: RunFolder) -> dict[str, int]:
 
 def _existing(reports_dir: str, cluster: str, run: str | None) -> RunFolder:
     if not run:
-        raise AnsibleActionFail("say which run: -e railyard_run=20261121T101500Z-3f2a (a folder of reports/)")
+        raise AnsibleActionFail(
+            "railyard_run is not set: name a folder of reports/, as -e railyard_run=20261121T101500Z-3f2a"
+        )
     return action_base.open_folder(str(Path(reports_dir) / cluster / run))

@@ -35,7 +35,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder 
 
 # Python starts, and reads a node's facts; a slow node, and one that Slurm is late to start on.
 _INSPECT_S = 180.0
-# For staging; then for the last rows, the archives and their way, beyond what the work order may take.
+# For staging; then for the last rows and the transfer of archives, beyond the time of the test schedule.
 _STAGE_S, _HAND_OVER_S = 60.0, 300.0
 _SAY_EVERY_S = 30.0
 # Of what is neither facts nor an archive.
@@ -82,7 +82,7 @@ class ActionModule(ActionBase):
         for node, why in sorted(work.failed.items()):
             display.warning(f"{node}: {why}")
         if not work.done:
-            why = next(iter(work.failed.values()), "srun said nothing")
+            why = next(iter(work.failed.values()), "srun printed nothing")
             raise AnsibleActionFail(f"no node of the allocation did its part: {why}")
         return {**result, "changed": False, "nodes": sorted(work.done), "failed_nodes": work.failed}
 
@@ -123,24 +123,26 @@ class _Step:
         node = self.names[name]
         told = {key: error[key] for key in ("class", "message", "fix") if isinstance(error.get(key), str)}
         told = {"class": self.kind, "message": "it does not say why", **told}
-        self.failed[node] = action_base.said(told["message"])
-        action_base.note_obstacle(self.folder, node, told)
+        self.failed[node] = action_base.shorten(told["message"])
+        action_base.record_node_error(self.folder, node, told)
 
-    def greet(self, said: srun.Said) -> None:
+    def greet(self, received: srun.Message) -> None:
         """Take a node's first word: it is the one that Slurm's order says, and root."""
-        words = _object(said.data)
-        if words.get("name") != said.name:
-            message = f"Slurm started it in the place of {said.name}, and it says it is {words.get('name')!r}"
-            self.fail(said.name, {"message": message})
+        words = _object(received.data)
+        if words.get("name") != received.name:
+            message = (
+                f"Slurm started it in the place of {received.name}, and it says it is {words.get('name')!r}"
+            )
+            self.fail(received.name, {"message": message})
         elif words.get("root") is not True:
-            self.fail(said.name, {"message": "the runner is not root there", "fix": _NEEDS_ROOT})
+            self.fail(received.name, {"message": "the runner is not root there", "fix": _NEEDS_ROOT})
         else:
-            self.greeted.add(said.name)
+            self.greeted.add(received.name)
 
-    def silent(self, step: srun.Step, name: str) -> None:
-        """Say why a node said nothing more, by the last words of it or of srun."""
-        words = action_base.said(step.last_words(name))
-        error = {"message": f"srun: {words}" if words else "it ended without a word"}
+    def fail_silent(self, step: srun.Step, name: str) -> None:
+        """Report why a node sent nothing more, by its last output or srun's."""
+        words = action_base.shorten(step.last_output(name))
+        error = {"message": f"srun: {words}" if words else "it ended without a message"}
         if name not in self.greeted and "sudo" in words:
             error = {
                 "message": f"the runner needs root, and `sudo -n` does not give it: {words}",
@@ -155,7 +157,7 @@ class _Inspect(_Step):
     what, kind = agent.INSPECT, "not_inspected"
 
     def run(self) -> None:
-        """Append a row for each node, and an obstacle for those that gave none."""
+        """Append a facts row for each node, and the error of each node without one."""
         for node in self.folder.plan()["nodes"]:
             if node not in self.names.values():
                 self.failed[node] = f"it is not in allocation {self.held.job}"
@@ -164,43 +166,43 @@ class _Inspect(_Step):
                     "message": self.failed[node],
                     "fix": "allocate it too, or leave it out with --limit",
                 }
-                action_base.note_obstacle(self.folder, node, error)
+                action_base.record_node_error(self.folder, node, error)
         rows: dict[str, dict[str, Any]] = {}
         most = dict.fromkeys(self.names, intake.MOST_FACTS_BYTES)
         with self.start(most) as step:
             step.close_input()
-            for said in step.messages(_INSPECT_S):
-                node = self.names[said.name]
+            for received in step.messages(_INSPECT_S):
+                node = self.names[received.name]
                 if node in self.failed or node in rows:
                     continue
-                if said.wrong:
-                    self.fail(said.name, {"message": said.wrong})
-                elif said.kind == agent.HELLO:
-                    self.greet(said)
-                    self._processors(said)
-                elif said.kind == agent.ERROR:
-                    self.fail(said.name, {"message": _object(said.data).get("message")})
-                elif said.kind == agent.FACTS and said.name in self.greeted:
+                if received.wrong:
+                    self.fail(received.name, {"message": received.wrong})
+                elif received.kind == agent.HELLO:
+                    self.greet(received)
+                    self._processors(received)
+                elif received.kind == agent.ERROR:
+                    self.fail(received.name, {"message": _object(received.data).get("message")})
+                elif received.kind == agent.FACTS and received.name in self.greeted:
                     try:
-                        found = _object(said.data, intake.MOST_FACTS_BYTES)
+                        found = _object(received.data, intake.MOST_FACTS_BYTES)
                         rows[node] = intake.facts_row(found, node, self.folder.name)
                     except ValueError as error:
-                        self.fail(said.name, {"message": str(error)})
+                        self.fail(received.name, {"message": str(error)})
             for name, node in self.names.items():
                 if node not in rows and node not in self.failed:
-                    self.silent(step, name)
+                    self.fail_silent(step, name)
         self.folder.append(run_folder.FACTS, rows.values())
         self.done = set(rows)
 
-    def _processors(self, said: srun.Said) -> None:
-        """Refuse a part of a node: its processors would be what is measured, and its rails be blamed."""
-        words = _object(said.data)
+    def _processors(self, received: srun.Message) -> None:
+        """Refuse a part of a node: the missing processors would limit the rails."""
+        words = _object(received.data)
         usable, there = words.get("usable_cpus"), words.get("cpus")
         if self.part_of_node or not isinstance(usable, int) or not isinstance(there, int) or usable >= there:
             return
-        if self.names[said.name] not in self.failed:
+        if self.names[received.name] not in self.failed:
             self.fail(
-                said.name,
+                received.name,
                 {
                     "message": f"the allocation has {usable} of its {there} processors",
                     "fix": "allocate whole nodes (--exclusive); where Slurm keeps processors for the system, "
@@ -221,11 +223,11 @@ class _Measure(_Step):
         self._warned: dict[str, list[str]] = {}
 
     def run(self) -> None:
-        """Take each node's archive into the folder, and an obstacle for those that gave none."""
-        sent = orders.apart(self.folder, self.names.values())
+        """Take each node's archive into the folder, and the error of each node without one."""
+        sent = orders.split_orders(self.folder, self.names.values())
         self.failed.update(sent.refused)
         if not sent.own:
-            raise srun.SrunError("no node of the allocation gave its facts, so that none can be measured")
+            raise srun.SrunError("no node of the allocation reported its facts, so none can be measured")
         self.names = {name: node for name, node in self.names.items() if node in sent.own}
         # What a node could not hand over of the first order comes with the second.
         of_run = self.folder.orders()
@@ -244,7 +246,7 @@ class _Measure(_Step):
             self._follow(step, lease_s, limit_s)
             for name, node in self.names.items():
                 if node not in self.done and node not in self.failed:
-                    self.silent(step, name)
+                    self.fail_silent(step, name)
 
     def _follow(self, step: srun.Step, lease_s: float, limit_s: float) -> None:
         begun, callers = time.monotonic(), _callers()
@@ -253,10 +255,10 @@ class _Measure(_Step):
         ended: set[str] = set()
         started, shown_at = False, begun
         while time.monotonic() - begun < limit_s and not step.ended:
-            for said in step.messages(min(5.0, lease_s / 4)):
-                heard[said.name] = time.monotonic()
-                if said.name not in ended and self._take(said, step, staged):
-                    ended.add(said.name)
+            for received in step.messages(min(5.0, lease_s / 4)):
+                heard[received.name] = time.monotonic()
+                if received.name not in ended and self._take(received, step, staged):
+                    ended.add(received.name)
                 if len(ended | step.gone) == len(heard) or (
                     not started and len(ended | staged) == len(heard)
                 ):
@@ -284,39 +286,39 @@ class _Measure(_Step):
                 self._warned[node] = one["suspects"]
                 display.display(clean_line(who_is_slow.so_far(node, one["suspects"])))
 
-    def _take(self, said: srun.Said, step: srun.Step, staged: set[str]) -> bool:
+    def _take(self, received: srun.Message, step: srun.Step, staged: set[str]) -> bool:
         """Take a message; tell whether nothing more is to come of its node."""
-        node = self.names[said.name]
-        if said.wrong:
-            self.fail(said.name, {"message": said.wrong})
-        elif said.kind == agent.HELLO:
-            self.greet(said)
-        elif said.kind == agent.STAGED:
-            staged.add(said.name)
-        elif said.kind == agent.PROGRESS:
-            words = _object(said.data)
+        node = self.names[received.name]
+        if received.wrong:
+            self.fail(received.name, {"message": received.wrong})
+        elif received.kind == agent.HELLO:
+            self.greet(received)
+        elif received.kind == agent.STAGED:
+            staged.add(received.name)
+        elif received.kind == agent.PROGRESS:
+            words = _object(received.data)
             self._progress[node] = progress.how_far(words, str(words.get("uptime_s")))
-        elif said.kind == agent.ERROR:
-            self.fail(said.name, _object(said.data))
-        elif said.kind == agent.ARCHIVE and said.name in self.greeted:
-            self._archive(said, step)
+        elif received.kind == agent.ERROR:
+            self.fail(received.name, _object(received.data))
+        elif received.kind == agent.ARCHIVE and received.name in self.greeted:
+            self._archive(received, step)
         return node in self.failed or node in self.done
 
-    def _archive(self, said: srun.Said, step: srun.Step) -> None:
-        node = self.names[said.name]
+    def _archive(self, received: srun.Message, step: srun.Step) -> None:
+        node = self.names[received.name]
         place = intake.archive_path(self.folder, node)
         again = place.exists()
         try:
-            atomic_files.write_bytes(str(place), said.data, owner=(os.geteuid(), os.getegid()))
-            _fresh, notes = intake.take_archive(self.folder, node, None, self._most[said.name], again)
+            atomic_files.write_bytes(str(place), received.data, owner=(os.geteuid(), os.getegid()))
+            _fresh, notes = intake.take_archive(self.folder, node, None, self._most[received.name], again)
         except (harvest.ArchiveError, run_folder.RunFolderError, OSError) as error:
-            self.fail(said.name, {"message": str(error)})
+            self.fail(received.name, {"message": str(error)})
             return
         for note in notes:
             display.warning(f"{node}: {note}")
         self.done.add(node)
         # Only now, with the rows on our disk.
-        step.send(f"{agent.TAKEN} {said.name}\n".encode())
+        step.send(f"{agent.TAKEN} {received.name}\n".encode())
 
 
 def _callers() -> tuple[int, ...]:

@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Lay a run's work order and the runner ready on a node. Options: modules/fabric_stage.py."""
+"""Stage a run's test schedule and the runner on a node. Options: modules/fabric_stage.py."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ display = Display()
 
 
 class ActionModule(ActionBase):
-    """Upload the runner where it is missing, and the node's own work order."""
+    """Upload the runner where it is missing, and the node's test schedule."""
 
     _supports_check_mode = True
 
@@ -44,7 +44,7 @@ class ActionModule(ActionBase):
         folder = action_base.open_folder(args["folder"])
         node = str((task_vars or {})["inventory_hostname"])
         try:
-            order = orders.Orders(folder).of(node)
+            order = orders.Orders(folder).build(node)
         except orders.OrderError as problem:
             raise AnsibleActionFail(str(problem)) from problem
         runner, sha256 = orders.program()
@@ -68,12 +68,12 @@ class ActionModule(ActionBase):
             uploaded = True
         failure = {}
         if reply.get("failed"):
-            message = action_base.said(reply.get("msg"))
+            message = action_base.shorten(reply.get("msg"))
             failure = {"failed": True, "msg": message}
             error = reply.get("error")
             if not isinstance(error, dict):
                 error = {"class": "not_staged", "message": message.removeprefix(f"{node}: ")}
-            action_base.note_obstacle(folder, node, error)
+            action_base.record_node_error(folder, node, error)
         # Nothing else of the reply: Ansible would take facts for the node from it.
         return {
             **result,
@@ -83,7 +83,7 @@ class ActionModule(ActionBase):
             "program_sha256": sha256,
             "controller": arguments["controller"],
             "lease_s": arguments["lease_s"],
-            # Reckoned here: a node that names its own could hold the controller for as long as it likes.
+            # Calculated here: a node that chose its time limit could block the controller.
             "deadline_s": deadline_s,
         }
 
@@ -124,7 +124,7 @@ def lease_s(order: Mapping[str, Any], deadline_s: int, forks: int) -> int:
     """Return how long a node goes on without being looked at.
 
     Args:
-        order: the run's work order.
+        order: the run's test schedule.
         deadline_s: after so long the node is certainly done.
         forks: so many nodes are looked at while they measure; of more, some only when others are done.
     """

@@ -43,7 +43,7 @@ PAUSE_S = 1.0
 # Between two looks at a change that another controller left open, and what its promised end may be late by.
 IN_FLIGHT_PAUSE_S = 4.0
 PATIENCE_SLACK_S = 10.0
-# Nodes confirmed in this run, for the proof of those that follow; only the first ones are ever asked.
+# Nodes confirmed in this run, as peers for those that follow; only the first ones are used.
 _COMMITTED = "railyard-committed.jsonl"
 _COMMITTED_READ = 8
 
@@ -99,7 +99,7 @@ def failure_text(node: str, answer: dict[str, Any], unreachable: str | None) -> 
 
 
 def full_disk_text(node: str, said: str) -> str | None:
-    """Say that a node's disk was full before the change began, or None where that is not what was said.
+    """Return that a node's disk was full before the change began, or None where the error is another one.
 
     Ansible lays a module on the node's disk before it can run, and where that fails it shows a traceback, or
     calls the node unreachable.
@@ -135,7 +135,7 @@ def committed_in_this_run(folder: str | None = None) -> list[dict[str, Any]]:
 
 
 def remember_committed(node: str, rails: list[dict[str, Any]], folder: str | None = None) -> None:
-    """Append a node whose change was confirmed, in one write, as other workers append theirs."""
+    """Append a node whose change was confirmed, in one write: other workers append, too."""
     row = {
         "node": node,
         "rails": [{key: rail.get(key) for key in ("name", "address", "mtu")} for rail in rails],
@@ -147,7 +147,7 @@ def remember_committed(node: str, rails: list[dict[str, Any]], folder: str | Non
 
 
 def _said_once(findings: Sequence[str], before: Sequence[str] = ()) -> list[str]:
-    """Warn of each finding that was not said before, and return them.
+    """Warn of each new finding, and return them.
 
     A rail without carrier is seen before the change and after it, and netplan repeats itself at each step.
     """
@@ -197,14 +197,14 @@ class ActionModule(ActionBase):
             if staged.get("outcome") != "in_flight":
                 return staged
             if end is None:
-                # No longer than a change of our own would take to be undone, whatever the node says.
+                # No longer than the rollback of this change could take, whatever the node reports.
                 most_s = float(args["rollback_after_s"] + restore.PATIENCE_S + 30)
                 patience_s = min(most_s, float(staged["settled_within_s"])) + PATIENCE_SLACK_S
                 end = time.monotonic() + patience_s
                 # Not a warning: Ansible keeps those until the task is over.
                 display.display(
                     f"{args['node']}: waiting up to {patience_s:.0f} s for an earlier network change, "
-                    "which nobody has confirmed, to be undone"
+                    "which was not confirmed, to be rolled back"
                 )
             if time.monotonic() > end:
                 return staged

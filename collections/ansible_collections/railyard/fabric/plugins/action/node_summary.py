@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Print once what all nodes of a play said. Options are documented in modules/node_summary.py."""
+"""Print one summary of what all nodes of a play reported. Options: modules/node_summary.py."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ class ActionModule(ActionBase):
             said[str(host)] = (
                 node_summary.KINDS[args["fact"]](action_base.plain(facts[args["fact"]])) if known else None
             )
-        lines = node_summary.folded(said)
+        lines = node_summary.fold_nodes(said)
         for line in [args["heading"], *lines] if lines else [args["nothing"]]:
-            # On a terminal a node's words must neither move the cursor nor look like a line of ours.
+            # A node's text must neither control the terminal nor look like a line of Railyard.
             display.display(plain_text.clean_line(line))
         return {**result, "changed": False, "lines": lines, "msg": args["heading" if lines else "nothing"]}

@@ -59,12 +59,12 @@ def check_extra_variables(extra: Mapping[str, Any]) -> list[Problem]:
 
 
 def check_tags(known: Sequence[str], run: Sequence[str], skipped: Sequence[str]) -> list[Problem]:
-    """Refuse tags that no play has: Ansible would run nothing, or what was to be skipped, and be content.
+    """Refuse unknown tags: Ansible would silently run nothing, or run what was to be skipped.
 
     Args:
-        known: the tags that there are.
-        run: what stands behind --tags.
-        skipped: what stands behind --skip-tags, where others' tags are common (molecule's `notest`).
+        known: the existing tags.
+        run: the tags of --tags.
+        skipped: the tags of --skip-tags, where foreign tags are common (molecule's `notest`).
     """
     problems = []
     for option, tags in (("--tags", run), ("--skip-tags", skipped)):
@@ -78,7 +78,7 @@ def check_tags(known: Sequence[str], run: Sequence[str], skipped: Sequence[str])
 
 
 def check_time_factor(value: object) -> list[Problem]:
-    """Refuse a factor of time limits that is none: 0 would mean no limit at all, and a word 0."""
+    """Refuse an invalid factor of time limits: 0 would mean no limit at all, and text is read as 0."""
     try:
         good = not isinstance(value, bool) and 1 <= float(str(value)) <= _MOST_TIME_FACTOR
     except ValueError:
@@ -91,11 +91,11 @@ def check_time_factor(value: object) -> list[Problem]:
 
 
 def check_what_the_play_sees(inventory: Inventory, name: str, seen: Mapping[str, Any]) -> list[Problem]:
-    """Compare what the play sees on one host with the inventory: vars or set_fact may lie over it."""
+    """Compare a host's variables in the play with the inventory: vars or set_fact may override it."""
     nodes = {node.name: node for node in inventory.nodes}
     if name not in nodes:
         return []
-    fix = "set it in the inventory alone, not by vars, vars_files, set_fact or group_vars beside a playbook"
+    fix = "set it only in the inventory, not by vars, vars_files, set_fact or group_vars beside a playbook"
     return [
         Problem(key, name, None, f"{key}: the play sees another value than the inventory holds", fix)
         for key in _INVENTORY_ONLY
@@ -104,12 +104,12 @@ def check_what_the_play_sees(inventory: Inventory, name: str, seen: Mapping[str,
 
 
 def will_measure(run: Sequence[str], skipped: Sequence[str]) -> bool:
-    """Tell whether the tags of this call leave the play that measures in it."""
+    """Tell whether the tags of this call include the play that measures."""
     return bool({_MEASURES, "all", "tagged"} & set(run)) and not {_MEASURES, "all", "tagged"} & set(skipped)
 
 
 def check_cost(found: cost.Cost, allowed: object) -> list[Problem]:
-    """Refuse a long measurement that nobody has said may take so long."""
+    """Refuse a long measurement without a confirmation."""
     refusal = found.refusal()
     if refusal is None or boolean(allowed, strict=False):
         return []
@@ -117,7 +117,7 @@ def check_cost(found: cost.Cost, allowed: object) -> list[Problem]:
 
 
 def _report_versions(wanted: Mapping[str, Sequence[minimum_versions.Comparison]]) -> None:
-    """Warn of versions that are asked for and are below their minimum; name those of which none is known."""
+    """Warn about requested versions below their minimum; list those without a known minimum."""
     states = (minimum_versions.BELOW, minimum_versions.NOT_KNOWN)
     table = minimum_versions.describe_age(datetime.datetime.now(datetime.UTC).date())
     for one, hosts in minimum_versions.fold(wanted, *states):
@@ -202,7 +202,7 @@ class ActionModule(ActionBase):
         wanted: dict[str, list[minimum_versions.Comparison]] = {}
 
         def seen(host: str, name: str, value: Any) -> None:
-            wanted.setdefault(host, []).extend(wanted_versions.of_variable(name, value))
+            wanted.setdefault(host, []).extend(wanted_versions.compare_variable(name, value))
 
         roles = [role_variables.read_role(name, folders, load_yaml) for name in names]
         problems = role_variables.check_roles(roles, hosts, variables_of, render, seen)
@@ -212,7 +212,7 @@ class ActionModule(ActionBase):
     def _check_cost(self, inventory: Inventory, allowed: object) -> list[Problem]:
         """Tell what measuring takes; refuse what takes long, and nodes that cannot meet as they should."""
         try:
-            found = cost.of(inventory)
+            found = cost.estimate_inventory(inventory)
         except policy.PolicyError as error:
             fix = f"{policy.RUN_VARIABLES['pattern']} and fabric_policy.pattern say who meets"
             return [Problem("fabric_policy", None, None, str(error), fix)]

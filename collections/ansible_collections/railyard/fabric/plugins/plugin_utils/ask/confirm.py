@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which meetings clear or confirm suspects: what a second work order would hold. Pure.
+"""Choose the meetings of a second test schedule, which clear or confirm suspects. Pure.
 
 An end meets others that are good on its rails; a pair meets again until it has been measured often enough.
 """
@@ -39,11 +39,11 @@ Rails = Mapping[str, set[str]]
 
 
 class Further(NamedTuple):
-    """The meetings of a second work order.
+    """The meetings of a second test schedule.
 
     Attributes:
         rounds: of each round its pairs (node, peer), in the roster's order; a node is in one of them at most.
-        rails: the rails that are in doubt, in the order of the fabrics.
+        rails: the suspect rails, in the order of the fabrics.
     """
 
     rounds: Rounds
@@ -54,13 +54,13 @@ def confirm(order: Order, doubtful: Iterable[Suspect], suspects: Iterable[Suspec
     """Return the meetings that clear or confirm suspects.
 
     Args:
-        order: the common part of the work order that was measured; `roster`, `absent`, `fabrics` and `rails`
-            are read, and its meetings: whom an end has met is not asked first again.
-        doubtful: who is to be cleared or confirmed.
-        suspects: who is known to be slow already: no partner on the rails on which it is.
+        order: the common part of the schedule that was measured; `roster`, `absent`, `fabrics` and `rails`
+            are read, and its meetings: new partners come first.
+        doubtful: the suspects to clear or confirm.
+        suspects: confirmed suspects, which are no partners on their rails.
 
     Returns:
-        No rounds where nothing is doubtful, or nobody is left to meet.
+        No rounds where there is no suspect to confirm, or no partner left.
     """
     doubtful = list(doubtful)
     roster = _Roster(order)
@@ -83,7 +83,7 @@ def confirm(order: Order, doubtful: Iterable[Suspect], suspects: Iterable[Suspec
 
 
 def second_order(order: Order, further: Further) -> dict[str, Any]:
-    """Return the common part of a work order that holds those meetings and asks the least of them."""
+    """Return the common part of a test schedule with those meetings and the shortest tests."""
     place = {str(entry["name"]): number for number, entry in enumerate(order["roster"])}
     # All rails at once take as long as one of them, and are the same test as before.
     one_by_one = order["policy"].get("questions") == schedule.ONE_BY_ONE
@@ -97,21 +97,21 @@ def second_order(order: Order, further: Further) -> dict[str, Any]:
     }
 
 
-def of_run(
+def build_second_order(
     order: Order,
     asked: Iterable[Mapping[str, Any]],
     doubtful: Iterable[Suspect],
     suspects: Iterable[Suspect],
     gone: Collection[str],
 ) -> dict[str, Any] | None:
-    """Return the common part of the work order that measures what is doubtful, None where nothing would help.
+    """Build the common part of the second test schedule; None where no further test would help.
 
     Args:
-        order: the common part of the run's work order.
-        asked: what it asks.
-        doubtful: who is to be cleared or confirmed.
-        suspects: who is known to be slow already.
-        gone: nodes that gave no results: nobody meets them.
+        order: the common part of the run's test schedule.
+        asked: its planned tests.
+        doubtful: the suspects to clear or confirm.
+        suspects: the confirmed suspects.
+        gone: nodes without results, which take no part.
     """
     names = [str(entry["name"]) for entry in order["roster"]]
     there = {**order, "absent": [name for name in names if name in gone or name in order["absent"]]}
@@ -129,7 +129,7 @@ def of_run(
 
 
 class _Roster:
-    """The nodes of an order that can meet, and what stands behind a suspect."""
+    """The nodes of a schedule that can meet, and the rails of each suspect."""
 
     def __init__(self, order: Order) -> None:
         absent = set(order.get("absent") or ())

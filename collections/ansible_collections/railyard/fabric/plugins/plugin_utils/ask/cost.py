@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a measurement will take, told before it begins: rounds, minutes, bytes on the rails. Pure."""
+"""Estimate a measurement before it begins: rounds, minutes, bytes on the rails. Pure."""
 
 from __future__ import annotations
 
@@ -45,9 +45,9 @@ class Cost:
     Attributes:
         nodes, rounds: how many there are; the pairs of a round are measured at the same time.
         pairs, of_pairs: how many meet, of how many.
-        full_rounds: in so many rounds a pair is asked everything; None where in all.
-        parts: in so many rounds each pair is asked everything about some of the rails, others each time.
-        one_by_one: whether what is asked else is each rail alone, or all at once.
+        full_rounds: number of rounds with all tests; None for all rounds.
+        parts: number of rounds in which each pair runs all tests of a part of the rails.
+        one_by_one: whether the other rounds test each rail alone, not all at once.
         duration_s: of the whole measurement, when nothing goes wrong.
         data_bytes: sent over all rails together at their declared rates; None where a rail declares none.
         rows: of results that the tests leave.
@@ -85,28 +85,28 @@ class Cost:
         return f"Measuring takes about {self.time_text()}: {meet} in {rounds}, {data}."
 
     def time_text(self) -> str:
-        """Return the duration in words."""
+        """Return the duration as text."""
         minutes = max(1, round(self.duration_s / 60))
         return f"{minutes} min" if minutes < 120 else f"{self.duration_s / 3600:.1f} h"
 
     def refusal(self) -> str | None:
-        """Return why this is not begun without the user's word, or None."""
+        """Return why this needs a confirmation, or None."""
         if self.duration_s <= LONG_S:
             return None
-        return f"{self.text()} That is above {LONG_S / 60:.0f} min, and nobody has said that it may"
+        return f"{self.text()} That is above {LONG_S / 60:.0f} min and needs a confirmation"
 
 
-def of(inventory: Inventory) -> Cost:
-    """Return what measuring the selected nodes of a sound inventory will take.
+def estimate_inventory(inventory: Inventory) -> Cost:
+    """Estimate the measurement of the selected nodes of a valid inventory.
 
     Raises:
         PolicyError: the nodes cannot meet as the policy says.
     """
-    return of_order(_order(inventory))
+    return estimate_order(_order(inventory))
 
 
-def of_patterns(inventory: Inventory) -> dict[str, Cost]:
-    """Return what each way to measure the selected nodes of a sound inventory would take, by its name.
+def estimate_patterns(inventory: Inventory) -> dict[str, Cost]:
+    """Estimate each pattern of measurement for the selected nodes of a valid inventory, by name.
 
     Raises:
         PolicyError: the nodes cannot meet as the policy says.
@@ -114,7 +114,7 @@ def of_patterns(inventory: Inventory) -> dict[str, Cost]:
     order = _order(inventory)
     own: dict[str, Mapping[str, str]] = {str(order["policy"]["pattern"]): {}}
     ways = {**own, **WAYS}
-    return {name: of_order(pattern.by_policy(order, way)) for name, way in ways.items()}
+    return {name: estimate_order(pattern.by_policy(order, way)) for name, way in ways.items()}
 
 
 def _order(inventory: Inventory) -> dict[str, Any]:
@@ -126,8 +126,8 @@ def _order(inventory: Inventory) -> dict[str, Any]:
     return requests.work_order("", plan, {node.name: node.fabric for node in nodes}, rules, names)
 
 
-def of_order(order: Order) -> Cost:
-    """Return what a work order (its common part) will take."""
+def estimate_order(order: Order) -> Cost:
+    """Estimate a test schedule, given its common part."""
     nodes = len(order["roster"])
     whole = frozenset(pattern.rail_names(order))
     priced: dict[frozenset[str], _Meeting] = {}
@@ -135,7 +135,7 @@ def of_order(order: Order) -> Cost:
     alone = [*together.jobs(order), *node_tests.questions(order["policy"])]
     duration_s = pattern.AROUND_S + pattern.alone_s(order)
     rows, data_bytes, known = float(nodes * len(alone)), 0.0, True
-    for turn in pattern.asked_in(order):
+    for turn in pattern.count_pairs_by_rails(order):
         for full, met in turn.items():
             meeting = priced.get(full) or priced.setdefault(full, _meeting(order, full))
             known = known and meeting.data_bytes is not None
@@ -166,7 +166,7 @@ def of_order(order: Order) -> Cost:
 
 
 class _Meeting(NamedTuple):
-    """What one meeting takes: the longest of any two kinds of node, and the mean of all pairs."""
+    """Cost of one meeting: the longest of any two kinds of node, and the mean of all pairs."""
 
     duration_s: float
     tests: float
@@ -205,7 +205,7 @@ def _pair_bytes(pair: list[AskedLine], order: Order, entry: Mapping[str, Any]) -
 
 
 def size_text(size_bytes: float) -> str:
-    """Return an amount of bytes in words, in the largest unit that it has one of."""
+    """Return an amount of bytes as text in the largest fitting unit."""
     size, unit = next((one for one in _UNITS if size_bytes >= one[0]), _UNITS[-1])
     return f"{size_bytes / size:.3g} {unit}"
 

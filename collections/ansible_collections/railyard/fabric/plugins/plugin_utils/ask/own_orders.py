@@ -1,9 +1,9 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the work order of each node has of its own: worked out once for all, a line each in the run folder.
+"""Write the node-specific part of each test schedule, one line per node in the run folder.
 
-The plan and the facts of all nodes are megabytes at a thousand: to look a single node up in them, for each
+Plan and facts of a thousand nodes are megabytes: looking up a single node in them, for each
 node, is quadratic.
 """
 
@@ -31,7 +31,7 @@ def keep(folder: RunFolder, plan: Plan, facts: Iterable[Row], order: Order) -> N
         folder: the run's.
         plan: the run's plan.
         facts: its facts rows.
-        order: the part of the work order that all nodes share.
+        order: the part of the test schedule that all nodes share.
 
     Raises:
         RunFolderError: it cannot be written.
@@ -41,20 +41,20 @@ def keep(folder: RunFolder, plan: Plan, facts: Iterable[Row], order: Order) -> N
     folder.write(FILE, "".join(f"{run_folder.line(one)}\n" for one in lines))
 
 
-def of(folder: RunFolder, node: str) -> dict[str, Any]:
-    """Return a node's own part: `netdevs` and `hcas` by rail, and `bounds` where the run has a baseline.
+def read_node(folder: RunFolder, node: str) -> dict[str, Any]:
+    """Read a node's part: `netdevs` and `hcas` by rail, and `bounds` where the run has a baseline.
 
     Raises:
         RunFolderError: the file is missing, cannot be read, or does not have the node.
     """
-    for name, own in _rows(folder, json.dumps(node, ensure_ascii=False).encode()):
+    for name, part in _rows(folder, json.dumps(node, ensure_ascii=False).encode()):
         if name == node:
-            return own
-    raise RunFolderError(f"{FILE} does not have it")
+            return part
+    raise RunFolderError(f"{FILE} does not have node {node}")
 
 
-def by_node(folder: RunFolder) -> dict[str, dict[str, Any]]:
-    """Return what `of` does, of every node: for who asks about all of them.
+def read_all(folder: RunFolder) -> dict[str, dict[str, Any]]:
+    """Read the parts of all nodes, by node.
 
     Raises:
         RunFolderError: the file is missing or cannot be read.
@@ -63,7 +63,7 @@ def by_node(folder: RunFolder) -> dict[str, dict[str, Any]]:
 
 
 def _rows(folder: RunFolder, name: bytes = b"") -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield node and row of the lines in which a name stands; no other one is parsed."""
+    """Yield node and row of the lines with a name; other lines are not parsed."""
     try:
         with (folder.path / FILE).open("rb") as stream:
             for row in (json.loads(line) for line in stream if name in line):
@@ -84,7 +84,7 @@ def _lines(
             links.setdefault(end, {})[link] = figure
     for node in (str(entry["name"]) for entry in order["roster"]):
         rails = plan["nodes"][node]["rails"]
-        own: dict[str, Any] = {
+        part: dict[str, Any] = {
             "node": node,
             "netdevs": bind.netdevs(rails, found) if (found := rows.get(node)) else {},
             "hcas": bind.hcas(rails, found) if found else {},
@@ -92,5 +92,5 @@ def _lines(
         if saved is not None:
             mine = dataclasses.replace(saved, figures=links.get(node, {}))
             tolerance = float(order["policy"]["baseline_tolerance"])
-            own["bounds"] = against.add_link_limits(order.get("bounds") or {}, mine, node, tolerance)
-        yield own
+            part["bounds"] = against.add_link_limits(order.get("bounds") or {}, mine, node, tolerance)
+        yield part

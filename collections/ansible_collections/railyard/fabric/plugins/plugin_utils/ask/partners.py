@@ -1,9 +1,9 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Who meets by the patterns that the circle of all pairs does not hold: rings and leaves. Pure.
+"""Pair nodes for the patterns other than the circle of all pairs: rings and leaves. Pure.
 
-Each returns rounds of pairs of places in the roster, as the work order lists them, nobody twice in a round.
+Each function returns rounds of pairs of roster positions; a node is in a round at most once.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def per_leaf(leaves: Sequence[Hashable]) -> Rounds:
 def across_leaves(leaves: Sequence[Hashable]) -> Rounds:
     """Return the rounds in which each node meets one of another leaf: one, where no leaf has more than half.
 
-    Whoever is left by a larger leaf, or an odd number, meets somebody in a further round who has met already.
+    Nodes left over by a larger leaf or an odd number meet a node that has met already, in a further round.
 
     Args:
         leaves: of each node what it ends at; of at least two leaves.

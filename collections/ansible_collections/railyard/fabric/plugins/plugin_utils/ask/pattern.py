@@ -1,16 +1,16 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which nodes meet, and how much a pair is asked: what fits the time that the policy gives. Pure.
+"""Choose which nodes meet, and which tests a pair runs, within the time budget of the policy. Pure.
 
-Every pair with every test takes as many rounds as there are nodes: some minutes for two, hours for 32. What
-does not fit is cut so that each node and rail is still asked everything once, in the first round, and meets
-several others: a rail that is slow to all stands apart from a path that is. One pair of each two kinds of
-node stands for all of its like, so the work is linear in the nodes.
+All tests of all pairs take as many rounds as there are nodes: minutes for two, hours for 32. What does not
+fit is left out so that each node and rail still runs all tests once, in the first round, and meets several
+others: that separates a slow rail from a slow path. One pair of each two kinds of node represents all such
+pairs, so the work is linear in the nodes.
 
-Of an odd number one node pauses in each round. A second round for the one that paused in the first would
-take as long again; so the rails are asked about in parts, each in a round of its own in which somebody else
-pauses, and in one more round those who paused are asked about the part that they missed.
+With an odd number of nodes, one node pauses in each round. To avoid a second long round for it, the rails are
+divided into parts, each tested in one round in which another node pauses; in one more round the nodes that
+paused run the tests that they missed.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ AROUND_S = 30.0
 _CHOSEN = ("pattern", "rounds", "full_rounds", "full_rails", "meetings")
 #: What a tool takes to start and end beside the time that it measures.
 START_S = 2.0
-#: With fewer others nobody can tell a node's own fault from its partner's.
+#: With fewer partners a node's fault cannot be distinguished from its partner's.
 _LEAST_PARTNERS = 2
 #: So many rounds are looked at for one in which most nodes meet somebody of another leaf.
 _CANDIDATES = 64
@@ -44,23 +44,23 @@ _CANDIDATES = 64
 Pair = tuple[Mapping[str, Any], Mapping[str, Any], int, list[AskedLine]]
 
 
-def chosen(order: Order) -> dict[str, Any]:
-    """Return the keys of a work order that say who meets and what is asked.
+def choose_pattern(order: Order) -> dict[str, Any]:
+    """Return the keys of a test schedule that define the meetings and their tests.
 
     Args:
         order: its common part; `roster`, `fabrics`, `rails` and `policy` are read.
 
     Returns:
         `pattern`, `rounds` (of the circle; None for all), `full_rounds` (in so many first rounds a pair is
-        asked everything; None for all), of an odd number `full_rails` (see `rounds.full_rails`), and of
+        runs all tests; None for all), for an odd number `full_rails` (see `rounds.full_rails`), and of
         pattern `listed` `meetings` (rounds of pairs of places in the roster).
 
     Raises:
-        PolicyError: the pattern goes by leaves, and the inventory does not say them.
+        PolicyError: the pattern needs leaves, and the inventory has none.
     """
     policy = order["policy"]
-    # A policy of before there was a choice had neither.
-    wanted, full = policy.get("pattern", rules.ALL_PAIRS), asks_everything(policy)
+    # Policies of older versions have neither key.
+    wanted, full = policy.get("pattern", rules.ALL_PAIRS), has_all_tests(policy)
     every = {"pattern": rounds.ALL_PAIRS, "rounds": None, "full_rounds": None if full else 0}
     names = [str(entry["name"]) for entry in order["roster"]]
     of_all = rounds.rounds_of_all(len(names))
@@ -68,7 +68,7 @@ def chosen(order: Order) -> dict[str, Any]:
         return {**every, "pattern": rounds.LISTED, "meetings": _listed(wanted, order)}
     if of_all <= 1 or wanted == rules.ALL_PAIRS:
         return every
-    # Of an odd number one node has a pause in each round.
+    # With an odd number one node pauses in each round.
     odd = len(names) % 2
     if wanted == rules.K_REGULAR:
         many, full_rounds = min(int(policy["partners"]) + odd, of_all), every["full_rounds"]
@@ -145,39 +145,39 @@ def by_policy(order: Order, rules: Mapping[str, Any]) -> dict[str, Any]:
     """
     other = {key: value for key, value in order.items() if key not in _CHOSEN}
     other["policy"] = {**order["policy"], **rules}
-    return {**other, **chosen(other)}
+    return {**other, **choose_pattern(other)}
 
 
-def asks_everything(policy: Policy) -> bool:
-    """Tell whether a policy asks every test; else the path and rates alone."""
+def has_all_tests(policy: Policy) -> bool:
+    """Tell whether a policy plans all tests; otherwise only path MTU and rates."""
     return bool(policy.get("questions", rounds.EVERY) == rounds.EVERY)
 
 
 def problem(order: Order) -> str | None:
-    """Tell that fewer meet, or are asked less, than a work order's policy allows, or None.
+    """Return why a test schedule has fewer meetings or tests than its policy requires, or None.
 
-    How many fit is reckoned by each version of Railyard as it knows best; what may never be left out is not.
+    Versions of Railyard may differ in how many rounds fit; what must never be left out is fixed.
     """
     policy = order["policy"]
     if policy.get("pattern") != rules.AUTO:
-        least = chosen(order)
+        least = choose_pattern(order)
         exact = least["pattern"] != rounds.K_REGULAR
         keys = [key for key in least if exact or key != "rounds"]
         fewer = len(rounds_of(order)) < len(rounds_of({**order, **least}))
         if fewer or any(order.get(key) != least[key] for key in keys):
-            return "work_order.json leaves meetings out that its policy has asked"
+            return "work_order.json lacks meetings that its policy requires"
         return None
     if order.get("pattern") == rounds.LISTED:
-        return "work_order.json lists meetings, and its policy leaves the choice to Railyard"
+        return "work_order.json lists meetings, but its policy leaves the choice to Railyard"
     if order.get("rounds") is None and order.get("full_rounds") is None:
         return None
     odd = len(order["roster"]) % 2
     turns = rounds_of(order)
     if len(turns) < min(_LEAST_PARTNERS + odd, rounds.rounds_of_all(len(order["roster"]))):
-        return f"work_order.json holds {len(turns)} rounds, too few to tell a node's fault from its partner's"
-    whole = _asked_everything(order) if "full_rails" in order else (order.get("full_rounds") or 0) > odd
-    if asks_everything(policy) and not whole:
-        return "work_order.json has nodes that are never asked everything"
+        return f"work_order.json has {len(turns)} rounds, too few to tell a node's fault from its partner's"
+    whole = _tests_everything(order) if "full_rails" in order else (order.get("full_rounds") or 0) > odd
+    if has_all_tests(policy) and not whole:
+        return "work_order.json has nodes that never run all tests"
     return None
 
 
@@ -188,8 +188,8 @@ def goes_on(order: Order, second: Order) -> bool:
     return same and second.get("pattern") == rounds.LISTED and "first_id" in second
 
 
-def _asked_everything(order: Order) -> bool:
-    """Tell whether each node is asked everything about all rails in the rounds of `full_rails`."""
+def _tests_everything(order: Order) -> bool:
+    """Tell whether each node runs all tests on all rails in the rounds of `full_rails`."""
     asked: dict[str, set[str]] = {str(entry["name"]): set() for entry in order["roster"]}
     first = list(rounds_of(order))[: len(order["full_rails"])]
     for meeting in rounds.meetings({**order, "pattern": rounds.K_REGULAR, "rounds": first}):
@@ -207,7 +207,7 @@ def coverage(plan: Plan, lines: Iterable[Mapping[str, Any]]) -> dict[str, int]:
 
     Args:
         plan: the plan of the run's nodes.
-        lines: asked lines, or the verdicts of them.
+        lines: planned tests, or their verdicts.
     """
     met = {frozenset((line["node"], line["peer"])) for line in lines if line["peer"] is not None}
     nodes = len(plan["nodes"])
@@ -240,11 +240,11 @@ def rounds_of(order: Order) -> Sequence[int]:
     return range(rounds.rounds_of_all(len(order["roster"]))) if turns is None else turns
 
 
-def asked_in(order: Order) -> Iterator[Counter[frozenset[str]]]:
-    """Yield for each round how many pairs are asked everything about which rails; about none: the least.
+def count_pairs_by_rails(order: Order) -> Iterator[Counter[frozenset[str]]]:
+    """Yield for each round: rails with all tests -> number of pairs; no rails means the shortest tests.
 
     Args:
-        order: the common part of a work order.
+        order: the common part of a test schedule.
     """
     every = frozenset(rail_names(order))
     nodes, said = len(order["roster"]), order.get("full_rails") or ()
@@ -266,7 +266,7 @@ def asked_in(order: Order) -> Iterator[Counter[frozenset[str]]]:
 def busiest(order: Order) -> set[str]:
     """Return some nodes among which is the one that has most to do: nodes of one fabric have as much.
 
-    Of an odd number somebody pauses in each round, and whoever meets one that paused is asked more. In a
+    With an odd number a node pauses in each round, and partners of one that paused run more tests. In a
     list of meetings some have more than others.
     """
     turns = order["meetings"] if order.get("pattern") == rounds.LISTED else ()
@@ -285,11 +285,11 @@ def _met_in_last_part(order: Order, missed: Mapping[str, Any]) -> Iterator[str]:
 
 
 def pairs(order: Order, full: Collection[str]) -> Iterator[Pair]:
-    """Yield for each two kinds of node two of them, how many such pairs there are, and what they are asked.
+    """Yield for each two kinds of node a pair of them, the number of such pairs, and their tests.
 
     Args:
-        order: the common part of a work order.
-        full: the rails that they are asked everything about.
+        order: the common part of a test schedule.
+        full: the rails on which they run all tests.
     """
     share = rounds.Share(order)
     kinds: dict[int, list[Mapping[str, Any]]] = {}
@@ -305,17 +305,17 @@ def pairs(order: Order, full: Collection[str]) -> Iterator[Pair]:
 
 
 def meeting_s(order: Order, full: Collection[str]) -> float:
-    """Return the seconds of the longest meeting in which everything about some rails is asked."""
+    """Return the seconds of the longest meeting with all tests on some rails."""
     return max((tests_s(tests, order["policy"]) for _n, _p, _c, tests in pairs(order, full)), default=0.0)
 
 
 def planned_s(test: Mapping[str, Any], policy: Policy) -> float:
-    """Return the seconds that a test's tool is asked to measure for."""
+    """Return the seconds for which a test's tool measures."""
     return registry.planned_s(str(test["check"]), policy)
 
 
 def alone_s(order: Order) -> float:
-    """Return the time of what comes after the last round: asked of all nodes, by itself or together."""
+    """Return the seconds of the tests after the last round: of single nodes and of all nodes together."""
     policy = order["policy"]
     asked = [check for check, _subject in (*together.jobs(order), *node_tests.questions(policy))]
     return sum(registry.planned_s(check.name, policy) + START_S for check in asked)

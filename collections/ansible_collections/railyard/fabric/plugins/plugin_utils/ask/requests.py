@@ -1,9 +1,9 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What is asked of a cluster: one line for each question, fixed before anything is measured. Pure.
+"""Write the test plan of a run: one line per test, fixed before anything is measured. Pure.
 
-A node that does not answer stays asked, so that its silence is a verdict and not a shorter list.
+Tests of a node that does not answer stay planned, so that they become verdicts instead of a shorter list.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _START_S_EACH = 0.15
 
 
 class AskError(ValueError):
-    """Nothing would be asked: a run that asks nothing can prove nothing."""
+    """The test plan would be empty."""
 
 
 def work_order(
@@ -46,7 +46,7 @@ def work_order(
     rails: Sequence[str] | None = None,
     management: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> dict[str, Any]:
-    """Build the part of the work order that all nodes share.
+    """Build the part of the test schedule that all nodes share.
 
     Args:
         run: the run id.
@@ -90,15 +90,15 @@ def work_order(
         "policy": dict(policy),
         "rails": list(rails) if rails is not None else None,
     }
-    return {**order, **pattern.chosen(order)}
+    return {**order, **pattern.choose_pattern(order)}
 
 
 def asked_lines(plan: Plan, order: Order, second: Order | None = None) -> list[AskedLine]:
-    """Return every asked line: facts, BMCs, GPUs, cables, tests, link errors, hops, nodes alone, aggregates.
+    """Return all planned tests: facts, BMCs, GPUs, cables, tests, link errors, hops, nodes alone, aggregates.
 
     Args:
         plan: the plan of the nodes that the run covers.
-        order: the common part of the work order.
+        order: the common part of the test schedule.
         second: that of the second order, whose tests and aggregates come last.
 
     Returns:
@@ -130,12 +130,12 @@ def _each_line(plan: Plan, order: Order, second: Order | None = None) -> Iterato
         yield from _aggregate_lines(further.groups.values(), len(sums))
     if not facts and not tests.covered:
         raise AskError(
-            "nothing is asked: no node of group gpu_nodes has a rail; give `fabric` rails, or widen --limit"
+            "nothing is planned: no node of group gpu_nodes has a rail; give `fabric` rails, or widen --limit"
         )
 
 
 class _Tests:
-    """Yields the tests of a work order, and keeps what further lines follow from them.
+    """Yields the tests of a schedule, and keeps the data for the lines that depend on them.
 
     Attributes:
         covered: check -> nodes and rails that it covers.
@@ -160,7 +160,7 @@ class _Tests:
 
 
 def fingerprint(lines: Sequence[Row]) -> dict[str, Any]:
-    """Return what the manifest keeps of the asked lines, so that a line lost later is noticed."""
+    """Return count and digest of the planned tests for the manifest, so that a lost line is noticed."""
     if isinstance(lines, AskedLines):
         return lines.fingerprint
     digest = hashlib.sha256()
@@ -174,12 +174,12 @@ def fingerprint_of(text: str) -> dict[str, Any]:
     return {"count": text.count("\n"), "sha256": hashlib.sha256(text.encode("utf-8")).hexdigest()}
 
 
-def not_all_asked(
+def find_missing_tests(
     manifest: Manifest, plan: Plan, order: Order | None, lines: Sequence[Row], second: Order | None = None
 ) -> str | None:
-    """Tell that the asked lines are not what follows from plan, policy and work orders, or None."""
+    """Return why the planned tests do not follow from plan, policy and schedules, or None."""
     if order is None:
-        return "work_order.json is missing: without it nobody knows what had to be asked"
+        return "work_order.json is missing, so the tests that had to be planned are unknown"
     foreign = "work_order.json is not of this run's plan and policy"
     try:
         named = [str(entry["name"]) for entry in order["roster"]]
@@ -195,20 +195,20 @@ def not_all_asked(
         if fewer := pattern.problem(order):
             return fewer
         if second is not None and not pattern.goes_on(order, second):
-            return f"{folder.CONFIRM_ORDER} is not of this run's work order"
+            return f"{folder.CONFIRM_ORDER} does not belong to this run's work_order.json"
         wanted, alike = 0, True
         for line, one in zip_longest(lines, _each_line(plan, order, second)):
             alike = alike and line == one
             wanted += one is not None
     except (AskError, schedule.ScheduleError, ValueError, LookupError, TypeError, AttributeError) as error:
-        return f"work_order.json is not whole: {error}"
+        return f"work_order.json is incomplete: {error}"
     if not alike:
-        return f"asked.jsonl holds {len(lines)} lines that are not the {wanted} that had to be asked"
+        return f"asked.jsonl has {len(lines)} lines, not the {wanted} that had to be planned"
     return None
 
 
 def alone(lines: Sequence[Row]) -> str | None:
-    """Tell which rails no test between nodes covers, or None.
+    """Return which rails no test between nodes covers, or None.
 
     Such a rail's own state is looked at, but nothing is measured over it: a lone node, one that --limit
     cut off from the others, or a rail that no other node has.
@@ -226,9 +226,9 @@ def alone(lines: Sequence[Row]) -> str | None:
 
 
 def rdma_left_out(plan: Plan, lines: Sequence[Row]) -> str | None:
-    """Tell where the inventory declares RDMA and no test covers it, or None; `tcp` is how not to ask.
+    """Return where the inventory declares RDMA but no test covers it, or None.
 
-    Looking at a port is no test of it: only a rail over which RDMA was asked to run is asked of RDMA.
+    A check of a port is no test of it: RDMA is tested only on rails with a planned RDMA test.
     """
     rdma_tests = {name for name, check in CHECKS.items() if check.rdma and check.source == "test"}
     lines = _distinct(lines)
@@ -285,18 +285,18 @@ def _facts_lines(plan: Plan, rails: object) -> Iterator[AskedLine]:
 
 
 def _bmc_lines(plan: Plan, policy: Policy) -> Iterator[AskedLine]:
-    """Ask of each node whose inventory declares a BMC whether it answers."""
+    """Plan the check of the BMC for each node that declares one."""
     declared = [name for name, node in plan["nodes"].items() if node.get("bmc_address") is not None]
     return _local_lines("b", (("bmc", str(policy["bmc_check"]), name, None) for name in declared))
 
 
 def _gpus_of(node: Mapping[str, Any]) -> dict[str, int]:
-    """Return what a work order tells of a planned node's GPUs: how many, where the inventory declares it."""
+    """Return the number of a planned node's GPUs for its schedule, where the inventory declares it."""
     return {"gpus": int(node["gpus"]["count"])} if node.get("gpus") else {}
 
 
 def _gpu_lines(plan: Plan) -> Iterator[AskedLine]:
-    """Ask of each node whose inventory declares its GPUs how they are."""
+    """Plan the checks of GPUs for each node that declares them."""
     declared = {name: node["gpus"] for name, node in plan["nodes"].items() if node.get("gpus") is not None}
     questions = (
         (check, "rail_info", name, None) for name in declared for check in gpu.checks(declared[name])
@@ -305,13 +305,13 @@ def _gpu_lines(plan: Plan) -> Iterator[AskedLine]:
 
 
 def _link_error_lines(plan: Plan, tests: _Tests) -> Iterator[AskedLine]:
-    """Ask of each node and rail that a test covers whether its error counters stood still."""
+    """Plan the check of error counters for each node and rail that a test covers."""
     rails = _rails_covered(plan, set[tuple[object, object]]().union(*tests.covered.values()))
     return _local_lines("e", (("link_errors", "counters", name, rail["name"]) for name, rail in rails))
 
 
 def _hops_lines(plan: Plan, tests: _Tests) -> Iterator[AskedLine]:
-    """Ask of each node and rail whose leaf the inventory names whether its latencies fit the planned way."""
+    """Plan the check of hops for each node and rail with a leaf in the inventory."""
     rails = _rails_covered(plan, tests.covered.get("rdma_latency", ()))
     planned = ((name, rail["name"]) for name, rail in rails if rail.get("leaf") is not None)
     return _local_lines("h", (("hops", "ib_write_lat", *place) for place in planned))

@@ -1,9 +1,9 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Who may be slow, and how often it has to be measured before that is sure. Pure.
+"""Suspects: components that may be slow, and how often they must be measured. Pure.
 
-The judge names suspects; a second work order measures further those of whom it is not sure.
+The judge names suspects; a second test schedule measures the uncertain ones further.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Suspect(NamedTuple):
     Attributes:
         kind: one of KINDS.
         node, rail, peer, leaf: its names; None where they do not apply. A leaf of one rail has that rail.
-        share: what is left of what its like carries.
+        share: its rate as a share of its peers'.
         evidence: on how many partners known good, of a rail on how many ends, of a pair on how many meetings.
         confidence: CONFIRMED, or LIKELY where it rests on few partners or its meetings were not repeated.
     """

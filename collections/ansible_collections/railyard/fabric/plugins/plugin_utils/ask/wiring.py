@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Where the rails of the nodes of a work order end. Pure."""
+"""Find where the rails of the nodes in a test schedule end. Pure."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class End(NamedTuple):
 
 
 def ends(order: Order) -> dict[str, list[End]]:
-    """Return where the rails of each node of a work order end, those that it asks about.
+    """Return the rails of each node in a test schedule, with their leaves.
 
     Args:
         order: its common part; `roster`, `fabrics` and `rails` are read.

@@ -134,7 +134,7 @@ def read_run(path: Path) -> Run:
             rows = [measured.get((test, host), {}) for test in one["rows"] for host in hosts]
             numbers[place] = Number(value, _merge_conditions(rows))
     incomplete = [judged.incomplete] if judged.incomplete else []
-    compared = comparison.of(plan, verdicts, facts)
+    compared = comparison.compare_run(plan, verdicts, facts)
     torn = [f"{name} lost a line" for name in judged.torn]
     return Run(
         folder=path,

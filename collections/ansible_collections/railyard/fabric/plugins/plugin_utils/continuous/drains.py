@@ -23,8 +23,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.present.node_resul
 
 #: How reasons begin by which this program knows its own drain.
 REASON = slurm.own_reason("validation:")
-#: The share of a cluster that may be drained at once; monitoring_most_drained.
-MOST_DRAINED = "2%"
+
 _SHARE = re.compile(r"(100|[0-9]{1,2}(?:\.[0-9]+)?) ?%")
 _NUMBER = re.compile(r"[0-9]{1,6}")
 
@@ -90,7 +89,7 @@ def decide(
     drain: dict[str, str] = {}
     held: dict[str, str] = {}
     is_open = False
-    for one in _worst_first(confirmed(runs)):
+    for one in sorted(confirmed(runs), key=lambda one: one.node):
         state = listed.get(one.node)
         if state is None:
             held[one.node] = "Slurm does not know it"
@@ -169,7 +168,3 @@ def _is_good_again(node: str, runs: Sequence[RunResult]) -> bool:
     """Tell whether the newest run that tells something of a node found it good."""
     mine = _by_node(runs).get(node, [])
     return bool(mine) and mine[0].nodes[node].is_good
-
-
-def _worst_first(found: Iterable[Confirmed]) -> list[Confirmed]:
-    return sorted(found, key=lambda one: one.node)

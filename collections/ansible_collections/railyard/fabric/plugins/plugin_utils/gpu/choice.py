@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Decides a node's NVIDIA driver: branch, modules, packages and the way to GPU memory, or why there is none.
 
-Pure: facts of `gpu_info`, what is asked, and the data of a source of packages in; one choice out. All that
-stands in the way is named at once, each with the value that is right.
+Pure: facts of `gpu_info`, the request and the data of a source of packages in; one choice out. All refusals
+are named at once, each with the correct value.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def choose(facts: Facts, asked: Mapping[str, Any], layout: Mapping[str, Any]) ->
     Args:
         facts: What `gpu_info` returned.
         asked: `branch`, `flavour`, `generations`, `gpudirect`, `rdma_provider`, `fabric_manager`, `imex`,
-            `gds`, `dcgm`, `gdrcopy`, `cuda`, `vendor_uris`, `prebuilt`; what is absent is not asked.
+            `gds`, `dcgm`, `gdrcopy`, `cuda`, `vendor_uris`, `prebuilt`; what is absent is not requested.
         layout: One source of packages for the node's distribution, from the role's vars.
 
     Returns:

@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Says what on a node stands in the way of the driver that was chosen, and what waits for a reboot.
+"""Find what prevents the chosen driver on a node, and what waits for a reboot.
 
 Pure: facts of `gpu_info` and the choice in, sentences out. What somebody else put there is judged in
 `gpu_driver_replace`.
@@ -55,14 +55,14 @@ def refusals(
     uninstall_run: bool = False,
     key_enrolled: bool = False,
 ) -> list[dict[str, str]]:
-    """Return what stands in the way on the node, `code` and `text` each.
+    """Return the refusals on the node, `code` and `text` each.
 
     Args:
         facts: What `gpu_info` returned.
         choice: What `gpu_driver_choice.choose` returned.
         source: `distribution` or `vendor`.
         needed_bytes: Room that an installation needs, by folder.
-        pins: Exact versions that are asked for, by package.
+        pins: Requested exact versions, by package.
         replace: Whether a driver of another branch or archive may be replaced.
         uninstall_run: Whether NVIDIA's own uninstaller may be run.
         key_enrolled: Whether the key that DKMS signs with is enrolled, or does not matter here.
@@ -145,7 +145,7 @@ def unbuilt_kernels(facts: Facts, choice: Choice, own_kernel: bool) -> list[dict
     wanted = {one["kernel"] for one in facts.get("kernels") or [] if one["headers"] and not prebuilt}
     running = facts.get("kernel")
     if own_kernel:
-        # Also without headers: nobody builds for it then, and it boots all the same.
+        # Also without headers: no module is built for it, but it can still boot.
         wanted.update(one for one in (running, facts.get("next_kernel")) if one)
     missing = []
     for kernel in sorted(wanted):
@@ -173,7 +173,7 @@ def unbuilt_kernels(facts: Facts, choice: Choice, own_kernel: bool) -> list[dict
 
 
 def unsigned(facts: Facts, choice: Choice, own_kernel: bool) -> list[str]:
-    """Return the sentences about modules of the chosen branch that nobody signed, where Secure Boot is on.
+    """Return the sentences about modules of the chosen branch without a signature, where Secure Boot is on.
 
     Whether the key of one that is signed is enrolled is not seen here.
     """
@@ -215,7 +215,7 @@ def version_differences(facts: Facts, choice: Choice) -> list[str]:
 
 
 def waits(facts: Facts, may_load: bool) -> list[dict[str, str]]:
-    """Return what cannot be done without consent, for the module `waits`: `what`, `why`, `needs` each."""
+    """Return what needs a confirmation, for the module `waits`: `what`, `why`, `needs` each."""
     driver = facts["driver"]
     if driver["pending"]:
         return [{"what": "NVIDIA driver", "why": str(driver["pending_why"]), "needs": "reboot"}]

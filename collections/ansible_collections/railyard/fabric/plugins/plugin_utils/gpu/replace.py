@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Says which driver of somebody else's is on a node: a refusal, or with consent a plan that replaces it.
+"""Find a driver that Railyard did not install: a refusal, or with confirmation a plan to replace it.
 
 Pure: facts of `gpu_info` and the choice in; what is removed, moved, uninstalled and put aside out. Nothing is
 installed over what somebody else put there.
@@ -52,10 +52,6 @@ def _from_elsewhere(facts: Facts, source: str) -> dict[str, Mapping[str, Any]]:
         and name.startswith(_OF_A_DRIVER)
         and branch_of(str(one["version"])) is not None
     }
-
-
-def _asked(choice: Choice) -> set[str]:
-    return {*choice["driver_packages"], *choice["same_version_packages"], *choice["other_packages"]}
 
 
 def _refuse_run_installer(facts: Facts, may_uninstall: bool) -> list[dict[str, str]]:
@@ -150,7 +146,7 @@ def refusals(
         facts: What `gpu_info` returned.
         choice: What `gpu_driver_choice.choose` returned.
         source: `distribution` or `vendor`.
-        pins: Exact versions that are asked for, by package.
+        pins: Requested exact versions, by package.
         replace: Whether packages of another branch or archive may be replaced.
         uninstall_run: Whether NVIDIA's own uninstaller may be run.
     """
@@ -177,9 +173,9 @@ def plan(
     Returns:
         `remove`, packages; `move`, packages to the source's own version; `release`, those of both that are
         held; `aside`, files of apt's sources; `withdraw`, whether Railyard's own is one that goes; `sites`,
-        theirs; `uninstall`, an argument list or none; `any`; and `says`, one sentence each.
+        its packages; `uninstall`, an argument list or none; `any`; and `says`, one sentence each.
     """
-    asked = _asked(choice)
+    asked = {*choice["driver_packages"], *choice["same_version_packages"], *choice["other_packages"]}
     foreign = _from_elsewhere(facts, source) if replace else {}
     move: dict[str, str] = {}
     remove = []
@@ -199,7 +195,7 @@ def plan(
     uninstall: list[str] = []
     if uninstall_run and UNINSTALLER in ((facts.get("run_installer") or {}).get("files") or []):
         uninstall = [UNINSTALLER, "--silent"]
-        # The loaded module is left to the reboot or restart that is asked for: it would be unloaded else.
+        # The loaded module stays until the requested reboot or restart; otherwise it would be unloaded.
         if facts["driver"]["loaded"] is not None:
             uninstall.append("--skip-module-unload")
     there = dict(_packages(facts))

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Checks across the rails of a fabric and across all nodes: everything once, none of it quadratic.
+"""Check the rails of a fabric and all nodes together, in linear time.
 
 A value that the schema refuses is left out before planning, so that one bad key neither hides other errors
 nor causes a second message about itself.
@@ -29,7 +29,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.hardware
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.lines.yaml_nodes import steps_of
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.model import Located, Node, Origin
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.networks import Networks, check_routes
-from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.other_networks import Beside
+from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.other_networks import OtherAddresses
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.schema import SELECTORS, Finding, Item
 
 UNDEFINED = "it is not defined"
@@ -42,22 +42,22 @@ _DEPENDENTS = {
     "subnets6": ("subnet6", "gateway6", "gateway", "routes", "node_prefix6"),
     "supernet": ("rail_prefix", "gateway", "rail_routes", "node_prefix"),
     "rail_prefix": ("supernet", "gateway", "rail_routes", "node_prefix"),
-    # Where it is refused nobody knows how long nodes' networks are.
+    # Without it, the size of the nodes' networks is unknown.
     "node_prefix": ("subnet", "subnets", "supernet", "rail_prefix", "gateway", "routes", "rail_routes"),
     "node_prefix6": ("subnet6", "subnets6", "gateway6", "routes"),
     "gateway": ("routes", "rail_routes"),
     "gateway6": ("routes",),
 }
 
-# How VLANs (decimal) and InfiniBand partitions (hexadecimal) on a port are called.
+# Names of VLANs (decimal) and InfiniBand partitions (hexadecimal) on a port.
 _CHILD = re.compile(r"\.([0-9]{1,4}|[0-9a-f]{4})$")
-# Of these, a refused inner value leaves the rest; of any other key it takes the whole.
+# In these, a refused inner value is left out alone; any other key is left out as a unit.
 _PARTS = ("rails", "networks", "frontend")
 
 
 @dataclass
 class _Fabric:
-    """One distinct fabric: what of it can be planned with, and where it comes from."""
+    """One distinct fabric: its valid part, and where it comes from."""
 
     sound: dict[str, Any]
     specs: list[dict[str, Any]]
@@ -67,22 +67,22 @@ class _Fabric:
 
 @dataclass
 class _Seen:
-    """What all nodes together have taken so far: address, index or MAC → who has it."""
+    """What nodes have used so far: address, index or MAC → the node that has it."""
 
     addresses: dict[tuple[int, str], tuple[str, str]] = field(default_factory=dict)
     gateways: dict[tuple[int, str], tuple[str, str, Origin]] = field(default_factory=dict)
     indexes: dict[tuple[int, str, int], str] = field(default_factory=dict)
     macs: dict[str, tuple[str, str]] = field(default_factory=dict)
-    beside: Beside = field(default_factory=Beside)
-    # Per rail the nodes that have it, of those cabled back to back and of all.
+    beside: OtherAddresses = field(default_factory=OtherAddresses)
+    # Per rail the number of nodes that have it: of those cabled back to back, and of all.
     joined: Counter[str] = field(default_factory=Counter)
     having: Counter[str] = field(default_factory=Counter)
-    # Rails whose subnets overlap others: it has been said, and the addresses that follow from it need not be.
+    # Rails whose subnets overlap others: that is reported; equal addresses that follow from it are not.
     overlapping: frozenset[str | None] = frozenset()
 
 
 def check(nodes: Sequence[Node]) -> Iterator[Located]:
-    """Yield all that is wrong with nodes' fabrics and variables, with the groups that lead to the file."""
+    """Yield the errors in nodes' fabrics and variables, with the groups that lead to the file."""
     fabrics: dict[int, _Fabric] = {}
     networks = Networks()
     for node in nodes:
@@ -160,11 +160,11 @@ def _specs(sound: Item) -> list[dict[str, Any]]:
     try:
         return plan.rail_specs(sound)
     except plan.PlanError:
-        return []  # the schema has said that the supernet is too small
+        return []  # the schema has reported that the supernet is too small
 
 
 def _check_interfaces(specs: Sequence[Item], fabric: _Fabric, overridden: set[str]) -> Iterator[Finding]:
-    """Check that rails have interfaces of their own; with overrides, look only at what these change."""
+    """Check that each rail has its own interface; with overrides, only what these change."""
     others = [
         (item.get("netdev"), f"network {item.get('name')}") for item in fabric.sound.get("networks") or []
     ]
@@ -174,7 +174,7 @@ def _check_interfaces(specs: Sequence[Item], fabric: _Fabric, overridden: set[st
         owners: dict[str, tuple[str, str]] = {}
         for spec, value in _named_by(specs, key):
             name = str(spec["name"])
-            # The two ports of a ConnectX-3 share their PCI address; another key has to tell them apart.
+            # The two ports of a ConnectX-3 share their PCI address; another key has to distinguish them.
             if value is None or (key == "pci" and any(spec[more] for more in ("netdev", "mac", "hca"))):
                 continue
             port = _port(value) if key == "netdev" else value
@@ -189,18 +189,18 @@ def _check_interfaces(specs: Sequence[Item], fabric: _Fabric, overridden: set[st
                 message = f"{key} {value} is also that of rail {rival}"
                 if other_value != value:
                     message = f"netdevs {other_value} and {value} are on one port, and rail {rival} has it"
-                fix = "give each rail an interface of its own"
+                fix = "give each rail its own interface"
                 if key == "pci":
                     fix += "; where two ports share the address, name each by netdev as well"
                 yield Finding(variable, message, fix, None, named)
             if key == "netdev" and port in taken and (not overridden or name in overridden):
                 message = f"netdev {value} is that of {taken[port]}"
-                fix = "a rail's interface carries nothing else: change one"
+                fix = "use a rail's interface for nothing else: change one of the two"
                 yield Finding(variable, message, fix, None, name)
 
 
 def _named_by(specs: Sequence[Item], key: str) -> Iterator[tuple[Item, Any]]:
-    """Yield rails with what names their interfaces: of a bond its ports too, which are no other rail's."""
+    """Yield rails with the names of their interfaces, of a bond also its ports, which are reserved."""
     for spec in specs:
         yield spec, spec[key]
         if key == "netdev":
@@ -213,7 +213,7 @@ def _port(netdev: str) -> str:
 
 
 def _check_rails_of_nodes(fabrics: Sequence[_Fabric], seen: _Seen) -> Iterator[Located]:
-    """Check how many nodes have each rail: a cable has two ends, and a rail that nobody has is none."""
+    """Check how many nodes have each rail: a cable has two ends, and a rail needs at least one node."""
     nodes = max(seen.joined.values(), default=0)
     if nodes > BACK_TO_BACK_NODES_MAX:
         joined = next((one for one in fabrics if one.sound.get("cabling") == "back_to_back"), fabrics[0])
@@ -223,13 +223,13 @@ def _check_rails_of_nodes(fabrics: Sequence[_Fabric], seen: _Seen) -> Iterator[L
         for spec in fabric.specs:
             if spec["name"] is not None and not seen.having[spec["name"]]:
                 variable = spec["variable"] if spec["variable"] != "fabric" else "fabric.rail_count"
-                message = "every node lacks this rail (rail_overrides), so there is no such rail"
+                message = "every node lacks this rail (rail_overrides), so the rail does not exist"
                 fix = "remove the rail, or `absent` at the nodes that have it"
                 yield Finding(variable, message, fix, None, spec["name"]), fabric.origin
 
 
 def _check_sharing(fabrics: Iterable[_Fabric]) -> Iterator[Located]:
-    """Check what depends on how many nodes there are."""
+    """Check values that depend on the number of nodes."""
     for fabric in fabrics:
         address = (fabric.sound.get("frontend") or {}).get("address")
         if address is not None and fabric.nodes > 1:
@@ -239,7 +239,7 @@ def _check_sharing(fabrics: Iterable[_Fabric]) -> Iterator[Located]:
 
 
 def _check_node(node: Node, fabric: _Fabric, networks: Networks, seen: _Seen) -> Iterator[Finding]:
-    """Check one node's variables and plan its rails, noting what it takes."""
+    """Check one node's variables, plan its rails, and record what it uses."""
     findings = list(host_variables.check_host_variables(node))
     yield from findings
     yield from _check_ansible_host(node, networks)
@@ -249,11 +249,11 @@ def _check_node(node: Node, fabric: _Fabric, networks: Networks, seen: _Seen) ->
     specs = [spec for spec in fabric.specs if spec["name"] is not None]
     names = {spec["name"] for spec in specs}
     lacking = plan.absent_rails(node.rail_overrides)
-    # Where a rail has lost its name, or there is none at all, that has been said.
-    whole = bool(specs) and len(specs) == len(fabric.specs)
-    for stranger in sorted((set(overrides) | lacking) - names) if whole else ():
+    # A rail without a name, or a fabric without rails, is reported elsewhere.
+    is_complete = bool(specs) and len(specs) == len(fabric.specs)
+    for unknown in sorted((set(overrides) | lacking) - names) if is_complete else ():
         fix = f"correct the name; rails: {', '.join(sorted(names))}"
-        yield Finding(f"rail_overrides.{stranger}", "the fabric has no such rail", fix, None, stranger)
+        yield Finding(f"rail_overrides.{unknown}", "the fabric has no such rail", fix, None, unknown)
     yield from override_checks.check_absent(specs, lacking)
     specs = [spec for spec in specs if spec["name"] not in lacking]
     seen.having.update(spec["name"] for spec in specs)
@@ -263,40 +263,40 @@ def _check_node(node: Node, fabric: _Fabric, networks: Networks, seen: _Seen) ->
         return  # every address would be a guess
     number = plan.node_number(node.name, node.node_index)
     offset = fabric.sound.get("host_offset") or 0
-    planned, said = [], set()
+    planned, reported = [], set()
     for spec in specs:
         try:
             planned.append(
                 plan.plan_rail(spec, number, offset, node.scalable_unit, overrides.get(spec["name"]))
             )
         except plan.PlanError as error:
-            if (error.variable, error.problem, error.rail) not in said:
+            if (error.variable, error.problem, error.rail) not in reported:
                 yield Finding(error.variable, error.problem, error.fix, None, error.rail)
-            said.add((error.variable, error.problem, error.rail))
+            reported.add((error.variable, error.problem, error.rail))
     if overrides:
         yield from _check_interfaces(planned, fabric, set(overrides))
         yield from override_checks.check(fabric.sound, specs, planned, overrides, networks)
     twin = yield from _check_taken(node, number, planned, overrides, fabric, seen)
     refused = frozenset(steps_of(finding.variable)[0] for finding in findings)
     for finding in seen.beside.check(node, fabric.sound, networks, refused, twin):
-        if (finding.variable, finding.message, finding.rail) not in said:
+        if (finding.variable, finding.message, finding.rail) not in reported:
             yield finding
 
 
 def _check_ansible_host(node: Node, networks: Networks) -> Iterator[Finding]:
     address = address_of(node.ansible_host or "")
     if address is None:
-        return  # a name: who it is, only a resolver knows
+        return  # a name: only a resolver knows its address
     claim, route = networks.rail_with(address), networks.route_with(address)
     if claim is None and route is not None:
         message = f"it is inside {route.network}, {route.owner}: answers to Ansible would leave by it"
-        fix = "route to the fabric's networks alone, not to the one by which Ansible comes"
+        fix = "route only to the fabric's networks, not to the network that Ansible connects over"
         yield Finding("ansible_host", message, fix, None, route.rail)
     if claim is not None:
         message = (
             f"{address} is inside {claim.network} of {claim.owner}: Ansible would cut its own connection"
         )
-        fix = "reach the nodes over the frontend; a rail carries the fabric's traffic alone"
+        fix = "connect over the frontend; a rail carries only the fabric's traffic"
         yield Finding("ansible_host", message, fix, None, claim.rail)
 
 
@@ -306,12 +306,14 @@ def _check_management_address(node: Node, networks: Networks) -> Iterator[Findin
     address = ipaddress.ip_address(node.management_address)
     claim = networks.rail_with(IPAddress(node.management_address))
     if claim is not None:
-        message = f"{address} is inside {claim.network} of {claim.owner}: nodes meet there beside the rails"
+        message = (
+            f"{address} is inside {claim.network} of {claim.owner}: the control channel must not use a rail"
+        )
         fix = "name the node's address on the management network"
         yield Finding("management_address", message, fix, None, claim.rail)
     local = address.is_loopback or address.is_link_local or address.is_unspecified
     if local or address.is_multicast or (address.version == 4 and address.is_reserved):
-        message = f"{address} is no address by which another node could reach this one"
+        message = f"{address} is not an address at which another node can reach this one"
         yield Finding("management_address", message, "name the node's address on the management network")
 
 
@@ -323,7 +325,7 @@ def _check_taken(
     fabric: _Fabric,
     seen: _Seen,
 ) -> Generator[Finding, None, str | None]:
-    """Check that nobody else has this node's index, addresses and MACs; return who has the same index."""
+    """Check that no other node has this node's index, addresses or MACs; return the one with its index."""
     twin = None
     computed = any(
         rail[key] is not None and overrides.get(rail["name"], {}).get(key) is None
@@ -333,18 +335,18 @@ def _check_taken(
     if computed and number is not None:
         twin = seen.indexes.setdefault((id(fabric), str(node.scalable_unit), number), node.name)
         if twin != node.name:
-            fix = "give each node a node_index of its own (without one, the number that ends its name)"
+            fix = "give each node its own node_index (default: the number at the end of its name)"
             yield Finding("node_index", f"index {number} is also that of {twin}", fix)
     origin = Origin(node.groups, node.name)
-    said_in = {spec["name"]: spec["variable"] for spec in fabric.specs}
+    declared = {spec["name"]: spec["variable"] for spec in fabric.specs}
     for rail in planned:
         name = rail["name"]
         for family, version in (("", 4), ("6", 6)):
             address = rail["address" + family]
             if rail["gateway" + family] is not None:
                 gateway = (version, rail["gateway" + family])
-                said = "rail_overrides." + name if overrides.get(name, {}).get("gateway") else said_in[name]
-                seen.gateways.setdefault(gateway, (name, f"{said}.gateway", origin))
+                where = "rail_overrides." + name if overrides.get(name, {}).get("gateway") else declared[name]
+                seen.gateways.setdefault(gateway, (name, f"{where}.gateway", origin))
             if address is None:
                 continue
             override = overrides.get(name, {}).get("address" + family) is not None
@@ -360,16 +362,16 @@ def _check_taken(
         if rail["mac"] is not None:
             other, other_rail = seen.macs.setdefault(rail["mac"], (node.name, name))
             if other != node.name:
-                own = overrides.get(name, {}).get("mac") is not None
-                variable = f"rail_overrides.{name}.mac" if own else f"{said_in[name]}.mac"
+                is_override = overrides.get(name, {}).get("mac") is not None
+                variable = f"rail_overrides.{name}.mac" if is_override else f"{declared[name]}.mac"
                 message = f"MAC {rail['mac']} is already that of {other} on rail {other_rail}"
-                fix = "a MAC belongs to one interface: set it in the rail_overrides of its own node"
+                fix = "a MAC belongs to one interface: set it in the rail_overrides of its node"
                 yield Finding(variable, message, fix, None, name)
     return twin if twin != node.name else None
 
 
 def _check_gateways(seen: _Seen) -> Iterator[Located]:
-    """Check that no gateway is the address of a node (of its own node, the address rule has said it)."""
+    """Check that no gateway is the address of another node; the address rule checks its own node."""
     for (version, gateway), (rail, variable, origin) in seen.gateways.items():
         owner = seen.addresses.get((version, gateway))
         if owner is not None:

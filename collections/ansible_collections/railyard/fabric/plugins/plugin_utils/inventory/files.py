@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The files of an inventory: which there are, which of them Ansible reads, and what they hold as text."""
+"""Find the files of an inventory, tell which of them Ansible reads, and read their text."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from collections.abc import Iterator, Sequence
 
 _VAULT_HEADER = b"$ANSIBLE_VAULT"
 YAML_ENDINGS = ("", ".yml", ".yaml", ".json")
-# A hundred thousand hosts with variables of their own take a quarter of it, 256 rails a tenth of the other.
+# 100,000 hosts with own variables take a quarter of the first, 256 rails a tenth of the second.
 _BYTES_MAX = 64 * 2**20
 _VARIABLES_BYTES_MAX = 2 * 2**20
 
 
-def shown(path: str) -> str:
-    """Write a path as a person in the current folder would."""
+def show_path(path: str) -> str:
+    """Return a path relative to the current folder where it is inside it."""
     relative = os.path.relpath(path)
     return path if relative.startswith("..") else relative
 
@@ -31,8 +31,8 @@ def is_encrypted(path: str) -> bool:
         return False
 
 
-def endless(sources: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Yield (path, what is wrong) for what Ansible would open and never have read: pipes, devices, too much.
+def find_endless(sources: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Yield (path, what is wrong) of files that Ansible could not read to an end: pipes, devices, huge files.
 
     Links to folders are followed, as Ansible does, each folder once.
     """
@@ -42,7 +42,7 @@ def endless(sources: Sequence[str]) -> Iterator[tuple[str, str]]:
     seen: set[tuple[int, int]] = set()
     for top in dict.fromkeys([*variables, *filter(os.path.exists, sources)]):
         most = _VARIABLES_BYTES_MAX if top in variables else _BYTES_MAX
-        if (wrong := endless_file(top, most)) is not None:
+        if (wrong := check_readable(top, most)) is not None:
             yield top, wrong
         for parent, folders, files in os.walk(top, followlinks=True):
             state = os.stat(parent)
@@ -51,22 +51,22 @@ def endless(sources: Sequence[str]) -> Iterator[tuple[str, str]]:
                 continue
             seen.add((state.st_dev, state.st_ino))
             for path in (os.path.join(parent, name) for name in sorted(files)):
-                if (wrong := endless_file(path, most)) is not None:
+                if (wrong := check_readable(path, most)) is not None:
                     yield path, wrong
 
 
-def endless_file(path: str, most_bytes: int = _VARIABLES_BYTES_MAX) -> str | None:
+def check_readable(path: str, most_bytes: int = _VARIABLES_BYTES_MAX) -> str | None:
     """Return why a path cannot be read to an end, or None where it can, or where nothing is there."""
     try:
         state = os.stat(path)
     except OSError:
-        return None  # nobody can open it, and that is said where it is tried
+        return None  # it cannot be opened, which is reported where it is read
     if stat.S_ISDIR(state.st_mode):
         return None
     if not stat.S_ISREG(state.st_mode):
-        return "it is no file but a pipe, a socket or a device, which need not have an end"
+        return "it is a pipe, a socket or a device, not a file"
     if state.st_size > most_bytes:
-        return f"it has {state.st_size} bytes, and more than {most_bytes} are not read"
+        return f"it has {state.st_size} bytes; at most {most_bytes} are read"
     return None
 
 
@@ -76,7 +76,7 @@ def variable_files(folder: str, kind: str, name: str) -> Iterator[str]:
         path = os.path.join(folder, kind, name + ending)
         if os.path.exists(path):
             yield from files_below(path) if os.path.isdir(path) else [path]
-            return  # Ansible takes the first that there is
+            return  # Ansible takes the first that exists
 
 
 def files_below(path: str) -> Iterator[str]:
@@ -119,7 +119,7 @@ def source_files(sources: Sequence[str]) -> list[str]:
 
 
 def is_program(path: str) -> bool:
-    """Tell whether a file is run rather than read: on some filesystems every text is executable."""
+    """Tell whether Ansible would run a file; on some filesystems every text file is executable."""
     if not os.access(path, os.X_OK):
         return False
     try:
@@ -129,8 +129,8 @@ def is_program(path: str) -> bool:
         return True
 
 
-def text_of(path: str) -> str:
-    """Return a file's text; what is no text, or cannot be opened, is told where Ansible fails over it."""
+def read_text(path: str) -> str:
+    """Return a file's text; a file that cannot be read is reported where Ansible fails on it."""
     try:
         with open(path, encoding="utf-8", errors="replace") as stream:
             return stream.read()

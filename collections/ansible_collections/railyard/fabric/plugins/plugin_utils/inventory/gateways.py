@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Checks of a rail's gateways, and of rails on which each node has a network of its own."""
+"""Check a rail's gateways, and rails on which each node has its own network."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory import schema, values
-from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.schema import Item, Told, is_right
+from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.schema import Issue, Item, is_right
 
 SWITCHED_FIX = "remove it, or write cabling: switched"
 NO_ROUTER = "the rails are cabled back to back, so there is no router between the nodes", SWITCHED_FIX
@@ -18,21 +18,21 @@ _CABLE_FIX = "write the cable's network as the rail's subnet, as `subnet: 10.0.1
 _GATEWAY_FIX = "write first (the leaf has the lower address) or last"
 
 
-def check_gateway(fabric: Item, item: Item) -> Iterator[Told]:
-    """Check that gateways of a rail or an override are of a family each, and that there can be one."""
+def check_gateway(fabric: Item, item: Item) -> Iterator[Issue]:
+    """Check that the gateways of a rail or an override are of different families, and possible at all."""
     gateways = {key: item[key] for key in ("gateway", "gateway6") if is_right(schema.RAIL, item, key)}
     one, other = gateways.get("gateway"), gateways.get("gateway6")
     if other is not None and "." in other and ":" not in other:
         yield "gateway6", f"{other} is IPv4, which goes under gateway", schema.RAIL["gateway6"].fix
     elif one is not None and other is not None and ":" in one:
-        message = f"gateway is {one}, of IPv6 as well, and only one of the two would be used"
+        message = f"gateway is {one}, which is IPv6 as well; only one of the two would be used"
         yield "gateway6", message, "keep one of gateway, gateway6"
     for key, value in gateways.items():
         if fabric.get("cabling") == "back_to_back" and value != "none":
             yield key, *NO_ROUTER
 
 
-def check_node_prefix(fabric: Item, item: Item) -> Iterator[Told]:
+def check_node_prefix(fabric: Item, item: Item) -> Iterator[Issue]:
     """Check `node_prefix` and `node_prefix6` of a rail: subnets to divide, and a leaf that routes."""
     for family in ("", "6"):
         key = f"node_prefix{family}"
@@ -40,12 +40,12 @@ def check_node_prefix(fabric: Item, item: Item) -> Iterator[Told]:
             continue
         subnets = _subnets(item, family)
         if not subnets:
-            fix = f"add subnet{family}, of which each node gets a part"
-            yield key, f"the rail has no subnet{family} that it could divide", fix
+            fix = f"add subnet{family}; each node gets a part of it"
+            yield key, f"the rail has no subnet{family} to divide", fix
         yield from _wrong_prefix(fabric, key, item[key], subnets, item.get(f"gateway{family}"))
 
 
-def check_computed_node_prefix(fabric: Item) -> Iterator[Told]:
+def check_computed_node_prefix(fabric: Item) -> Iterator[Issue]:
     """Check `node_prefix` of the computed form."""
     if is_right(schema.COMPUTED, fabric, "node_prefix", "supernet", "rail_prefix"):
         address = fabric["supernet"].split("/", 1)[0]
@@ -69,7 +69,7 @@ def _subnets(item: Item, family: str) -> dict[str, tuple[str, int]]:
 
 def _wrong_prefix(
     fabric: Item, key: str, prefix: int, subnets: Mapping[str, tuple[str, int]], gateway: Any
-) -> Iterator[Told]:
+) -> Iterator[Issue]:
     if fabric.get("transport") == "infiniband":
         message = "an InfiniBand rail is one IP network, without a router between its nodes"
         yield key, message, "remove it: all nodes of the rail are in its subnet"
@@ -78,7 +78,7 @@ def _wrong_prefix(
         yield key, "the rails are cabled back to back: both ends of a cable are in one network", _CABLE_FIX
         return
     if gateway == "none":
-        message = "each node has a network of its own, and without a gateway it reaches no other"
+        message = "each node has its own network, and without a gateway it reaches no other node"
         yield key, message, _GATEWAY_FIX
     for address, length in subnets.values():
         if length >= prefix:

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Checks of what hardware cannot have or share: EFA's rails, a wire, an NVLink domain."""
+"""Check the limits of hardware: EFA rails, rails on one wire, NVLink domains."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.model import Located, Node, Origin
-from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.schema import Finding, Item, Told
+from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.schema import Finding, Issue, Item
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.values import unit
 
 #: NVIDIA, GB200 NVL72: the NVLink domain of a rack has 72 GPUs in 18 compute trays of 4. NVLink of the fifth
 #: generation is announced for up to 576 GPUs in one domain, which no product of the time of writing has.
 NVLINK_DOMAIN_GPUS_MAX = 576
-#: As above, of a node whose GPUs are not declared: it has one at least.
+#: A node whose GPUs are not declared counts as one GPU.
 _LEAST_GPUS = 1
 #: Keys of a rail, and of the fabric, that need a netdev, which an EFA device has not.
 _NEED_NETDEV = (
@@ -26,7 +26,7 @@ _NEED_NETDEV = (
 )  # fmt: skip
 
 
-def check_efa(item: Item, transport: object) -> Iterator[Told]:
+def check_efa(item: Item, transport: object) -> Iterator[Issue]:
     """Yield the keys of a rail, an override or a fabric that EFA's rails cannot have.
 
     Args:
@@ -40,7 +40,7 @@ def check_efa(item: Item, transport: object) -> Iterator[Told]:
 
 
 def check_wires(rails: Sequence[Any]) -> Iterator[Finding]:
-    """Yield what is wrong with `shares_wire_with`: two rails, one wire, one rate, said by either or both."""
+    """Yield errors in `shares_wire_with`: a wire has two rails and one rate; either rail may declare it."""
     items = {
         item["name"]: (index, item)
         for index, item in enumerate(rails)
@@ -68,13 +68,13 @@ def _wrong_with(
         return
     for rail, partner in ((name, other), (other, name)):
         if wires.get(rail, partner) != partner:
-            message = f"{rail} shares its wire with {wires[rail]} already, and a wire has two PCI functions"
+            message = f"{rail} already shares its wire with {wires[rail]}, and a wire has two PCI functions"
             yield message, "name each rail in one pair; both rails of a pair may name each other"
             return
-    mine, theirs = item.get("rate_gbps"), items[other][1].get("rate_gbps")
-    if mine != theirs:
-        told = " and ".join("none" if rate is None else f"{rate:g}" for rate in (mine, theirs))
-        message = f"{name} and {other} are one wire, and declare rate_gbps {told}"
+    rates = item.get("rate_gbps"), items[other][1].get("rate_gbps")
+    if rates[0] != rates[1]:
+        text = " and ".join("none" if rate is None else f"{rate:g}" for rate in rates)
+        message = f"{name} and {other} are one wire, but declare rate_gbps {text}"
         yield message, "write the rate of the wire at both"
 
 
@@ -87,9 +87,9 @@ def check_nvlink_domains(nodes: Sequence[Node]) -> Iterator[Located]:
     for domain, found in members.items():
         gpus = sum(map(_gpus_of, found))
         if gpus > NVLINK_DOMAIN_GPUS_MAX:
-            held = f"{domain} has {len(found)} nodes with {gpus} GPUs or more"
-            message = f"{held}, and an NVLink domain has {NVLINK_DOMAIN_GPUS_MAX} at most"
-            fix = "give each rack (GB200 NVL72: 18 nodes of 4 GPUs) a domain of its own"
+            size = f"{domain} has {len(found)} nodes with at least {gpus} GPUs"
+            message = f"{size}, and an NVLink domain has at most {NVLINK_DOMAIN_GPUS_MAX}"
+            fix = "give each rack (GB200 NVL72: 18 nodes of 4 GPUs) its own domain"
             first = found[0]
             yield Finding("nvlink_domain", message, fix, first.name), Origin(first.groups, first.name)
 

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Keys and types of a node's own variables."""
+"""Check keys and types of a node's own variables."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _FIXES = {
 
 
 def check_host_variables(node: Node) -> Iterator[schema.Finding]:
-    """Yield what is wrong with the keys and types of a node's own variables (None: not set)."""
+    """Yield errors in the keys and types of a node's own variables (None: not set)."""
     for variable, value, check, fix in (
         ("node_index", node.node_index, values.integer(0, 2**32),
          "write a whole number ≥ 0 without quotes, as `node_index: 7`"),
@@ -65,7 +65,7 @@ def _check_override(rail: str, override: Any, where: str, fix: str) -> Iterator[
 
 
 def _check_gpus(gpus: Any) -> Iterator[schema.Finding]:
-    """Yield what is wrong with `expected_gpus`: without a number, nothing could be missed."""
+    """Yield errors in `expected_gpus`: without a count, a missing GPU could not be noticed."""
     fix = "write it as `expected_gpus: {count: 8}`"
     if isinstance(gpus, Mapping):
         yield from schema.check_mapping(gpus, schema.EXPECTED_GPUS, "expected_gpus")

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What an inventory file in INI form sets, and what is wrong with it, which Ansible says without the line."""
+"""Read an inventory file in INI form, and find the line of errors that Ansible reports without it."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory import f
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.lines import yaml_nodes
 
 _ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(\"[^\"]*\"|'[^']*'|[^\s#]+)")
-# What Ansible's words quote of the file.
+# Parts of the file that Ansible's messages quote.
 _QUOTED = re.compile(r"got: (.+)$|host definition '(.*)'|(\[[^\]]+\])|'([^']*)'")
-_SAID = re.compile(
+_MESSAGE = re.compile(
     r"Failed to parse inventory with '(?P<plugin>\w+)' plugin: (?P<words>.*?)\s*"
     r"(?=Failed to parse inventory with|<<< caused by|Origin: |Completely failed|$)"
 )
@@ -24,9 +24,9 @@ _SAID = re.compile(
 
 def ini_error(path: str) -> tuple[int, str, str] | None:
     """Return (line, what is wrong, fix) of the first range or section that Ansible would misread, or None."""
-    section, text = "", files.text_of(path)
+    section, text = "", files.read_text(path)
     if text.startswith("\ufeff["):
-        message = "it begins with a byte order mark, which is no part of a section"
+        message = "it begins with a byte order mark, which Ansible takes for a part of the section"
         return 1, message, "save it as UTF-8 without one"
     for number, line in enumerate(text.splitlines(), start=1):
         line = line.strip()
@@ -35,7 +35,7 @@ def ini_error(path: str) -> tuple[int, str, str] | None:
                 return number, f"section {line} is not closed", "write it as [gpu_nodes]"
             section = line
         elif line == "all" and ":children]" in section:
-            message = f"group all stands below {section}, and would be inside itself"
+            message = f"group all is listed in {section}, and would contain itself"
             return number, message, "take it out of the children"
         elif line and line[0] not in "#;" and not re.search(r":(vars|children)\]", section):
             wrong = yaml_errors.range_error(line.split()[0])
@@ -59,16 +59,16 @@ def settings(path: str) -> Iterator[tuple[str, str, str, str, int]]:
                     yield "host", name, variable, value.strip("\"'"), number
 
 
-def words_of(said: str, plugin: str) -> str:
-    """Return what one of Ansible's plugins said of a source, out of what all of them said; else all."""
-    text = " ".join(said.split())
-    found = {match["plugin"]: match["words"] for match in _SAID.finditer(text)}
+def extract_message(messages: str, plugin: str) -> str:
+    """Return the message of one of Ansible's plugins out of those of all; all where it has none."""
+    text = " ".join(messages.split())
+    found = {match["plugin"]: match["words"] for match in _MESSAGE.finditer(text)}
     return found.get(plugin, text).removeprefix("Failed to parse inventory: ").rstrip(". ") or text
 
 
 def line_of(path: str, words: str) -> int | None:
-    """Return the line of a file that Ansible's words quote a part of, or None."""
-    lines = files.text_of(path).splitlines()
+    """Return the line of a file that a message of Ansible quotes, or None."""
+    lines = files.read_text(path).splitlines()
     for match in _QUOTED.finditer(words):
         part = next(group for group in match.groups() if group is not None)
         for number, line in enumerate(lines, start=1):
@@ -89,7 +89,7 @@ def index(path: str) -> dict[tuple[str, str, str], int]:
 def lines(path: str) -> Iterator[tuple[int, str, str]]:
     """Yield (number, section, line) of an INI file; of its heads, blank lines and comments nothing."""
     section = ""
-    for number, line in enumerate(map(str.strip, files.text_of(path).splitlines()), start=1):
+    for number, line in enumerate(map(str.strip, files.read_text(path).splitlines()), start=1):
         if line.startswith("["):
             section = line.strip("[]")
         elif line and line[0] not in "#;":

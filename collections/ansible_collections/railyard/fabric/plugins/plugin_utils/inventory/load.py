@@ -2,9 +2,9 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Read what an inventory says of the fabric, as raw variables, and say what is wrong with it.
+"""Read the fabric's variables from an inventory, raw, and validate them.
 
-Ansible's own inventory classes read the files, so that `railyard plan` and a playbook see the same thing;
+Ansible's own inventory classes read the files, so that `railyard plan` and a playbook see the same data;
 nothing is templated. The work is linear in nodes: the variables of a combination of groups are merged once,
 and nodes with the same fabric share one object.
 """
@@ -59,7 +59,7 @@ __all__ = [
 
 GROUP, MONITORING = "gpu_nodes", "monitoring"
 VARIABLES = (*layout.VARIABLES, "ansible_host")
-_OF_A_NODE = (
+_NODE_VARIABLES = (
     *VARIABLES, *nodes.WAYS, *qos_notes.VARIABLES, *monitoring_names.OF_NODES, role_names.OWN,
 )  # fmt: skip
 
@@ -101,18 +101,18 @@ def cluster_name(sources: Sequence[str]) -> str:
 
 
 def validate(inventory: Inventory) -> list[Problem]:
-    """Return everything that is wrong with an inventory, each problem once, the fabric's own first.
+    """Return all problems of an inventory, each once, those of the fabric first.
 
     Equal problems of several nodes are one problem, with the nodes' names folded.
     """
     if inventory.problems:
         return inventory.problems
     if addresses.IPNetwork is None:
-        message = f"{sys.executable} has no Python package netaddr, which networks are reckoned with"
+        message = f"{sys.executable} has no Python package netaddr, which network calculations need"
         fix = "install it there (python3-netaddr), or use the ansible-playbook that `make setup` installs"
         return [Problem("netaddr", None, None, message, fix)]
     groups_of = {node.name: node.groups for node in inventory.nodes}
-    # What is missing only because its name is misspelt needs no second word.
+    # A key that is missing only because its name is misspelt is not reported twice.
     meant = {(finding.host, finding.meant) for finding, _origin in inventory.findings}
     found = [*inventory.findings, *cross_checks.check(inventory.nodes), *_check_policy(inventory)]
     folded: dict[tuple[str, str, str, str | None], list[tuple[str | None, Origin]]] = {}
@@ -124,30 +124,30 @@ def validate(inventory: Inventory) -> list[Problem]:
     problems = list(inventory.misplaced)
     for (variable, message, fix, rail), concerned in folded.items():
         host, origin = concerned[0]
-        # A password is worth a search by its bare name, where it stands beside a range of hosts, say.
-        find = places.of_plain_text if fix == plaintext_secrets.FIX else places.of_variable
+        # A password is also searched by its bare name, for example beside a range of hosts.
+        find = places.find_plain_text if fix == plaintext_secrets.FIX else places.find_variable
         groups = groups_of.get(host or "", origin.groups)
         file = find(inventory.sources, variable, host or origin.node, groups)
         if variable == "fabric" and message == cross_checks.UNDEFINED:
             if any(problem.message.startswith("fabric: it is set for") for problem in problems):
-                continue  # for the name of no group or host, which is why it is missing here
+                continue  # it is set for an unknown group or host, which is why it is missing here
             if file is not None and places.is_unread(file):
-                message = "it stands in a file that Ansible does not read, by its ending"
+                message = "it is in a file whose ending Ansible does not read"
                 fix = "rename the file to end in .yml"
         if file is None and variable == GROUP:
-            file = places.of_hosts(inventory.sources)
+            file = places.find_hosts_file(inventory.sources)
         if file is None and variable == "fabric":
-            file = places.of_encrypted(inventory.sources, host, groups)
+            file = places.find_encrypted(inventory.sources, host, groups)
             if file is not None:
-                message = "it is not defined where it can be read, and this file is encrypted as a whole"
-                fix = "define it in group_vars/all/fabric.yml, readable: only secrets are encrypted"
+                message = "it is not defined in a readable file, and this file is fully encrypted"
+                fix = "define it in group_vars/all/fabric.yml in plain text; encrypt only secrets"
         if file is None and host is not None and not variable.startswith("fabric"):
-            # What is not set has no line; where the node stands is where to write it.
-            file = places.of_host(inventory.sources, host)
+            # A variable that is not set has no line; name the line of the host.
+            file = places.find_host(inventory.sources, host)
         hosts = fold([name for name, _origin in concerned if name is not None])
-        # A variable that no file holds stands where the file's name would.
-        said = f"{variable}: {message}" if file else message
-        problems.append(Problem(file or variable, hosts, rail, said, fix))
+        # Where no file sets the variable, its name replaces the file's.
+        text = f"{variable}: {message}" if file else message
+        problems.append(Problem(file or variable, hosts, rail, text, fix))
     return problems
 
 
@@ -174,12 +174,12 @@ def _read(inventory: Inventory, reader: inventory_source.Reader) -> None:
     machines, file_names = nodes.Machines(), nodes.FileNames()
     for host in hosts:
         name = str(host.name)
-        known = reader.variables(host, _OF_A_NODE)
+        known = reader.variables(host, _NODE_VARIABLES)
         groups, variables = known.groups, known.values
         findings = [*nodes.check_name(name), *file_names.check(name)]
         inventory.findings += [(finding, Origin(groups, name)) for finding in findings]
         if findings:
-            continue  # what else could be said of it is said of something that is no node
+            continue  # it is not a valid node, so do not check it further
         address = plain(variables.get("ansible_host"))
         ways = {way: plain(variables[way]) for way in ("ansible_host", *nodes.WAYS) if way in variables}
         findings = [*nodes.check_connection(name, address), *nodes.check_port(name, ways)]
@@ -210,7 +210,7 @@ def _read(inventory: Inventory, reader: inventory_source.Reader) -> None:
         )
     _read_monitors(inventory, reader)
     inventory.selected = frozenset(reader.selected(GROUP))
-    # Playbooks may be limited to the host that monitors.
+    # Playbooks may be limited to the monitoring host.
     if hosts and not inventory.selected and not reader.selected(MONITORING):
         fix = f"name hosts of group {GROUP} in --limit"
         inventory.findings.append((Finding("--limit", f"it leaves no host of group {GROUP}", fix), Origin()))
@@ -219,14 +219,14 @@ def _read(inventory: Inventory, reader: inventory_source.Reader) -> None:
     inventory.misplaced += twice.check(inventory.sources)
     for host_name, own_groups, own in reader.everything():
         for path in plaintext_secrets.passwords(own):
-            if places.of_plain_text(inventory.sources, path, host_name, own_groups):
-                message = "a password stands readable in the inventory"
+            if places.find_plain_text(inventory.sources, path, host_name, own_groups):
+                message = "a password in plain text"
                 finding = Finding(path, message, plaintext_secrets.FIX, host_name)
                 inventory.findings.append((finding, Origin(own_groups, host_name)))
 
 
 def _read_monitors(inventory: Inventory, reader: inventory_source.Reader) -> None:
-    """Read the hosts of group monitoring: they have no rails, so that nothing of a node is asked of them."""
+    """Read the hosts of group monitoring: they have no rails, and need no variables of nodes."""
     are_nodes = {str(host.name) for host in reader.hosts(GROUP)}
     for host in reader.hosts(MONITORING):
         name = str(host.name)
@@ -252,12 +252,12 @@ def _read_monitors(inventory: Inventory, reader: inventory_source.Reader) -> Non
 
 
 def _literal_host(address: Any) -> str | None:
-    """Return where Ansible connects to, or None where only Ansible can tell (an expression)."""
+    """Return the address that Ansible connects to; None for an expression, which only Ansible resolves."""
     return None if not isinstance(address, str) or any(literal(address)) else address
 
 
 def _other_policy(host: str, first: str) -> Finding:
-    message = f"it is not the one of {first}, and a run is measured and judged by one policy"
+    message = f"it differs from that of {first}, but a run uses one policy"
     return Finding("fabric_policy", message, "set it once, in group_vars/all", host)
 
 
@@ -282,7 +282,7 @@ class _Shared:
 
 
 def _text_of(value: Any) -> str:
-    """Write a value as text that differs where values differ."""
+    """Return a text that differs where values differ."""
     try:
         return repr(value)
     except ValueError:  # Python refuses to write a number of thousands of digits; it will be refused
@@ -290,7 +290,7 @@ def _text_of(value: Any) -> str:
 
 
 def plain(value: Any) -> Any:
-    """Return a value without Ansible's tags; what is encrypted becomes `Vaulted` and is not opened."""
+    """Return a value without Ansible's tags; encrypted values become `Vaulted` and stay unopened."""
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, str):
@@ -309,7 +309,7 @@ def plain(value: Any) -> Any:
         return {plain(key): plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
         return [plain(item) for item in value]
-    # Ansible's type for `!vault` is not public; it is the one value here that YAML itself does not know.
+    # Ansible's type for `!vault` is not public; it is the only value here that is not a YAML type.
     return value if type(value).__module__ in ("datetime", "builtins") else Vaulted()
 
 
@@ -324,7 +324,7 @@ def _check_policy(inventory: Inventory) -> list[Located]:
 
 
 def _policy_finding(problem: str) -> Finding:
-    """Make a finding of a sentence that begins with the path of its key."""
+    """Convert a sentence that begins with the path of its key to a finding."""
     variable, _blank, message = problem.partition(" ")
     known = not message.startswith("is not known")
     near = None if known else near_key(variable.rpartition(".")[2], policy.DEFAULT)

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What has been read of an inventory, before it is judged."""
+"""Data types of an inventory that was read, before validation."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.plain_text import 
 
 
 class Origin(NamedTuple):
-    """Where to look for the file that says something.
+    """Where to look for the file that sets a variable.
 
     Attributes:
-        groups: groups whose variables may say so, the strongest last.
-        node: the node whose variables may say so, or None. It need not be a finding's host: a fabric that
-            stands among a node's own variables is wrong in itself.
+        groups: groups whose variables may set it, the strongest last.
+        node: the node whose variables may set it, or None. It need not be a finding's host: a fabric that
+            is set for one node can be wrong in itself.
     """
 
     groups: tuple[str, ...] = ()
@@ -32,10 +32,10 @@ Located = tuple[Finding, Origin]
 
 @dataclass(frozen=True)
 class Problem:
-    """One thing that is wrong with the inventory, ready to be shown.
+    """One error in the inventory, ready to be shown.
 
     Attributes:
-        file: `path:line` of what says so, or the variable's name where no file could be told.
+        file: `path:line` of the error, or the variable's name where the file is unknown.
         host: the node, several folded into one name (`gpu[001-004]`), or None.
         rail: the rail, or None.
         message: what is wrong, the variable first.
@@ -49,17 +49,17 @@ class Problem:
     fix: str
 
     def text(self) -> str:
-        """Write the problem as one line."""
+        """Return the problem as one line."""
         where = [self.file]
         where += [f"host {self.host}"] if self.host else []
         where += [f"rail {self.rail}"] if self.rail else []
-        # Names of files and hosts may hold what moves a terminal's cursor.
+        # Names of files and hosts may contain terminal control characters.
         return clean_line(f"{', '.join(where)}: {self.message}. Fix: {self.fix}")
 
 
 @dataclass(frozen=True)
 class Node:
-    """What the inventory says of one node; raw values, None where it says nothing.
+    """A node of the inventory: raw values, None where a variable is not set.
 
     `qos` and `metrics` hold variables of roles, which may be expressions, by name: of RoCE QoS for what
     `railyard plan` reports, and of monitoring for the targets of Prometheus.
@@ -93,7 +93,7 @@ class Monitor:
 
 @dataclass
 class Inventory:
-    """An inventory's nodes, in its own order, and what was noticed while reading.
+    """An inventory's nodes, in its order, and findings made while reading.
 
     Attributes:
         cluster: name of the inventory's folder.
@@ -102,9 +102,9 @@ class Inventory:
         selected: names of the nodes within the limit.
         monitors: all hosts of group monitoring, whatever the limit.
         policy: raw `fabric_policy`, or None.
-        problems: what kept the inventory from being read; then there is nothing else to check.
-        misplaced: what is wrong with files as such: never read, set twice, numbers in base 8.
-        findings: what was noticed while reading (passwords, names, where Ansible connects).
+        problems: errors that kept the inventory from being read; nothing else is checked then.
+        misplaced: errors in files: never read, set twice, octal numbers.
+        findings: errors found while reading (passwords, names, where Ansible connects).
     """
 
     cluster: str

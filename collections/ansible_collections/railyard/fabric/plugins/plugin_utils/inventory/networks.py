@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Which networks the fabrics claim, where two claims overlap, and which rail an address falls into."""
+"""Collect the networks of all fabrics, and find overlaps and the rail of an address."""
 
 from __future__ import annotations
 
@@ -20,14 +20,12 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.addresse
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.model import Located, Origin
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.schema import Finding, Item
 
-_ROUTE_FIX = (
-    "route to each network through one rail; a network that has an interface of its own needs no route"
-)
-_FIX = "give each rail a subnet of its own, which shares no address with another network"
+_ROUTE_FIX = "route to each network through one rail; a network with its own interface needs no route"
+_FIX = "give each rail its own subnet, which overlaps no other network"
 
 
 class Claim(NamedTuple):
-    """One network and who has it: a rail (perhaps in one scalable unit), another network or the frontend."""
+    """A network and its owner: a rail (perhaps in one scalable unit), another network or the frontend."""
 
     network: IPNetwork
     owner: str
@@ -45,11 +43,11 @@ class Networks:
         self._rails: dict[tuple[Any, str | None], Claim] = {}
         self._others: dict[tuple[Any, str], Claim] = {}
         self._routes: dict[tuple[Any, str | None], Claim] = {}
-        #: Each fabric whose nodes share a rail's network with nodes that speak otherwise on it.
+        #: Fabrics whose nodes share a rail's network with nodes of another transport or MTU.
         self.unlike: list[Located] = []
 
     def add(self, fabric: Item, specs: Sequence[Item], origin: Origin) -> None:
-        """Add what one fabric, already without refused values, claims."""
+        """Add the networks of one fabric, which has no refused values any more."""
         unlike: Finding | None = None
         for claim in _claims(fabric, specs, origin):
             key = (claim.network, claim.owner)
@@ -108,7 +106,7 @@ def check_routes(fabric: Item, specs: Sequence[Item], origin: Origin) -> Iterato
     Args:
         fabric: the fabric, without refused values.
         specs: its rails, as of `rails.rail_specs`.
-        origin: where it stands.
+        origin: where it is defined.
     """
     owners: dict[str, str] = {}
     claims = list(_claims(fabric, specs, origin))
@@ -157,7 +155,7 @@ def _addresses(claims: Iterable[Claim]) -> IPSet:
 
 
 def _containing(address: IPAddress, known: IPSet, claims: Iterable[Claim]) -> Claim | None:
-    """Return the claim with an address; thanks to the set not each of thousands of nodes looks at all."""
+    """Return the claim with an address; the set avoids a search of all claims for each node."""
     return next((one for one in claims if address in one.network), None) if address in known else None
 
 
@@ -172,11 +170,11 @@ def _sweep(claims: Iterable[Claim]) -> Iterator[Located]:
 
 
 def _unlike(claim: Claim, first: Claim) -> Finding | None:
-    """Return what keeps two fabrics' nodes on one network of a rail from understanding each other."""
+    """Return why nodes of two fabrics on one network of a rail cannot communicate, or None."""
     where = f"{claim.network} of {claim.owner}"
     if claim.infiniband != first.infiniband:
         message = f"other nodes have {where} on {'InfiniBand' if first.infiniband else 'Ethernet'}"
-        return Finding("fabric.transport", message, "give each transport subnets of its own")
+        return Finding("fabric.transport", message, "give each transport its own subnets")
     if None not in (claim.mtu, first.mtu) and claim.mtu != first.mtu:
         message = f"{claim.mtu}, and other nodes on {where} have {first.mtu}"
         return Finding("fabric.mtu", message, "write the same mtu for all nodes that share a network")

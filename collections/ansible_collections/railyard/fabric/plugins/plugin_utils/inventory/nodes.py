@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Checks of what a node is called and where Ansible connects: before anything is planned for it."""
+"""Check a node's name and where Ansible connects, before anything is planned for it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.schema i
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.values import literal
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.yaml_errors import RANGE_FIX
 
-# How Ansible reaches an address: nodes behind one address differ in one of them.
+# How Ansible connects to an address: nodes behind one address differ in one of these.
 WAYS = (
     "ansible_port", "ansible_connection", "ansible_ssh_args", "ansible_ssh_common_args",
     "ansible_ssh_extra_args",
@@ -27,20 +27,20 @@ WAYS = (
 _SSH = (None, "ssh", "ansible.builtin.ssh", "smart")
 # The same for all hosts, unlike other expressions.
 _SAME_FOR_ALL = re.compile(r"\{\{\s*(inventory_dir|playbook_dir)\s*\}\}")
-_NAME_FIX = "name it as its own hostname does, and say where it is reached by ansible_host"
-# So alike that nobody means two different things by them.
+_NAME_FIX = "use its hostname, and set its address in ansible_host"
+# Names with this similarity are taken for the same.
 _ALIKE = 0.88
 
 
 def check_name(name: str) -> Iterator[Finding]:
-    """Yield what is wrong with a node's name in the inventory."""
+    """Yield errors in a node's name in the inventory."""
     wrong = is_.host_name(name)
     if wrong is not None:
         yield Finding("inventory_hostname", wrong, RANGE_FIX if "[" in name else _NAME_FIX, name)
 
 
 class FileNames:
-    """Which files of a run folder are each node's, going by its name."""
+    """The files of a run folder that are named after nodes."""
 
     def __init__(self) -> None:
         self._taken: dict[str, str] = {}
@@ -48,30 +48,30 @@ class FileNames:
     def check(self, name: str) -> Iterator[Finding]:
         """Yield a finding where another node has a file of the same name.
 
-        Host names are the same in capitals, and so are files where the controller is a Mac.
+        Host names ignore case, and so do files on a Mac.
         """
         for file in (raw_names.archive_name(name, confirms) for confirms in (False, True)):
             other = self._taken.setdefault(file.lower(), name)
             if other != name:
                 message = f"its file {file} in the run folder would be that of {other}"
                 if other.lower() == name.lower():
-                    message = f"{other} is the same host name: capitals do not tell hosts apart"
+                    message = f"{other} is the same host name: case does not distinguish hosts"
                 yield Finding("inventory_hostname", message, f"give {name} another name", name)
                 return
 
 
 def check_connection(name: str, address: Any) -> Iterator[Finding]:
-    """Yield what is wrong with a node's `ansible_host`; only Ansible knows what an expression means."""
+    """Yield errors in a node's `ansible_host`; expressions are left to Ansible."""
     if address is None or any(literal(address)):
         return
     wrong = is_.connection(address)
     if wrong is not None:
-        fix = "write the node's address or name alone; port and user are ansible_port and ansible_user"
+        fix = "write only the node's address or name; port and user are ansible_port and ansible_user"
         yield Finding("ansible_host", wrong, fix, name)
 
 
 def check_port(name: str, variables: Mapping[str, Any]) -> Iterator[Finding]:
-    """Yield what is wrong with a node's `ansible_port`, and an `ansible_host` that is there and empty."""
+    """Yield errors in a node's `ansible_port`, and an `ansible_host` that is set but empty."""
     if "ansible_host" in variables and variables["ansible_host"] is None:
         yield Finding("ansible_host", "it is empty", "write an address or name, or remove the variable", name)
     port = variables.get("ansible_port")
@@ -84,7 +84,7 @@ def check_port(name: str, variables: Mapping[str, Any]) -> Iterator[Finding]:
 
 
 class Machines:
-    """Which machine each node is, going by where and how Ansible connects."""
+    """The machines behind the nodes, by where and how Ansible connects."""
 
     def __init__(self) -> None:
         self._taken: dict[tuple[Any, ...], str] = {}
@@ -94,7 +94,7 @@ class Machines:
 
         Args:
             name: the node's name.
-            address: where Ansible connects; None where only Ansible can tell.
+            address: where Ansible connects; None for an expression.
             ways: its plain variables of `WAYS`.
         """
         # The port may be a number or text, and 22 need not be named.
@@ -110,7 +110,7 @@ class Machines:
 
 
 def _is_its_own(value: Any) -> bool:
-    """Tell whether a value may differ between hosts though it is written alike."""
+    """Tell whether a value may differ between hosts although it is written the same way."""
     return any(literal(_SAME_FOR_ALL.sub("", value) if isinstance(value, str) else value))
 
 
@@ -122,7 +122,7 @@ def _normal(address: str) -> str:
 
 
 def check_misspelt(name: str, variables: Collection[str], known: Sequence[str]) -> Iterator[Finding]:
-    """Yield variables that are nearly called as one of Railyard's that the node lacks: Ansible takes any."""
+    """Yield variables whose names are close to one of Railyard's that the node lacks."""
     for variable in sorted(variables):
         meant = _alike(variable, tuple(known))
         if meant is not None and meant not in variables:
@@ -143,22 +143,22 @@ def check_groups(
     name: str,
     rivals: Mapping[str, tuple[str, str]],
     shadowed: Mapping[str, tuple[str, str]],
-    asked: Collection[str],
+    wanted: Collection[str],
 ) -> Iterator[Finding]:
-    """Yield those of the asked variables on which a node's groups do not agree.
+    """Yield the wanted variables on which a node's groups do not agree.
 
     Args:
         name: the node's name.
-        rivals: variable → two groups of one rank that set it differently.
+        rivals: variable → two groups of equal rank that set it differently.
         shadowed: variable → a group that sets it beside its hosts, a wider one whose file wins over it.
-        asked: the variables that matter, without those that the node itself sets.
+        wanted: the variables to check, without those that the node itself sets.
     """
-    for variable in sorted(rivals.keys() & asked):
+    for variable in sorted(rivals.keys() & wanted):
         one, other = rivals[variable]
-        message = f"groups {one} and {other} both set it, and only their names decide between them"
+        message = f"groups {one} and {other} both set it, and only the order of their names decides"
         fix = "take the node out of one of them, or set the variable on the node itself"
         yield Finding(variable, message, fix, name)
-    for variable in sorted(shadowed.keys() & asked):
+    for variable in sorted(shadowed.keys() & wanted):
         inner, outer = shadowed[variable]
         message = f"group {inner} sets it beside its hosts, and group_vars of the wider group {outer} win"
         yield Finding(variable, message, f"move it into group_vars/{inner}.yml, or remove one", name)

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Checks of what nodes have beside their rails: addresses on other networks, and their BMCs."""
+"""Check nodes' addresses on other networks than the rails, and their BMCs."""
 
 from __future__ import annotations
 
@@ -22,26 +22,26 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.networks
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.schema import Finding, Item
 
 _ANSIBLE, _BMC, _MANAGEMENT = "where Ansible connects", "the BMC", "its management address"
-_BMC_FIX = "give each BMC an address of its own, in the BMCs' network and nowhere else"
+_BMC_FIX = "give each BMC its own address, in the BMCs' network"
 
 
 @dataclass
-class Beside:
-    """What all nodes together have taken beside the rails: address → (node, what it is there)."""
+class OtherAddresses:
+    """Addresses of all nodes outside the rails: address → (node, its use)."""
 
     addresses: dict[str, tuple[str, str]] = field(default_factory=dict)
 
     def check(
         self, node: Node, fabric: Item, networks: Networks, refused: frozenset[str], twin: str | None
     ) -> Iterator[Finding]:
-        """Yield what is wrong with one node's addresses beside its rails, noting what it takes.
+        """Yield errors in one node's addresses outside its rails, and record these.
 
         Args:
             node: the node.
             fabric: its fabric, without refused values.
-            networks: what all fabrics claim.
-            refused: the node's variables about which there is a finding already.
-            twin: another node with the same index, whose equal addresses need no second word.
+            networks: the networks of all fabrics.
+            refused: the node's variables that already have a finding.
+            twin: another node with the same index; its equal addresses are not reported again.
         """
         taken: list[tuple[str, str, str]] = []
         ansible_host = address_of(node.ansible_host or "")
@@ -77,7 +77,7 @@ class Beside:
         if other == twin and variable == "node_index":
             return
         if _BMC not in (what, other_what) and (other == node.name or what == other_what == _ANSIBLE):
-            return  # Ansible may come by a managed network, or to many nodes by one address and their ports
+            return  # Ansible may use a managed network, or one address with a port per node
         if (other, other_what) != (node.name, what):
             message = f"{address} is already that of {other} ({other_what})"
             yield Finding(variable, message, _BMC_FIX if what == _BMC else "change one of the two")
@@ -95,7 +95,7 @@ def _check_ansible_host(address: IPAddress, fabric: Item) -> Iterator[Finding]:
 
 
 def _check_own_network(text: str, name: str, networks: Networks) -> Iterator[Finding]:
-    """Check an address whose network the fabric does not give, and so has not held against the rails'."""
+    """Check an address whose network is not in the fabric, so that it was not compared with the rails'."""
     network = IPNetwork(text).cidr
     claim = networks.overlapping(network, None, rails_alone=True)
     if claim is not None:
@@ -109,7 +109,7 @@ def _check_bmc(node: Node, fabric: Item, networks: Networks) -> Iterator[Finding
     item = _of_bmcs(fabric)
     if node.bmc_address is None:
         if item is not None:
-            message = f"it is not set, and network {item.get('name')} is that of the BMCs"
+            message = f"it is not set, but network {item.get('name')} is that of the BMCs"
             yield Finding("bmc_address", message, "set the host variable bmc_address, as 192.168.10.7")
         return
     address = IPAddress(node.bmc_address)
@@ -121,5 +121,5 @@ def _check_bmc(node: Node, fabric: Item, networks: Networks) -> Iterator[Finding
         network = plan.network_of(item["subnet"])
         first, last = plan.usable_range(network)
         if address.version != network.version or not first <= int(address) <= last:
-            message = f"{address} is no usable address of {network}, the network of the BMCs"
+            message = f"{address} is not a usable address of {network}, the network of the BMCs"
             yield Finding("bmc_address", message, _BMC_FIX)

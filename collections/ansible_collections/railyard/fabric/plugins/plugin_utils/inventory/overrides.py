@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Checks of `rail_overrides` that need the rails they are laid over."""
+"""Check `rail_overrides` together with the rails that they change."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.schema i
 
 
 def sound(overrides: Any) -> dict[str, dict[str, Any]]:
-    """Copy a node's overrides without keys that are not known and values that their checks refuse."""
+    """Copy a node's overrides without unknown keys and refused values."""
     if not isinstance(overrides, Mapping):
         return {}
     return {
@@ -30,7 +30,7 @@ def sound(overrides: Any) -> dict[str, dict[str, Any]]:
 
 
 def check_absent(specs: Sequence[Item], lacking: Set[str]) -> Iterator[schema.Finding]:
-    """Yield what is wrong with the rails that a node lacks.
+    """Yield errors in the rails that a node lacks.
 
     Args:
         specs: the fabric's rails, as of `rails.rail_specs`.
@@ -44,7 +44,9 @@ def check_absent(specs: Sequence[Item], lacking: Set[str]) -> Iterator[schema.Fi
     for spec in specs:
         other = spec["shares_wire_with"]
         if spec["name"] in lacking and other in names and other not in lacking:
-            message = f"it shares its wire with {other}, which the node has: a port is both functions or none"
+            message = (
+                f"it shares its wire with {other}, which the node has: a port has both functions or none"
+            )
             fix = "write absent for both, or for neither"
             yield schema.Finding(f"rail_overrides.{spec['name']}", message, fix, None, spec["name"])
 
@@ -56,14 +58,14 @@ def check(
     overrides: Mapping[str, Item],
     networks: Networks,
 ) -> Iterator[schema.Finding]:
-    """Yield what is wrong with rails as a node's overrides have made them.
+    """Yield errors in rails after a node's overrides.
 
     Args:
         fabric: the fabric, without refused values.
         specs: its rails, as of `rails.rail_specs`.
         planned: the node's rails.
-        overrides: the node's, as of `sound`.
-        networks: what all fabrics claim.
+        overrides: the node's, as `sound` returns them.
+        networks: the networks of all fabrics.
     """
     for rail in planned:
         override = overrides.get(rail["name"])
@@ -71,22 +73,22 @@ def check(
             continue
         where, name = f"rail_overrides.{rail['name']}", rail["name"]
         if all(rail[key] is None for key in schema.SELECTORS):
-            message = "it takes away what says which interface the rail is"
-            yield schema.Finding(where, message, "name a netdev, mac, pci or hca in its place", None, name)
-        yield from schema.placed(schema.check_mac(override.get("mac"), fabric.get("transport")), where, name)
-        yield from schema.placed(gateways.check_gateway(fabric, override), where, name)
-        yield from schema.placed(schema.check_bond({**override, "bond": rail["bond"]}), where, name)
-        yield from schema.placed(hardware.check_efa(override, fabric.get("transport")), where, name)
-        yield from schema.placed(
+            message = "it removes the only key that identifies the rail's interface"
+            yield schema.Finding(where, message, "set a netdev, mac, pci or hca instead", None, name)
+        yield from schema.locate(schema.check_mac(override.get("mac"), fabric.get("transport")), where, name)
+        yield from schema.locate(gateways.check_gateway(fabric, override), where, name)
+        yield from schema.locate(schema.check_bond({**override, "bond": rail["bond"]}), where, name)
+        yield from schema.locate(hardware.check_efa(override, fabric.get("transport")), where, name)
+        yield from schema.locate(
             schema.check_vlan_name("netdev", override.get("netdev"), rail["vlan"]), where, name
         )
-    yield from _check_networks_of_their_own(specs, planned, overrides, networks)
+    yield from _check_own_networks(specs, planned, overrides, networks)
 
 
-def _check_networks_of_their_own(
+def _check_own_networks(
     specs: Sequence[Item], planned: Sequence[Item], overrides: Mapping[str, Item], networks: Networks
 ) -> Iterator[schema.Finding]:
-    """Check the networks that addresses bring with them where the fabric gives a rail none."""
+    """Check the networks of overridden addresses on rails without a subnet."""
     own: list[tuple[Any, str]] = []
     for spec in specs:
         rail = next((one for one in planned if one["name"] == spec["name"]), None)
@@ -96,9 +98,9 @@ def _check_networks_of_their_own(
                 continue
             network = IPNetwork(rail[f"subnet{family}"])
             claim = networks.overlapping(network, rail["name"])
-            owner = claim.owner if claim else next((by for of, by in own if meet(of, network)), None)
+            owner = claim.owner if claim else next((by for taken, by in own if meet(taken, network)), None)
             if owner is not None:
                 message = f"its network {network} shares addresses with that of {owner}"
-                fix = "give each rail a network of its own"
+                fix = "give each rail its own network"
                 yield schema.Finding(f"rail_overrides.{rail['name']}.{key}", message, fix, None, rail["name"])
             own.append((network, f"rail {rail['name']}"))

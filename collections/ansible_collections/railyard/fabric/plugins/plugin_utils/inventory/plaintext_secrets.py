@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Find passwords that stand readable in an inventory, by the names of variables and a few forms of values.
+"""Find passwords in plain text in an inventory, by names of variables and a few forms of values.
 
 Values are never shown.
 """
@@ -19,18 +19,18 @@ _NAME = re.compile(
     r"|(^|[_-])(pass|pwd|pw|psk|token|api[_-]?key|munge_key)$",
     re.IGNORECASE,
 )
-# Of text alone: a number of tokens is none of them, and of credentials a mapping names the user as well.
+# Only for text: a number of tokens is no secret, and a mapping of credentials names the user as well.
 _NAME_OF_TEXT = re.compile(r"(^|[_-])(tokens|credentials?|api[_-]?keys)$", re.IGNORECASE)
-# What says where a password is, or what it must be like, is none.
+# Variables about a password (its file, its length) are no secrets.
 _ABOUT = re.compile(
     r"[_-](file|files|path|dir|command|length|days|mechanism|prompt|name|url|policy)$", re.IGNORECASE
 )
 _JINJA = re.compile(r"\{\{|\{%")
-# An expression that brings the password itself, or one for want of another, fetches it from nowhere.
+# Expressions that contain the password itself, or a default one.
 _JINJA_WITH_TEXT = re.compile(
     r"^\s*\{\{\s*(\"[^\"]+\"|'[^']+')\s*\}\}\s*$|\bdefault\(\s*(\"[^\"]+\"|'[^']+')|\bd\(\s*(\"[^\"]+\"|'[^']+')"
 )
-# In whatever variable: user and password of a URL, a password on a command line, a private key.
+# In any variable: user and password of a URL, a password on a command line, a private key.
 _VALUE = re.compile(
     r"[A-Za-z][A-Za-z0-9+.-]*://[^/\s:@]*:[^/\s@{$]+@"
     r"|\bsshpass\s+-p\s*[\"']?[^\s\"'{$]"
@@ -38,23 +38,23 @@ _VALUE = re.compile(
     r"|\bipmitool\b.*\s-P\s*[\"']?[^\s\"'{$]"
     r"|\bcurl\b.*\s(-u|--user)[\s=]*[\"']?[^\s:]+:[^\s\"'{$]"
     r"|^(Authorization:\s*)?(Basic|Bearer)\s+[A-Za-z0-9+/._~-]{8,}=*$"
-    # What some services begin their tokens with.
+    # Prefixes of the tokens of some services.
     r"|\b(gh[opsu]_[A-Za-z0-9]{30}|github_pat_[A-Za-z0-9_]{30}|glpat-[A-Za-z0-9_-]{20}|hf_[A-Za-z0-9]{30})"
     r"|-----BEGIN [A-Z ]*PRIVATE KEY-----"
 )
 
 FIX = (
     "encrypt it (ansible-vault encrypt_string), keep it in an encrypted file, or let Ansible ask (-k, -K); "
-    "then change the password, since whoever has the inventory has it"
+    "then change the password, since anyone with the inventory has it"
 )
 
 
 def passwords(variables: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the dotted path of every variable that is named like a password, or holds one in plain sight.
+    """Yield the dotted path of each variable that is named like a password or contains one in plain text.
 
-    What stands inside such a variable (`bmc_passwords: {gpu1: ...}`) counts as well. Expressions (which fetch
-    the value from elsewhere) and encrypted values are left alone. What aliases repeat is looked at once: few
-    lines of them can stand for more values than could ever be walked.
+    Values inside such a variable (`bmc_passwords: {gpu1: ...}`) count as well. Expressions (which fetch the
+    value from elsewhere) and encrypted values are skipped. Aliases are followed once: few lines of them can
+    expand to more values than could ever be walked.
     """
     yield from _inside(variables, "", False, set())
 
@@ -89,5 +89,5 @@ def _is_readable(value: Any) -> bool:
         if _JINJA.search(value):
             return _JINJA_WITH_TEXT.search(value) is not None
         return value.strip() != ""
-    # YAML makes a number or a date of some passwords.
+    # YAML reads some passwords as numbers or dates.
     return isinstance(value, (int, float, datetime.date)) and not isinstance(value, bool)

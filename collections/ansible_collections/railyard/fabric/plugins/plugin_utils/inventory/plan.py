@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The plan: what the inventory says each node's rails should be (docs/schema/plan.schema.json)."""
+"""Build the plan: each node's rails as the inventory defines them (docs/schema/plan.schema.json)."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ def build_plan(inventory: Inventory) -> dict[str, Any]:
         "transport": _common(node.fabric.get("transport") for node in nodes),
         "node_class": _common(_setting(node, "node_class") for node in nodes),
         "cabling": _common(_setting(node, "cabling") for node in nodes),
-        # Only where it is declared, and of all nodes: a subnet does not end where a limit does.
+        # Only where it is declared, and for all nodes: the subnet does not depend on the limit.
         **({"subnet": subnet} if subnet is not None else {}),
         "nodes": plans_of(nodes),
     }
 
 
 def plans_of(nodes: Sequence[Node]) -> dict[str, dict[str, Any]]:
-    """Plan nodes, by name; what they share of a fabric is prepared once."""
+    """Plan nodes, by name; each fabric is prepared once."""
     specs: dict[int, Sequence[Mapping[str, Any]]] = {}
     for node in nodes:
         if id(node.fabric) not in specs:
@@ -50,8 +50,8 @@ def plans_of(nodes: Sequence[Node]) -> dict[str, dict[str, Any]]:
     return {node.name: _plan_of(node, specs[id(node.fabric)]) for node in nodes}
 
 
-def lacking(nodes: Mapping[str, Any]) -> dict[str, list[str]]:
-    """Return of planned nodes who lacks which rail, as the inventory says: rail -> nodes."""
+def list_absent_rails(nodes: Mapping[str, Any]) -> dict[str, list[str]]:
+    """Return rail -> the planned nodes that lack it by the inventory."""
     found: dict[str, list[str]] = {}
     for name, node in nodes.items():
         for rail in sorted(plan.absent_rails(node.get("rail_overrides"))):
@@ -78,7 +78,7 @@ def _plan_of(node: Node, specs: Sequence[Item]) -> dict[str, Any]:
         "rail_overrides": node.rail_overrides or {},
         "networks": networks.plan_networks(node.fabric, node.name, node.node_index, node.network_addresses),
         "bmc_address": node.bmc_address,
-        # Only where it is declared: what nobody declares is not asked.
+        # Only where it is declared: otherwise GPUs are not checked.
         **({"gpus": dict(node.expected_gpus)} if node.expected_gpus is not None else {}),
         **({"nvlink_domain": str(node.nvlink_domain)} if node.nvlink_domain is not None else {}),
     }

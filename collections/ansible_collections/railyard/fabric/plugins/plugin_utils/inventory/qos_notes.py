@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What role roce_qos will not ask of a node's driver, as far as the inventory says it in literals. Pure.
+"""Report QoS settings that role roce_qos will not request, as far as the inventory has literals. Pure.
 
 The defaults are those of roles rdma_stack and roce_qos.
 """
@@ -19,23 +19,23 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.plain_text import 
 
 VARIABLES = ("rdma_stack_provider", "roce_qos_dscp", "roce_qos_enabled", "roce_qos_not_asked")
 _INBOX = ("ecn", "traffic_class")
-#: How many nodes a sentence names.
+#: Number of nodes that a sentence names.
 _NAMED = 3
 
 
 def traffic_class(inventory: Inventory) -> int | None:
-    """Return the traffic class of RoCE that role roce_qos gives the nodes of a run.
+    """Return the RoCE traffic class that role roce_qos sets on the nodes of a run.
 
     Returns:
-        None where no node has QoS, where nodes differ, or where the inventory gives an expression, which is
-        read by the role alone: `fabric_policy.rdma_traffic_class` declares it then.
+        None where no node has QoS, where nodes differ, or where the inventory has an expression, which only
+        the role resolves: declare `fabric_policy.rdma_traffic_class` then.
     """
     found = set(_traffic_classes(inventory).values())
     return found.pop() if len(found) == 1 else None
 
 
 def default_class_note(rules: Mapping[str, Any], inventory: Inventory) -> str:
-    """Return why RDMA is measured in the ports' default class although nodes have QoS; else nothing.
+    """Return why RDMA is measured in the ports' default class although nodes have QoS; else an empty text.
 
     Args:
         rules: a merged policy.
@@ -55,13 +55,13 @@ def default_class_note(rules: Mapping[str, Any], inventory: Inventory) -> str:
 
 
 def _traffic_classes(inventory: Inventory) -> dict[str, int | None]:
-    """Return node -> the traffic class that role roce_qos gives it; None where it is not known here."""
+    """Return node -> the traffic class that role roce_qos sets; None where it is unknown here."""
     found: dict[str, int | None] = {}
     for node in inventory.selected_nodes():
         if not isinstance(node.fabric, Mapping) or not _is_fabric_with_qos(node.fabric):
             continue
         enabled, dscp = node.qos.get("roce_qos_enabled", True), node.qos.get("roce_qos_dscp", 26)
-        # Of another type it is an expression, or wrong, which the role reports.
+        # A value of another type is an expression or an error, which the role reports.
         known = isinstance(dscp, int) and not isinstance(dscp, bool) and 0 <= dscp < settings.DSCP_VALUES
         if enabled is not False:
             found[node.name] = settings.traffic_class(dscp) if known and enabled is True else None
@@ -79,18 +79,18 @@ def _is_fabric_with_qos(fabric: Item) -> bool:
     return all(fabric.get(key, value) == value for key, value in wanted.items())
 
 
-def plan(fabric: Item, said: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what `node_notes.qos_plan_lines` tells of: nothing where QoS is not asked, or not said here.
+def plan(fabric: Item, variables: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the input of `node_summary.describe_qos_plan`; empty where QoS is off or unknown here.
 
     Args:
-        fabric: a sound one.
-        said: those of `VARIABLES` that the inventory sets.
+        fabric: a valid fabric.
+        variables: those of `VARIABLES` that the inventory sets.
     """
-    names = _INBOX if said.get("rdma_stack_provider", "inbox") == "inbox" else ()
-    names = said.get("roce_qos_not_asked", names)
-    dscp = said.get("roce_qos_dscp", 26)
-    known = isinstance(names, (list, tuple)) and isinstance(dscp, int) and not any(literal(dict(said)))
-    enabled = said.get("roce_qos_enabled", True) is True
+    names = _INBOX if variables.get("rdma_stack_provider", "inbox") == "inbox" else ()
+    names = variables.get("roce_qos_not_asked", names)
+    dscp = variables.get("roce_qos_dscp", 26)
+    known = isinstance(names, (list, tuple)) and isinstance(dscp, int) and not any(literal(dict(variables)))
+    enabled = variables.get("roce_qos_enabled", True) is True
     if not known or not enabled or not _is_fabric_with_qos(fabric):
         names, dscp = (), 0
     return {"reason": "", "not_asked": list(names), "traffic_class": settings.traffic_class(dscp)}

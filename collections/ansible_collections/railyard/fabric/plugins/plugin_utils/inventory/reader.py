@@ -2,10 +2,10 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The one place that touches Ansible's inventory classes.
+"""Read variables through Ansible's inventory classes; no other module uses them.
 
-They are Ansible's Python API without a promise of stability, so everything used of them is here. Variables
-are put together in the order of Ansible's own VariableManager, without its templating and magic variables.
+Ansible does not promise a stable Python API, so all uses of it are here. Variables
+are merged in the order of Ansible's own VariableManager, without its templating and magic variables.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory import i
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.lines import yaml_nodes
 from ansible_collections.railyard.fabric.plugins.plugin_utils.plain_text import clean
 
-# Files that live beside hosts.yml and are no inventory; ansible.cfg tells ansible-playbook the same.
+# Files beside hosts.yml that are no inventory; ansible.cfg has the same pattern.
 _NO_INVENTORY = re.compile(r"^(expected|topology\.ya?ml)$")
 
 # A folder that is a link to somewhere else may have thousands of files that cannot be read to an end.
@@ -44,15 +44,15 @@ Failure = tuple[str, str, str]  # file, what is wrong, fix
 
 
 class HostVariables(NamedTuple):
-    """What a host has of the variables that were asked for.
+    """The requested variables of a host.
 
     Attributes:
         groups: its groups, the weakest first.
         values: variable → raw value.
-        names: all variables that it has, whoever reads them.
+        names: all variables that it has.
         rivals: variable → two groups of one rank that set it to different values.
         own: variables that the host itself sets.
-        shadowed: variable → a group that sets it beside its hosts, and a wider one whose file wins over that.
+        shadowed: variable → a group that sets it beside its hosts, and a wider one whose file overrides it.
     """
 
     groups: tuple[str, ...]
@@ -69,7 +69,7 @@ class Reader:
     Args:
         manager: Ansible's InventoryManager, its limit applied.
         loader: the loader that may open the variable files.
-        sources: inventory sources beside which group_vars and host_vars stand.
+        sources: inventory sources, whose folders have group_vars and host_vars.
     """
 
     def __init__(self, manager: Any, loader: Any, sources: Sequence[str]) -> None:
@@ -103,7 +103,7 @@ class Reader:
         return frozenset(str(name) for name in self._manager.groups)
 
     def variables(self, host: Any, names: Sequence[str]) -> HostVariables:
-        """Return those of a host's variables that are asked for, and what is known of them."""
+        """Return the requested variables of a host, and where they come from."""
         chain = self._of_groups(host, names)
         merged = chain.values
         own_names: set[str] = set()
@@ -148,10 +148,10 @@ class Reader:
                     more: dict[str, Any] = parts[part]()
                     merged = combine_vars(merged, more)
             wanted = {name: merged[name] for name in names if name in merged}
-            # What stands in files wins over what stands beside the hosts, whatever the group.
+            # Files of variables override variables beside the hosts, for every group.
             in_files = [(group, self._from_files(group)) for group in others]
-            settled = {name for _group, held in in_files for name in held}.union(self._from_files(everyone))
-            rivals = _rivals([(group, group.vars) for group in others], set(names) - settled)
+            in_file = {name for _group, held in in_files for name in held}.union(self._from_files(everyone))
+            rivals = _rivals([(group, group.vars) for group in others], set(names) - in_file)
             rivals.update(_rivals(in_files, names))
             with_files = [(everyone, self._from_files(everyone)), *in_files]
             shadowed = _shadowed([(group, group.vars) for group in others], with_files, names)
@@ -192,10 +192,10 @@ def _shadowed(
 
 
 class Loader(DataLoader):  # type: ignore[misc]
-    """Takes a file that is encrypted as a whole for an empty one: a plan needs no vault password.
+    """Treats fully encrypted files as empty: a plan needs no vault password.
 
     Attributes:
-        met_encrypted: whether there was one.
+        met_encrypted: whether there was such a file.
     """
 
     def __init__(self) -> None:
@@ -209,10 +209,10 @@ class Loader(DataLoader):  # type: ignore[misc]
             self.met_encrypted = True
             return {}
         if kwargs.get("cache") == "none":
-            # Nobody else has what is not cached: the deep copy of thousands of hosts would protect nothing.
+            # Uncached data is not shared: a deep copy of thousands of hosts would protect nothing.
             kwargs["unsafe"] = True
             self.inventories[file_name] = data = super().load_from_file(file_name, *args, **kwargs)
-            # Before it is unfolded: a range may have more hosts than there is memory.
+            # Before ranges are expanded: one may have more hosts than there is memory.
             if (wrong := yaml_errors.inventory_error(data)) is not None:
                 raise AnsibleParserError(wrong.message)
             return data
@@ -220,7 +220,7 @@ class Loader(DataLoader):  # type: ignore[misc]
 
 
 class TrustingManager(InventoryManager):  # type: ignore[misc] # Ansible has no types
-    """Reads sources with the plugins alone that `trust` allows, whatever their files name."""
+    """Reads sources only with the plugins that `trust` allows."""
 
     def _fetch_inventory_plugins(self) -> list[Any]:
         found = [inventory_loader.get(name) for name in trust.enabled_plugins()]
@@ -228,7 +228,7 @@ class TrustingManager(InventoryManager):  # type: ignore[misc] # Ansible has no 
 
 
 class _Manager(TrustingManager):
-    """Notes what cannot be parsed in place of warning of it (or stopping at the first)."""
+    """Records sources that cannot be parsed instead of warning about them (or stopping at the first)."""
 
     def __init__(self, loader: Loader, sources: list[str]) -> None:
         self.unparsed: list[tuple[str, str]] = []
@@ -237,40 +237,40 @@ class _Manager(TrustingManager):
         super().__init__(loader, sources=sources)
 
     def parse_sources(self, cache: bool = False) -> None:
-        """Parse all sources; where one cannot be parsed, our failures say what Ansible says besides."""
-        said = io.StringIO()
+        """Parse all sources; where one fails, print the recorded failures instead of Ansible's warnings."""
+        warnings = io.StringIO()
         try:
-            with contextlib.redirect_stderr(said):
+            with contextlib.redirect_stderr(warnings):
                 super().parse_sources(cache=cache)
         except AnsibleError:
             if not self.unparsed:
                 raise
         if not self.unparsed:
-            sys.stderr.write(clean(said.getvalue()))
+            sys.stderr.write(clean(warnings.getvalue()))
 
     def parse_source(self, source: str, cache: bool = False) -> bool:
         """Parse one source, a file in a folder included."""
         if _NO_INVENTORY.match(os.path.basename(source)) and source not in self._given:
             return True
-        said = io.StringIO()
-        if not os.path.isdir(source) and (trust.program_refusal(source) or self.passed_over(source)):
+        warnings = io.StringIO()
+        if not os.path.isdir(source) and (trust.program_refusal(source) or self.find_ignored(source)):
             self.unparsed.append((source, ""))
             return False
         try:
-            with contextlib.redirect_stderr(said):
+            with contextlib.redirect_stderr(warnings):
                 parsed = bool(super().parse_source(source, cache=cache))
         except AnsibleError as error:
             parsed = False
-            said.write(str(error))
-        if not os.path.isdir(source) and (not parsed or self.passed_over(source)):
-            self.unparsed.append((source, said.getvalue()))
-        elif said.getvalue():
-            sys.stderr.write(clean(said.getvalue()))
+            warnings.write(str(error))
+        if not os.path.isdir(source) and (not parsed or self.find_ignored(source)):
+            self.unparsed.append((source, warnings.getvalue()))
+        elif warnings.getvalue():
+            sys.stderr.write(clean(warnings.getvalue()))
         return parsed
 
-    def passed_over(self, source: str) -> Failure | None:
-        """Return what is wrong with the groups of a source, of which Ansible at best warns."""
-        name, data = inventory_files.shown(source), self._loaded.get(source)
+    def find_ignored(self, source: str) -> Failure | None:
+        """Return the first error in a source's groups, which Ansible ignores or only warns about."""
+        name, data = inventory_files.show_path(source), self._loaded.get(source)
         if refused := trust.program_refusal(source) or trust.plugin_refusal(source, data):
             return (name, *refused)
         named_yaml = source.endswith((".yml", ".yaml", ".json"))
@@ -285,7 +285,7 @@ class _Manager(TrustingManager):
 
 
 def open_sources(sources: Sequence[str], limit: str | None) -> tuple[Reader | None, list[Failure]]:
-    """Parse inventory sources as Ansible does and apply a limit; a reader where nothing failed."""
+    """Parse inventory sources as Ansible does and apply a limit; return a reader unless something failed."""
     failures = [
         (source or "-i", "no such inventory", "name a file or folder, as -i inventories/lab")
         for source in sources
@@ -293,16 +293,18 @@ def open_sources(sources: Sequence[str], limit: str | None) -> tuple[Reader | No
     ]
     if not sources:
         failures = [("-i", "no inventory is named", "name one, as -i inventories/lab")]
-    fix = "put a plain file with the text there, or remove it"
-    endless = itertools.islice(inventory_files.endless(sources), _MOST_ENDLESS)
-    failures += [(inventory_files.shown(path), wrong, fix) for path, wrong in endless]
+    fix = "replace it by a plain file, or remove it"
+    endless = itertools.islice(inventory_files.find_endless(sources), _MOST_ENDLESS)
+    failures += [(inventory_files.show_path(path), wrong, fix) for path, wrong in endless]
     if failures:
         return None, failures
     _find_plugins_as_ansible_does()
     loader = Loader()
     try:
         manager = _Manager(loader, list(sources))
-        failures = [_why_unparsed(path, said, manager.passed_over(path)) for path, said in manager.unparsed]
+        failures = [
+            _why_unparsed(path, messages, manager.find_ignored(path)) for path, messages in manager.unparsed
+        ]
         if not failures:
             manager.subset(limit)
             manager.get_hosts("all")
@@ -312,20 +314,20 @@ def open_sources(sources: Sequence[str], limit: str | None) -> tuple[Reader | No
 
 
 def _find_plugins_as_ansible_does() -> None:
-    """Do what Ansible's own programs do at their start: else no plugin is found by its full name."""
+    """Initialize Ansible's plugin loader as its programs do: else no plugin is found by its full name."""
     if AnsibleCollectionConfig.collection_finder is not None:
         return
     init_plugin_loader()
-    # These were imported by Python alone so far, without the metadata that Ansible's importer asks for.
+    # Python imported these so far, without the metadata that Ansible's importer needs.
     packages = __name__.split(".")[:3]
     for depth in range(1, len(packages) + 1):
         importlib.reload(sys.modules[".".join(packages[:depth])])
 
 
 def why_unreadable(sources: Sequence[str], error: Exception) -> list[Failure]:
-    """Say why reading variables failed: each variable file that is no YAML, else Ansible's own words.
+    """Return why reading variables failed: each invalid variable file, else Ansible's own message.
 
-    All files are looked at only now, after a failure: for thousands of host_vars that takes its time.
+    Files are checked only after a failure: for thousands of host_vars that takes long.
     """
     failures = []
     for path in inventory_files.all_variable_files(sources):
@@ -333,32 +335,32 @@ def why_unreadable(sources: Sequence[str], error: Exception) -> list[Failure]:
             failures.append(_no_yaml(path, wrong))
         elif (wrong := yaml_errors.no_variables(path)) is not None:
             fix = "write `name: value` lines, or remove the file"
-            failures.append((f"{inventory_files.shown(path)}:{wrong[0]}", wrong[1], fix))
+            failures.append((f"{inventory_files.show_path(path)}:{wrong[0]}", wrong[1], fix))
     return failures or [(str(sources[0]), " ".join(str(error).split()), "correct the inventory")]
 
 
 def _no_yaml(path: str, wrong: tuple[int | None, str]) -> Failure:
-    name, (line, words) = inventory_files.shown(path), wrong
+    name, (line, message) = inventory_files.show_path(path), wrong
     if line is None:
-        return name, words, "correct the value, or put it in quotes"
-    return f"{name}:{line}", words, "correct the file at that line"
+        return name, message, "correct the value, or put it in quotes"
+    return f"{name}:{line}", message, "correct the file at that line"
 
 
-def _why_unparsed(path: str, said: str, passed_over: Failure | None) -> Failure:
-    """Say why Ansible could not parse a source: the error with its line, else Ansible's own words."""
-    name = inventory_files.shown(path)
+def _why_unparsed(path: str, messages: str, ignored: Failure | None) -> Failure:
+    """Return why Ansible could not parse a source: the error with its line, else Ansible's own message."""
+    name = inventory_files.show_path(path)
     if inventory_files.is_encrypted(path):
-        return name, "the inventory file is encrypted as a whole", "keep only the secrets in encrypted files"
+        return name, "the inventory file is fully encrypted", "keep only the secrets in encrypted files"
     named_yaml = path.endswith((".yml", ".yaml", ".json"))
     if named_yaml:
         wrong = yaml_errors.syntax_error(path)
         if wrong is not None:
             return _no_yaml(path, wrong)
-    if passed_over is not None:
-        return passed_over
-    plugin = "auto" if "Plugin configuration YAML" in said else "yaml" if named_yaml else "ini"
+    if ignored is not None:
+        return ignored
+    plugin = "auto" if "Plugin configuration YAML" in messages else "yaml" if named_yaml else "ini"
     program = inventory_files.is_program(path)
-    words = ini.words_of(said, "script" if program else plugin)
-    line = None if program else ini.line_of(path, words)
-    message = f"Ansible cannot read it as an inventory: {words or 'no plugin accepts it'}"
+    cause = ini.extract_message(messages, "script" if program else plugin)
+    line = None if program else ini.line_of(path, cause)
+    message = f"Ansible cannot read it as an inventory: {cause or 'no plugin accepts it'}"
     return f"{name}:{line}" if line else name, message, "correct the file"

@@ -2,9 +2,9 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Find names of variables that look like a role's or a playbook's and are none: Ansible takes any name.
+"""Find misspelt names of role and playbook variables, which Ansible accepts silently.
 
-What a role takes stands in its argument_specs. Values are checked in `role_variables`, when the roles run.
+Roles declare their variables in argument_specs. `role_variables` checks the values when the roles run.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from typing import Any, NamedTuple
 import yaml
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.schema import Finding
 
-#: A list of names that only roles of the site's own read.
+#: The variable with a list of names that only the site's own roles read.
 OWN = "railyard_own_variables"
-# What the playbooks take, which have no argument_specs.
+# Variables of playbooks, which have no argument_specs.
 PLAYBOOKS = (
     "railyard_allow_long", "railyard_allow_reboot", "railyard_allow_rollback", "railyard_allow_uninstall",
     "railyard_apt_lock_timeout_s", "railyard_confirm", "railyard_discover_limit_s", "railyard_driver_batch",
@@ -36,7 +36,7 @@ PLAYBOOKS = (
 )  # fmt: skip
 # Those of an installed collection, and those of a checkout.
 _FOLDERS = (Path(__file__).parents[3] / "roles", Path(__file__).parents[7] / "roles")
-# So alike that nobody means two different things by them; behind a role's prefix less will do.
+# Names with this similarity are taken for the same; after a role's prefix less is enough.
 _ALIKE, _ALIKE_AFTER_PREFIX = 0.88, 0.6
 
 
@@ -47,10 +47,10 @@ class _Wrong(NamedTuple):
 
 
 def check(host: str, names: Collection[str], own: Any = None) -> Iterator[Finding]:
-    """Yield the names that are nearly a role's or a playbook's, or begin as a role's do, and that none reads.
+    """Yield unknown names that are close to a role's or a playbook's, or begin with a role's prefix.
 
     Args:
-        host: who has these variables.
+        host: the host with these variables.
         names: all of them.
         own: the value of `railyard_own_variables`.
     """
@@ -59,9 +59,7 @@ def check(host: str, names: Collection[str], own: Any = None) -> Iterator[Findin
         wrong = _wrong(name)
         if wrong is not None:
             hint = f"did you mean {wrong.meant}? If not, see" if wrong.meant else "see"
-            fix = (
-                f"{hint} {wrong.described_in}; names that only roles of your own read go into the list {OWN}"
-            )
+            fix = f"{hint} {wrong.described_in}; list names that only your own roles read in {OWN}"
             yield Finding(name, wrong.message, fix, host, None, wrong.meant)
 
 
@@ -88,7 +86,7 @@ def _wrong(name: str) -> _Wrong | None:
 
 @cache
 def _known() -> dict[str, frozenset[str]]:
-    """Return role → the variables that it takes, from the first folder of roles that is there."""
+    """Return role → its variables, from the first folder of roles that exists."""
     folder = next((one for one in _FOLDERS if one.is_dir()), _FOLDERS[-1])
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     found = {}

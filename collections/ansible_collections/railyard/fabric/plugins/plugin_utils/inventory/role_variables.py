@@ -1,11 +1,10 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Check the variables of roles for all nodes at once, by the roles' own argument_specs.
+"""Check the variables of roles for all nodes at once, by the roles' argument_specs.
 
-A role that is run alone does it by a task of its own on each node (Ansible's validate_argument_spec), with
-the same validator. Here it costs a node no task, and what is wrong on the last node is known before the first
-one is changed.
+A role that runs alone does it on each node in its own task (Ansible's validate_argument_spec), with the same
+validator. Here it needs no task per node, and an error on the last node is known before the first is changed.
 """
 
 from __future__ import annotations
@@ -31,11 +30,11 @@ class Role(NamedTuple):
 
 
 def read_role(name: str, folders: Sequence[str], load: Callable[[str], Any]) -> Role:
-    """Read what a role takes.
+    """Read a role's options and defaults.
 
     Args:
         name: The role's name.
-        folders: Where roles are looked for, in this order.
+        folders: The folders with roles, in search order.
         load: Reads a YAML file, whose strings may be templates.
 
     Raises:
@@ -56,14 +55,14 @@ def check_roles(
     render: Callable[[Values, Values], dict[str, Any]],
     seen: Callable[[str, str, Any], None] = lambda host, name, value: None,
 ) -> list[Problem]:
-    """Return what is wrong with the values that hosts give to roles, hosts with the same problem together.
+    """Return the problems in the role variables of hosts; hosts with the same problem are folded.
 
     Args:
         roles: The roles that will run on each host.
         hosts: The hosts.
         variables_of: Returns a host's variables, not rendered.
         render: Renders values with variables.
-        seen: Is given host, name and rendered value of each variable that is set and sound.
+        seen: Called with host, name and rendered value of each valid variable that is set.
     """
     found: dict[tuple[str, str], list[str]] = {}
     for host in hosts if roles else ():
@@ -71,7 +70,7 @@ def check_roles(
         for role in roles:
             variables = {**role.defaults, **known}
             messages: list[str] = []
-            # The defaults fit by themselves (tools/role_docs.py), and most nodes set little more.
+            # Defaults are checked by tools/role_docs.py, and most nodes set few other variables.
             for name in (one for one in role.options if one in known):
                 try:
                     rendered = render({name: known[name]}, variables)
@@ -80,7 +79,7 @@ def check_roles(
                     if not wrong:
                         seen(host, name, rendered[name])
                 except AnsibleError as error:
-                    # A play that comes later may gather the fact.
+                    # A later play may gather the fact.
                     if "ansible_facts" not in str(known[name]):
                         messages.append(f"{name} cannot be rendered: {error}")
             for message in messages:
@@ -92,7 +91,7 @@ def check_roles(
 
 
 def _errors(name: str, option: Any, rendered: dict[str, Any]) -> list[str]:
-    """Return what Ansible has against a value; of a wrong type once, which it repeats in other words."""
+    """Return Ansible's errors about a value; a wrong type once, which Ansible reports twice."""
     found = list(ArgumentSpecValidator({name: option}).validate(rendered).error_messages)
     named = [message for message in found if name in message] or [f"{name}: {one}" for one in found]
     wrong_type = [message for message in named if message.startswith("argument ")]

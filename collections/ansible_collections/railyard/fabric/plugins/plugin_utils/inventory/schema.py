@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The keys that `fabric` and the host variables may have: how each value is checked, what a right one is."""
+"""The keys of `fabric` and of the host variables: the check, fix and meaning of each."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.values i
 
 @dataclass(frozen=True)
 class Finding:
-    """Something wrong, before it is known which file says so.
+    """An error, before its file and line are known.
 
     Attributes:
         variable: dotted path, as `fabric.rails[0].subnet`; its first word is the inventory variable.
         message: what is wrong.
         fix: what to write instead.
-        host: node concerned, or None where the fabric itself is wrong.
-        rail: rail concerned, or None.
-        meant: dotted path of what was probably meant, and so is missing without a word of its own.
+        host: the node, or None where the fabric itself is wrong.
+        rail: the rail, or None.
+        meant: dotted path of the key that was probably meant; that it is missing is not reported.
     """
 
     variable: str
@@ -37,20 +37,20 @@ class Finding:
     meant: str | None = None
 
 
-#: A mapping of the inventory: a fabric, one of its rails or networks; or of a plan that is made of them.
+#: A mapping of the inventory (a fabric, one of its rails or networks) or of the plan.
 Item = Mapping[str, Any]
-# A key of a mapping, what is wrong with it, and what to write instead.
-Told = tuple[str, str, str]
+# (key of a mapping, what is wrong with it, what to write instead)
+Issue = tuple[str, str, str]
 
 
-def placed(found: Iterable[Told], where: str, rail: str | None = None) -> Iterator[Finding]:
-    """Make findings of what is wrong with the keys of the mapping that stands at a path."""
+def locate(found: Iterable[Issue], where: str, rail: str | None = None) -> Iterator[Finding]:
+    """Convert problems of a mapping's keys to findings, given the path of the mapping."""
     for key, message, fix in found:
         yield Finding(f"{where}.{key}", message, fix, None, rail)
 
 
 class Field(NamedTuple):
-    """One key of a mapping: how its value is checked, what a right one looks like, what it means.
+    """One key of a mapping: the check of its value, an example of a valid one, and its meaning.
 
     `meaning` is its row in docs/inventory.md, in Markdown (`python -m railyard.report.made_docs`).
     """
@@ -59,8 +59,8 @@ class Field(NamedTuple):
     fix: str
     meaning: str = ""
 
-    def says(self, meaning: str) -> Field:
-        """Return the field of a key that has this meaning."""
+    def with_meaning(self, meaning: str) -> Field:
+        """Return a copy with a meaning."""
         return self._replace(meaning=meaning)
 
 
@@ -69,20 +69,20 @@ def is_right(fields: Mapping[str, Field], item: Item, *keys: str) -> bool:
     return all(fields[key].check(item.get(key)) is None for key in keys)
 
 
-# What is no MTU of any link is said with the link's own limits; this only keeps out what is no size at all.
+# Limits of links are checked per transport; this only rejects values that are no size at all.
 MTU_SENSIBLE_BYTES = 2**31
 MTU_BYTES = {"ethernet": (576, 9978), "infiniband": (576, 65520)}
-# IPoIB takes 4 of the 4096 bytes of the largest InfiniBand MTU; connected mode has a limit of its own.
+# IPoIB takes 4 of the 4096 bytes of the largest InfiniBand MTU; connected mode has its own limit.
 IPOIB_MTU_MAX_BYTES = {"datagram": 4092, "connected": 65520}
-# Above the kernel's own tables (253 to 255) and what people number by hand. A rule has its table's number
+# Above the kernel's tables (253 to 255) and those that people number by hand. A rule has its table's number
 # as priority and must come before that of the main table, which is 32766; 512 rails fit below.
 ROUTE_TABLES = (1000, 32000)
 
 _GATEWAY_RULE = Field(values.choice("first", "last", "none"), "write first, last or none")
 _IPOIB_MODE = Field(values.choice("datagram", "connected"), "write datagram or connected")
-# The fastest ports to be had carry 1600; 10000 and more is a rate in Mbit/s.
+# The fastest ports available carry 1600; 10000 and more is a rate in Mbit/s.
 RATE_MAX_GBPS = 6400
-# Of one leaf, all of its uplinks together.
+# All uplinks of one leaf together.
 UPLINK_MAX_GBPS = 10**7
 _RATE = Field(values.rate(RATE_MAX_GBPS), "write the link's rate in Gbit/s as a number, as `rate_gbps: 40`")
 _VLAN = Field(values.integer(1, 4094), "write a VLAN id, as `vlan: 100`")
@@ -102,39 +102,39 @@ _MANAGE = Field(values.boolean, "write true or false")
 _NAME = Field(values.name, "write a short name of letters, digits, `_`, `-`, as rail0")
 
 RAIL: dict[str, Field] = {
-    "name": _NAME.says("`rail0`, …"),
-    "netdev": _NETDEV.says(
-        "which port it is. One of `netdev`, `mac`, `pci`, or `hca` where nothing else names it"
+    "name": _NAME.with_meaning("`rail0`, …"),
+    "netdev": _NETDEV.with_meaning(
+        "the port. Set one of `netdev`, `mac`, `pci`, or `hca` where nothing else names it"
     ),
-    "mac": _MAC.says("the same, by its address"),
-    "pci": _PCI.says(
-        "the same, by its place on the bus; refused on a node where two ports share the address "
+    "mac": _MAC.with_meaning("the port, by its MAC address"),
+    "pci": _PCI.with_meaning(
+        "the port, by its PCI address; refused on a node where two ports share the address "
         "(ConnectX-3), unless `netdev` names one"
     ),
-    "hca": _HCA.says(
-        "rarely needed: RDMA device and port, `mlx4_0:1`. Left out, the name is the one that the node "
-        "gives the port at the time; given, it must be that name"
+    "hca": _HCA.with_meaning(
+        "rarely needed: RDMA device and port, `mlx4_0:1`. By default it is the name that the node "
+        "gives the port at the time; if set, it must be that name"
     ),
-    "subnet": _SUBNET.says("its network; not needed on InfiniBand, refused on EFA"),
+    "subnet": _SUBNET.with_meaning("its network; not needed on InfiniBand, refused on EFA"),
     "subnets": Field(
         values.by_unit(values.subnet(4), "networks"),
         "map scalable units to networks, as `subnets: {su1: 10.0.1.0/24}`",
-        "in its place, one per scalable unit: `{su1: 10.0.1.0/24, su2: …}`",
+        "instead of `subnet`, one per scalable unit: `{su1: 10.0.1.0/24, su2: …}`",
     ),
-    "subnet6": _SUBNET6.says("as `subnet`, for IPv6"),
+    "subnet6": _SUBNET6.with_meaning("as `subnet`, for IPv6"),
     "subnets6": Field(
         values.by_unit(values.subnet(6), "networks"),
         "map scalable units to networks, as `subnets6: {su1: fd00:1::/64}`",
         "as `subnets`, for IPv6",
     ),
-    "node_prefix": _NODE_PREFIX.says(
-        "where each node's link to its leaf is a network of its own (a routed host): that network's prefix "
-        "length, 31 as a rule. The node with number k (`host_offset` + index) has the k-th of these parts of "
+    "node_prefix": _NODE_PREFIX.with_meaning(
+        "where each node's link to its leaf is a separate network (a routed host): that network's prefix "
+        "length, usually 31. The node with number k (`host_offset` + index) has the k-th of these parts of "
         "the subnet, `gateway` (`first` or `last`) is the leaf's address in it, the node has the other, and "
         "the whole subnet is routed by the leaf. It is `perNodeNetworkPrefix` of NVIDIA's Spectrum-X pools, "
         "and `first` their `gatewayIndex: 0`"
     ),
-    "node_prefix6": _NODE_PREFIX6.says("the same of `subnet6`: 127, or 64"),
+    "node_prefix6": _NODE_PREFIX6.with_meaning("the same for `subnet6`: 127, or 64"),
     "gateway": Field(
         values.gateway,
         "write an address inside the subnet, or first, last or none",
@@ -145,33 +145,33 @@ RAIL: dict[str, Field] = {
         "write an address inside the subnet6, or first, last or none",
         "the same for IPv6, also a link-local one, `fe80::1` (with `ipv6` in `link_local`)",
     ),
-    "vlan": _VLAN.says("VLAN id"),
-    "rate_gbps": _RATE.says(
-        "the rate of the link that was paid for, in Gbit/s: floors of verdicts rest on it. Without "
-        "it a card's port is held against what its driver says it can do; InfiniBand tells no such "
-        "thing, so its rate is `recorded`, and fails where another port of the same board runs "
+    "vlan": _VLAN.with_meaning("VLAN id"),
+    "rate_gbps": _RATE.with_meaning(
+        "the rate that you paid for, in Gbit/s: the floors of verdicts are calculated from it. Without "
+        "it a card's port is compared with the fastest rate that its driver supports; InfiniBand reports no "
+        "such rate, so it is `recorded`, and fails where another port of the same board runs "
         "faster"
     ),
-    "leaf": Field(values.text, "write the switch's name", "the switch it is patched to"),
+    "leaf": Field(values.text, "write the switch's name", "the switch that it is connected to"),
     "leaves": Field(
         values.by_unit(values.text, "names"),
         "map scalable units to switches, as `leaves: {su1: leaf-su1-rail0}`",
-        "in its place, one per scalable unit",
+        "instead of `leaf`, one per scalable unit",
     ),
     "shares_wire_with": Field(
         values.name,
         "write the name of the rail that is the port's other PCI function, as `shares_wire_with: rail1`",
         "the rail whose PCI function is on the same wire (DGX Spark: each QSFP port is two functions, each "
-        "on PCIe 5.0 x4); `rate_gbps` is the wire's at both, and together they are held to it once. Either "
-        "rail may say it, or both",
+        "on PCIe 5.0 x4); `rate_gbps` is the wire's at both, and a floor applies to both together. Either "
+        "rail may declare it, or both",
     ),
     "routes": Field(
         values.subnets,
         "list the networks behind the gateway, as `routes: [10.2.0.0/16]`",
-        "networks behind the gateway, `[10.2.0.0/16]`; the rail's subnets in other units are there "
-        "without it, merged where they lie beside each other",
+        "networks behind the gateway, `[10.2.0.0/16]`; the rail's subnets in other units are added "
+        "automatically, merged where they are adjacent",
     ),
-    "ipoib_mode": _IPOIB_MODE.says("as the fabric's, for this rail alone"),
+    "ipoib_mode": _IPOIB_MODE.with_meaning("as the fabric's, for this rail only"),
     "bond": Field(
         values.bond,
         BOND_FIX,
@@ -211,12 +211,12 @@ COMPUTED: dict[str, Field] = {
         "write it with {rail}, as `mlx5_{rail}:1`",
         "rarely needed: the same for RDMA devices and ports, as `hca` of a rail",
     ),
-    "rate_gbps": _RATE.says("computed form: the link's rate"),
-    "gateway": _GATEWAY_RULE.says("computed form: `first`, `last` or `none`"),
+    "rate_gbps": _RATE.with_meaning("computed form: the link's rate"),
+    "gateway": _GATEWAY_RULE.with_meaning("computed form: `first`, `last` or `none`"),
     "rail_routes": Field(
         values.subnets,
         "list the supernets of the other scalable units, as `rail_routes: [10.17.0.0/16]`",
-        "computed form: supernets that are cut as `supernet` is; rail k gets a route to the k-th "
+        "computed form: supernets that are divided like `supernet`; rail k gets a route to the k-th "
         "part of each",
     ),
 }
@@ -225,12 +225,12 @@ FABRIC: dict[str, Field] = {
         values.choice("roce", "infiniband", "efa", "tcp"),
         "write roce, infiniband, efa (AWS) or tcp",
         "`roce`, `infiniband`, `efa` (AWS: each rail has its `pci`, and no netdev or address), or `tcp`: "
-        "RDMA is not asked of this cluster",
+        "this cluster has no RDMA",
     ),
     "node_class": Field(
         values.choice("hardware", "virtual", "container"),
         "write hardware, virtual or container",
-        "`hardware` (default), `virtual`, `container`: declares what cannot be asked (governor, "
+        "`hardware` (default), `virtual`, `container`: declares what cannot be checked (governor, "
         "PCIe, modules)",
     ),
     "mtu": Field(
@@ -256,7 +256,7 @@ FABRIC: dict[str, Field] = {
     "frontend": Field(
         values.mapping,
         "write a mapping, as `frontend: {netdev: enp5s0}`",
-        "the node's way to the outside, see below",
+        "the node's interface to the outside, see below",
     ),
     "networks": Field(
         values.filled_list,
@@ -265,9 +265,9 @@ FABRIC: dict[str, Field] = {
     ),
     "leaves": Field(
         values.filled_mapping("leaves"),
-        "map leaves to what is known of them, as `leaves: {leaf1: {uplink_gbps: 6400}}`",
-        "what is known of the leaves that rails name: `{leaf1: {uplink_gbps: 6400}}`, the rates of "
-        "all its uplinks together; `railyard plan --svg` then says how oversubscribed it is. On InfiniBand "
+        "map leaves to their properties, as `leaves: {leaf1: {uplink_gbps: 6400}}`",
+        "properties of the leaves that rails name: `{leaf1: {uplink_gbps: 6400}}`, the rates of "
+        "all its uplinks together; `railyard plan --svg` then shows its oversubscription. On InfiniBand "
         "also `guid`, the switch's node GUID",
     ),
     "partitions": Field(
@@ -289,55 +289,55 @@ FABRIC: dict[str, Field] = {
     "route_table_base": Field(
         values.integer(*ROUTE_TABLES),
         "write the number of the first rail's routing table, as 6100",
-        "number of rail0's own routing table (default 6100, allowed 1000 to 32000: a rule has its "
+        "number of rail0's routing table (default 6100, allowed 1000 to 32000: a rule has its "
         "table's number as priority, and that of the main table has 32766); rail k has base + k",
     ),
-    "ipoib_mode": _IPOIB_MODE.says(
+    "ipoib_mode": _IPOIB_MODE.with_meaning(
         "`datagram` (default) or `connected`, for InfiniBand rails with an address; see below"
     ),
     "link_local": Field(
         values.families,
         "write `[ipv6]`, `[ipv4]`, both or `[]`",
-        "families that rails have link-local addresses of: `[ipv6]` (default), `[ipv4]`, both or `[]`",
+        "families of the rails' link-local addresses: `[ipv6]` (default), `[ipv4]`, both or `[]`",
     ),
-    "accept_ra": _MANAGE.says("whether rails heed router advertisements (default `false`)"),
+    "accept_ra": _MANAGE.with_meaning("whether rails accept router advertisements (default `false`)"),
     **COMPUTED,
 }
 FRONTEND: dict[str, Field] = {
-    "netdev": _NETDEV.says("its interface"),
-    "dhcp4": _MANAGE.says("whether its address comes by DHCP"),
+    "netdev": _NETDEV.with_meaning("its interface"),
+    "dhcp4": _MANAGE.with_meaning("whether it gets its address by DHCP"),
     "address": Field(
         values.interface(None),
         "write address and prefix length, as 192.168.1.10/24",
-        "else its address, with prefix length",
+        "its address with prefix length, without DHCP",
     ),
     "gateway": Field(values.address, "write an address", "its default gateway"),
-    "manage": _MANAGE.says("nothing of it is written unless this is `true`"),
+    "manage": _MANAGE.with_meaning("Railyard writes it only if this is `true`"),
 }
 NETWORK: dict[str, Field] = {
-    "name": _NAME.says("`storage`, …"),
+    "name": _NAME.with_meaning("`storage`, …"),
     "purpose": Field(
         values.name,
         "write what it is for: storage, out_of_band, …",
-        "`storage`, `out_of_band`, or your own word",
+        "`storage`, `out_of_band`, or another word",
     ),
-    "netdev": _NETDEV.says("its interface; with `vlan`, the port that carries the VLAN"),
+    "netdev": _NETDEV.with_meaning("its interface; with `vlan`, the port that carries the VLAN"),
     "subnet": Field(
         values.subnet(None),
         "write the network itself, as 192.168.1.0/24",
-        "its network, of either family: it shares no address with a rail or another network",
+        "its network, IPv4 or IPv6; it must not overlap a rail or another network",
     ),
-    "vlan": _VLAN.says("VLAN id"),
+    "vlan": _VLAN.with_meaning("VLAN id"),
     "mtu": Field(
         values.integer(*MTU_BYTES["ethernet"]),
         "write the network's MTU in bytes, as `mtu: 9000`",
         "the MTU of its interface, in bytes",
     ),
-    "manage": _MANAGE.says(
+    "manage": _MANAGE.with_meaning(
         "`true`: Railyard writes it, with the address subnet + `host_offset` + index, or the one in"
         " `network_addresses`"
     ),
-    "bmc": _MANAGE.says(
+    "bmc": _MANAGE.with_meaning(
         "`true`: this is the BMCs' network (`purpose: out_of_band`, never managed); then each node "
         "needs a `bmc_address` in it"
     ),
@@ -352,7 +352,7 @@ LEAF: dict[str, Field] = {
         "write the switch's node GUID as `ibswitches` prints it, as 0x506b4b03005c2740",
     ),
 }
-# What can say which interface a rail is.
+# Keys that identify a rail's interface.
 SELECTORS = ("netdev", "hca", "mac", "pci")
 OVERRIDE: dict[str, Field] = {
     **{key: RAIL[key] for key in SELECTORS},
@@ -378,7 +378,7 @@ EXPECTED_GPUS: dict[str, Field] = {
 
 
 def near_key(key: object, known: Iterable[str]) -> str | None:
-    """Return the key that was probably meant by one that is not known, or None."""
+    """Return the known key that an unknown one probably means, or None."""
     text = str(key).lower().replace("-", "_")
     known = list(known)
     near = [text] if text in known else difflib.get_close_matches(text, known, n=1)
@@ -388,7 +388,7 @@ def near_key(key: object, known: Iterable[str]) -> str | None:
 def check_mapping(
     value: Mapping[Any, Any], fields: Mapping[str, Field], where: str, rail: str | None = None
 ) -> Iterator[Finding]:
-    """Yield what is wrong with the keys and values of one mapping; a null value counts as not given."""
+    """Yield errors in the keys and values of one mapping; null counts as not set."""
     for key, item in value.items():
         path = f"{where}.{key}"
         inside = list(values.literal(item))
@@ -399,44 +399,44 @@ def check_mapping(
             meant = f"{where}.{near}" if near and value.get(near) is None else None
             yield Finding(path, f"unknown key {show(key)}", known, None, rail, meant)
         elif inside:
-            fix = "write the value itself; fabric holds literals only"
+            fix = "write the value itself; fabric must not contain expressions"
             yield from (Finding(path + inner, wrong, fix, None, rail) for inner, wrong in inside)
         elif item is not None and (wrong_type := fields[key].check(item)) is not None:
             yield Finding(path, wrong_type, fields[key].fix, None, rail)
 
 
-def check_bond(item: Item) -> Iterator[Told]:
-    """Yield that a rail's netdev is a bond, going by its name."""
+def check_bond(item: Item) -> Iterator[Issue]:
+    """Yield an error where a rail's netdev is named like a bond."""
     if item.get("bond") is None and values.is_bond(item.get("netdev")):
         yield "netdev", f"{item['netdev']} {BOND_REFUSED}", BOND_FIX
 
 
-def check_lag(item: Item, transport: Any) -> Iterator[Told]:
-    """Yield what a rail that is a bond (RoCE LAG) cannot have, or lacks."""
+def check_lag(item: Item, transport: Any) -> Iterator[Issue]:
+    """Yield keys that a rail with a bond (RoCE LAG) cannot have, or lacks."""
     if item.get("bond") is None or RAIL["bond"].check(item["bond"]) is not None:
         return
     if transport not in ("roce", "tcp"):
-        yield "bond", f"RoCE LAG is of Ethernet ports, and the transport is {show(transport)}", BOND_FIX
+        yield "bond", f"RoCE LAG needs Ethernet ports, but the transport is {show(transport)}", BOND_FIX
     if item.get("netdev") is None:
         yield "netdev", "the bond has no name", "write the bond's own name, as `netdev: bond0`"
     elif item["netdev"] in item["bond"]["ports"]:
         yield "netdev", f"{item['netdev']} is one of the bond's ports", "write the bond's own name"
     for key in ("mac", "pci", "hca", "shares_wire_with"):
         if item.get(key) is not None:
-            yield key, "the rail is a bond, which is named by netdev alone", "remove it"
+            yield key, "the rail is a bond, which is identified only by netdev", "remove it"
 
 
-def check_mac(mac: Any, transport: Any) -> Iterator[Told]:
-    """Yield that a sound MAC address is not as long as those of the transport's ports."""
+def check_mac(mac: Any, transport: Any) -> Iterator[Issue]:
+    """Yield an error where a MAC address has the wrong length for the transport."""
     octets = mac.count(":") + 1 if _MAC.check(mac) is None else None
     wanted = {"infiniband": 20, "roce": 6, "tcp": 6}.get(transport) if isinstance(transport, str) else None
     if None not in (octets, wanted) and octets != wanted:
-        message = f"{mac} has {octets} octets, and a port of transport {transport} has {wanted}"
+        message = f"{mac} has {octets} octets, but a port of transport {transport} has {wanted}"
         yield "mac", message, "write the port's own address as `ip link` shows it"
 
 
-def check_vlan_name(key: str, netdev: Any, vlan: Any, otherwise: str = "") -> Iterator[Told]:
-    """Yield that a VLAN's interface, `netdev.vlan`, has no room in the kernel's 15 characters."""
+def check_vlan_name(key: str, netdev: Any, vlan: Any, otherwise: str = "") -> Iterator[Issue]:
+    """Yield an error where the VLAN's name `netdev.vlan` exceeds the kernel's 15 characters."""
     name = f"{netdev}.{vlan}"
     if _NETDEV.check(netdev) is None and _VLAN.check(vlan) is None and values.netdev(name) is not None:
         message = f"the VLAN's interface would be {name}, which has more than 15 characters"

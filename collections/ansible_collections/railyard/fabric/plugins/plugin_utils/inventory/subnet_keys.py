@@ -2,9 +2,9 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What an inventory says of an InfiniBand subnet: leaves, partitions, subnet managers, where to read it.
+"""Check and read the keys of an InfiniBand subnet: leaves, partitions, subnet managers, where to read it.
 
-A subnet is what one master subnet manager serves; its keys are refused on other transports.
+A subnet belongs to one master subnet manager; its keys are refused on other transports.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ _NOT_HERE = "remove it, or correct the transport"
 
 
 def check_subnet(fabric: Item) -> Iterator[Finding]:
-    """Yield what is wrong with the keys of the subnet in one fabric, without a look at the nodes."""
+    """Yield errors in the subnet's keys of one fabric, without the nodes."""
     transport = fabric.get("transport")
     if transport in ("roce", "efa", "tcp"):
         for key in KEYS:
             if fabric.get(key) is not None:
-                message = f"it is for InfiniBand subnets, and the transport is {transport}"
+                message = f"it is for InfiniBand subnets, but the transport is {transport}"
                 yield Finding(f"fabric.{key}", message, _NOT_HERE)
     elif _is_readable(fabric.get("partitions")):
         yield from _check_partitions(fabric["partitions"])
@@ -48,7 +48,7 @@ def check_subnet(fabric: Item) -> Iterator[Finding]:
 
 
 def _check_leaves(leaves: Any, transport: Any) -> Iterator[Finding]:
-    """Check that switches have GUIDs of their own, and only where switches have GUIDs at all."""
+    """Check that GUIDs of switches are distinct, and set only on InfiniBand."""
     owners: dict[str, str] = {}
     for name, leaf in leaves.items() if isinstance(leaves, Mapping) else ():
         guid = leaf.get("guid") if isinstance(leaf, Mapping) else None
@@ -56,7 +56,7 @@ def _check_leaves(leaves: Any, transport: Any) -> Iterator[Finding]:
             continue
         where = f"fabric.leaves.{name}.guid"
         if transport in ("roce", "efa", "tcp"):
-            message = f"it is an InfiniBand switch's, and the transport is {transport}"
+            message = f"it is for an InfiniBand switch, but the transport is {transport}"
             yield Finding(where, message, _NOT_HERE)
         elif (known := normalize_guid(guid)) is not None:
             owner = owners.setdefault(known, str(name))
@@ -71,18 +71,18 @@ def _check_partitions(declared: Any) -> Iterator[Finding]:
         yield Finding(".".join(("fabric.partitions", *problem.path)), problem.message, problem.fix)
     for pkey, partition in found.items():
         if _is_mute(partition):
-            message = "all of its members are limited, so no two of them can talk to each other in it"
+            message = "all of its members are limited, so no two of them can communicate"
             fix = "make at least one of them full; limited members reach full ones only"
             yield Finding(f"{_place_of(declared, pkey)}.members", message, fix)
 
 
 def _is_readable(declared: Any) -> bool:
-    """Tell whether partitions are a mapping of literals; what else they are is reported with the schema."""
+    """Tell whether partitions are a mapping of literals; the schema reports everything else."""
     return isinstance(declared, Mapping) and bool(declared) and not any(literal(declared))
 
 
 def _is_mute(partition: Partition) -> bool:
-    """Tell whether no two members of a partition can talk; of the default one the subnet manager is full."""
+    """Tell whether no two members of a partition can communicate (default: the subnet manager is full)."""
     several = len(partition.members) > 1 or ALL in partition.members
     return partition.pkey != DEFAULT_PKEY and several and set(partition.members.values()) == {LIMITED}
 
@@ -94,7 +94,7 @@ def _place_of(declared: Mapping[Any, Any], pkey: int) -> str:
 
 
 def check_nodes(nodes: Sequence[Node]) -> Iterator[Located]:
-    """Yield what is wrong with the subnet's keys beside the nodes: unknown nodes, nodes that cannot talk."""
+    """Yield errors in the subnet's keys with the nodes: unknown nodes, nodes that cannot communicate."""
     here = [node for node in nodes if isinstance(node.fabric, Mapping)]
     on_infiniband = [node for node in here if node.fabric.get("transport") == INFINIBAND]
     known = {node.name: node for node in on_infiniband}
@@ -105,7 +105,7 @@ def check_nodes(nodes: Sequence[Node]) -> Iterator[Located]:
         if first is node:
             origin = Origin(node.groups, node.name)
             yield from ((one, origin) for one in _check_names(node.fabric, known, others))
-    yield from _check_alike(list(seen.values()))
+    yield from _check_same_subnet(list(seen.values()))
 
 
 def _check_names(fabric: Item, known: Mapping[str, Node], others: Collection[str]) -> Iterator[Finding]:
@@ -117,7 +117,7 @@ def _check_names(fabric: Item, known: Mapping[str, Node], others: Collection[str
             if member != ALL and normalize_guid(member) is None:
                 yield from _check_name(f"{where}.{member}", member, known, others)
     if not problems:
-        yield from _check_talking(fabric, found, list(known))
+        yield from _check_communication(fabric, found, list(known))
     managers = fabric.get("subnet_managers")
     if isinstance(managers, list) and subnet_values.subnet_managers(managers) is None:
         for index, name in enumerate(managers):
@@ -147,7 +147,7 @@ def _check_read_from(fabric: Item, known: Mapping[str, Node], others: Collection
 
 
 def _rails_of(fabric: Item) -> list[str]:
-    """Return the names of a fabric's rails; none where they are wrong, which is reported elsewhere."""
+    """Return the names of a fabric's rails; empty where they are wrong, which is reported elsewhere."""
     listed, count = fabric.get("rails"), fabric.get("rail_count")
     if isinstance(listed, list):
         names = [item.get("name") for item in listed if isinstance(item, Mapping)]
@@ -172,11 +172,13 @@ def _check_name(
     yield Finding(where, message, f"{hint}name one of its nodes", None, rail)
 
 
-def _check_talking(fabric: Item, found: Mapping[int, Partition], names: Iterable[str]) -> Iterator[Finding]:
-    """Check that there are no two nodes that are limited members wherever they are members.
+def _check_communication(
+    fabric: Item, found: Mapping[int, Partition], names: Iterable[str]
+) -> Iterator[Finding]:
+    """Check that no two nodes are only limited members.
 
-    Only where the default partition is declared: otherwise nobody knows how its members are. Nodes that are
-    full members of different partitions are tenants, which are not to talk.
+    Only where the default partition is declared: otherwise the membership in it is unknown. Nodes that are
+    full members of different partitions are tenants, which must not communicate.
     """
     if DEFAULT_PKEY not in found or any(map(_is_mute, found.values())):
         return
@@ -186,25 +188,25 @@ def _check_talking(fabric: Item, found: Mapping[int, Partition], names: Iterable
     if len(limited) > 1:
         message = (
             f"{limited[0]} and {limited[-1]} ({len(limited)} nodes in all) are full members of no partition: "
-            "they cannot talk to each other"
+            "they cannot communicate"
         )
         fix = "make them full members of a partition"
         yield Finding(f"{_place_of(fabric['partitions'], DEFAULT_PKEY)}.members", message, fix)
 
 
-def _check_alike(nodes: Sequence[Node]) -> Iterator[Located]:
-    """Check that groups of nodes with fabrics of their own say the same of the subnet that they share."""
+def _check_same_subnet(nodes: Sequence[Node]) -> Iterator[Located]:
+    """Check that different fabrics declare the same for the subnet that they share."""
     for key in KEYS:
-        told = [node for node in nodes if node.fabric.get(key) is not None]
-        for node in told[1:]:
-            if node.fabric[key] != told[0].fabric[key]:
-                message = f"it is not that of {told[0].name}, and the nodes share the subnet"
+        declaring = [node for node in nodes if node.fabric.get(key) is not None]
+        for node in declaring[1:]:
+            if node.fabric[key] != declaring[0].fabric[key]:
+                message = f"it differs from that of {declaring[0].name}, but the nodes share the subnet"
                 fix = "set it once for all nodes on InfiniBand"
                 yield Finding(f"fabric.{key}", message, fix, node.name), Origin(node.groups, node.name)
 
 
 def declared_subnet(nodes: Sequence[Node]) -> dict[str, Any] | None:
-    """Return what a sound inventory says of the subnet, in one form, as plan.json has it; None for nothing.
+    """Return the subnet of a valid inventory as plan.json has it; None where none is declared.
 
     GUIDs are `0x` and 16 digits; P_Keys are `0x7fff`, each partition's members mapped to their memberships.
     """

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Checks of one value each, of an InfiniBand subnet; as in `values`, they return what is wrong, or None."""
+"""Check single values of an InfiniBand subnet; as in `values`, checks return an error text or None."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SWITCH = "switch"
 
 def guid(value: Any) -> str | None:
     """Check for a GUID, however it is written."""
-    return None if normalize_guid(value) is not None else f"{show(value)} is no GUID"
+    return None if normalize_guid(value) is not None else f"{show(value)} is not a GUID"
 
 
 def subnet_managers(value: Any) -> str | None:
@@ -27,7 +27,7 @@ def subnet_managers(value: Any) -> str | None:
     if not isinstance(value, list) or not value:
         return f"it is {show(value)}, not a list of nodes"
     wrong = next((found for found in map(values.text, value) if found is not None), None)
-    return wrong or (None if len(set(value)) == len(value) else f"one is there twice in {show(value)}")
+    return wrong or (None if len(set(value)) == len(value) else f"{show(value)} has a duplicate")
 
 
 def read_from(value: Any) -> str | None:

@@ -1,10 +1,10 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which of Ansible's inventory plugins may read an inventory: by default those that run nothing of it.
+"""Decide which inventory plugins of Ansible may read an inventory: by default those that execute nothing.
 
 `script` runs a file as a program, and `auto` loads whichever plugin a file names, which may evaluate
-templates or start programs. Both are used only where the person who calls `railyard` asks for it:
+templates or start programs. Both are used only if the caller of `railyard` allows it:
 `--trust-inventory`, or a list of plugins in Ansible's own setting (`ANSIBLE_INVENTORY_ENABLED`, or
 `enable_plugins` in ansible.cfg).
 """

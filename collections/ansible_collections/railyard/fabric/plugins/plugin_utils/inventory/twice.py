@@ -2,10 +2,10 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""One variable of one host or group, set differently in two places: which one holds, nobody sees.
+"""Find variables that two places set differently for one host or group.
 
-Ansible takes the last by an order of its own: files by name, inventories as given, host_vars over hosts.yml.
-Files of variables are read only where something else speaks of the same host or group.
+Ansible silently takes the last in its order: files by name, inventories as given, host_vars over hosts.yml.
+Files of variables are read only where another file names the same host or group.
 """
 
 from __future__ import annotations
@@ -22,51 +22,51 @@ _VARIABLES = (*layout.VARIABLES, "ansible_host")
 _KINDS = (("host", "host_vars"), ("group", "group_vars"))
 
 
-class _Said(NamedTuple):
-    """One setting: its value in a form that can be compared, and where it stands."""
+class _Setting(NamedTuple):
+    """One setting: its value in a comparable form, and its file and line."""
 
     value: Any
     where: str
 
 
 def check(sources: Sequence[str]) -> Iterator[Problem]:
-    """Yield each variable that a second place sets otherwise for the same host or group."""
-    said: dict[tuple[str, str, str], list[_Said]] = {}
+    """Yield each variable that a second place sets differently for the same host or group."""
+    settings: dict[tuple[str, str, str], list[_Setting]] = {}
     for path in dict.fromkeys(map(os.path.realpath, files.source_files(sources))):
         for kind, name, variable, one in _in_source(path):
-            said.setdefault((kind, name, variable), []).append(one)
-    spoken_of = {(kind, name) for kind, name, _variable in said}
+            settings.setdefault((kind, name, variable), []).append(one)
+    known = {(kind, name) for kind, name, _variable in settings}
     folders = list(dict.fromkeys(map(os.path.realpath, files.source_folders(sources))))
     for folder in folders:
         for kind, below in _KINDS:
             for name, paths in layout.entries(os.path.join(folder, below)).items():
-                if len(folders) > 1 or (kind, name) in spoken_of:
+                if len(folders) > 1 or (kind, name) in known:
                     for variable, one in _in_variables(paths[0]):
-                        said.setdefault((kind, name, variable), []).append(one)
-    for (kind, name, variable), places in said.items():
+                        settings.setdefault((kind, name, variable), []).append(one)
+    for (kind, name, variable), places in settings.items():
         other = next((one for one in places[1:] if _differ(one.value, places[0].value)), None)
         if other is not None:
             message = (
-                f"{variable}: {places[0].where} sets it otherwise for {kind} {name}, and Ansible takes one"
+                f"{variable}: {places[0].where} sets another value for {kind} {name}; Ansible uses only one"
             )
             host = name if kind == "host" else None
             yield Problem(other.where, host, None, message, "keep one of the two")
 
 
 def _differ(one: Any, other: Any) -> bool:
-    """Tell whether two values differ; what INI writes as text is held against text alone."""
+    """Tell whether two values differ; text from INI is compared with text only."""
     return one != other and isinstance(one, str) == isinstance(other, str)
 
 
-def _in_source(path: str) -> Iterator[tuple[str, str, str, _Said]]:
-    """Yield (kind, name, variable, what is said) of an inventory file."""
+def _in_source(path: str) -> Iterator[tuple[str, str, str, _Setting]]:
+    """Yield (kind, name, variable, setting) of an inventory file."""
     if files.is_encrypted(path):
         return
-    where = files.shown(path)
+    where = files.show_path(path)
     for (kind, written), mappings in yaml_nodes.source_index(path).items():
         for node in mappings:
             found = [
-                (key.value, _Said(_frozen(value), f"{where}:{key.start_mark.line + 1}"))
+                (key.value, _Setting(_frozen(value), f"{where}:{key.start_mark.line + 1}"))
                 for key, value in _pairs(node)
                 if key.value in _VARIABLES
             ]
@@ -76,16 +76,19 @@ def _in_source(path: str) -> Iterator[tuple[str, str, str, _Said]]:
                     yield kind, name, variable, one
     for kind, name, variable, value, line in ini.settings(path):
         if variable in _VARIABLES:
-            yield kind, name, variable, _Said(value, f"{where}:{line}")
+            yield kind, name, variable, _Setting(value, f"{where}:{line}")
 
 
-def _in_variables(path: str) -> Iterator[tuple[str, _Said]]:
-    """Yield (variable, what is said) of a file, or a folder of files, of one host or group."""
+def _in_variables(path: str) -> Iterator[tuple[str, _Setting]]:
+    """Yield (variable, setting) of a file, or a folder of files, of one host or group."""
     for file in layout.files_of(path):
-        if layout.set_in(file):
+        if layout.find_variables(file):
             for key, value in _pairs(yaml_nodes.composed(file)):
                 if key.value in _VARIABLES:
-                    yield key.value, _Said(_frozen(value), f"{files.shown(file)}:{key.start_mark.line + 1}")
+                    yield (
+                        key.value,
+                        _Setting(_frozen(value), f"{files.show_path(file)}:{key.start_mark.line + 1}"),
+                    )
 
 
 def _pairs(node: Any) -> list[tuple[Any, Any]]:
@@ -94,7 +97,7 @@ def _pairs(node: Any) -> list[tuple[Any, Any]]:
 
 
 def _frozen(node: Any) -> Any:
-    """Return what a YAML node says, as something that can be compared: scalars as their text."""
+    """Return the content of a YAML node in a comparable form: scalars as their text."""
     pairs = _pairs(node)
     if pairs:
         return frozenset((str(_frozen(key)), _frozen(value)) for key, value in pairs)

@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Compare the versions that an inventory asks for with the minimum versions. Pure."""
+"""Compare the versions that an inventory requests with the minimum versions. Pure."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import mini
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.minimum_versions import Comparison
 
 
-def of_variable(name: str, value: Any) -> list[Comparison]:
-    """Compare the versions that a role's variable names; most variables name none.
+def compare_variable(name: str, value: Any) -> list[Comparison]:
+    """Compare the versions in a role's variable; most variables have none.
 
     Args:
         name: of the variable.
-        value: rendered, and of the type that the role takes.
+        value: rendered, of the type that the role declares.
     """
     if name == "nvidia_driver_cuda" and value is not None:
         return [minimum_versions.compare("cuda", str(value))]

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Why Ansible cannot read a file, or passes over a part of it, with the line, which it often does not say."""
+"""Find why Ansible cannot read a file or ignores a part of it, with the line, which it often omits."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.lines im
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.lines.yaml_nodes import yaml
 
 _SECTIONS = ("hosts", "vars", "children")
-# Groups of this name hold YAML anchors, for want of a better place.
+# Groups with these prefixes only hold YAML anchors.
 _ANCHORS = ("x-", ".", "_")
 _END = r"[0-9]+|[A-Za-z]"
 _RANGE = re.compile(rf"(?P<first>{_END})?:(?P<last>{_END})?(:(?P<step>[0-9]+))?")
@@ -31,7 +31,7 @@ _VARIABLES_FIX = "move variables into group_vars/all/ beside the hosts' file"
 
 
 class Wrong(NamedTuple):
-    """What is wrong with a part of an inventory file: the keys that lead to it, words, and what to write."""
+    """An error in an inventory file: the keys that lead to it, a message and a fix."""
 
     steps: tuple[str, ...]
     message: str
@@ -39,7 +39,7 @@ class Wrong(NamedTuple):
 
 
 def syntax_error(path: str) -> tuple[int | None, str] | None:
-    """Return (line if known, Ansible's words) where a file cannot be read as YAML, else None."""
+    """Return (line if known, Ansible's message) where a file cannot be read as YAML, else None."""
     if yaml is None or files.is_encrypted(path):
         return None
     try:
@@ -57,11 +57,11 @@ def syntax_error(path: str) -> tuple[int | None, str] | None:
         return getattr(error.obj, "line_num", None), error.message.rstrip(".")
     except RecursionError:
         return None, "it is nested too deeply"
-    return _own_alias(yaml.compose(text, Loader=yaml_nodes.loader()))
+    return _find_alias_loop(yaml.compose(text, Loader=yaml_nodes.loader()))
 
 
-def _own_alias(root: Any) -> tuple[int, str] | None:
-    """Return (line, words) of a node that contains itself: Ansible reads it, and goes round without end."""
+def _find_alias_loop(root: Any) -> tuple[int, str] | None:
+    """Return (line, message) of a node that contains itself, which Ansible would follow forever."""
     waiting = [(root, False)] if root is not None else []
     around: set[int] = set()
     done: set[int] = set()
@@ -71,7 +71,7 @@ def _own_alias(root: Any) -> tuple[int, str] | None:
             around.discard(id(node))
             done.add(id(node))
         elif id(node) in around:
-            return node.start_mark.line + 1, "an alias stands inside what it names"
+            return node.start_mark.line + 1, "an alias is inside the value that it names"
         elif id(node) not in done and isinstance(node, yaml.CollectionNode):
             around.add(id(node))
             waiting.append((node, True))
@@ -81,23 +81,23 @@ def _own_alias(root: Any) -> tuple[int, str] | None:
 
 
 def no_variables(path: str) -> tuple[int, str] | None:
-    """Return (line, what is wrong) where a file of variables is sound YAML and yet no mapping, else None."""
+    """Return (line, error) where a file of variables is valid YAML but not a mapping, else None."""
     if yaml is None or files.is_encrypted(path):
         return None
-    root: Any = yaml.compose(files.text_of(path), Loader=yaml_nodes.loader())
+    root: Any = yaml.compose(files.read_text(path), Loader=yaml_nodes.loader())
     empty = root is None or root.tag == "tag:yaml.org,2002:null"
     if empty or isinstance(root, yaml.MappingNode):
         return None
     what = "a list" if isinstance(root, yaml.SequenceNode) else "text"
-    return root.start_mark.line + 1, f"it holds {what}, and variables are a mapping"
+    return root.start_mark.line + 1, f"it contains {what}, not a mapping of variables"
 
 
 def inventory_error(data: Any) -> Wrong | None:
-    """Return the first thing that makes Ansible refuse, or pass over, a part of a YAML inventory file."""
+    """Return the first error for which Ansible refuses or ignores a part of a YAML inventory file."""
     if not data:
         return Wrong((), "it is empty", "write group gpu_nodes into it, as inventories/v100-pair/hosts.yml")
     if not isinstance(data, Mapping):
-        message = f"it holds {_kind(data)}, and an inventory is a mapping of groups"
+        message = f"it contains {_kind(data)}, not a mapping of groups"
         return Wrong((), message, "begin with `gpu_nodes:`")
     if "plugin" in data:
         return None
@@ -107,12 +107,12 @@ def inventory_error(data: Any) -> Wrong | None:
 def _group_errors(above: Sequence[str], name: Any, group: Any) -> Iterator[Wrong]:
     steps = (*above, str(name))
     if not isinstance(name, str):
-        yield Wrong(steps, f"group {name!r} is no text to YAML", "write its name in quotes")
+        yield Wrong(steps, f"YAML does not read group {name!r} as text", "write its name in quotes")
     elif name.startswith(_ANCHORS) and not above:
         return
     elif group is not None and not isinstance(group, Mapping):
         fix = _VARIABLES_FIX if name in VARIABLES else "write it as `gpu_nodes: {hosts: {gpu1: }}`"
-        yield Wrong(steps, f"group {name} is {_kind(group)}, and a group is a mapping", fix)
+        yield Wrong(steps, f"group {name} is {_kind(group)}, not a mapping", fix)
     else:
         for key, content in (group or {}).items():
             yield from _section_errors(steps, str(name), key, content)
@@ -124,7 +124,7 @@ def _section_errors(steps: tuple[str, ...], group: str, key: Any, content: Any) 
         near = difflib.get_close_matches(str(key), _SECTIONS, n=1)
         hint = f"did you mean {near[0]}? " if near else ""
         fix = _VARIABLES_FIX if group in VARIABLES else "a group has hosts, vars and children"
-        yield Wrong(here, f"unknown key {key!r} in group {group}: Ansible passes over it", f"{hint}{fix}")
+        yield Wrong(here, f"unknown key {key!r} in group {group}: Ansible ignores it", f"{hint}{fix}")
     elif content is not None and not isinstance(content, (Mapping, str)):
         key_of = {"hosts": "gpu1:", "children": "su1:", "vars": "name: value"}[key]
         fix = f"write each as a key: `{key_of}`"
@@ -132,7 +132,7 @@ def _section_errors(steps: tuple[str, ...], group: str, key: Any, content: Any) 
     elif isinstance(content, Mapping) and key == "children":
         for name, child in content.items():
             if name in ("all", steps[-1]):
-                message = f"group {name} stands below group {group}, and would be inside itself"
+                message = f"group {name} is a child of group {group}, and would contain itself"
                 yield Wrong((*here, str(name)), message, "take it out of the children")
             else:
                 yield from _group_errors(here, name, child)
@@ -141,10 +141,10 @@ def _section_errors(steps: tuple[str, ...], group: str, key: Any, content: Any) 
             if isinstance(host, str) and (wrong := range_error(host)) is not None:
                 yield Wrong((*here, host), wrong, RANGE_FIX)
             elif not isinstance(host, str):
-                message = f"host {host!r} is no text to YAML"
+                message = f"YAML does not read host {host!r} as text"
                 yield Wrong((*here, str(host)), message, "write its name in quotes")
             elif variables is not None and not isinstance(variables, Mapping):
-                message = f"what stands behind host {host} is {_kind(variables)}, not a mapping of variables"
+                message = f"host {host} has {_kind(variables)}, not a mapping of variables"
                 yield Wrong((*here, host), message, "write it as `gpu1: {ansible_host: 192.168.0.1}`")
 
 
@@ -158,17 +158,17 @@ def range_of(written: str) -> frozenset[str]:
 
 
 def range_error(written: str) -> str | None:
-    """Return what is wrong with the ranges in a host's name, or None (there need be none)."""
+    """Return the error in the ranges of a host's name, or None."""
     if not {"[", "]"} & set(written) or written.startswith("["):  # [fd00::1]:22 is an address with its port
         return None
     parts = re.split(r"\[([^\[\]]*)\]", written)
     if any({"[", "]"} & set(part) for part in parts):
-        return f"{written} has a bracket too few or too many"
+        return f"{written} has unbalanced brackets"
     hosts = 1
     for part in parts[1::2]:
         found = _RANGE.fullmatch(part)
         if found is None:
-            return f"{written} is no range to Ansible"
+            return f"{written} is not a valid range"
         first, last = found["first"], found["last"]
         if first is None or last is None:
             end = "beginning: Ansible would begin with 0" if first is None else "end"
@@ -179,13 +179,13 @@ def range_error(written: str) -> str | None:
         if (int(first) > int(last)) if numbers else (first > last):
             return f"range {written} ends before it begins"
         if numbers and first.startswith("0") and len(first) != len(last):
-            return f"range {written} begins with a 0, and so both ends must have as many digits"
+            return f"range {written} begins with a 0, so both ends need the same number of digits"
         if found["step"] is not None and int(found["step"]) == 0:
             return f"range {written} has a step of 0"
         first_place, last_place = (int(first), int(last)) if numbers else (ord(first), ord(last))
         hosts *= (last_place - first_place) // int(found["step"] or 1) + 1
         if hosts > HOSTS_MAX:
-            return f"range {written} is one of {hosts} hosts, and more than {HOSTS_MAX} are not planned"
+            return f"range {written} has {hosts} hosts; the limit is {HOSTS_MAX}"
     return None
 
 

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Read the archive of a node or a bundle as a stream, within the limits of `archive_limits.py`.
 
-An archive comes from whoever packed it and is not trusted. Every header is checked before the content
+An archive is not trusted. Every header is checked before the content
 behind it is read, and content is handed on piece by piece.
 """
 
@@ -68,7 +68,7 @@ class Archive:
     Attributes:
         rows: the rows of this host's own ends of this run's tests and their frames, a line of JSON each.
         lines: how many rows it held, what was left out included.
-        notes: what was left out, in words.
+        notes: what was left out, as text.
     """
 
     rows: list[bytes] = field(default_factory=list)
@@ -201,7 +201,7 @@ class _Content(io.BufferedReader):
 def _members(stream: _Content, known: Callable[[str], bool], limits: Size) -> Iterator[tarfile.TarInfo]:
     """Yield each member's header; the caller reads all of its content."""
     found: set[str] = set()
-    # Header by header: tarfile would follow a header that speaks of the next one, and read it at any length.
+    # Header by header: tarfile would follow extended headers and read them at any length.
     while (block := stream.read(tarfile.BLOCKSIZE)) != bytes(tarfile.BLOCKSIZE):
         member = tarfile.TarInfo.frombuf(block, "utf-8", "surrogateescape")
         if not known(member.name):
@@ -256,7 +256,7 @@ def _take(lines: Iterator[bytes], run: str, host: str, limits: NodeLimits, harve
 
 
 def _is_own(row: Row, limits: NodeLimits) -> bool:
-    """Tell whether a row is of a test that the node was asked."""
+    """Tell whether a row belongs to a planned test of the node."""
     return raw_names.raw_name(row.get("id"), row.get("end"), row.get("attempt", 1)) in limits.raw
 
 
@@ -275,7 +275,7 @@ def _lines(stream: BinaryIO, size: int, limits: NodeLimits) -> Iterator[bytes]:
         if len(text) > longest:
             raise ArchiveError(f"{folder.RESULTS} in it has a line of more than {longest} bytes")
         if counts[is_frame] > rows:
-            raise ArchiveError(f"{folder.RESULTS} in it has more rows than the {rows} that were asked")
+            raise ArchiveError(f"{folder.RESULTS} in it has more rows than the {rows} that were planned")
         size -= len(text)
         yield text
 

@@ -117,7 +117,7 @@ def of_node(orders: Sequence[Mapping[str, Any]], node: str) -> NodeLimits:
     """Return the limits on a node's archive.
 
     Args:
-        orders: the run's work orders: a node that could not be asked for its results of the first hands them
+        orders: the run's test schedules: a node that could not hand over its results of the first hands them
             over after the second.
         node: a name of their roster.
     """

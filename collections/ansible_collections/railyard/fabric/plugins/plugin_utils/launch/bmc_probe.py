@@ -1,10 +1,10 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Asks BMCs whether they are there: from the controller, many at a time, and nobody logs in.
+"""Check from the controller that BMCs answer, many at a time, without a login.
 
-A BMC is there when it takes a TCP connection. Each port that is tried has a socket of its own, so a refusal
-is heard. A thousand silent BMCs take `ceil(1000 / AT_ONCE)` times the patience for one and port, twice.
+A BMC answers when it accepts a TCP connection. Each port has its own socket, so refusals are seen. A thousand
+silent BMCs take `ceil(1000 / AT_ONCE)` times the timeout for one BMC and port, twice.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from dataclasses import dataclass
 
 #: Far below the usual limit of 1,024 open files of a process.
 AT_ONCE = 128
-#: Who was not heard is asked once more after this: a BMC that restarts or is busy takes seconds.
+#: Silent BMCs are tried once more after this: one that restarts or is busy takes seconds.
 ASK_AGAIN_AFTER_S = 10.0
 ANSWERED, REFUSED, SILENT, NO_WAY = "answered", "refused", "silent", "no_way"
-# Best first: a BMC with several ports is what its best one says.
+# Best first: the best port decides.
 _BEST = (ANSWERED, REFUSED, SILENT, NO_WAY)
-# What the controller's own kernel says, of its ways or of its own want, before anything has left it.
-# EHOSTUNREACH is none of them: it comes too when nobody answers ARP for an address of its own network.
+# Errors of the controller itself: no route or no resources.
+# EHOSTUNREACH is not among them: it is also the result of an unanswered ARP request in the local network.
 _OWN_FAULTS = (
     errno.ENETUNREACH, errno.EACCES, errno.EPERM, errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT,
     errno.ENOBUFS, errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.EAGAIN,
@@ -34,14 +34,14 @@ _OWN_FAULTS = (
 
 @dataclass
 class Reply:
-    """What came of asking one BMC.
+    """The result of checking one BMC.
 
     Attributes:
         state: `answered`, `refused`, `silent` or `no_way`.
-        port: that answered, or the last that was asked.
-        round_trip_us: from the question to its answer or refusal.
+        port: the port that answered, or the last that was tried.
+        round_trip_us: from the connection attempt to the answer or refusal.
         sent: how many connections were tried at that port.
-        message: the kernel's word, where it had one.
+        message: the kernel's error message, if any.
     """
 
     state: str
@@ -52,7 +52,7 @@ class Reply:
 
 
 def ask(addresses: Mapping[str, str], ports: Sequence[int], timeout_s: float) -> dict[str, Reply]:
-    """Ask BMCs whether they are there.
+    """Check that BMCs answer.
 
     Args:
         addresses: node -> its BMC's address.
@@ -73,7 +73,7 @@ def ask(addresses: Mapping[str, str], ports: Sequence[int], timeout_s: float) ->
 
 
 def _ask(addresses: Mapping[str, str], ports: Sequence[int], timeout_s: float) -> dict[str, Reply]:
-    """Ask each BMC once at each port; return the best of its replies."""
+    """Try each port of each BMC once; return the best reply per node."""
     questions = [(node, port) for node in addresses for port in ports]
     found: dict[str, Reply] = {}
     with ThreadPoolExecutor(AT_ONCE) as pool:

@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a node handed over goes into the run folder: as data, no more than was asked, whoever brought it."""
+"""Take the facts and archives of nodes into the run folder: as data, and only what was planned."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def facts_row(found: dict[str, Any], node: str, run: str) -> dict[str, Any]:
     """Return a node's facts as their row, such as can be written and read again.
 
     Args:
-        found: what the node said.
-        node: its name in the inventory, the one that the plan knows; it may call itself otherwise.
+        found: the facts that the node reported.
+        node: its name in the inventory and the plan; its hostname may differ.
         run: the run's id.
 
     Raises:
@@ -59,12 +59,12 @@ def take_archive(
     Args:
         folder: the run's.
         node: whose archive it is.
-        sha256: what the node said that its hash is, if it said so.
+        sha256: the hash that the node reported, if any.
         limits: what it may hold.
         again: an archive of the node was here before, so that its rows may be in the folder.
 
     Raises:
-        ArchiveError: it is damaged, or none of ours.
+        ArchiveError: it is damaged, or not an archive of a node.
         RunFolderError: the folder cannot be written.
     """
     place = archive_path(folder, node)
@@ -73,6 +73,6 @@ def take_archive(
     # Of the file that is here: what the node says of it was compared with it.
     with place.open("rb") as packed:
         digest = hashlib.file_digest(packed, "sha256").hexdigest()
-    of = {"of": run_folder.CONFIRM_ARCHIVES} if folder.confirms() else {}
-    folder.append(run_folder.ARCHIVES, [{**of, "node": node, "sha256": digest, "rows": found.lines}])
+    order = {"of": run_folder.CONFIRM_ARCHIVES} if folder.confirms() else {}
+    folder.append(run_folder.ARCHIVES, [{**order, "node": node, "sha256": digest, "rows": found.lines}])
     return fresh, found.notes

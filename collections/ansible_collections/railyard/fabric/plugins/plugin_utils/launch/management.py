@@ -1,12 +1,12 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Where nodes meet whose rails (InfiniBand, EFA) have no IP: each node's address on the management network.
+"""Find the management addresses over which nodes connect whose rails (InfiniBand, EFA) have no IP.
 
-The host variable `management_address` says it; without it, it is what `ansible_host` means to the
-controller's resolver. Either way an address counts only when the node's own facts show it on a netdev: behind
-a jump host, a port forward or NAT the controller's address of a node is nobody else's, and then nothing is
-guessed. What is not known is said with its reason, and the pairs of that node stay unmeasured.
+It is the host variable `management_address`, else the address of `ansible_host`. An address counts only if
+the node's facts show it on a netdev: behind a jump host, a port forward or NAT other nodes cannot use the
+controller's address of a node. An unknown address is reported with its reason, and that node's pairs stay
+unmeasured.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ Resolve = Callable[[str], list[str]]
 def entries(
     nodes: Iterable[Node], plan: Plan, facts: Iterable[Row], resolve: Resolve
 ) -> dict[str, dict[str, Any]]:
-    """Return what the roster says of nodes whose rails have no IP.
+    """Return the roster's entries for nodes whose rails have no IP.
 
     Args:
         nodes: the inventory's nodes.
         plan: plan.json.
         facts: the facts rows of the run.
-        resolve: the controller's resolver; asked only for names of such nodes.
+        resolve: the controller's resolver; called only for names of such nodes.
 
     Returns:
         node -> `address` (bare, or None and then `why_not` says why) and `port_guids` (rail -> GUID, of those
@@ -76,11 +76,11 @@ def _address(node: Node, row: Row | None, resolve: Resolve) -> tuple[str | None,
 
 
 def _refuse_shared(found: dict[str, dict[str, Any]]) -> None:
-    """Take the address from nodes that have one in common: a floating one is no way to either."""
+    """Remove addresses that several nodes share: a floating address identifies none of them."""
     owners: dict[str, list[str]] = {}
-    for name, said in found.items():
-        if said["address"] is not None:
-            owners.setdefault(said["address"], []).append(name)
+    for name, entry in found.items():
+        if entry["address"] is not None:
+            owners.setdefault(entry["address"], []).append(name)
     for address, names in owners.items():
         for name in names if len(names) > 1 else ():
             others = ", ".join(one for one in names if one != name)

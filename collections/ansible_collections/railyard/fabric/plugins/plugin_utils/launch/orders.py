@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The work order of each node of a run, and the program that carries it out, whatever launches it."""
+"""Build the test schedule of each node of a run, and pack the program that runs it."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.ask import own_ord
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder as run_folder
 
 
-class Apart(NamedTuple):
-    """The orders of many nodes for a launcher that sends what they share once.
+class SplitOrders(NamedTuple):
+    """The schedules of many nodes for a launcher that sends the common part once.
 
     Attributes:
-        common: what all share.
-        own: node -> what its order has beside that, the run's secret not among it.
-        refused: node -> why it has no order.
-        deadline_s: after so many seconds each of them is certainly done.
+        common: the common part.
+        own: node -> the rest of its schedule, without the run's secret.
+        refused: node -> why it has no schedule.
+        deadline_s: seconds after which each node is certainly done.
     """
 
     common: dict[str, Any]
@@ -37,22 +37,22 @@ class Apart(NamedTuple):
 
 
 class OrderError(ValueError):
-    """A node has no work order; the message names the node and why."""
+    """A node has no test schedule; the message names the node and why."""
 
 
 class Orders:
-    """The orders of a run's nodes, what they share read once.
+    """The schedules of a run's nodes; the common part is read once.
 
     Attributes:
-        common: what all of them share.
+        common: the common part.
     """
 
     def __init__(self, folder: run_folder.RunFolder, of_all: bool = False) -> None:
-        """Read what they share.
+        """Read the common part.
 
         Args:
             folder: the run's.
-            of_all: read at once what each has of its own: all will be asked for.
+            of_all: read the parts of all nodes at once.
 
         Raises:
             OrderError: it cannot be read.
@@ -60,40 +60,40 @@ class Orders:
         self._folder = folder
         try:
             self.common = folder.orders()[-1]
-            self._own = own_orders.by_node(folder) if of_all else None
+            self._own = own_orders.read_all(folder) if of_all else None
             # In a second order a node's rows go on in the sequence of those that it has handed over.
             taken = folder.rows(run_folder.ARCHIVES)[0] if folder.confirms() else ()
             self._rows_before = {row["node"]: row["rows"] for row in taken if "of" not in row}
         except run_folder.RunFolderError as error:
-            raise OrderError(f"the run folder {folder.path} gives no work order: {error}") from error
+            raise OrderError(f"the run folder {folder.path} has no test schedule: {error}") from error
 
-    def of(self, node: str) -> dict[str, Any]:
-        """Return a node's own work order.
+    def build(self, node: str) -> dict[str, Any]:
+        """Build a node's test schedule.
 
         Raises:
-            OrderError: the folder lacks something, or the order is not whole.
+            OrderError: the folder lacks something, or the schedule is incomplete.
         """
         try:
-            own = own_orders.of(self._folder, node) if self._own is None else self._own[node]
+            own = own_orders.read_node(self._folder, node) if self._own is None else self._own[node]
             common = {**self.common, "bounds": own["bounds"]} if "bounds" in own else self.common
             order = work_order.for_node(common, node, self._folder.secret(), own["netdevs"], own["hcas"])
             if node in self._rows_before:
                 order["rows_before"] = self._rows_before[node]
         except (run_folder.RunFolderError, KeyError, ValueError) as error:
             raise OrderError(
-                f"{node}: the run folder {self._folder.path} gives no work order: {error}"
+                f"{node}: the run folder {self._folder.path} has no test schedule: {error}"
             ) from error
         problems = work_order.check(order)
         if problems:
-            raise OrderError(f"{node}: work order: {'; '.join(problems)}")
+            raise OrderError(f"{node}: test schedule: {'; '.join(problems)}")
         return order
 
 
-def apart(folder: run_folder.RunFolder, nodes: Iterable[str]) -> Apart:
-    """Return the orders of those of the nodes that gave their facts; of a second order, of whom it lets meet.
+def split_orders(folder: run_folder.RunFolder, nodes: Iterable[str]) -> SplitOrders:
+    """Build the schedules of the nodes with facts; of a second schedule, of the nodes that take part.
 
     Raises:
-        OrderError: the folder gives no work order.
+        OrderError: the folder has no test schedule.
     """
     made = Orders(folder, of_all=True)
     try:
@@ -107,7 +107,7 @@ def apart(folder: run_folder.RunFolder, nodes: Iterable[str]) -> Apart:
         if node not in measuring:
             continue
         try:
-            order = made.of(node)
+            order = made.build(node)
         except OrderError as error:
             refused[node] = str(error)
             continue
@@ -117,11 +117,11 @@ def apart(folder: run_folder.RunFolder, nodes: Iterable[str]) -> Apart:
             if key != "secret" and (key not in made.common or made.common[key] != value)
         }
         deadline_s = max(deadline_s, main.worst_case_s(order))
-    return Apart(made.common, own, refused, deadline_s)
+    return SplitOrders(made.common, own, refused, deadline_s)
 
 
 def controller_name() -> str:
-    """Return who runs this, for others who find a node leased."""
+    """Return user and host of the controller, which a leased node reports to others."""
     return f"{getpass.getuser()}@{platform.node()}"
 
 

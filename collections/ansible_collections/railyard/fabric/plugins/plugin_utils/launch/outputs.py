@@ -1,9 +1,9 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Outputs of tools that somebody else ran, as a run folder: to be compared, and never proven.
+"""Import outputs of tools as a run folder, which can be compared but is never proven.
 
-A folder's files `NODE/PEER/RAIL/TOOL.txt` say by their place who sent to whom over which rail. They go
+The paths `NODE/PEER/RAIL/TOOL.txt` define sender, receiver and rail. The files go
 through the same parsers as all others and become rows of one end without counters, which no judge trusts.
 """
 
@@ -28,7 +28,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.run.folder import 
 #: A tool's test of one rail alone; of ping's two the round trip.
 _CHECKS = {one.tool: one for one in TESTS if one.asked == "alone" and not one.wanted}
 _MOST_BYTES = 16 << 20
-#: What a tool sends unless it is told otherwise; sockperf's output does not say.
+#: sockperf's default message size, which its output does not contain.
 _SOCKPERF_BYTES = 14
 
 
@@ -37,7 +37,7 @@ class OutputError(ValueError):
 
 
 class _Output(NamedTuple):
-    """One file: its path below the folder, its bytes, its row, and what is to be said of its numbers."""
+    """One file: its path below the folder, its bytes, its row, and remarks about its numbers."""
 
     name: str
     data: bytes
@@ -57,7 +57,7 @@ def make(source: Path, inventory: Inventory, reports_dir: Path) -> RunFolder:
         OutputError: a file is of no known node, rail or test, or its tool's output cannot be read.
         PolicyError, RunFolderError: the policy is none, or the folder cannot be written.
     """
-    plan, manifest = action_base.opening(inventory)
+    plan, manifest = action_base.start_documents(inventory)
     run = run_folder.new_run_id()
     fabrics = {node.name: action_base.plain(node.fabric) for node in inventory.selected_nodes()}
     order = requests.work_order(run, plan, fabrics, manifest["policy"], [])
@@ -70,7 +70,7 @@ def make(source: Path, inventory: Inventory, reports_dir: Path) -> RunFolder:
         except (OutputError, OSError, registry.NotThisTool) as error:
             problems.append(f"{path}: {error}")
     if problems or not outputs:
-        raise OutputError("\n".join(problems) or f"{source} holds no NODE/PEER/RAIL/TOOL.txt")
+        raise OutputError("\n".join(problems) or f"{source} has no file NODE/PEER/RAIL/TOOL.txt")
     manifest[provenance.IMPORTED] = [
         {"file": one.name, "sha256": hashlib.sha256(one.data).hexdigest(), "remarks": one.remarks}
         for one in outputs
@@ -98,7 +98,7 @@ def _read(source: Path, path: Path, asked: Mapping[tuple[Any, ...], Mapping[str,
         raise OutputError(f"no test is called {path.stem}; one of: {', '.join(sorted(_CHECKS))}")
     line = asked.get((*places, check.name))
     if line is None:
-        raise OutputError(f"the inventory asks no {check.name} of {'/'.join(places)} (NODE/PEER/RAIL)")
+        raise OutputError(f"the inventory plans no {check.name} for {'/'.join(places)} (NODE/PEER/RAIL)")
     with path.open("rb") as stream:
         data = stream.read(_MOST_BYTES + 1)
     if len(data) > _MOST_BYTES:
@@ -108,10 +108,10 @@ def _read(source: Path, path: Path, asked: Mapping[tuple[Any, ...], Mapping[str,
     error = found["error"]
     if len(found["outputs"]) != 1 or (error is not None and error["class"] != "truncated"):
         raise OutputError(error["message"] if error else f"{len(found['outputs'])} runs, one is wanted")
-    metrics, conditions = _SAID[parser](found["outputs"][0], check.tool)
+    metrics, conditions = _READERS[parser](found["outputs"][0], check.tool)
     number = next(key for key in outliers.METRICS if key in check.client)
     if not metrics.get(number):
-        raise OutputError(f"it does not say the {check.title}")
+        raise OutputError(f"it does not contain the {check.title}")
     nothing = ("tool_version", "netdev", "hca", "address", "gid_index", "gid_type", "window_s", "counters")
     row = {
         **dict.fromkeys((*nothing, "message_bytes", "qps", "mtu_bytes", "active_mtu_bytes", "error")),
@@ -126,8 +126,8 @@ def _read(source: Path, path: Path, asked: Mapping[tuple[Any, ...], Mapping[str,
         "raw": {"file": f"raw/{name}", "name": path.name},
     }
     cut = [f"an excerpt: {error['message']}"] if error else []
-    said = [*cut, *_remarks(row, found["outputs"][0])]
-    return _Output(str(name), data, row, [f"{' '.join(places)} {check.tool}: {one}" for one in said])
+    notes = [*cut, *_remarks(row, found["outputs"][0])]
+    return _Output(str(name), data, row, [f"{' '.join(places)} {check.tool}: {one}" for one in notes])
 
 
 def _perftest(output: Mapping[str, Any], tool: str) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -161,7 +161,7 @@ def _ping(output: Mapping[str, Any], _tool: str) -> tuple[dict[str, Any], dict[s
     return {name: output[name] for name in names}, {}
 
 
-_SAID = {"perftest": _perftest, "iperf3": _iperf3, "sockperf": _sockperf, "ping": _ping}
+_READERS = {"perftest": _perftest, "iperf3": _iperf3, "sockperf": _sockperf, "ping": _ping}
 
 
 def _remarks(row: Row, output: Mapping[str, Any]) -> Iterator[str]:
@@ -175,13 +175,13 @@ def _remarks(row: Row, output: Mapping[str, Any]) -> Iterator[str]:
             "two such runs one after the other are no sum of both ports"
         )
     if row["tool"] == "iperf3" and row.get("streams") in (None, 1):
-        streams = "one stream" if row.get("streams") else "how many streams is not said; one"
+        streams = "one stream" if row.get("streams") else "the number of streams is unknown; one"
         yield f"{streams} is what a core does, and not what the link carries"
     if {"latency_average_us", "latency_p50_us"} <= metrics.keys():
         average, median = metrics["latency_average_us"], metrics["latency_p50_us"]
-        yield f"its median, {median:g} µs, is held against the other's, not its average, {average:g}"
+        yield f"its median, {median:g} µs, is compared with the other's, not its average, {average:g}"
         size = row["message_bytes"]
-        told = f"{size} bytes" if size else f"a size that is not said ({_SOCKPERF_BYTES} bytes by default)"
-        yield f"half a round trip, of messages of {told}"
+        text = f"{size} bytes" if size else f"an unknown size ({_SOCKPERF_BYTES} bytes by default)"
+        yield f"half a round trip, of messages of {text}"
     if row["tool"] == "ping":
         yield "a whole round trip, twice what the other tools call latency"

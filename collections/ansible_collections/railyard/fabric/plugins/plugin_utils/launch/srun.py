@@ -31,14 +31,14 @@ _ASK_S = 60.0
 # A node ends its runner, which writes its rows, and packs them.
 _END_S = 40.0
 _MOST_LINE_CHARACTERS, _MOST_WORDS_CHARACTERS = 4096, 4000
-# All that is held for who reads; so much is still told when its time is over.
+# Lines that are buffered for the reader; so many are still delivered after the deadline.
 _MOST_LATE_LINES = 4096
 _LABELLED = re.compile(r"\s*([0-9]+): ?(.*)", re.DOTALL)
 # What srun says of `--cpu-bind=none` where no plugin binds anything.
 _NO_NEWS = "cluster configuration lacks support for cpu binding"
 # `srun: error: gpu[1-2]: tasks 0-1: Exited with exit code 1`, `srun: error: gpu1: task 0: Killed`.
 _ENDED = re.compile(r"srun: error: \S+: tasks? ([0-9,\-]+): ")
-# Becomes root where it is not: root's it must be, and a password can be asked of nobody. $1 is what to start.
+# Becomes root by sudo without a password. $1 is the program to start.
 _START = (
     "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin; export PATH; "
     'set -- "$@" "$SLURMD_NODENAME"; '
@@ -60,7 +60,7 @@ sys.exit(agent.main(sys.argv[2:], path))
 
 
 class SrunError(Exception):
-    """There is no allocation, or Slurm does not do what was asked; the message says what, and what to do."""
+    """There is no allocation, or Slurm fails; the message says what is wrong and what to do."""
 
 
 class Allocation(NamedTuple):
@@ -74,7 +74,7 @@ class Allocation(NamedTuple):
         return next((name for name in (node, node.partition(".")[0]) if name in self.nodes), None)
 
 
-class Said(NamedTuple):
+class Message(NamedTuple):
     """A message of a node, or why one cannot be used."""
 
     name: str
@@ -109,10 +109,10 @@ def _ask(argv: Sequence[str]) -> str:
             argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_ASK_S, check=False
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise SrunError(f"{argv[0]}: {error}. Fix: see to it that `scontrol ping` answers") from error
+        raise SrunError(f"{argv[0]}: {error}. Fix: check that `scontrol ping` answers") from error
     if done.returncode != 0:
-        words = " ".join((done.stderr or done.stdout).split())[:300]
-        raise SrunError(f"{argv[0]}: {words or done.returncode}. Fix: {FIX}")
+        output = " ".join((done.stderr or done.stdout).split())[:300]
+        raise SrunError(f"{argv[0]}: {output or done.returncode}. Fix: {FIX}")
     return done.stdout
 
 
@@ -123,7 +123,7 @@ def command(job: str, nodes: Sequence[str], program_bytes: int, what: str) -> li
         job: the allocation.
         nodes: Slurm's names of the nodes, in the allocation's order.
         program_bytes: the length of the program, which comes first on standard input.
-        what: the agent's word.
+        what: the agent's command.
     """
     count = len(nodes)
     return [
@@ -154,9 +154,9 @@ class Step:
         """
         self._nodes = tuple(nodes)
         self._readers = {name: frames.Reader(most_bytes(name)) for name in nodes}
-        self._words: dict[str, str] = {}
-        self._own_words = ""
-        #: Nodes whose task has ended, as srun said.
+        self._output: dict[str, str] = {}
+        self._srun_output = ""
+        #: Nodes whose task has ended, by srun's messages.
         self.gone: set[str] = set()
         self._lines: queue.Queue[tuple[bool, str] | None] = queue.Queue(maxsize=_MOST_LATE_LINES)
         try:
@@ -166,16 +166,16 @@ class Step:
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 env=environment(os.environ),
-                # Who kills the command with all of its processes must not kill srun: Slurm then kills the
-                # nodes' tasks, which would leave order and lease. The end of its input ends it.
+                # A kill of the command's process group must not kill srun: Slurm would then kill the
+                # nodes' tasks, and leave schedule and lease behind. The end of its input ends it.
                 start_new_session=True,
             )
         except OSError as error:
             raise SrunError(f"srun cannot be started: {error}") from error
         if self._process.stdin is None:
-            raise SrunError("srun has no standard input, though a pipe was asked for")
+            raise SrunError("srun has no standard input, although a pipe was requested")
         self._input = self._process.stdin
-        # An srun that waits for the step to begin reads nothing, and would hold up who writes to it.
+        # srun reads nothing while it waits for the step to begin, and would block the writer.
         self._to_send: queue.Queue[bytes | None] = queue.Queue()
         threading.Thread(target=self._write, daemon=True).start()
         for stream, is_error in ((self._process.stdout, False), (self._process.stderr, True)):
@@ -186,7 +186,7 @@ class Step:
         return self
 
     def __exit__(self, *_error: object) -> None:
-        """Let it end, as the nodes do who hear nothing more; then ask, and after a while do not ask."""
+        """Let srun end, as the nodes do without input; then terminate it, and after a while kill it."""
         self.close_input()
         self._drain(_END_S)
         for end in (self._process.terminate, self._process.kill):
@@ -203,11 +203,11 @@ class Step:
         """Tell the nodes that nothing more comes."""
         self._to_send.put(None)
 
-    def messages(self, limit_s: float) -> Iterator[Said]:
-        """Yield what the nodes say within so many seconds, or until srun ends."""
+    def messages(self, limit_s: float) -> Iterator[Message]:
+        """Yield the nodes' messages within so many seconds, or until srun ends."""
         deadline = time.monotonic() + limit_s
         late = 0
-        # What has come is told after the deadline too: it was this process that was held up.
+        # Lines that have arrived are delivered after the deadline, too: this process was late.
         while self._open and late < _MOST_LATE_LINES:
             left_s = deadline - time.monotonic()
             late += left_s <= 0
@@ -217,23 +217,23 @@ class Step:
                 return
             if entry is None:
                 self._open -= 1
-            elif (said := self._take(*entry)) is not None:
-                yield said
+            elif (message := self._take(*entry)) is not None:
+                yield message
 
     @property
     def ended(self) -> bool:
-        """Whether srun has ended and all that it said was read."""
+        """Whether srun has ended and all of its output was read."""
         return not self._open
 
-    def last_words(self, name: str) -> str:
-        """Return what a node said besides messages, or else srun itself: why it does not go on."""
-        return (self._words.get(name) or self._own_words).strip()
+    def last_output(self, name: str) -> str:
+        """Return the last output of a node besides messages, else of srun: the cause of the failure."""
+        return (self._output.get(name) or self._srun_output).strip()
 
-    def _take(self, is_error: bool, line: str) -> Said | None:
+    def _take(self, is_error: bool, line: str) -> Message | None:
         found = _LABELLED.fullmatch(line)
         if found is None or int(found[1]) >= len(self._nodes):
             if not line.endswith(_NO_NEWS):
-                self._own_words = (self._own_words + line + "\n")[-_MOST_WORDS_CHARACTERS:]
+                self._srun_output = (self._srun_output + line + "\n")[-_MOST_WORDS_CHARACTERS:]
             if is_error and (ended := _ENDED.match(line)):
                 self.gone |= {self._nodes[task] for task in _numbers(ended[1]) if task < len(self._nodes)}
             return None
@@ -243,16 +243,16 @@ class Step:
                 raise LookupError
             message = self._readers[name].feed(text)
         except LookupError:
-            self._words[name] = (self._words.get(name, "") + text + "\n")[-_MOST_WORDS_CHARACTERS:]
+            self._output[name] = (self._output.get(name, "") + text + "\n")[-_MOST_WORDS_CHARACTERS:]
             return None
         except frames.FrameError as error:
-            return Said(name, "", b"", str(error))
-        return Said(name, *message) if message else None
+            return Message(name, "", b"", str(error))
+        return Message(name, *message) if message else None
 
     def _read(self, stream: IO[bytes] | None, is_error: bool) -> None:
         whole = True
         while stream and (line := stream.readline(_MOST_LINE_CHARACTERS)):
-            # The rest of a line that is too long has no mark of srun's: it could speak for another node.
+            # The rest of a line that is too long has no label of srun: it could impersonate another node.
             if whole:
                 self._lines.put((is_error, line.decode("utf-8", "replace").rstrip("\n")))
             whole = line.endswith(b"\n")
@@ -265,8 +265,8 @@ class Step:
                 self._input.flush()
 
     def _drain(self, limit_s: float) -> None:
-        """Read on, so that srun is not held up by what nobody reads."""
-        for _said in self.messages(limit_s):
+        """Read on, so that srun does not block on unread output."""
+        for _message in self.messages(limit_s):
             pass
 
 

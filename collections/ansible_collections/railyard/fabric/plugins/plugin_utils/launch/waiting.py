@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How long a node that measures is left alone between two looks, and when nobody waits for it any more.
+"""Choose the pauses between two looks at a measuring node, and when to stop waiting for it.
 
 Each look renews the node's lease, and takes something from the test under way where node or controller is
 slow: so there are few, and the last comes when the tests should be done, by their times and the pace so far.
@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-#: The runner has said nothing yet when it is looked at first.
+#: The runner has not reported anything before the first look.
 _FIRST_S = 5.0
 #: How long one look may take where the lease is the usual one; a site with slow nodes has a longer lease.
 _LOOK_S, _LOOKS_IN_LEASE = 45.0, 4
@@ -40,16 +40,16 @@ def until_done(
     tell: Callable[[str], object],
     warn: Callable[[Sequence[str]], object],
 ) -> Look:
-    """Look at a node until it is done, or nobody can say that it goes on.
+    """Look at a node until it is done, or its progress is unknown.
 
     Args:
-        look: looks once; returns what `runner.progress.read` says.
+        look: looks once; returns what `runner.progress.read` returns.
         sleep: waits so many seconds.
         now: a clock that is never set, in seconds.
         lease_s: the node stops by itself when it is not looked at for so long.
-        deadline_s: after so long it is certainly done, by the controller's own reckoning; what the node says
+        deadline_s: after so long it is certainly done, by the controller's calculation; what the node reports
             of its time only brings a look forward.
-        tell: takes a line for a person, each time that there is news.
+        tell: takes a line of progress each time that it changes.
         warn: takes the node's rails that look bad so far, each time that there are others.
 
     Returns:
@@ -61,7 +61,7 @@ def until_done(
     # Not so long that a look which fails and the one after it could come too late for the lease.
     longest_s = max(lease_s - look_limit_s(lease_s) - _LATE_S, lease_s / 3)
     over = now() + deadline_s
-    pause_s, misses, said = _FIRST_S, 0, ""
+    pause_s, misses, shown = _FIRST_S, 0, ""
     warned: Sequence[str] = []
     while True:
         sleep(min(pause_s, longest_s))
@@ -74,8 +74,8 @@ def until_done(
             pause_s = _FIRST_S
             continue
         misses = 0
-        if (line := progress_line(seen)) != said:
-            said = line
+        if (line := progress_line(seen)) != shown:
+            shown = line
             tell(line)
         if seen["suspects"] and seen["suspects"] != warned:
             warned = seen["suspects"]
@@ -87,7 +87,7 @@ def until_done(
 
 
 def progress_line(seen: Look) -> str:
-    """Return how far a node is, for a person; `railyard.base.progress` reads its numbers back."""
+    """Return a line about a node's progress; `railyard.base.progress` reads its numbers back."""
     line = f"measuring: {seen['finished_tests']} of {seen['total_tests']} tests done"
     if seen["meetings"] > 1:
         line += f", {seen['round']} of {seen['rounds']} rounds, {seen['met']} of {seen['meetings']} pairs"

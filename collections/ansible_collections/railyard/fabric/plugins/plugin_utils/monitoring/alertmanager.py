@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""alertmanager.yml: who is told of which alerts, with every secret in a file of its own."""
+"""alertmanager.yml: which receivers get which alerts, with every secret in a separate file."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def configuration(receivers: Sequence[Item], inhibit_rules: Sequence[Item]) -> C
 def _route(receiver: Item) -> dict[str, Any]:
     severities = receiver.get("severities") or []
     matchers = {"matchers": [f'severity=~"{"|".join(severities)}"']} if severities else {}
-    # The next receiver is asked as well.
+    # The next receiver is tried as well.
     return {"receiver": receiver["name"], **matchers, "continue": True}
 
 

@@ -13,15 +13,9 @@ import ssl
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory import load, values
+from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory import load, model, values
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory import plan as fabric_plan
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.lines import places
-from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.model import (
-    Inventory,
-    Monitor,
-    Node,
-    Problem,
-)
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.schema import Finding, near_key
 from ansible_collections.railyard.fabric.plugins.plugin_utils.monitoring import (
     bmc_checks,
@@ -46,7 +40,7 @@ Values = Mapping[str, Any]
 class Rails:
     """The networks of all rails, by which an address is found among thousands at once."""
 
-    def __init__(self, nodes: Iterable[Node]) -> None:
+    def __init__(self, nodes: Iterable[model.Node]) -> None:
         self._owners: dict[tuple[int, int, int], str] = {}
         for name, node in fabric_plan.plans_of(list(nodes)).items():
             for rail in node["rails"]:
@@ -56,7 +50,7 @@ class Rails:
                     self._owners.setdefault(key, f"{rail['name']} ({network}, {name})")
 
     def owner(self, address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> str | None:
-        """Return the rail whose network holds an address, in words."""
+        """Return the name of the rail whose network contains an address."""
         for prefix in {prefix for version, prefix, _network in self._owners if version == address.version}:
             network = ipaddress.ip_network((address, prefix), strict=False)
             owner = self._owners.get((address.version, prefix, int(network.network_address)))
@@ -65,7 +59,7 @@ class Rails:
         return None
 
 
-def check(inventory: Inventory, *, export: bool = False) -> list[Problem]:
+def check(inventory: model.Inventory, *, export: bool = False) -> list[model.Problem]:
     """Return everything that is wrong; nothing where neither role is turned on.
 
     Args:
@@ -88,27 +82,29 @@ def check(inventory: Inventory, *, export: bool = False) -> list[Problem]:
     return _problems(inventory, found)
 
 
-def _wants_server(node: Node) -> bool:
+def _wants_server(node: model.Node) -> bool:
     return node.metrics.get("monitoring_state") == "present"
 
 
-def _problems(inventory: Inventory, found: Iterable[tuple[Finding, tuple[str, ...]]]) -> list[Problem]:
+def _problems(
+    inventory: model.Inventory, found: Iterable[tuple[Finding, tuple[str, ...]]]
+) -> list[model.Problem]:
     folded: dict[tuple[str, str, str], list[tuple[str | None, tuple[str, ...]]]] = {}
     for one, groups in found:
         folded.setdefault((one.variable, one.message, one.fix), []).append((one.host, groups))
     problems = []
     for (variable, message, fix), hosts in folded.items():
         host, groups = hosts[0]
-        file = places.of_variable(inventory.sources, variable, host, groups)
+        file = places.find_variable(inventory.sources, variable, host, groups)
         if file is None and host is not None:
-            file = places.of_host(inventory.sources, host)
+            file = places.find_host(inventory.sources, host)
         text = f"{variable}: {message}" if file else message
         named = load.fold([name for name, _groups in hosts if name is not None])
-        problems.append(Problem(file or variable, named, None, text, fix))
+        problems.append(model.Problem(file or variable, named, None, text, fix))
     return problems
 
 
-def _check_nodes(nodes: Iterable[Node], rails: Rails) -> Iterator[Finding]:
+def _check_nodes(nodes: Iterable[model.Node], rails: Rails) -> Iterator[Finding]:
     taken: dict[tuple[str, int], str] = {}
     for node in nodes:
         said = list(_check_node(node, rails))
@@ -130,7 +126,7 @@ def _check_nodes(nodes: Iterable[Node], rails: Rails) -> Iterator[Finding]:
                 yield Finding(variable, message, "give each exporter a port of its own (9400)", node.name)
 
 
-def _check_node(node: Node, rails: Rails) -> Iterator[Finding]:
+def _check_node(node: model.Node, rails: Rails) -> Iterator[Finding]:
     given = node.metrics
     for variable, low, high, fix in (
         ("node_metrics_port", 1, 65535, "write the port of node_exporter, as 9100"),
@@ -149,7 +145,7 @@ def _check_node(node: Node, rails: Rails) -> Iterator[Finding]:
     yield from _check_node_tls(node)
 
 
-def _check_node_tls(node: Node) -> Iterator[Finding]:
+def _check_node_tls(node: model.Node) -> Iterator[Finding]:
     tls = node.metrics.get("node_metrics_tls")
     wrong = None if tls is None else _expression(tls) or values.choice("none", "files")(tls)
     if wrong is not None:
@@ -177,7 +173,7 @@ def _check_node_tls(node: Node) -> Iterator[Finding]:
 
 
 def _check_servers(
-    inventory: Inventory, on: list[Monitor], nodes: list[Node], rails: Rails
+    inventory: model.Inventory, on: list[model.Monitor], nodes: list[model.Node], rails: Rails
 ) -> Iterator[Finding]:
     wanting = [node for node in inventory.nodes if _wants_server(node)]
     if wanting and not inventory.monitors:
@@ -207,7 +203,7 @@ def _check_servers(
 
 
 def _check_server(
-    monitor: Monitor, inventory: Inventory, nodes: list[Node], rails: Rails
+    monitor: model.Monitor, inventory: model.Inventory, nodes: list[model.Node], rails: Rails
 ) -> Iterator[Finding]:
     given = monitor.variables
     least, most = scrape.INTERVAL_S
@@ -223,7 +219,7 @@ def _check_server(
     yield from _check_node_access(given, nodes, inventory)
 
 
-def _check_listen(monitor: Monitor, rails: Rails) -> Iterator[Finding]:
+def _check_listen(monitor: model.Monitor, rails: Rails) -> Iterator[Finding]:
     given = monitor.variables
     for variable, default in (
         ("monitoring_listen", monitor.ansible_host), ("monitoring_alertmanager_listen", "127.0.0.1"),
@@ -302,7 +298,7 @@ def _check_override(override: Any, where: str) -> Iterator[Finding]:
             yield Finding(f"{where}.{key}", f"{values.show(value)} is not possible for this key", fix)
 
 
-def _check_tls(given: Values, inventory: Inventory) -> Iterator[Finding]:
+def _check_tls(given: Values, inventory: model.Inventory) -> Iterator[Finding]:
     tls = given.get("monitoring_tls", "none")
     if tls not in ("none", "files"):
         yield Finding(
@@ -328,7 +324,9 @@ def _check_tls(given: Values, inventory: Inventory) -> Iterator[Finding]:
         yield Finding("monitoring_tls_key_file", wrong, fix)
 
 
-def _check_node_access(given: Values, nodes: list[Node], inventory: Inventory) -> Iterator[Finding]:
+def _check_node_access(
+    given: Values, nodes: list[model.Node], inventory: model.Inventory
+) -> Iterator[Finding]:
     """Check that Prometheus can ask the nodes' exporters."""
     path = given.get("monitoring_node_ca_file")
     if path and not _expression(path) and not os.path.isfile(_beside(inventory, str(path))):
@@ -386,6 +384,6 @@ def _duration(value: Any) -> str | None:
     return None if is_one else f"{values.show(value)} is no duration"
 
 
-def _beside(inventory: Inventory, path: str) -> str:
+def _beside(inventory: model.Inventory, path: str) -> str:
     """Return a path on the controller; a relative one starts at the inventory's folder."""
     return os.path.join(server.base_of(inventory.sources), path)

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 SCRAPE_COMMENT = """\
-# Made by Railyard: `railyard monitoring export`. README.md in this folder says where it goes.
-# No TLS and no password stands here. Where exporters want them, add tls_config and basic_auth to the jobs.
+# Made by Railyard: `railyard monitoring export`. README.md in this folder says where to install it.
+# There is no TLS and no password here. Where exporters need them, add tls_config and basic_auth to the jobs.
 """
 
 _HEAD = """\

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Check `monitoring_receivers`: who gets alerts. A secret that stands readable is refused and not shown."""
+"""Check `monitoring_receivers`: who gets alerts. A secret in plain text is refused and not shown."""
 
 from __future__ import annotations
 
@@ -12,11 +12,7 @@ from typing import Any, NamedTuple
 
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.schema import Finding, near_key
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.values import Vaulted, literal, show
-from ansible_collections.railyard.fabric.plugins.plugin_utils.monitoring.alertmanager import (
-    KINDS,
-    NOBODY,
-    SECRET_KEYS,
-)
+from ansible_collections.railyard.fabric.plugins.plugin_utils.monitoring import alertmanager
 from ansible_collections.railyard.fabric.plugins.plugin_utils.monitoring.rules import SEVERITIES
 
 VARIABLE = "monitoring_receivers"
@@ -26,19 +22,19 @@ KEYS = {
     "mail": (("to", "from", "smarthost"), ("username", "password", "password_file", "require_tls")),
     "slack": (("channel",), ("api_url", "api_url_file")),
 }
-_OWN_KEYS = ("name", "severities", *KINDS)
+_OWN_KEYS = ("name", "severities", *alertmanager.KINDS)
 # It is the name of a file too.
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
 _URL = re.compile(r"https?://[^\s/@]+(/\S*)?")
 _HOST_AND_PORT = re.compile(r"\S+:[0-9]{1,5}")
 _FIX_READABLE = (
     "encrypt it (ansible-vault encrypt_string), or name a file on the monitoring host by {key}_file; then "
-    "change the secret, since whoever has the inventory has it"
+    "change the secret, since anyone with the inventory has it"
 )
 
 
 class _Item(NamedTuple):
-    """One receiver's part of one kind, and how its variable is written."""
+    """One integration of a receiver, and the path of its variable."""
 
     kind: str
     values: Mapping[str, Any]
@@ -65,7 +61,7 @@ def check(receivers: Any) -> Iterator[Finding]:
             )
             continue
         yield from _check_own(receiver, where, names)
-        for kind in KINDS:
+        for kind in alertmanager.KINDS:
             if kind in receiver:
                 yield from _check_kind(kind, receiver[kind], f"{where}.{kind}")
 
@@ -73,15 +69,15 @@ def check(receivers: Any) -> Iterator[Finding]:
 def _check_own(receiver: Mapping[str, Any], where: str, names: set[str]) -> Iterator[Finding]:
     yield from _check_keys(receiver, _OWN_KEYS, where)
     name = receiver.get("name")
-    if not isinstance(name, str) or not _NAME.fullmatch(name) or name == NOBODY:
-        fix = f"name it by letters, digits, - and _ (not {NOBODY}), as `name: ops`"
+    if not isinstance(name, str) or not _NAME.fullmatch(name) or name == alertmanager.NOBODY:
+        fix = f"name it by letters, digits, - and _ (not {alertmanager.NOBODY}), as `name: ops`"
         yield Finding(f"{where}.name", f"{show(name)} is no name of a receiver", fix)
     elif name in names:
         yield Finding(f"{where}.name", f"{name} is there twice", "give each receiver a name of its own")
     else:
         names.add(name)
-    if not any(kind in receiver for kind in KINDS):
-        fix = f"add one of {', '.join(KINDS)}"
+    if not any(kind in receiver for kind in alertmanager.KINDS):
+        fix = f"add one of {', '.join(alertmanager.KINDS)}"
         yield Finding(where, "it has no way to be reached", fix)
     severities = receiver.get("severities", [])
     if not isinstance(severities, list) or not set(map(str, severities)) <= set(SEVERITIES):
@@ -117,11 +113,11 @@ def _check_kind(kind: str, values: Any, where: str) -> Iterator[Finding]:
 
 
 def _check_secret(item: _Item) -> Iterator[Finding]:
-    key = SECRET_KEYS[item.kind]
+    key = alertmanager.SECRET_KEYS[item.kind]
     value, file = item.values.get(key), item.values.get(f"{key}_file")
     if value is not None and _is_known(value):
         fix = _FIX_READABLE.format(key=key)
-        yield Finding(f"{item.where}.{key}", "a secret stands readable in the inventory", fix)
+        yield Finding(f"{item.where}.{key}", "a secret in plain text", fix)
     if value is not None and file is not None:
         yield Finding(f"{item.where}.{key}", f"{key}_file is there as well", "keep one of the two")
     if isinstance(file, str) and _is_known(file) and not file.startswith("/"):

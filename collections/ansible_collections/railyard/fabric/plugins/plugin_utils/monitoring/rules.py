@@ -17,8 +17,7 @@ import yaml
 
 # Those of an installed collection, and those of a checkout.
 _FOLDERS = (Path(__file__).parents[3] / "roles", Path(__file__).parents[7] / "roles")
-#: What an alert can be given by `monitoring_rule_overrides`.
-OVERRIDES = ("enabled", "for", "severity")
+
 SEVERITIES = ("critical", "warning", "info")
 THRESHOLDS_FILE = "railyard.thresholds.yml"
 _MADE = "# Made by Railyard from roles/monitoring/files/rules: change the inventory, not this file.\n"
@@ -127,7 +126,7 @@ def as_prometheus_rule(name: str, text: str) -> str:
 
 
 def with_job_in_json(text: str, job: str) -> str:
-    """Put the site's job into the queries of a dashboard, which stand in strings of JSON."""
+    """Put the site's job into the queries of a dashboard, which are strings in JSON."""
     quoted = json.dumps(_matcher(job))[1:-1]
     return text.replace(r"job=\"railyard-node\"", quoted)
 

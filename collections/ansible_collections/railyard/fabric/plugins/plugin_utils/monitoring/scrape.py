@@ -9,11 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from ansible_collections.railyard.fabric.plugins.plugin_utils.monitoring.targets import (
-    BMC_FILE,
-    BMC_JOB,
-    FILES,
-)
+from ansible_collections.railyard.fabric.plugins.plugin_utils.monitoring import targets
 
 #: node_exporter has about 540 series for each node, and Railyard's rules and dashboards read these of them.
 KEPT = (
@@ -68,11 +64,11 @@ def jobs(
 
     Args:
         folder: where `file_sd/` is on the host of Prometheus; empty: beside its configuration.
-        runs: targets that serve the metrics of runs; None: they stand in `file_sd/railyard_runs.json`.
+        runs: targets that serve the metrics of runs; None: they are in `file_sd/railyard_runs.json`.
         access: how the nodes' exporters are reached.
-        bmc_exporter: address and port of what asks the BMCs; empty: they are not asked.
+        bmc_exporter: address and port of the BMC exporter; empty: none.
     """
-    node = _job("railyard-node", folder, FILES["railyard-node"])
+    node = _job("railyard-node", folder, targets.FILES["railyard-node"])
     if access.ca_file is not None:
         node["tls_config"] = {"ca_file": access.ca_file}
     if access.user is not None:
@@ -80,7 +76,7 @@ def jobs(
     node["metric_relabel_configs"] = [
         {"source_labels": ["__name__"], "regex": "|".join(KEPT), "action": "keep"}
     ]
-    gpu = _job("railyard-gpu", folder, FILES["railyard-gpu"])
+    gpu = _job("railyard-gpu", folder, targets.FILES["railyard-gpu"])
     # Series of runs name cluster and node themselves.
     of_runs: dict[str, Any] = {"job_name": "railyard-runs", "honor_labels": True}
     if runs is None:
@@ -109,7 +105,7 @@ def prometheus_config(
 
 def _bmc_job(folder: str, exporter: str) -> dict[str, Any]:
     """Return the job by which one exporter asks each BMC: the target becomes a parameter of the request."""
-    return _job(BMC_JOB, folder, BMC_FILE) | {
+    return _job(targets.BMC_JOB, folder, targets.BMC_FILE) | {
         "metrics_path": "/ipmi",
         "scrape_interval": f"{BMC_INTERVAL_S}s",
         "scrape_timeout": f"{BMC_TIMEOUT_S}s",

@@ -135,7 +135,7 @@ def knows_keep_firing(version: str) -> bool:
     try:
         return tuple(int(one) for one in numbers) >= KEEP_FIRING_SINCE
     except ValueError:
-        return True  # not installed yet, or of a form that nobody knows: promtool checks it
+        return True  # not installed yet, or of an unknown form: promtool checks it
 
 
 def _add_rules(made: Made, settings: Settings, source: Path) -> None:

@@ -10,12 +10,8 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory import model
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.addresses import address_of
-from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.model import (
-    Inventory,
-    Monitor,
-    Node,
-)
 
 #: node_exporter's usual port, and dcgm-exporter's (a node without `monitoring_dcgm_port` has none).
 NODE_PORT, DCGM_PORT = 9100, 9400
@@ -29,7 +25,7 @@ BMC_JOB, BMC_FILE = "railyard-bmc", "railyard_bmc.json"
 Target = dict[str, Any]
 
 
-def scrape_address(node: Node) -> str:
+def scrape_address(node: model.Node) -> str:
     """Return where Prometheus reaches a node: its address on the management network, else its name.
 
     The first that is there of `node_metrics_listen`, `management_address`, `ansible_host` (an address),
@@ -46,22 +42,22 @@ def scrape_address(node: Node) -> str:
     return next((str(one) for one in candidates if one), connects_to or node.name)
 
 
-def port_of(node: Node) -> int:
+def port_of(node: model.Node) -> int:
     """Return the port of a node's node_exporter."""
     return int(node.metrics.get("node_metrics_port") or NODE_PORT)
 
 
-def state_of(node: Node) -> str:
+def state_of(node: model.Node) -> str:
     """Return `node_metrics_state` of a node: ignored, present or absent."""
     return str(node.metrics.get("node_metrics_state") or "ignored")
 
 
-def has_tls(node: Node) -> bool:
+def has_tls(node: model.Node) -> bool:
     """Tell whether a node's exporter answers by HTTPS alone."""
     return (node.metrics.get("node_metrics_tls") or "none") != "none"
 
 
-def nodes_to_scrape(inventory: Inventory, *, only_ours: bool) -> list[Node]:
+def nodes_to_scrape(inventory: model.Inventory, *, only_ours: bool) -> list[model.Node]:
     """Return the nodes that have an exporter, whatever the limit of the play.
 
     Args:
@@ -72,7 +68,7 @@ def nodes_to_scrape(inventory: Inventory, *, only_ours: bool) -> list[Node]:
     return [node for node in inventory.nodes if state_of(node) in states]
 
 
-def servers(inventory: Inventory) -> list[Monitor]:
+def servers(inventory: model.Inventory) -> list[model.Monitor]:
     """Return the hosts on which role monitoring runs Prometheus, whatever the limit of the play."""
     return [
         one
@@ -82,7 +78,7 @@ def servers(inventory: Inventory) -> list[Monitor]:
     ]
 
 
-def target_files(cluster: str, nodes: Iterable[Node]) -> dict[str, list[Target]]:
+def target_files(cluster: str, nodes: Iterable[model.Node]) -> dict[str, list[Target]]:
     """Return the targets of each job, one object for each node, in the order of the inventory."""
     files: dict[str, list[Target]] = {job: [] for job in FILES}
     for node in nodes:
@@ -97,7 +93,7 @@ def target_files(cluster: str, nodes: Iterable[Node]) -> dict[str, list[Target]]
     return files
 
 
-def bmc_targets(inventory: Inventory) -> list[Target]:
+def bmc_targets(inventory: model.Inventory) -> list[Target]:
     """Return a target for each BMC that the inventory names: its address, for an exporter to ask it."""
     return [
         {"targets": [str(node.bmc_address)], "labels": _labels(inventory.cluster, node)}
@@ -106,7 +102,7 @@ def bmc_targets(inventory: Inventory) -> list[Target]:
     ]
 
 
-def _labels(cluster: str, node: Node) -> dict[str, str]:
+def _labels(cluster: str, node: model.Node) -> dict[str, str]:
     labels = {"cluster": cluster, "node": node.name}
     if node.scalable_unit is not None:
         labels["scalable_unit"] = str(node.scalable_unit)

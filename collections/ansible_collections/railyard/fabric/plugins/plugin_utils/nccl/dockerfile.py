@@ -122,7 +122,7 @@ class _Stage:
         elif one.name == "ONBUILD" and (name := _ON_BUILD.match(one.text)):
             self.take(_Instruction(one.line, name[1].upper(), one.text[name.end() :], one.heredocs))
         elif one.name != "LABEL":
-            why = f"{{name}} stands in {one.name}, which is not read"
+            why = f"{{name}} is in {one.name}, which is not read"
             self._record.report_unread_text(one.text, one.line, why)
 
     def end(self) -> None:

@@ -43,7 +43,7 @@ _DOCKER_START = re.compile(r"\A(?:\s*#[^\n]*\n|\s*\n|ARG [^\n]*\n)*FROM \S", re.
 _YAML_START = re.compile(
     r"\A(?:\s*#[^\n]*\n|\s*\n)*(?:---(?:\s|\Z)|(?:apiVersion|kind|metadata|spec|services|env):(?:\s|\Z))"
 )
-# Variables of launchers in the environment of a job, which repeat what was asked of these.
+# Variables of launchers in the environment of a job, which repeat their options.
 _LAUNCHERS_OWN = re.compile(r"(?:SLURM|SBATCH|SRUN|OMPI|PMIX|PRTE|PMI|HYDI|BASH_FUNC)_|_=")
 _OURS = re.compile(r"\s*(?:NCCL|UCX|OFI_NCCL|FI|RDMAV|nccl|ucx)_")
 
@@ -106,7 +106,7 @@ def _take(found: Settings, number: int, line: str) -> None:
     shown = value.replace(HOLE, "...")
     setting = Setting(number, bare, None if HOLE in value else _meant(value), shown)
     if name != bare:
-        found.odd.append((setting, f"what stands beside {bare} before the = is part of the name"))
+        found.odd.append((setting, f"text beside {bare} before the = is part of the name"))
     if name == bare or found.form == ENV:
         found.settings.append(setting)
     if odd := _odd(found.form, value):
@@ -119,7 +119,7 @@ def _leave(found: Settings, number: int, line: str) -> None:
         return
     for name in SETS_ONE.findall(line):
         if not other_names.is_of_others(name):
-            found.unread.append(Unread(number, f"{name} stands in a line that is not NAME=VALUE", name))
+            found.unread.append(Unread(number, f"{name} is in a line that is not NAME=VALUE", name))
             return
 
 
@@ -139,6 +139,6 @@ def _odd(form: str, value: str) -> str | None:
 
 
 def _meant(value: str) -> str:
-    """Return a value without what was told of it already."""
+    """Return a value without the parts that are reported already."""
     value = re.sub(r"\s+#.*", "", value).strip()
     return value[1:-1] if re.match(r"""(["']).*\1$""", value) else value

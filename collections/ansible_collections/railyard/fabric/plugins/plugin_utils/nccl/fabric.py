@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Settings of NCCL and UCX held against the fabric that they are for: the rails of an inventory's nodes."""
+"""Settings of NCCL and UCX checked against the fabric: the rails of an inventory's nodes."""
 
 from __future__ import annotations
 
@@ -160,7 +160,7 @@ def _hcas(setting: Setting, nodes: Sequence[Node]) -> Iterator[Finding]:
 
 
 def _counted(read: names.Names, rails: int) -> tuple[int, int] | None:
-    """Return how many devices a list of whole names has, and the rails; None where that cannot be told."""
+    """Return how many devices a list of whole names has, and the rails; None where that is unknown."""
     exact = read.exact and not read.excludes
     # A name without its port is all ports of the device, two of a ConnectX-3.
     fewer = len(read.entries) < rails and any(entry.port is None for entry in read.entries)

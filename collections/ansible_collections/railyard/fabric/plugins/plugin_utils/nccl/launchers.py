@@ -223,7 +223,7 @@ class _Reader:
         return True
 
     def _value_of(self, option: Field) -> tuple[Field | None, str]:
-        """Return where the value of `--option=VALUE` or `--option VALUE` stands, and the value."""
+        """Return where the value of `--option=VALUE` or `--option VALUE` is, and the value."""
         if "=" in option.text:
             return option, option.text.partition("=")[2]
         following = self._next()

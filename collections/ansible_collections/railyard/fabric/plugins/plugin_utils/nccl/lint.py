@@ -39,7 +39,7 @@ Nodes = Sequence[fabric.Node]
 Release = tuple[int, ...]
 # The first release that finds the GID itself.
 _GID_BY_ITSELF = (2, 21)
-# Said where there is nothing closer to say.
+# The fallback message.
 _GENERAL = ("default", "debugging", "internal")
 # A whole name ends in its number; mlx5 is what the names of all such cards begin with.
 _WHOLE = re.compile(r"(?!(mlx[45]|hfi1)$).*\d$")
@@ -57,7 +57,7 @@ def lint(found: Settings, nodes: Nodes = (), nccl: str = catalogue.NEWEST) -> li
 
     Args:
         found: what was read.
-        nodes: the fabric that they are for; none where that is not told.
+        nodes: the fabric that they are for; none where it is unknown.
         nccl: the version that reads them.
     """
     version = catalogue.release(nccl)
@@ -217,7 +217,7 @@ def _of_use(setting: Setting, row: Variable) -> Iterator[Finding]:
         yield about(setting, WARNING, "debugging", why, fix)
     elif row.use == "internal":
         why = "it is not documented, and may change with any release"
-        yield about(setting, NOTE, "internal", why, "take it out, unless NVIDIA told you to set it")
+        yield about(setting, NOTE, "internal", why, "take it out, unless NVIDIA support wants it")
 
 
 _Rule = Callable[[Setting, str, Release, Nodes], Iterable[Finding]]

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Read what YAML sets: environment and commands of Kubernetes' containers, ConfigMaps, values, workflows.
 
-The kind of a document is not asked for: what counts is a list of names and values, a mapping whose keys are
+The kind of a document does not matter; what counts is a list of names and values, a mapping whose keys are
 names, and text that a shell runs. What mentions a setting in another form is returned as not read.
 """
 
@@ -14,14 +14,7 @@ import shlex
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.plugin_utils.nccl import shell
-from ansible_collections.railyard.fabric.plugins.plugin_utils.nccl.settings import (
-    HOLE,
-    IS_OURS,
-    YAML,
-    Settings,
-    UnreadableError,
-)
+from ansible_collections.railyard.fabric.plugins.plugin_utils.nccl import settings, shell
 from ansible_collections.railyard.fabric.plugins.plugin_utils.nccl.shell_record import Record, TooLongError
 from ansible_collections.railyard.fabric.plugins.plugin_utils.nccl.shell_values import Option, Variables
 
@@ -42,14 +35,14 @@ _REFERENCE = re.compile(r"\$\(\w+\)|\$\{[^}]*\}|\$\w+")
 _DEEPEST = 100
 
 
-def read(text: str, read_file: Callable[[str, str], Settings]) -> Settings:
-    """Return what YAML sets; `read_file` reads the text of a file that stands in it, by its name.
+def read(text: str, read_file: Callable[[str, str], settings.Settings]) -> settings.Settings:
+    """Return what YAML sets; `read_file` reads the text of a file that is in it, by its name.
 
     Raises:
         UnreadableError: it is not YAML.
     """
     if yaml is None:
-        raise UnreadableError(1, "the package PyYAML is not installed: YAML cannot be read")
+        raise settings.UnreadableError(1, "the package PyYAML is not installed: YAML cannot be read")
     record = Record(read_file)
     reader = _Reader(record, text)
     try:
@@ -64,12 +57,12 @@ def read(text: str, read_file: Callable[[str, str], Settings]) -> Settings:
         mark = getattr(error, "context_mark" if simple_key else "problem_mark", None)
         line = mark.line + 1 if mark else 1
         template = " (a template has to be rendered first, as by `helm template`)" if "{{" in text else ""
-        raise UnreadableError(
+        raise settings.UnreadableError(
             line, f"it is not YAML: {getattr(error, 'problem', None) or error}{template}"
         ) from error
     except TooLongError:
         record.stop(1, "the YAML takes too many steps to read: its rest was not read")
-    found = record.result(YAML, reader.files)
+    found = record.result(settings.YAML, reader.files)
     found.empty = not (found.settings or found.unread)
     return found
 
@@ -84,17 +77,17 @@ def _check_depth(text: str, loader: Any) -> None:
             depth -= 1
         if depth > _DEEPEST:
             line = 1 if event.start_mark is None else event.start_mark.line + 1
-            raise UnreadableError(line, f"its YAML is nested more than {_DEEPEST} deep")
+            raise settings.UnreadableError(line, f"its YAML is nested more than {_DEEPEST} deep")
 
 
 class _Reader:
     def __init__(self, record: Record, text: str) -> None:
         self._record, self._lines = record, text.split("\n")
-        self.files: list[Settings] = []
+        self.files: list[settings.Settings] = []
         self._seen: set[int] = set()
 
     def walk(self, node: Node, key: str, scope: Variables) -> None:
-        """Read a node that stands under a key; `scope` is the environment there."""
+        """Read a node that is under a key; `scope` is the environment there."""
         self._record.step()
         if id(node) in self._seen:
             return
@@ -105,7 +98,7 @@ class _Reader:
             if _LISTS.match(key) and any(_pair(one) or isinstance(one, ScalarNode) for one in node.value):
                 self._listed(node, scope.copy(), alone=True)
             elif _RUNS.match(key) and all(isinstance(one, ScalarNode) for one in node.value):
-                self._run_words(node.value, scope)
+                self._read_command(node.value, scope)
             else:
                 for one in node.value:
                     self.walk(one, key, scope)
@@ -119,7 +112,7 @@ class _Reader:
         sets = False
         pairs = [(str(key.value) if isinstance(key, ScalarNode) else "", value) for key, value in node.value]
         for key, value in pairs:
-            if IS_OURS.match(key) and isinstance(value, ScalarNode):
+            if settings.IS_OURS.match(key) and isinstance(value, ScalarNode):
                 self._put(key, value, inner)
                 sets = True
             elif _LISTS.match(key) and isinstance(value, SequenceNode):
@@ -129,16 +122,16 @@ class _Reader:
             elif _LISTS.match(key) and isinstance(value, MappingNode) and _sets_names(value):
                 self._named(value, inner)
                 sets = True
-            elif key == "command" and _is_words(value):
+            elif key == "command" and _is_word_list(value):
                 command.insert(0, value)
-            elif key == "args" and _is_words(value):
+            elif key == "args" and _is_word_list(value):
                 command.append(value)
             else:
                 rest.append((key, value))
         if sets:
             self._record.record_program(inner)
         if command:
-            self._run_words([word for one in command for word in one.value], inner)
+            self._read_command([word for one in command for word in one.value], inner)
         for key, value in rest:
             self._walk_value(key, value, inner)
 
@@ -148,15 +141,15 @@ class _Reader:
         for one in node.value:
             pair = _pair(one)
             text = one.value if isinstance(one, ScalarNode) else ""
-            if pair and pair[1] is None and IS_OURS.match(pair[0]):
-                why = "{name} stands in a list without a value that is read here"
+            if pair and pair[1] is None and settings.IS_OURS.match(pair[0]):
+                why = "{name} is in a list without a value that is read here"
                 self._record.report_unread_text(f"{pair[0]}=", _line(one), why)
             elif pair:
                 self._put(pair[0], pair[1], scope)
             elif isinstance(one, ScalarNode) and "=" in text:
                 name, _equals, value = text.partition("=")
                 self._set(name.strip(), value, one, scope)
-            elif not IS_OURS.match(text):  # a name alone passes on what the caller has
+            elif not settings.IS_OURS.match(text):  # a name alone passes on what the caller has
                 self.walk(one, "", scope)
         if alone:
             self._record.record_program(scope)
@@ -169,9 +162,9 @@ class _Reader:
                 self._walk_value(str(key.value), value, scope)
 
     def _walk_value(self, key: str, value: Node, scope: Variables) -> None:
-        """Read what stands under a key that sets nothing itself, as far as that is known."""
-        if IS_OURS.match(key):
-            why = "{name} is a key here, and what stands under it is not read"
+        """Read what is under a key that sets nothing itself, as far as that is known."""
+        if settings.IS_OURS.match(key):
+            why = "{name} is a key here, and its content is not read"
             self._record.report_unread_text(f"{key}=", _line(value), why)
         self.walk(value, key, scope)
 
@@ -180,29 +173,29 @@ class _Reader:
             return  # Helm and Kubernetes leave it out
         if isinstance(value, ScalarNode):
             self._set(name, str(value.value), value, scope)
-        elif value is not None and IS_OURS.match(name):
-            self._keep(name, HOLE, "(a reference)", value, scope)
+        elif value is not None and settings.IS_OURS.match(name):
+            self._keep(name, settings.HOLE, "(a reference)", value, scope)
 
     def _set(self, name: str, value: str, node: Node, scope: Variables) -> None:
-        text = _REFERENCE.sub(HOLE, _TEMPLATE.sub(HOLE, value))
+        text = _REFERENCE.sub(settings.HOLE, _TEMPLATE.sub(settings.HOLE, value))
         self._keep(name, text, value, node, scope)
 
     def _keep(self, name: str, text: str, raw: str, node: Node, scope: Variables) -> None:
         option = Option(text, True, line=_line(node), raw=raw)
-        if not IS_OURS.match(name):
-            why = f"{{name}} stands in the value of {name}, which is not read"
+        if not settings.IS_OURS.match(name):
+            why = f"{{name}} is in the value of {name}, which is not read"
             self._record.report_unread_text(text, _line(node), why)
         scope.put(name, [option])
 
-    def _run_words(self, nodes: Sequence[Node], scope: Variables) -> None:
-        """Read the words of a command, each in its own line of the file."""
+    def _read_command(self, nodes: Sequence[Node], scope: Variables) -> None:
+        """Read a command whose words are in separate lines of the file."""
         text, row = "", 0
         first = _line(nodes[0]) if nodes else 1
         for node in nodes:
             self._seen.add(id(node))
-            word = _TEMPLATE.sub(HOLE, self._text(node))
+            word = _TEMPLATE.sub(settings.HOLE, self._text(node))
             if " " not in word and "\n" not in word:
-                word = _REFERENCE.sub(HOLE, word)
+                word = _REFERENCE.sub(settings.HOLE, word)
             wanted = max(_line(node) - first, row)
             text += "\\\n" * (wanted - row)
             quoted = shlex.quote(word)
@@ -211,7 +204,7 @@ class _Reader:
         alone = nodes and len(nodes) == 1 and (" " in nodes[0].value or "\n" in nodes[0].value)
         self._record.step(len(nodes))
         if alone:
-            text = _TEMPLATE.sub(HOLE, self._text(nodes[0]))
+            text = _TEMPLATE.sub(settings.HOLE, self._text(nodes[0]))
         shell.run(text, self._record, scope.copy(), first)
 
     def _text(self, node: Any) -> str:
@@ -236,19 +229,19 @@ class _Reader:
         return found + text[at:]
 
     def _scalar(self, node: ScalarNode, key: str, scope: Variables) -> None:
-        text = _TEMPLATE.sub(HOLE, str(node.value))
+        text = _TEMPLATE.sub(settings.HOLE, str(node.value))
         if "NCCL" not in text and "nccl" not in text:
             return
         first = _line(node)
-        if IS_OURS.match(text) and node.tag[:1] != "!":  # as a reference of CloudFormation
+        if settings.IS_OURS.match(text) and node.tag[:1] != "!":  # as a reference of CloudFormation
             text = f"{text}="
         if re.search(r"\.(?:conf|env|sh|bash|sbatch|slurm|ya?ml)\Z|Dockerfile\Z|\Aenvironment\Z", key):
             lines = [(first + number, line) for number, line in enumerate(text.split("\n"))]
             self.files.append(self._record.read_text(key, lines))
         elif _RUNS.match(key) or "\n" in text.strip() or _COMMAND.match(text):
-            shell.run(_TEMPLATE.sub(HOLE, self._text(node)), self._record, scope.copy(), first)
+            shell.run(_TEMPLATE.sub(settings.HOLE, self._text(node)), self._record, scope.copy(), first)
         else:
-            why = f"{{name}} stands in the value of {key or 'a list'}, which is not read"
+            why = f"{{name}} is in the value of {key or 'a list'}, which is not read"
             self._record.report_unread_text(text, first, why)
 
 
@@ -258,12 +251,14 @@ def _line(node: Node) -> int:
     return int(node.start_mark.line) + 1 + block
 
 
-def _is_words(node: Node) -> bool:
+def _is_word_list(node: Node) -> bool:
     return isinstance(node, SequenceNode) and all(isinstance(one, ScalarNode) for one in node.value)
 
 
 def _sets_names(node: MappingNode) -> bool:
-    return any(isinstance(key, ScalarNode) and IS_OURS.match(str(key.value)) for key, _value in node.value)
+    return any(
+        isinstance(key, ScalarNode) and settings.IS_OURS.match(str(key.value)) for key, _value in node.value
+    )
 
 
 def _pair(node: Node) -> tuple[str, Node | None] | None:

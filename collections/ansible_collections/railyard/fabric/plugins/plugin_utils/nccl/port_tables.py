@@ -70,7 +70,7 @@ def pkey_index(tables: Mapping[str, Mapping[str, int]], pkey: str) -> int:
 
 
 def refuse_pkey(partitions: object, node: str, pkey: str) -> list[str]:
-    """Return why NCCL cannot use a P_Key, by what the inventory declares and before the node is asked.
+    """Return why NCCL cannot use a P_Key, by the inventory, before the node is checked.
 
     Args:
         partitions: `fabric.partitions`; where it declares nothing, nothing is refused.

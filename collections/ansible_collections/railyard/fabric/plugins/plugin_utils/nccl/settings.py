@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from itertools import product
 
 CONF, ENV, SHELL, DOCKER, YAML = "nccl.conf", "env file", "script", "Dockerfile", "YAML"
-#: Stands in a value for the part that only the running program knows; a private character of Unicode.
+#: Placeholder in a value for the part that only the running program knows; a private character of Unicode.
 HOLE = "\ue000"
 #: Names that this linter has a catalogue of.
 IS_OURS = re.compile(r"(?:NCCL|UCX|OFI_NCCL|FI|RDMAV)_[A-Za-z0-9_]*\Z")
@@ -36,10 +36,10 @@ class Setting:
 
     Attributes:
         line: from 1.
-        name: as it stands.
+        name: as written.
         value: None where the file alone does not tell it.
         text: the value as written.
-        listed: whether it stands in a list of Slurm's --export, which ends at a comma.
+        listed: whether it is in a list of Slurm's --export, which ends at a comma.
         exported: whether programs see it; a script's own variables they do not.
     """
 
@@ -58,7 +58,7 @@ class Unread:
     Attributes:
         line: from 1.
         why: a sentence.
-        name: the variable that stands there; may be empty.
+        name: the variable there; may be empty.
         harmless: whether nothing there mentions NCCL, so that it is a note.
     """
 

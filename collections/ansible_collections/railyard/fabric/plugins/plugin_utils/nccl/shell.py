@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from ansible_collections.railyard.fabric.plugins.plugin_utils.nccl import settings, shell_commands
+from ansible_collections.railyard.fabric.plugins.plugin_utils.nccl import settings, shell_commands, shell_tree
 from ansible_collections.railyard.fabric.plugins.plugin_utils.nccl.launchers import Field
 from ansible_collections.railyard.fabric.plugins.plugin_utils.nccl.shell_assign import (
     FAILURE_STEPS,
@@ -22,16 +22,6 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.nccl.shell_assign 
 )
 from ansible_collections.railyard.fabric.plugins.plugin_utils.nccl.shell_output import Outputs
 from ansible_collections.railyard.fabric.plugins.plugin_utils.nccl.shell_record import Record, TooLongError
-from ansible_collections.railyard.fabric.plugins.plugin_utils.nccl.shell_tree import (
-    ParserMissingError,
-    TooLargeError,
-    Words,
-    errors,
-    find_nodes,
-    named_children,
-    parse,
-    text_of,
-)
 from ansible_collections.railyard.fabric.plugins.plugin_utils.nccl.shell_values import (
     ITEM,
     Option,
@@ -84,9 +74,9 @@ def run(text: str, record: Record, scope: Variables, first_line: int = 1, *, ins
         Script(text, record, first_line).run(scope, inside=inside)
     except (TooLongError, RecursionError):
         record.stop(first_line, _TOO_LONG)
-    except TooLargeError as error:
+    except shell_tree.TooLargeError as error:
         record.report_unread(first_line, f"the script is too large to be read: {error}")
-    except ParserMissingError:
+    except shell_tree.ParserMissingError:
         why = "the packages tree-sitter and tree-sitter-bash are not installed: no script can be read"
         record.report_unread(first_line, why)
 
@@ -98,14 +88,14 @@ class Script:
         text: the script.
         record: takes what is found.
         first_line: the file's line of its first one.
-        depth: how many scripts it stands in.
+        depth: how many scripts it is in.
     """
 
     def __init__(self, text: str, record: Record, first_line: int = 1, depth: int = 0) -> None:
         source = text.replace("\r\n", "\n").encode("utf-8", errors="replace")
-        self.root = parse(source)
+        self.root = shell_tree.parse(source)
         self.record, self.depth = record, depth
-        self.words = Words(source, self._substitution, record.mark_used, record.branch)
+        self.words = shell_tree.Words(source, self._substitution, record.mark_used, record.branch)
         self._source, self._first_line = source, first_line
         self._level = 0
         #: How many calls of its functions are under way.
@@ -122,7 +112,7 @@ class Script:
     def run(self, scope: Variables, *, inside: bool = False) -> None:
         """Read all of it; see the function of this name."""
         self._errors()
-        for comment in find_nodes(self.root, "comment"):
+        for comment in shell_tree.find_nodes(self.root, "comment"):
             self._comment(comment, scope)
         self.statements(self.root.children, scope)
         if scope.has_news() and not inside:
@@ -135,15 +125,15 @@ class Script:
                 self.record.record_program(inner)
 
     def _errors(self) -> None:
-        for node in errors(self.root, _MOST_ERRORS):
-            mentions = settings.SETS_ONE.search(text_of(node)) is not None
+        for node in shell_tree.errors(self.root, _MOST_ERRORS):
+            mentions = settings.SETS_ONE.search(shell_tree.text_of(node)) is not None
             why = "the shell's syntax is not understood here"
-            why += ", and settings of NCCL that stand here may not be read" if mentions else ""
+            why += ", and settings of NCCL may not be read here" if mentions else ""
             self.record.report_unread(self.line(node), why, harmless=not mentions)
 
     def _comment(self, node: Node, scope: Variables) -> None:
-        """Read the options of a batch system that stand in comments."""
-        text = text_of(node)
+        """Read the options of a batch system in comments."""
+        text = shell_tree.text_of(node)
         for start in _COMMENT_OPTIONS:
             if text.startswith(start) and ("NCCL" in text or "UCX" in text):
                 script = Script(
@@ -167,7 +157,7 @@ class Script:
             if not node.is_named or node.type == "comment":
                 continue
             if scope.ended:
-                if settings.SETS_ONE.search(text_of(node)):
+                if settings.SETS_ONE.search(shell_tree.text_of(node)):
                     why = "the script or the function has ended before: this is never run"
                     # Where the syntax is not understood, the end may be a function's.
                     self.record.report_unread(self.line(node), why, harmless=not self.root.has_error)
@@ -179,8 +169,8 @@ class Script:
         """Read a statement."""
         self.record.step(1 + len(scope) // 64)
         if self._level + 4 * self.depth > _DEEPEST:
-            why = "{name} stands too deep inside other statements to be read"
-            self.record.report_unread_text(text_of(node), self.line(node), why)
+            why = "{name} is nested too deep inside other statements to be read"
+            self.record.report_unread_text(shell_tree.text_of(node), self.line(node), why)
             return
         self._level += 1
         try:
@@ -198,7 +188,9 @@ class Script:
             commands.command(node, scope)
         elif kind in ("variable_assignment", "variable_assignments"):
             for one in (
-                [node] if kind == "variable_assignment" else named_children(node, "variable_assignment")
+                [node]
+                if kind == "variable_assignment"
+                else shell_tree.named_children(node, "variable_assignment")
             ):
                 self.assignments.assign(one, scope)
         elif kind == "declaration_command":
@@ -222,18 +214,18 @@ class Script:
         elif kind == "function_definition":
             name, body = node.child_by_field_name("name"), node.child_by_field_name("body")
             if name is not None and body is not None:
-                scope.functions[text_of(name)] = (self, body)
+                scope.functions[shell_tree.text_of(name)] = (self, body)
         elif kind == "subshell":
             self.subshell(node, scope)
         elif kind in ("compound_statement", "do_group", "negated_command", "program", "ERROR"):
             self.statements(node.children, scope)
         elif kind in ("heredoc_body", "test_command", "herestring_redirect", "file_redirect"):
-            self.words.of(node, scope)
+            self.words.expand(node, scope)
         else:
-            for inner_node in find_nodes(node, "command_substitution"):
+            for inner_node in shell_tree.find_nodes(node, "command_substitution"):
                 self.subshell(inner_node, scope)
-            why = "{name} stands in a form that is not read here"
-            self.record.report_unread_text(text_of(node), self.line(node), why)
+            why = "{name} is in a form that is not read here"
+            self.record.report_unread_text(shell_tree.text_of(node), self.line(node), why)
 
     def subshell(self, node: Node, scope: Variables) -> None:
         """Read what a subshell runs; it changes nothing outside."""
@@ -268,7 +260,7 @@ class Script:
         chain: list[tuple[str, Node]] = []
         while node.type == "list":
             left, sign, right = node.children[0], node.children[1], node.children[-1]
-            chain.append((text_of(sign), right))
+            chain.append((shell_tree.text_of(sign), right))
             node = left
         self.statement(node, scope)
         before = node
@@ -280,25 +272,25 @@ class Script:
             before = right if operator == "||" or self._decides(right) else before
 
     def _decides(self, node: Node) -> bool:
-        """Tell whether a command stands there for its exit status."""
+        """Tell whether only the exit status of a command matters."""
         if node.type in ("test_command", "negated_command"):
             return True
         if node.type in ("pipeline", "redirected_statement"):
             inner = [
                 one
-                for one in named_children(node)
+                for one in shell_tree.named_children(node)
                 if one.type in ("command", "test_command", "pipeline", "negated_command")
             ]
             return bool(inner) and self._decides(inner[-1])
         name = node.child_by_field_name("name") if node.type == "command" else None
-        return name is not None and text_of(name) in _DECIDES
+        return name is not None and shell_tree.text_of(name) in _DECIDES
 
     def _if(self, node: Node, scope: Variables) -> None:
         condition, body = _halves(node.children)
         self.statements(condition, scope)
         bodies = [self._body(body)]
         none = True
-        for one in named_children(node, "elif_clause", "else_clause"):
+        for one in shell_tree.named_children(node, "elif_clause", "else_clause"):
             if one.type == "else_clause":
                 bodies.append(self._body(one.children))
                 none = False
@@ -311,11 +303,11 @@ class Script:
     def _case(self, node: Node, scope: Variables) -> None:
         value = node.child_by_field_name("value")
         if value is not None:
-            self.words.of(value, scope)
+            self.words.expand(value, scope)
         bodies, none = [], True
-        for item in named_children(node, "case_item"):
+        for item in shell_tree.named_children(node, "case_item"):
             patterns = item.children_by_field_name("value")
-            none = none and not any(text_of(one) == "*" for one in patterns)
+            none = none and not any(shell_tree.text_of(one) == "*" for one in patterns)
             at = {one.id for one in patterns}
             bodies.append(self._body([one for one in item.children if one.id not in at and one.is_named]))
         self._arms(bodies, scope, none)
@@ -323,18 +315,18 @@ class Script:
     def _loop(self, node: Node, scope: Variables) -> None:
         """Read a loop whose number of turns is not known."""
         body = node.child_by_field_name("body")
-        conditions = [one for one in named_children(node) if body is None or one.id != body.id]
+        conditions = [one for one in shell_tree.named_children(node) if body is None or one.id != body.id]
         self.statements([one for one in conditions if one.type in _CONDITIONS], scope)
         if body is not None:
             self._arms([lambda inner: self._turn(body, inner)], scope, none=True)
 
     def _turn(self, body: Node, scope: Variables) -> None:
         """Read a turn of a loop, before which others may have been."""
-        if any(text_of(one) == "shift" for one in find_nodes(body, "command_name")):
+        if any(shell_tree.text_of(one) == "shift" for one in shell_tree.find_nodes(body, "command_name")):
             scope.forget_arguments()
-        for assigned in find_nodes(body, "variable_assignment"):
+        for assigned in shell_tree.find_nodes(body, "variable_assignment"):
             target = assigned.child_by_field_name("name")
-            name = text_of(target).partition("[")[0] if target is not None else ""
+            name = shell_tree.text_of(target).partition("[")[0] if target is not None else ""
             if name and not settings.IS_OURS.match(name):
                 exported = scope.is_exported(name)
                 scope.put(name, [Option(settings.HOLE, exported, line=self.line(assigned), raw=f"${name}")])
@@ -344,8 +336,8 @@ class Script:
         variable, body = node.child_by_field_name("variable"), node.child_by_field_name("body")
         if variable is None or body is None:
             return
-        name = text_of(variable)
-        values = [self.words.of(one, scope) for one in node.children_by_field_name("value")]
+        name = shell_tree.text_of(variable)
+        values = [self.words.expand(one, scope) for one in node.children_by_field_name("value")]
         words = [word for value in values for word in split_fields(value[0][1])]
         certain = (
             all(len(value) == 1 and settings.HOLE not in value[0][1] for value in values)
@@ -383,7 +375,7 @@ class Script:
 
 
 def _halves(children: Sequence[Node]) -> tuple[list[Node], list[Node]]:
-    """Return what stands before `then`, and what behind it up to the next arm."""
+    """Return what is before `then`, and what behind it up to the next arm."""
     before: list[Node] = []
     behind: list[Node] = []
     seen = False

@@ -8,17 +8,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from ansible_collections.railyard.fabric.plugins.plugin_utils.nccl import shell_values
 from ansible_collections.railyard.fabric.plugins.plugin_utils.nccl.launchers import ASSIGNED
 from ansible_collections.railyard.fabric.plugins.plugin_utils.nccl.settings import ALWAYS, HOLE, IS_OURS
 from ansible_collections.railyard.fabric.plugins.plugin_utils.nccl.shell_tree import named_children, text_of
-from ansible_collections.railyard.fabric.plugins.plugin_utils.nccl.shell_values import (
-    ITEM,
-    Option,
-    TooManyValuesError,
-    Variables,
-    as_value,
-    split_fields,
-)
 
 if TYPE_CHECKING:
     from ansible_collections.railyard.fabric.plugins.plugin_utils.nccl.shell import Script
@@ -36,16 +29,16 @@ class Assignments:
     def __init__(self, script: Script) -> None:
         self._script, self._record, self._words = script, script.record, script.words
         #: For each function that is being read, what its own variables hide.
-        self.locals: list[dict[str, tuple[Option, ...]]] = []
+        self.locals: list[dict[str, tuple[shell_values.Option, ...]]] = []
 
-    def make_local(self, name: str, scope: Variables) -> bool:
+    def make_local(self, name: str, scope: shell_values.Variables) -> bool:
         """Keep the value that a function's variable hides; return whether this is a function."""
         if self.locals:
             self.locals[-1].setdefault(name, scope.get(name))
         return bool(self.locals)
 
     def assign(
-        self, node: Node, scope: Variables, *, exported: bool | None = None, local: bool = False
+        self, node: Node, scope: shell_values.Variables, *, exported: bool | None = None, local: bool = False
     ) -> None:
         """Read NAME=VALUE; `exported` says whether it is marked for programs, None leaves that as it is."""
         target, value = node.child_by_field_name("name"), node.child_by_field_name("value")
@@ -54,13 +47,13 @@ class Assignments:
         name = text_of(target).partition("[")[0]
         raw = text_of(value) if value is not None else ""
         try:
-            texts = self._words.of(value, scope) if value is not None else [(ALWAYS, "")]
-        except TooManyValuesError:
+            texts = self._words.expand(value, scope) if value is not None else [(ALWAYS, "")]
+        except shell_values.TooManyValuesError:
             self._record.step(FAILURE_STEPS)
             self._record.report_unread(self._script.line(node), TOO_MANY)
             texts = [(ALWAYS, HOLE)]
         if target.type == "subscript":
-            texts = [(ALWAYS, ITEM + HOLE)]
+            texts = [(ALWAYS, shell_values.ITEM + HOLE)]
         adds = any(one.type == "+=" for one in node.children)
         is_exported = scope.is_exported(name) if exported is None else exported
         options = []
@@ -71,8 +64,8 @@ class Assignments:
                 )
                 both = when if old is None else when | old.when
                 options.append(
-                    Option(
-                        before + as_value(text),
+                    shell_values.Option(
+                        before + shell_values.as_value(text),
                         is_exported,
                         both,
                         self._script.line(node),
@@ -83,12 +76,12 @@ class Assignments:
                 )
         self.put(name, options, scope)
 
-    def seen(self, scope: Variables) -> None:
+    def seen(self, scope: shell_values.Variables) -> None:
         """Keep what programs saw of a subshell's variables."""
         if any(IS_OURS.match(name) and scope.was_seen(name) for name in scope.names()):
             self._record.record_program(scope)
 
-    def put(self, name: str, options: Sequence[Option], scope: Variables) -> None:
+    def put(self, name: str, options: Sequence[shell_values.Option], scope: shell_values.Variables) -> None:
         """Set a variable, and keep what programs saw of it before."""
         for prefix in ("SINGULARITYENV_", "APPTAINERENV_"):
             if name.startswith(prefix):
@@ -105,7 +98,7 @@ class Assignments:
                 self._record.track_text(name, one.text or "", one.line)
         scope.put(name, options)
 
-    def declare(self, node: Node, scope: Variables) -> None:
+    def declare(self, node: Node, scope: shell_values.Variables) -> None:
         """Read export, declare, local, readonly and typeset."""
         keyword = text_of(node.children[0])
         options = "".join(
@@ -131,7 +124,7 @@ class Assignments:
             elif one.is_named and one.type != "comment" and not text_of(one).startswith(("-", "+")):
                 self._declare_word(one, exported, keyword, scope)
 
-    def mark(self, name: str, exported: bool | None, local: bool, scope: Variables) -> None:
+    def mark(self, name: str, exported: bool | None, local: bool, scope: shell_values.Variables) -> None:
         """Export a name that is set already, or make it a function's own."""
         if local and exported is None:
             self.make_local(name, scope)
@@ -140,10 +133,12 @@ class Assignments:
             options = [one._replace(exported=exported) for one in scope.get(name)]
             self.put(name, options, scope)
 
-    def _declare_word(self, node: Node, exported: bool | None, keyword: str, scope: Variables) -> None:
+    def _declare_word(
+        self, node: Node, exported: bool | None, keyword: str, scope: shell_values.Variables
+    ) -> None:
         """Read a word that the shell makes NAME=VALUE of."""
         line = self._script.line(node)
-        texts = self._words.of(node, scope)
+        texts = self._words.expand(node, scope)
         before = node.prev_sibling
         if before is not None and before.type == "variable_name" and before.end_byte == node.start_byte:
             texts = [(when, text_of(before) + text) for when, text in texts]
@@ -154,10 +149,12 @@ class Assignments:
             value = HOLE if len(options) > 1 or options[0].text is None else options[0].text
             texts = [(when, text.removesuffix("$") + value) for when, text in texts]
         for _when, text in texts:
-            for part in split_fields(text):
+            for part in shell_values.split_fields(text):
                 assigned = ASSIGNED.fullmatch(part)
                 if assigned and (exported or IS_OURS.match(assigned[1])):
-                    option = Option(assigned[2], bool(exported), ALWAYS, line, text_of(node), scope.started)
+                    option = shell_values.Option(
+                        assigned[2], bool(exported), ALWAYS, line, text_of(node), scope.started
+                    )
                     self.put(assigned[1], [option], scope)
                 elif HOLE in part:
                     raw = text_of(node)
@@ -169,12 +166,12 @@ class Assignments:
                     why = f"{keyword} is given {part[:60]}, which is not read here"
                     self._record.report_unread(line, why)
 
-    def unset(self, node: Node, scope: Variables) -> None:
+    def unset(self, node: Node, scope: shell_values.Variables) -> None:
         """Read unset."""
         for one in named_children(node):
-            for name in split_fields(self._words.of(one, scope)[0][1]):
+            for name in shell_values.split_fields(self._words.expand(one, scope)[0][1]):
                 if name[:1] != "-":
-                    self.put(name, [Option(None, line=self._script.line(node))], scope)
+                    self.put(name, [shell_values.Option(None, line=self._script.line(node))], scope)
 
 
 def _is_part(node: Node, before: Node, behind: Node | None) -> bool:

@@ -42,9 +42,9 @@ class Commands:
         """Read a simple command, where its output goes, and the here-document that it is given."""
         prefix = named_children(node, "variable_assignment")
         for one in named_children(node, "herestring_redirect", "file_redirect"):
-            self._words.of(one, scope)
+            self._words.expand(one, scope)
         for one in named_children(node, "subshell"):  # setenv("NAME", "value") of Lua
-            why = "{name} stands in parentheses behind a command, which is no shell"
+            why = "{name} is in parentheses behind a command, which is no shell"
             self._record.report_unread_text(text_of(one), self._script.line(one), why)
         words = [one for one in node.children if one.is_named and one.type in _WORDS]
         if not words:
@@ -69,7 +69,7 @@ class Commands:
             for one in launch.given:
                 self._give(one, scope)
             for word in launch.rest:
-                why = "{name} stands in an option that is not read here"
+                why = "{name} is in an option that is not read here"
                 self._record.report_unread_text(word.text, word.line, why)
 
     def _combinations(self, words: Sequence[Node], scope: Variables) -> list[tuple[When, list[Field]]]:
@@ -77,7 +77,7 @@ class Commands:
         found: list[tuple[When, list[Field]]] = [(ALWAYS, [])]
         self._record.step(len(words) // 8)
         for node in words:
-            texts = self._words.of(node, scope)
+            texts = self._words.expand(node, scope)
             line, raw = self._script.line(node), text_of(node)
             if len(texts) == 1 and not texts[0][0]:
                 for _when, before in found:
@@ -92,7 +92,7 @@ class Commands:
             ]
             if len(made) > _MOST_COMBINATIONS:
                 for _when, text in texts:
-                    why = "{name} stands in one of too many combinations of branches"
+                    why = "{name} is in one of too many combinations of branches"
                     self._record.report_unread_text(text, line, why)
                 made = [(when, [*before, Field(HOLE, line, raw)]) for when, before in found]
             found = made
@@ -234,7 +234,7 @@ class Commands:
             self._script.statement(body, scope)
             if heredoc is not None:
                 text = "\n".join(line for _number, line in self._outputs.heredoc_lines(heredoc, scope))
-                why = "{name} stands in text that a group is given"
+                why = "{name} is in text that a group is given"
                 self._record.report_unread_text(text, self._script.line(heredoc), why)
         for one in behind:
             self._script.statement(one, scope)
@@ -257,16 +257,16 @@ class Commands:
     def _to_file(self, redirect: Node, scope: Variables, out: Out) -> Out:
         destination = redirect.child_by_field_name("destination")
         if redirect.type != "file_redirect" or destination is None or text_of(redirect)[:1] == "<":
-            self._words.of(redirect, scope)
+            self._words.expand(redirect, scope)
             return out
-        text = "".join(split_fields(self._words.of(destination, scope)[0][1]))
+        text = "".join(split_fields(self._words.expand(destination, scope)[0][1]))
         descriptor = redirect.child_by_field_name("descriptor")
         if (descriptor is not None and text_of(descriptor) != "1") or ">&" in text_of(redirect):
             return out
         return Out(text, out.program)
 
     def _consumer(self, parts: Sequence[Node], scope: Variables) -> tuple[Field, ...] | None:
-        """Return the words of the last part of a pipeline."""
+        """Return the fields of the last command of a pipeline."""
         last = [one for one in parts if one.is_named][-1:]
         if last and last[0].type == "redirected_statement":
             last = [one for one in last[0].children if one.type == "command"][:1]
@@ -360,7 +360,7 @@ class Commands:
             option = Option(value, True, ALWAYS, words[1].line, raw, scope.started)
             self._assignments.put(words[1].text, [option], scope)
 
-    def _unset_words(self, words: list[Field], scope: Variables) -> None:
+    def _unset_names(self, words: list[Field], scope: Variables) -> None:
         for word in words[1:]:
             self._assignments.put(word.text, [Option(None, line=word.line)], scope)
 
@@ -381,5 +381,5 @@ _BUILTINS: dict[str, Callable[[Commands, list[Field], Variables], None]] = {
     "set": Commands._set,
     "shift": Commands._shift,
     "setenv": Commands._setenv,
-    "unsetenv": Commands._unset_words,
+    "unsetenv": Commands._unset_names,
 }

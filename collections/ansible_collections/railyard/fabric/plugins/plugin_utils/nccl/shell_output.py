@@ -78,7 +78,7 @@ class Outputs:
             self._record.write(file, lines, scope.path)
         elif lines and self._script.substitutions:
             text = "\n".join(line for _number, line in lines)
-            why = "{name} stands in what a command substitution prints, which is not read"
+            why = "{name} is in what a command substitution prints, which is not read"
             self._record.report_unread_text(text, lines[0][0], why)
 
     def heredoc(self, node: Node, words: list[Field], scope: Variables, out: Out) -> None:
@@ -104,7 +104,7 @@ class Outputs:
         elif name in _READS_DOCKERFILES:
             self._record.write("Dockerfile", lines, scope.path)
         else:
-            why = f"{{name}} stands in the text that {shown(words[0])} is given"
+            why = f"{{name}} is in the text that {shown(words[0])} is given"
             self._record.report_unread_text(text, lines[0][0], why)
 
     def heredoc_lines(self, node: Node, scope: Variables) -> list[tuple[int, str]]:

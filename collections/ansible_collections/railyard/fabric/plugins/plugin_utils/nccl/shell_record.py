@@ -88,7 +88,7 @@ class Record:
         self._pending.pop(name, None)
 
     def keep_private(self, name: str, option: shell_values.Option) -> None:
-        """Note a setting that the script does not export where it stands."""
+        """Note a setting that the script does not export where it is."""
         self._private.setdefault(name, []).append(option)
 
     def mark_exported(self, name: str) -> None:
@@ -161,7 +161,7 @@ class Record:
         """Take text that the script writes to a file."""
         text = "\n".join(line for _number, line in lines)
         if _HOLDS_SETTINGS.search(target.strip(HOLE)):
-            if "NCCL" in text or "nccl" in target or _starts_file(text):
+            if "NCCL" in text or "nccl" in target or text.startswith("#!"):
                 self._written.setdefault((target, path), []).extend(lines)
         elif find_names_set(text) and not _HOLDS_OUTPUT.search(target):
             shown = target.replace(HOLE, "...") or "another program"
@@ -183,7 +183,7 @@ class Record:
         for (target, _path), lines in self._written.items():
             found.files.append(self.read_text(target.rpartition(HOLE)[2], lines))
         for name, (line, set_name) in self._pending.items():
-            why = f"{set_name} stands in the text of {name}, and no use of it is read in this file"
+            why = f"{set_name} is in the text of {name}, and no use of it is read in this file"
             self.report_unread(line, why, set_name)
         found.environments = list(self._environments.values())
         found.settings = sorted(self._settings(found.files), key=lambda one: one.line)
@@ -195,16 +195,12 @@ class Record:
         for environment in self._environments.values():
             for choices in environment.choices.values():
                 found.update(dict.fromkeys(one.setting for one in choices if one.setting))
-        for setting in self._own():
+        for setting in self._find_unused():
             found.setdefault(setting, None)
         return list(found)
 
-    def _own(self) -> Iterator[Setting]:
+    def _find_unused(self) -> Iterator[Setting]:
         """Yield settings that no program sees: neither exported, nor read by the script for another use."""
         for name, options in self._private.items():
             if name not in self._used:
                 yield shell_values.as_setting(name, options[-1]._replace(exported=False))
-
-
-def _starts_file(text: str) -> bool:
-    return text.startswith("#!")

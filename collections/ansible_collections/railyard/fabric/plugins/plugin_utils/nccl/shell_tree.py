@@ -119,7 +119,7 @@ class Words:
     ) -> None:
         self._source, self._run, self._used, self._branch = source, run, used, branch
 
-    def of(self, node: Node, scope: Variables, *, quoted: bool = False) -> Texts:
+    def expand(self, node: Node, scope: Variables, *, quoted: bool = False) -> Texts:
         """Return what a word may be."""
         kind = node.type
         if kind in ("word", "number", "variable_name", "regex", "extglob_pattern", "file_descriptor"):
@@ -141,7 +141,7 @@ class Words:
             )
             return [(ALWAYS, QUOTED + literal)]
         if kind == "array":
-            items = [self.of(one, scope) for one in named_children(node) if one.type != "comment"]
+            items = [self.expand(one, scope) for one in named_children(node) if one.type != "comment"]
             mark: Texts = [(ALWAYS, ITEM)]
             return join_texts(part for item in items for part in (mark, _itemised(item))) if items else mark
         if kind in ("simple_expansion", "expansion"):
@@ -170,7 +170,7 @@ class Words:
                 continue
             if child.start_byte > at:
                 parts.append(self._literal(at, child.start_byte, quoted))
-            parts.append(self.of(child, scope, quoted=quoted))
+            parts.append(self.expand(child, scope, quoted=quoted))
             at = child.end_byte
         if at < end:
             parts.append(self._literal(at, end, quoted))
@@ -190,7 +190,7 @@ class Words:
             for one in find_nodes(node, "command_substitution"):
                 self._run(one, scope)
             for one in find_nodes(node, "variable_name"):
-                # What stands in another's text is not known here, so that it stays to be reported.
+                # What is in another's text is not known here, so that it stays to be reported.
                 if IS_OURS.match(text_of(one)):
                     self._used(text_of(one))
             return _HOLE
@@ -250,7 +250,7 @@ def _scalars(options: Sequence[Option]) -> Texts:
 
 
 def _items(options: Sequence[Option]) -> Texts:
-    """Return "${A[@]}": each item a word, whatever stands in it."""
+    """Return "${A[@]}": each item a word, whatever is in it."""
     found: Texts = []
     for one in options:
         if one.text is None:

@@ -12,16 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
-from ansible_collections.railyard.fabric.plugins.plugin_utils.nccl.settings import (
-    ALWAYS,
-    HOLE,
-    IS_OURS,
-    SETS_ONE,
-    Choice,
-    Environment,
-    Setting,
-    When,
-)
+from ansible_collections.railyard.fabric.plugins.plugin_utils.nccl import settings
 
 SPLIT, QUOTED, ITEM = "\ue001", "\ue002", "\ue003"
 # Beyond these, a value is not known.
@@ -29,7 +20,7 @@ _MOST_OPTIONS = 32
 _LONGEST = 1 << 14
 
 #: The texts that a word may be, each with the branches in which it is.
-Texts = list[tuple[When, str]]
+Texts = list[tuple[settings.When, str]]
 
 
 class Option(NamedTuple):
@@ -48,7 +39,7 @@ class Option(NamedTuple):
 
     text: str | None
     exported: bool = False
-    when: When = ALWAYS
+    when: settings.When = settings.ALWAYS
     line: int = 0
     raw: str = ""
     at: int = 0
@@ -64,7 +55,7 @@ class TooManyValuesError(Exception):
     """A word that sets something has too many values, or too long ones, to be followed."""
 
 
-def combine_conditions(one: When, other: When) -> When | None:
+def combine_conditions(one: settings.When, other: settings.When) -> settings.When | None:
     """Return both conditions as one, or None where they exclude each other."""
     if not one or not other:
         return one or other
@@ -73,8 +64,8 @@ def combine_conditions(one: When, other: When) -> When | None:
 
 
 def join_texts(parts: Iterable[Texts]) -> Texts:
-    """Return what stands one behind the other as one text, for each combination of branches."""
-    found: Texts = [(ALWAYS, "")]
+    """Join adjacent texts, for each combination of branches."""
+    found: Texts = [(settings.ALWAYS, "")]
     for part in parts:
         if len(part) == 1 and not part[0][0]:
             found = [(when, text + part[0][1]) for when, text in found]
@@ -86,9 +77,9 @@ def join_texts(parts: Iterable[Texts]) -> Texts:
                 if (both := combine_conditions(when, other)) is not None
             ]
         if len(found) > _MOST_OPTIONS or any(len(text) > _LONGEST for _when, text in found):
-            if any(SETS_ONE.search(text) for _when, text in found):
+            if any(settings.SETS_ONE.search(text) for _when, text in found):
                 raise TooManyValuesError
-            return [(ALWAYS, HOLE)]
+            return [(settings.ALWAYS, settings.HOLE)]
     return found
 
 
@@ -114,7 +105,7 @@ class Variables:
         self._found: dict[str, tuple[Option, ...]] = {}
         self.functions: dict[str, Any] = {}
         #: The branches that lead here.
-        self.path: When = ALWAYS
+        self.path: settings.When = settings.ALWAYS
         #: Whether the function or the script ended before; whether the script did.
         self.ended = self.exited = False
         self.exports_all = False
@@ -149,21 +140,21 @@ class Variables:
         if len(options) > _MOST_OPTIONS:
             last = options[-1]
             exported = any(one.exported for one in options)
-            options = [Option(HOLE, exported, line=last.line, raw=last.raw, at=last.at)]
+            options = [Option(settings.HOLE, exported, line=last.line, raw=last.raw, at=last.at)]
         self._found[name] = tuple(options)
 
     def forget_arguments(self) -> None:
         """Let the arguments of the function that is read be unknown."""
         for name in self._found:
             if name.isdigit() or name in ("@", "*"):
-                self._found[name] = (Option(HOLE, line=self._found[name][-1].line, raw=f"${name}"),)
+                self._found[name] = (Option(settings.HOLE, line=self._found[name][-1].line, raw=f"${name}"),)
 
     def has_news(self) -> bool:
         """Tell whether something was exported since what programs see was kept last."""
         return any(
             one.exported and one.text is not None and one.at >= self.kept
             for name, options in self._found.items()
-            if IS_OURS.match(name)
+            if settings.IS_OURS.match(name)
             for one in options
         )
 
@@ -211,22 +202,24 @@ class Variables:
             self.put(name, options)
         self._found = merged
 
-    def environment(self, when: When = ALWAYS) -> Environment:
+    def environment(self, when: settings.When = settings.ALWAYS) -> settings.Environment:
         """Return what a program that is started here sees of NCCL's variables."""
-        choices: dict[str, tuple[Choice, ...]] = {}
+        choices: dict[str, tuple[settings.Choice, ...]] = {}
         for name, options in self._found.items():
-            if IS_OURS.match(name) and any(one.exported and one.text is not None for one in options):
+            if settings.IS_OURS.match(name) and any(one.exported and one.text is not None for one in options):
                 choices[name] = tuple(
-                    Choice(as_setting(name, one) if one.exported and one.text is not None else None, one.when)
+                    settings.Choice(
+                        as_setting(name, one) if one.exported and one.text is not None else None, one.when
+                    )
                     for one in options
                 )
-        return Environment(choices, combine_conditions(self.path, when) or self.path)
+        return settings.Environment(choices, combine_conditions(self.path, when) or self.path)
 
 
-def as_setting(name: str, option: Option) -> Setting:
+def as_setting(name: str, option: Option) -> settings.Setting:
     """Return a variable's value as a setting, exported or not."""
     text = as_value(option.text or "")
     if text.startswith(ITEM):
-        text = HOLE  # an array is not exported
-    value, shown = (None, option.raw) if HOLE in text else (text, text)
-    return Setting(option.line, name, value, shown, option.listed, option.exported)
+        text = settings.HOLE  # an array is not exported
+    value, shown = (None, option.raw) if settings.HOLE in text else (text, text)
+    return settings.Setting(option.line, name, value, shown, option.listed, option.exported)

@@ -47,19 +47,17 @@ class Chart:
 
 
 def draw(measurements: Sequence[Measurement]) -> list[Chart]:
-    """Draw what was measured: bandwidth and latency, each where there is something of it.
+    """Draw bandwidth and latency between nodes, each where something was measured.
 
-    Between two nodes: the rate that a link says it has is no bandwidth that anybody measured.
+    The rate that a link reports is not drawn: it is no measured bandwidth.
     """
     charts = []
     measurements = [measurement for measurement in measurements if measurement.peer]
-    bandwidth = _of_unit(measurements, "_gbps")
+    bandwidth = _group_by_check(measurements, "_gbps")
     if bandwidth:
-        caption = (
-            "Received rate. A tick marks the floor below which it would fail, where an authority gives one."
-        )
+        caption = "Received rate. A tick marks the floor below which a test fails, where a source gives one."
         charts.append(Chart("Bandwidth", caption, _bars(bandwidth, "Gbit/s", "bandwidth")))
-    latency = _of_unit(measurements, "_us")
+    latency = _group_by_check(measurements, "_us")
     if latency:
         caption = (
             "Average; shorter is better. The thin line ends at the 99th percentile (sockperf, perftest) or "
@@ -70,10 +68,10 @@ def draw(measurements: Sequence[Measurement]) -> list[Chart]:
 
 
 def _settings(name: str) -> AbstractContextManager[None]:
-    """Return matplotlib's defaults, whatever the user's own file says, and what makes the same bytes."""
+    """Return matplotlib's defaults without the user's settings, and what makes the bytes reproducible."""
     import matplotlib as mpl
 
-    own = {
+    settings = {
         # Text stays text: it can be searched and scaled. No mathematics: a `$` in a name is a `$`.
         "svg.fonttype": "none",
         "svg.hashsalt": f"railyard-{name}",
@@ -81,11 +79,11 @@ def _settings(name: str) -> AbstractContextManager[None]:
         "font.size": 10.0,
         "hatch.linewidth": 0.7,
     }
-    context: AbstractContextManager[None] = mpl.rc_context({**mpl.rcParamsDefault, **own})
+    context: AbstractContextManager[None] = mpl.rc_context({**mpl.rcParamsDefault, **settings})
     return context
 
 
-def drawing(
+def draw_panels(
     name: str,
     label: str,
     heights: Sequence[float],
@@ -96,10 +94,10 @@ def drawing(
     """Draw panels below each other and return them as a part of a page.
 
     Args:
-        name: what the drawing is called among those of the page.
-        label: what it shows, for who cannot see it.
+        name: the drawing's name, unique in the page.
+        label: what it shows, for screen readers.
         heights: of the panels, in inches.
-        left: where they begin, as a share of the width.
+        left: left edge of the panels, as a share of the width.
         hspace: room between them, as a share of their height.
         fill: draws the panels, given the figure and its grid.
     """
@@ -120,8 +118,8 @@ def drawing(
     return _inline(out.getvalue().decode("utf-8"), name, f"{label}; a table below has the same numbers")
 
 
-def _of_unit(measurements: Sequence[Measurement], suffix: str) -> dict[str, list[Measurement]]:
-    """Measurements of checks whose main number ends in the suffix, by check; unmeasured ones as well."""
+def _group_by_check(measurements: Sequence[Measurement], suffix: str) -> dict[str, list[Measurement]]:
+    """Group the measurements of checks whose main number has this unit, unmeasured ones included."""
     checks: dict[str, list[Measurement]] = {}
     of_unit = {
         measurement.check for measurement in measurements if (measurement.metric or "").endswith(suffix)
@@ -156,11 +154,11 @@ def _bars_of_check(check: str, found: Sequence[Measurement], unit: str, name: st
             _spread(figure.add_subplot(grid[1]), found, unit, most)
 
     label = f"Bars of {name} in {unit}: {wording.check_title(check)}"
-    return drawing(f"{name}-{check}", label, heights, 0.27, 0.6, fill)
+    return draw_panels(f"{name}-{check}", label, heights, 0.27, 0.6, fill)
 
 
 def _panel(axes: Axes, title: str, shown: Sequence[Measurement], unit: str, most: float) -> None:
-    bare(axes, title, most)
+    clear_axes(axes, title, most)
     positions = range(len(shown))
     for position, item in zip(positions, shown, strict=True):
         outcome = wording.outcome(item.outcome)
@@ -182,13 +180,13 @@ def _panel(axes: Axes, title: str, shown: Sequence[Measurement], unit: str, most
             text = f"{outcome.symbol} {wording.number(item.value)} {unit}"
             if outcome.name in ("fail", "unmeasured"):
                 text += f" ({outcome.word})"
-        label(axes, text, (max([0.0, *_reach(item)]), position))
+        write_label(axes, text, (max([0.0, *_reach(item)]), position))
     axes.set_yticks(list(positions), [_place(item) for item in shown], color=COLOUR["ink"])
     axes.set_ylim(len(shown) - 0.4, -0.6)
 
 
 def _spread(axes: Axes, spread: Sequence[Measurement], unit: str, most: float) -> None:
-    bare(axes, f"Distribution of all {len(spread)}", most)
+    clear_axes(axes, f"Distribution of all {len(spread)}", most)
     by_outcome = {
         name: [item.value for item in spread if item.outcome == name and item.value is not None]
         for name in wording.OUTCOMES
@@ -207,8 +205,8 @@ def _spread(axes: Axes, spread: Sequence[Measurement], unit: str, most: float) -
     axes.set_xlabel(unit, color=COLOUR["faint"], fontsize=9)
 
 
-def bare(axes: Axes, title: str, most: float) -> None:
-    """Take the box and the ticks away, and leave a title and the lines to read values by."""
+def clear_axes(axes: Axes, title: str, most: float) -> None:
+    """Remove box and ticks; keep the title and the grid."""
     axes.set_facecolor("none")
     axes.set_xlim(0, most * 1.22)
     axes.set_title(title, loc="left", fontsize=10.5, fontweight="bold", color=COLOUR["ink"], pad=7)
@@ -220,8 +218,8 @@ def bare(axes: Axes, title: str, most: float) -> None:
     axes.tick_params(axis="y", length=0)
 
 
-def label(axes: Axes, text: str, place: tuple[float, float], size: float = 10.0) -> None:
-    """Write what something is to the right of it."""
+def write_label(axes: Axes, text: str, place: tuple[float, float], size: float = 10.0) -> None:
+    """Write a label to the right of a point."""
     axes.annotate(
         text, place, xytext=(6, 0), textcoords="offset points",
         va="center", fontsize=size, color=COLOUR["ink"], annotation_clip=False,
@@ -234,7 +232,7 @@ def _place(item: Measurement) -> str:
 
 
 def _tail(item: Measurement) -> float | None:
-    """Where the thin line ends: the 99th percentile, or the slowest ping."""
+    """Return where the thin line ends: the 99th percentile, or the slowest ping."""
     for metric in ("latency_p99_us", "rtt_max_us"):
         value: Any = item.observed.get(metric)
         if is_number(value):
@@ -243,18 +241,18 @@ def _tail(item: Measurement) -> float | None:
 
 
 def _floor(item: Measurement) -> float | None:
-    """The floor of the number that stands for it."""
+    """Return the floor of the main number."""
     floor: Any = item.floor.get(item.metric or "")
     return float(floor) if is_number(floor) else None
 
 
 def _reach(item: Measurement) -> list[float]:
-    """The numbers that are drawn for it."""
+    """Return the numbers that are drawn for a measurement."""
     return [number for number in (item.value, _tail(item), _floor(item)) if number is not None]
 
 
 def _inline(svg: str, name: str, label: str) -> str:
-    """Make matplotlib's document a part of a page: no prolog, ids of its own, the page's colours and font."""
+    """Turn matplotlib's document into a part of a page: no prolog, unique ids, the page's colours."""
     svg = svg[svg.index("<svg") :]
     svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.S)
     for size in ("width", "height"):
@@ -263,8 +261,8 @@ def _inline(svg: str, name: str, label: str) -> str:
     svg = re.sub(r"font: (?:(bold) )?([0-9.]+px) [^;\"]*", _font, svg)
     for name, stand_in in COLOUR.items():
         svg = svg.replace(stand_in, f"var(--{name.replace('_', '-')})")
-    told = f'role="img" aria-label="{escape(label)}" focusable="false"'
-    return svg.replace("<svg ", f'<svg class="chart" {told} ', 1).strip()
+    attributes = f'role="img" aria-label="{escape(label)}" focusable="false"'
+    return svg.replace("<svg ", f'<svg class="chart" {attributes} ', 1).strip()
 
 
 def _font(match: re.Match[str]) -> str:

@@ -1,11 +1,10 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""RDMA held against TCP over the same rail: bandwidth, latency, host CPU. Pure.
+"""Compare RDMA with TCP over the same rail: bandwidth, latency, host CPU. Pure.
 
-Only like is compared with like: both medians, both one way, both of one message size, both of data that goes
-the same way. Only numbers that both ends proved, and that the link can carry, enter; whatever else there is,
-is null and never 0.
+Only comparable numbers are compared: both medians, both one way, of one message size and one data direction.
+A number counts when both nodes proved it and the link can carry it; every other one is null, never 0.
 """
 
 from __future__ import annotations
@@ -25,11 +24,11 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.run.documents impo
 Row = dict[str, Any]
 Place = tuple[str, str, "str | None", str]
 Found = dict[str, Mapping[str, Any]]
-#: TCP's and RDMA's check of one kind.
+#: Transport -> its check, of bandwidth or of latency.
 Checks = Mapping[str, "str | None"]
 
-#: What stands for RDMA: the first of these that the run asked of any pair, so that one table holds one tool.
-#: A read is missing on purpose: its data goes from the peer to the node, and its latency is a round trip.
+#: RDMA is represented by the first of these that the run planned for any pair: one table holds one tool.
+#: RDMA read is left out on purpose: its data goes from the peer to the node, and its latency is a round trip.
 RDMA_BANDWIDTH = ("rdma_bandwidth", "rdma_send_bandwidth")
 RDMA_LATENCY = ("rdma_latency", "rdma_send_latency")
 TCP_LATENCY = "tcp_latency"
@@ -48,13 +47,13 @@ _IMPOSSIBLE = "above_ceiling"
 
 @dataclass(frozen=True)
 class Compared:
-    """What a run says of RDMA against TCP.
+    """The comparison of RDMA with TCP in one run.
 
     Attributes:
-        rows: as `compare` returns them; empty where RDMA was not asked.
-        sentence: how RDMA did, in one sentence; empty where it was not asked.
-        bandwidth_of: how the two bandwidths were measured, in words.
-        latency_of: what the two latencies are, in words.
+        rows: as `compare` returns them; empty where RDMA was not planned.
+        sentence: the result in one sentence; empty where RDMA was not planned.
+        bandwidth_of: how the two bandwidths were measured, as text.
+        latency_of: how the two latencies were measured, as text.
     """
 
     rows: tuple[Row, ...]
@@ -63,18 +62,18 @@ class Compared:
     latency_of: str
 
 
-def of(
+def compare_run(
     plan: Plan,
     verdicts: Sequence[Verdict],
     facts: Iterable[Mapping[str, Any]] = (),
     policy: Policy | None = None,
 ) -> Compared:
-    """Compare, and say in words what came out and of what it is.
+    """Compare RDMA with TCP and describe the result.
 
     Args:
         plan: plan.json.
         verdicts: the run's verdicts.
-        facts: the facts rows, which tell software RDMA from hardware.
+        facts: the facts rows, which distinguish software RDMA from hardware.
         policy: the merged policy, which names message sizes and streams.
     """
     rows = compare(plan, verdicts)
@@ -89,10 +88,10 @@ def of(
 
 
 def compare(plan: Plan, verdicts: Sequence[Verdict]) -> list[Row]:
-    """Compare RDMA with TCP over every rail of every pair of which both were asked.
+    """Compare RDMA with TCP over every rail of every pair for which both were planned.
 
     Args:
-        plan: plan.json; its declared rates are what efficiency is reckoned against.
+        plan: plan.json; efficiency is calculated from its declared rates.
         verdicts: the run's verdicts.
 
     Returns:
@@ -104,7 +103,7 @@ def compare(plan: Plan, verdicts: Sequence[Verdict]) -> list[Row]:
         and possible;
         `rate_gbps` (declared, of the slower end; twice it for both ways, the sum for all rails; or null);
         `bandwidth_ratio` and `latency_ratio`, each above 1 where RDMA is better, or null; `asked`
-        (`bandwidth` and `latency` -> the transports that were asked for it).
+        (`bandwidth` and `latency` -> the transports with a planned test).
     """
     asked = {str(one["check"]) for one in verdicts}
     write, ping_pong = _first(RDMA_BANDWIDTH, asked), _first(RDMA_LATENCY, asked)
@@ -140,7 +139,7 @@ def compare(plan: Plan, verdicts: Sequence[Verdict]) -> list[Row]:
 
 
 def rdma_class(plan: Plan, facts: Iterable[Mapping[str, Any]]) -> str | None:
-    """Return what does RDMA on the plan's rails: `software`, `hardware`, `mixed`, or None when not known."""
+    """Return how the plan's rails do RDMA: `software`, `hardware`, `mixed`, or None when not known."""
     by_node = {str(row.get("node")): row for row in facts}
     found = set()
     for name, node in plan["nodes"].items():
@@ -152,43 +151,44 @@ def rdma_class(plan: Plan, facts: Iterable[Mapping[str, Any]]) -> str | None:
 
 
 def sentence(rows: Sequence[Row], made_of: str | None = None, node_class: str = "") -> str:
-    """Say in one sentence how RDMA did against TCP, and what it says nothing of.
+    """Return one sentence that compares RDMA with TCP and names its limits.
 
     Args:
         rows: as `compare` returns them.
         made_of: as `rdma_class` returns it.
         node_class: the plan's.
     """
-    told = []
+    known = []
     for ratio, what in (("bandwidth_ratio", "bandwidth"), ("latency_ratio", "latency")):
         # One way over one rail: sums of rails and of directions say the same again.
         ratios = [row[ratio] for row in rows if row["rail"] and row["direction"] == "uni" and row[ratio]]
         if ratios:
-            told.append((what, ratios))
-    if not told:
+            known.append((what, ratios))
+    if not known:
         return (
-            "RDMA was asked, but nothing of it can be held against TCP: no rail has a number of both that is "
-            "measured and proven; the verdicts tell why."
+            "RDMA was planned, but cannot be compared with TCP: no rail has a number of both that is "
+            "measured and proven; the verdicts give the reasons."
         )
     text = " and ".join(
         f"{_over(ratios)} than TCP in {what}" if not number else f"{_over(ratios)} in {what}"
-        for number, (what, ratios) in enumerate(told)
+        for number, (what, ratios) in enumerate(known)
     )
-    places = max(len(ratios) for _what, ratios in told)
+    places = max(len(ratios) for _what, ratios in known)
     text = f"RDMA is {text}"
     text += f" (median of {places} directions of rails)" if places > 1 else ""
     if made_of in ("software", "mixed"):
         kind = "software RDMA" if made_of == "software" else "software RDMA in part"
         where = " in emulated or virtual machines" if node_class == "virtual" else ""
-        text += f": this is {kind}{where}, so it says nothing of hardware"
+        text += f": this is {kind}{where}, so it does not predict hardware"
     missing = _missing(rows)
     if missing:
-        text += f"; {missing} of RDMA's {_asked(rows)} numbers are not measured, not proven or not possible"
+        count = sum("rdma" in asked for row in rows for asked in row["asked"].values())
+        text += f"; {missing} of RDMA's {count} numbers are not measured, not proven or not possible"
     return text + "."
 
 
 def times(ratio: float) -> str:
-    """Say a ratio in words: `1.39 times faster`, below 1 `41 times slower`, `as fast` where it is neither."""
+    """Describe a ratio: `1.39 times faster`, below 1 `41 times slower`, `as fast` where it is neither."""
     if 0.995 <= ratio < 1.005:
         return "as fast"
     return f"{three(ratio)} times faster" if ratio > 1 else f"{three(1 / ratio)} times slower"
@@ -204,13 +204,9 @@ def three(value: float) -> str:
 def _over(ratios: Sequence[float]) -> str:
     middle = times(statistics.median(ratios))
     if min(ratios) < 0.995 and max(ratios) >= 1.005:
-        # One number would hide that it is not alike everywhere.
+        # One number would hide that rails differ.
         return f"between {times(min(ratios))} and {times(max(ratios))}"
     return middle if middle != "as fast" else "no faster and no slower"
-
-
-def _asked(rows: Iterable[Row]) -> int:
-    return sum("rdma" in asked for row in rows for asked in row["asked"].values())
 
 
 def _missing(rows: Iterable[Row]) -> int:
@@ -239,7 +235,7 @@ def _by_place(verdicts: Iterable[Verdict]) -> dict[Place, Found]:
 def _checks(
     rail: str | None, direction: str, write: str | None, ping_pong: str | None
 ) -> tuple[Checks, Checks]:
-    """Return the checks of bandwidth and of latency, TCP's and RDMA's, that are held against each other."""
+    """Return the checks of bandwidth and of latency that are compared, by transport."""
     if rail is None:
         return {"tcp": "aggregate_bandwidth", "rdma": "rdma_aggregate_bandwidth"}, {}
     if direction == "bi":
@@ -274,7 +270,7 @@ def _row(place: Place, found: Found, bandwidth: Checks, latency: Checks, rate_gb
 
 
 def _mean_cpu(parts: Sequence[Found]) -> dict[str, dict[str, float | None]]:
-    """Return the processors' share while all rails ran at once: each of the tests saw the same whole node."""
+    """Return the mean CPU share while all rails ran at once: each test saw the same node."""
     mean: dict[str, dict[str, float | None]] = {}
     for key, metric in _CPU.items():
         for name in TRANSPORTS:
@@ -332,7 +328,7 @@ def _rate(
 ) -> float | None:
     """Return the declared rate of these rails, of each the slower end's; None unless all is declared."""
     ends = [(rates.get((node, rail)), rates.get((peer, rail))) for rail in rails]
-    known = [min(mine, theirs) for mine, theirs in ends if mine is not None and theirs is not None]
+    known = [min(one, other) for one, other in ends if one is not None and other is not None]
     return (sum(known) or None) if len(known) == len(rails) else None
 
 
@@ -345,7 +341,7 @@ def _bandwidth_of(asked: set[str], verdicts: Iterable[Verdict], policy: Policy) 
         + (f", {size}-byte messages" if size else "")
         + (f", {qps} QP{'' if qps == 1 else 's'}" if qps else "")
     )
-    # The judge adds up TCP's frames, since those its counters show; RDMA's payload, since rxe sends again.
+    # The judge adds up TCP's frames, which its counters show; RDMA's payload, since rxe retransmits.
     summed = "; all rails: TCP with its headers" if "rdma_aggregate_bandwidth" in asked else ""
     return f"TCP: {tcp}; RDMA: {rdma}{summed}"
 

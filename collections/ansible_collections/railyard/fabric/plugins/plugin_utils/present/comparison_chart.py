@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""TCP beside RDMA as bars, a pair of them for each rail and direction. Deterministic, as the other charts."""
+"""Draw TCP beside RDMA as bars, a pair for each rail and direction. Deterministic, as the other charts."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def draw(compared: Compared) -> charts.Chart | None:
 
 
 def _worst(rows: Sequence[Row], what: str) -> list[Row]:
-    """The rows where RDMA does worst; those that have no comparison are the table's matter."""
+    """Return the rows where RDMA does worst; rows without a comparison are in the table only."""
     known = [row for row in rows if row[f"{what}_ratio"] is not None]
     return comparison_text.worst_first(known or rows, what)[:_SHOWN]
 
@@ -50,12 +50,12 @@ def _svg(panels: Sequence[tuple[str, str, Sequence[Row], int]]) -> str:
             more = f"; {len(shown)} of {total}, worst first" if total > len(shown) else ""
             _panel(figure.add_subplot(grid[at]), _HEADINGS[what] + more, shown, what, unit)
 
-    return charts.drawing("compared", "Bars of TCP against RDMA, test by test", heights, 0.3, 0.3, fill)
+    return charts.draw_panels("compared", "Bars of TCP against RDMA, test by test", heights, 0.3, 0.3, fill)
 
 
 def _panel(axes: Axes, title: str, shown: Sequence[Row], what: str, unit: str) -> None:
     values = [value for row in shown for value in row[KEYS[what]].values() if value is not None]
-    charts.bare(axes, title, max(values, default=1.0))
+    charts.clear_axes(axes, title, max(values, default=1.0))
     for position, row in enumerate(shown):
         for transport, offset in (("tcp", -0.2), ("rdma", 0.2)):
             value = row[KEYS[what]][transport]
@@ -67,8 +67,8 @@ def _panel(axes: Axes, title: str, shown: Sequence[Row], what: str, unit: str) -
                 edgecolor=charts.COLOUR["paper"],
                 hatch="//" if transport == "rdma" else "",
             )
-            told = comparison_text.cell(row, what, transport) if value is None else f"{three(value)} {unit}"
-            charts.label(axes, f"{transport.upper()} {told}", (value or 0.0, position + offset), 9)
+            text = comparison_text.cell(row, what, transport) if value is None else f"{three(value)} {unit}"
+            charts.write_label(axes, f"{transport.upper()} {text}", (value or 0.0, position + offset), 9)
     labels = [comparison_text.place(row, 34) for row in shown]
     axes.set_yticks(range(len(shown)), labels, color=charts.COLOUR["ink"])
     axes.set_ylim(len(shown) - 0.4, -0.6)

@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The table of RDMA against TCP as lines of text, at most 100 columns wide; what ends a run on a terminal."""
+"""Format the comparison of RDMA with TCP for the terminal, at most 100 columns wide."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.present import com
 MOST_LINES = 8
 WORST_SHOWN = 5
 NOT_MEASURED = "not measured"
-NOT_ASKED = "not asked"
-#: How many names are listed where nobody folds them.
+NOT_PLANNED = "not planned"
+#: How many names are listed where no function folds them.
 _NAMED = 3
 _PLACE, _CELL = 38, 17
 
@@ -29,10 +29,10 @@ Fold = Callable[[Sequence[str]], str]
 
 
 def lines(compared: comparison.Compared, fold: Fold | None = None) -> list[str]:
-    """Return the table and the sentence under it; nothing where RDMA was not asked.
+    """Return the table and the sentence under it; nothing where RDMA was not planned.
 
     Args:
-        compared: as `comparison.of` returns it.
+        compared: as `comparison.compare_run` returns it.
         fold: names many nodes in short, such as `gpu[001-512]`; default: the first few and how many more.
     """
     if not compared.rows:
@@ -50,7 +50,7 @@ def lines(compared: comparison.Compared, fold: Fold | None = None) -> list[str]:
 
 
 def cell(row: comparison.Row, what: str, transport: str) -> str:
-    """Return one number for people: `27.4 (68 %)`, `not measured` or `not asked`.
+    """Return one number for people: `27.4 (68 %)`, `not measured` or `not planned`.
 
     Args:
         row: of `comparison.compare`.
@@ -58,7 +58,7 @@ def cell(row: comparison.Row, what: str, transport: str) -> str:
         transport: `tcp` or `rdma`.
     """
     if transport not in row["asked"][what]:
-        return NOT_ASKED
+        return NOT_PLANNED
     value = row[KEYS[what]][transport]
     if value is None:
         return NOT_MEASURED
@@ -71,28 +71,28 @@ def cpu_cell(row: comparison.Row, transport: str) -> str:
     """Return the host CPU for people: `35.0 / 41.0`, sender and receiver."""
     ends = [row[key][transport] for key in ("cpu_percent", "peer_cpu_percent")]
     if all(value is None for value in ends):
-        return NOT_MEASURED if transport in row["asked"]["bandwidth"] else NOT_ASKED
+        return NOT_MEASURED if transport in row["asked"]["bandwidth"] else NOT_PLANNED
     return " / ".join("?" if value is None else f"{value:.1f}" for value in ends)
 
 
 def advantage(row: comparison.Row, what: str) -> str:
-    """Return RDMA's advantage in words: `1.39 times faster`; nothing where one of the two is missing."""
+    """Return RDMA's advantage as text: `1.39 times faster`; nothing where one of the two is missing."""
     ratio = row[f"{what}_ratio"]
     return comparison.times(ratio) if ratio is not None else ""
 
 
 def place(row: comparison.Row, longest: int = 0) -> str:
-    """Return where a row belongs: `gpuserver1 → gpuserver2  rail0`.
+    """Return the pair and rail of a row: `gpuserver1 → gpuserver2  rail0`.
 
     Args:
         row: of `comparison.compare`.
-        longest: cut the names so that the whole has no more characters; 0 cuts nothing.
+        longest: cut the names to this many characters altogether; 0 cuts nothing.
     """
     tail = f"  {rail(row)}"
     names = [str(row["node"]), str(row["peer"])]
     if longest and sum(map(len, names)) + 3 + len(tail) > longest:
         room = longest - 3 - len(tail)
-        names = [_middle_out(name.split(".", maxsplit=1)[0], max(room // 2, 5)) for name in names]
+        names = [_cut_middle(name.split(".", maxsplit=1)[0], max(room // 2, 5)) for name in names]
         tail = tail[: max(longest - 3 - sum(map(len, names)), 6)]
     return f"{names[0]} {_arrow(row)} {names[1]}{tail}"
 
@@ -103,7 +103,7 @@ def between(row: comparison.Row) -> str:
 
 
 def rail(row: comparison.Row) -> str:
-    """Return the rail of a row, or that it is of all of them."""
+    """Return the rail of a row, or `all rails`."""
     return str(row["rail"] or "all rails")
 
 
@@ -123,7 +123,7 @@ def _block(title: str, rows: Sequence[comparison.Row], what: str, fold: Fold) ->
     text += _missing([row for row in rows if _rank(row, what) is None], len(rows), fold)
     worst = sorted(known, key=lambda row: _rank(row, what) or 0.0)[:WORST_SHOWN]
     text += [_line(place(row, _PLACE), *_cells(row, what)) for row in worst]
-    # Both directions and all rails carry more by their nature: a middle of them all would be nobody's.
+    # Both directions at once and all rails carry more: one median of everything would describe neither.
     alike = [row for row in known if row["rail"] is not None and row["direction"] == "uni"]
     if alike and what in KEYS:
         tcp, rdma = (
@@ -136,7 +136,7 @@ def _block(title: str, rows: Sequence[comparison.Row], what: str, fold: Fold) ->
 
 
 def _rank(row: comparison.Row, what: str) -> float | None:
-    """What rows are sorted by, worst first: least advantage, busiest sender; None without a number."""
+    """Return the sort key, worst first: least advantage, busiest sender; None without a number."""
     if what in KEYS:
         return None if row[f"{what}_ratio"] is None else float(row[f"{what}_ratio"])
     busy = row["cpu_percent"]["rdma"]
@@ -158,7 +158,7 @@ def _missing(rows: Sequence[comparison.Row], total: int, fold: Fold) -> list[str
         return []
     ends = [{str(row["node"]), str(row["peer"])} for row in rows]
     nodes, common = set.union(*ends), set.intersection(*ends)
-    # One node with all its peers is that node's matter.
+    # Where one node is in all of them, name it once.
     who = f"{next(iter(common))} with " if len(common) == 1 else ""
     named = sorted(nodes - common if who else nodes)
     rails = ", ".join(sorted({rail(row) for row in rows}))
@@ -169,8 +169,8 @@ def _left_out(count: int) -> list[str]:
     return [f"    {count} more: see report.md or index.html"] if count > 0 else []
 
 
-def _line(where: str, tcp: str, rdma: str, told: str) -> str:
-    return f"    {where:<{_PLACE}}{tcp:>{_CELL}}{rdma:>{_CELL}}   {told}".rstrip()
+def _line(where: str, tcp: str, rdma: str, ratio: str) -> str:
+    return f"    {where:<{_PLACE}}{tcp:>{_CELL}}{rdma:>{_CELL}}   {ratio}".rstrip()
 
 
 def wrapped(text: str, indent: str = "", width: int = 99) -> list[str]:
@@ -182,8 +182,8 @@ def wrapped(text: str, indent: str = "", width: int = 99) -> list[str]:
     )  # fmt: skip
 
 
-def _middle_out(name: str, longest: int) -> str:
-    """Cut a name in its middle: what tells nodes apart stands at the end of it."""
+def _cut_middle(name: str, longest: int) -> str:
+    """Cut a name in its middle: the end of it distinguishes nodes."""
     if len(name) <= longest:
         return name
     head = (longest - 1) // 2

@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The report of a run from its folder alone: page, Markdown, JUnit, Prometheus' gauges, results by node."""
+"""Write the report of a run from its folder: page, Markdown, JUnit, Prometheus metrics, results by node."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ PAGE = "index.html"
 
 
 def write_report(run_dir: Path, read: model.Report | None = None) -> list[str]:
-    """Write the page and its twins into a run folder; the same folder gives the same bytes.
+    """Write the report in all its formats into a run folder; the same folder gives the same bytes.
 
-    Beside it the lists of the cluster's runs and of all clusters are written again (`run_lists.write`).
+    The lists of the cluster's runs and of all clusters are written again, too (`run_lists.write`).
 
     Args:
         run_dir: the run folder.
         read: what `model.read` made of it, where the caller has that already.
 
     Returns:
-        What of the lists could not be written.
+        A message for each list that could not be written.
 
     Raises:
         RunFolderError, JudgeError, PolicyError: it is no run folder, or cannot be read, judged or written.
@@ -38,7 +38,7 @@ def write_report(run_dir: Path, read: model.Report | None = None) -> list[str]:
     report = read or model.read(run_dir)
     folder = run_folder.RunFolder(run_dir)
     write_node_results(run_dir, report)
-    # The page last: where it is, the others are.
+    # The page last: where it exists, the other files do.
     for name, text in (
         (prometheus.FILE, prometheus.render(report)),
         ("report.md", pages.markdown(report)),

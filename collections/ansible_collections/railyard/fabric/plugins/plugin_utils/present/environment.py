@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a run was measured on: versions of the nodes, folded where alike, differences first. Pure."""
+"""Describe what a run was measured on: the nodes' versions, equal nodes folded, differences first. Pure."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.plain_text import 
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present import wording
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run.documents import Manifest, Plan, Row
 
-# How a kernel calls its netdevs may differ; speed, MTU and driver class have checks of their own.
+# Names of netdevs may differ; speed, MTU and driver class have checks.
 _OWN_TO_EACH = ("netdevs", "facts")
-# What the nodes have of versions that are below the minimum; reported, and no check.
+# Versions below the minimum are reported; no check fails by them.
 _BELOW = f"versions below their minimum (table of {minimum_versions.READ})"
-# A property in which every node differs is told of so many of them.
+# How many values of one property are shown.
 _VALUES_SHOWN = 12
 
 
 @dataclass(frozen=True)
 class Property:
-    """What the nodes say of one thing, such as the kernel.
+    """A property of the nodes, such as the kernel.
 
     Attributes:
-        name: what it is, for people.
-        values: what was said, and the nodes that said so, folded; the most frequent first.
-        left_out: how many more values there are.
+        name: its name, for people.
+        values: (value, folded names of the nodes that have it), the most frequent first.
+        left_out: number of further values.
     """
 
     name: str
@@ -40,12 +40,12 @@ class Property:
 
     @property
     def differs(self) -> bool:
-        """Tell whether the nodes are not alike in it."""
+        """Tell whether the nodes differ in it."""
         return len(self.values) > 1
 
 
-def of_nodes(plan: Plan, facts: Iterable[Row]) -> tuple[Property, ...]:
-    """Return what the nodes are, a property each: those in which they differ come first.
+def describe_nodes(plan: Plan, facts: Iterable[Row]) -> tuple[Property, ...]:
+    """Describe the nodes, one property each; those in which the nodes differ come first.
 
     Args:
         plan: plan.json.
@@ -53,18 +53,18 @@ def of_nodes(plan: Plan, facts: Iterable[Row]) -> tuple[Property, ...]:
     """
     by_node = {str(row.get("node")): row for row in facts}
     nodes = [str(name) for name in plan.get("nodes") or {}]
-    said = {name: _described(by_node[name]) for name in nodes if name in by_node}
+    described = {name: _described(by_node[name]) for name in nodes if name in by_node}
     silent = [name for name in nodes if name not in by_node]
-    names = dict.fromkeys(name for mine in said.values() for name in mine)
-    found = [_property(name, said, "all others" if silent else "all nodes") for name in names]
+    names = dict.fromkeys(name for mine in described.values() for name in mine)
+    found = [_property(name, described, "all others" if silent else "all nodes") for name in names]
     nothing = [Property("facts", (("the node did not answer", _nodes(silent)),))] if silent else []
-    return (*nothing, *_below_minimum(by_node, said), *sorted(found, key=lambda one: not one.differs))
+    return (*nothing, *_below_minimum(by_node, described), *sorted(found, key=lambda one: not one.differs))
 
 
 def findings(nodes: Iterable[Property]) -> list[str]:
-    """Return in what nodes differ that should be alike, and which versions are below their minimum.
+    """Return differences between nodes that should be equal, and versions below their minimum.
 
-    No failure, but the first to look at after one.
+    These are not failures, but the first place to look after one.
     """
     found = []
     for one in nodes:
@@ -76,8 +76,8 @@ def findings(nodes: Iterable[Property]) -> list[str]:
     return found
 
 
-def of_run(manifest: Manifest, plan: Plan) -> tuple[tuple[str, str], ...]:
-    """Return what the run was asked with, as name and value for people."""
+def describe_run(manifest: Manifest, plan: Plan) -> tuple[tuple[str, str], ...]:
+    """Return inventory, command line and options of the run, as name and value for people."""
     rows = [
         ("inventory", wording.quantity_text(manifest.get("inventory"))),
         ("command", " ".join(str(word) for word in _list(manifest.get("argv"))) or "unknown"),
@@ -98,13 +98,13 @@ def pairs(values: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
     )
 
 
-def _property(name: str, said: Mapping[str, Mapping[str, str]], everybody: str) -> Property:
+def _property(name: str, described: Mapping[str, Mapping[str, str]], all_nodes: str) -> Property:
     alike: dict[str, list[str]] = defaultdict(list)
-    for node, mine in said.items():
+    for node, mine in described.items():
         alike[mine.get(name, "unknown")].append(node)
     ranked = sorted(alike, key=lambda text: -len(alike[text]))
     shown = ranked if len(ranked) <= _VALUES_SHOWN else ranked[:_VALUES_SHOWN]
-    values = tuple((text, everybody if len(alike) == 1 else _nodes(alike[text])) for text in shown)
+    values = tuple((text, all_nodes if len(alike) == 1 else _nodes(alike[text])) for text in shown)
     return Property(name, values, len(ranked) - len(shown))
 
 
@@ -121,42 +121,42 @@ def _nodes(names: list[str]) -> str:
 
 
 def _described(row: Row) -> dict[str, str]:
-    """Return property -> what a node says of it; facts that are garbled have their verdict elsewhere."""
+    """Return property -> its value on a node; malformed facts are judged elsewhere."""
     system = record(row.get("os"))
-    told = {
+    described = {
         "system": f"{system.get('id') or ''} {system.get('version') or ''}".strip() or "unknown",
         "kernel": str(row.get("kernel") or "unknown"),
         "Python": str(row.get("python") or "unknown"),
     }
     for name, version in sorted(record(row.get("tools")).items()):
-        told[str(name)] = str(version or "not installed")
+        described[str(name)] = str(version or "not installed")
     drivers: dict[str, list[str]] = defaultdict(list)
     for device in map(record, _list(row.get("netdevs"))):
-        of = f"{device.get('driver') or 'no driver'}, MTU {device.get('mtu_bytes')} bytes"
-        drivers[of].append(str(device.get("netdev")))
-    told["netdevs"] = _grouped(drivers)
+        kind = f"{device.get('driver') or 'no driver'}, MTU {device.get('mtu_bytes')} bytes"
+        drivers[kind].append(str(device.get("netdev")))
+    described["netdevs"] = _grouped(drivers)
     hcas: dict[str, list[str]] = defaultdict(list)
     for hca in map(record, _list(row.get("hcas"))):
         board = " ".join(str(hca[key]) for key in ("hca_type", "board_id") if hca.get(key))
         firmware = f"{board or 'unknown board'}, firmware {hca.get('firmware') or 'unknown'}"
         hcas[f"{firmware}, driver {hca.get('driver') or 'unknown'}"].append(str(hca.get("hca")))
     if hcas:
-        told["HCAs"] = _grouped(hcas)
+        described["HCAs"] = _grouped(hcas)
     governors = sorted({str(name) for name in record(record(row.get("cpu")).get("governors"))})
     if governors:
-        told["CPU governors"] = ", ".join(governors)
+        described["CPU governors"] = ", ".join(governors)
     gpus = record(row.get("gpus"))
     if there := _list(gpus.get("pci")):
         names = Counter(str(record(one).get("name")) for one in _list(gpus.get("rows")))
         known = (
             ", ".join(f"{count} {name}" for name, count in sorted(names.items())) or f"{len(there)} unknown"
         )
-        told["GPUs"] = f"{known}, driver {gpus.get('driver') or 'not loaded'}"
-    return told
+        described["GPUs"] = f"{known}, driver {gpus.get('driver') or 'not loaded'}"
+    return described
 
 
 def _grouped(names: Mapping[str, list[str]]) -> str:
-    return "; ".join(f"{', '.join(mine)}: {of}" for of, mine in names.items()) or "none"
+    return "; ".join(f"{', '.join(mine)}: {kind}" for kind, mine in names.items()) or "none"
 
 
 def record(value: object) -> Mapping[str, Any]:

@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Fold many problems into few: what has one cause is told once, with the places where it was seen."""
+"""Group problems by cause, each with the places where it was seen."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.plain_text import 
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present import wording
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run.documents import Verdict
 
-# So many places are told one by one; more are folded.
+# More places than this are folded.
 _PLACES_SHOWN = 6
-#: The check whose findings are told by the cable.
+#: The check whose findings name a cable.
 LINK_ERRORS = "link_errors"
 
 Place = tuple[str, str, str]
@@ -30,16 +30,16 @@ class Problem:
     next: str
     checks: list[str] = field(default_factory=list)
     places: dict[Place, str] = field(default_factory=dict)
-    """Place → how it is told, where that is not by node, peer and rail: a cable."""
+    """Place → its text where that is a cable; empty where it is node, peer and rail."""
     ids: list[str] = field(default_factory=list)
-    """The questions that it answers: not every check was asked at every place."""
+    """Ids of the tests: not every check was planned at every place."""
     count: int = 0
 
     @property
     def places_text(self) -> str:
-        """Where it was seen: each place, or what they have in common."""
+        """Each place where it was seen, or what the places have in common."""
         if len(self.places) <= _PLACES_SHOWN:
-            return "; ".join(told or place_text(*place) for place, told in self.places.items())
+            return "; ".join(text or place_text(*place) for place, text in self.places.items())
         rails = ", ".join(sorted({rail for _node, _peer, rail in self.places if rail})) or "all rails"
         ends = [{node, peer} - {""} for node, peer, _rail in self.places]
         everywhere = set.intersection(*ends)
@@ -51,12 +51,12 @@ class Problem:
 
     @property
     def checks_text(self) -> str:
-        """Which checks found it."""
+        """The checks that found it."""
         return ", ".join(wording.check_title(name) for name in self.checks)
 
 
 def place(verdict: Verdict) -> Place:
-    """Return where a verdict is about."""
+    """Return the place of a verdict."""
     node, peer, rail, subject = (str(verdict.get(key) or "") for key in ("node", "peer", "rail", "subject"))
     return node, peer, rail or subject
 
@@ -71,8 +71,8 @@ def group(verdicts: Iterable[Verdict], cables: Mapping[tuple[str, str], str] | N
     """Group verdicts by outcome, cause and next step; failures first, then the most frequent.
 
     Args:
-        verdicts: those that tell of a problem.
-        cables: node and rail → how the cable there is told; link errors are a cable's.
+        verdicts: those that report a problem.
+        cables: (node, rail) → text of the cable there, which names the place of link errors.
     """
     problems: dict[tuple[str, str, str], Problem] = {}
     for verdict in verdicts:

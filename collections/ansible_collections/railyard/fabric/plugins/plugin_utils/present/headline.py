@@ -14,13 +14,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.ask.suspects impor
     RAIL,
     Suspect,
 )
-from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue import (
-    CHECKS,
-    FAIL,
-    NOT_APPLICABLE,
-    RECORDED,
-    UNMEASURED,
-)
+from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import catalogue
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.verdict.rejudge import Judged
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present import suspects, who_is_slow, wording
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run.documents import Plan, Verdict
@@ -47,12 +41,12 @@ def write(
         plan: what was planned.
         verdicts: of all planned checks.
         counts: outcome -> how many verdicts have it.
-        judged: the judgement, of which the slow parts and what makes the run incomplete are named.
-        coverage: as `pattern.coverage`.
-        blame: at which end of a bad test the reason is.
+        judged: the judgement; slow parts and reasons for an incomplete run are named.
+        coverage: as `pattern.coverage` returns it.
+        blame: which end of a bad test is the cause.
     """
-    planned = len(verdicts) - counts[NOT_APPLICABLE]
-    bad = [one for one in verdicts if one["outcome"] in (FAIL, UNMEASURED)]
+    planned = len(verdicts) - counts[catalogue.NOT_APPLICABLE]
+    bad = [one for one in verdicts if one["outcome"] in (catalogue.FAIL, catalogue.UNMEASURED)]
     incomplete = [f"{', '.join(judged.torn)} lost a line"] if judged.torn else []
     incomplete += [judged.incomplete] if judged.incomplete else []
     sentences = list(_slow(judged.findings.suspects)) if bad else []
@@ -62,13 +56,15 @@ def write(
     elif bad:
         sentences.append(_good_nodes(plan, bad, blame))
     else:
-        settled = f"{counts['pass']} pass, {counts['recorded']} recorded"
+        outcomes = f"{counts['pass']} pass, {counts['recorded']} recorded"
         if incomplete:
-            measured = f"{wording.count(planned, 'check')} measured ({settled}), not all that were planned"
+            measured = f"{wording.count(planned, 'check')} measured ({outcomes}), not all that were planned"
         else:
-            unproven = sum(one["outcome"] == RECORDED and one["proof"] != "proven" for one in verdicts)
+            unproven = sum(
+                one["outcome"] == catalogue.RECORDED and one["proof"] != "proven" for one in verdicts
+            )
             confirmed = f", all but {unproven} confirmed" if unproven else " and confirmed"
-            measured = f"all {wording.count(planned, 'check')} measured{confirmed} ({settled})"
+            measured = f"all {wording.count(planned, 'check')} measured{confirmed} ({outcomes})"
         sentences.append(f"{_good_nodes(plan, bad, blame)}: {measured}")
     if incomplete:
         sentences.append(f"incomplete: {' and '.join(incomplete)}")
@@ -77,7 +73,7 @@ def write(
 
 
 def place(verdict: Verdict) -> str:
-    """Return where a verdict belongs: node, peer and rail, or what of the node was checked."""
+    """Return the place of a verdict: node, peer and rail, or what was checked on the node."""
     if verdict["peer"] is None:
         what = verdict["rail"] or verdict.get("subject")
         return f"{verdict['node']} {what}" if what else str(verdict["node"])
@@ -89,9 +85,9 @@ def _slow(found: Iterable[Suspect]) -> Iterator[str]:
     by_kind: dict[tuple[str, str], list[str]] = {}
     for one in found:
         kind = "node" if one.kind == NODE_RAIL and not one.rail else _KINDS.get(one.kind, "part")
-        # Without a number it was not seen to be slow.
+        # Without a number it cannot be called slow.
         state = "slow" if one.share > 0 else "silent"
-        by_kind.setdefault((state, kind), []).append(who_is_slow.words(one))
+        by_kind.setdefault((state, kind), []).append(who_is_slow.name_suspect(one))
     for (state, kind), names in by_kind.items():
         plural = {"leaf": "leaves"}.get(kind, f"{kind}s")
         yield f"{len(names)} {state} {kind if len(names) == 1 else plural}: {_named(names)}"
@@ -100,17 +96,17 @@ def _slow(found: Iterable[Suspect]) -> Iterator[str]:
 def _failures(bad: Sequence[Verdict], planned: int, explained: bool) -> Iterator[str]:
     """Yield how many checks failed or were not measured, and where.
 
-    A slow part explains tests between nodes alone: what a node shows by itself is named all the same.
+    A slow part explains tests between nodes only: failures of a single node are still named.
     """
-    failed = [one for one in bad if one["outcome"] == FAIL]
-    unmeasured = [one for one in bad if one["outcome"] == UNMEASURED]
+    failed = [one for one in bad if one["outcome"] == catalogue.FAIL]
+    unmeasured = [one for one in bad if one["outcome"] == catalogue.UNMEASURED]
     if failed:
-        own = [one for one in failed if one["peer"] is None] if explained else failed
-        where = f" ({_places(own)})" if own else ""
+        named = [one for one in failed if one["peer"] is None] if explained else failed
+        where = f" ({_places(named)})" if named else ""
         yield f"{len(failed)} of {wording.count(planned, 'check')} failed{where}"
     if unmeasured:
         silent = _unreachable(unmeasured)
-        # What failed explains most of what could not be measured; without it, say where.
+        # Failures explain most of what was not measured; without failures, name the places.
         where = "" if failed or explained else f" ({_places(unmeasured)})"
         where = f" (no answer from {_named(silent)})" if silent else where
         yield f"{len(unmeasured)} of {wording.count(planned, 'check')} unmeasured{where}"
@@ -118,11 +114,11 @@ def _failures(bad: Sequence[Verdict], planned: int, explained: bool) -> Iterator
 
 def _good_nodes(plan: Plan, bad: Iterable[Verdict], blame: suspects.Blame) -> str:
     """Return how many nodes have no bad check of their own; one that only met a slow peer is good."""
-    spoilt = {
+    bad_nodes = {
         node for one in bad for node in (one["node"], one["peer"]) if node and not blame.only_met(one, node)
     }
     nodes = len(plan["nodes"])
-    good = nodes - len(spoilt & set(plan["nodes"]))
+    good = nodes - len(bad_nodes & set(plan["nodes"]))
     return f"{good} of {wording.count(nodes, 'node')} good"
 
 
@@ -130,7 +126,9 @@ def _scope(plan: Plan, verdicts: Iterable[Verdict], coverage: Mapping[str, int])
     """Return what was measured: rails, transport, and pairs where not all could be."""
     rails = len({rail["name"] for node in plan["nodes"].values() for rail in node["rails"]})
     transport = plan.get("transport")
-    rdma = any(CHECKS[one["check"]].rdma and not CHECKS[one["check"]].local for one in verdicts)
+    rdma = any(
+        catalogue.CHECKS[one["check"]].rdma and not catalogue.CHECKS[one["check"]].local for one in verdicts
+    )
     if transport == "tcp":
         what = "TCP only, RDMA was not planned"
     elif rdma:
@@ -144,7 +142,7 @@ def _scope(plan: Plan, verdicts: Iterable[Verdict], coverage: Mapping[str, int])
 
 
 def _unreachable(verdicts: Iterable[Verdict]) -> list[str]:
-    """Return the nodes that did not answer: those whose own checks say so."""
+    """Return the nodes that did not answer, by their own checks."""
     found = [
         one["node"] for one in verdicts if one["cause_class"] == "node_unreachable" and one["peer"] is None
     ]
@@ -155,7 +153,7 @@ def _places(verdicts: Sequence[Verdict]) -> str:
     places: dict[str, list[str]] = {}
     for one in verdicts:
         titles = places.setdefault(place(one), [])
-        title = CHECKS[one["check"]].title
+        title = catalogue.CHECKS[one["check"]].title
         if title not in titles:
             titles.append(title)
     # Checks of one node first: a link that is down explains the tests that did not run over it.

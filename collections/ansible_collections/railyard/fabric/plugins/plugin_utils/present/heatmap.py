@@ -1,12 +1,12 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Client by server on each rail, as inline SVG. Deterministic.
+"""Draw client by server on each rail as inline SVG. Deterministic.
 
 All cells of a state are one path, in which neighbours are one run: a thousand nodes with eight rails are
-33,000 cells at most, of some 20 bytes in the worst case, and five elements a rail for the browser. A PNG
-would be smaller, but it follows neither a dark page nor a printed one; an element for each cell makes pages
-that laptops scroll badly. What a state looks like is a pattern, one tile a cell: its shape tells it without
+33,000 cells at most, of some 20 bytes in the worst case, and five elements per rail for the browser. A PNG
+would be smaller, but it follows neither dark mode nor print; an element for each cell makes pages
+that laptops scroll badly. A state is shown as a pattern, one tile per cell: its shape identifies it without
 colour.
 """
 
@@ -21,12 +21,12 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.present.meetings i
     RailMatrix,
 )
 
-# Of a matrix at most, and of a cell at most, in the drawing's units, which are pixels where there is room.
+# Greatest side of a matrix and of a cell, in units of the drawing (pixels where there is room).
 _SIDE, _CELL = 440, 34
 _LEFT, _TOP, _RIGHT = 132, 16, 6
 _FONT = 13
 _LONGEST = 17
-#: What stands in a cell, in a square of ten: drawn over the state's colour.
+#: The shape in a cell, in a square of ten units: drawn over the state's colour.
 _SHAPES = {
     "fail": '<path d="M3 3L7 7M7 3L3 7"/>',
     "unmeasured": '<path d="M3.5 4Q3.5 2.5 5 2.5T6.5 4Q6.5 5 5 5.6V6.2M5 7.2V8"/>',
@@ -37,7 +37,7 @@ _SHAPES = {
 
 
 def patterns() -> str:
-    """Return what the matrices of a page are filled with; once a page."""
+    """Return the patterns that fill the matrices; needed once per page."""
     tiles = "".join(
         f'<pattern id="cell-{_css(state)}" width="10" height="10" patternUnits="userSpaceOnUse">'
         f'<rect class="dot {_css(state)}" x=".4" y=".4" width="9.2" height="9.2"/>'
@@ -49,7 +49,7 @@ def patterns() -> str:
 
 
 def draw(meetings: Meetings, matrix: RailMatrix) -> str:
-    """Return a matrix; what it says of suspects and of pairs stands in a table beside it as well."""
+    """Draw a matrix; a table beside it lists suspects and pairs as text."""
     size = len(meetings.lines)
     cell = min(_SIDE / size, _CELL)
     side = round(cell * size, 1)

@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The runs of a cluster, newest first, and each rail's numbers over them.
+"""Read the runs of a cluster, newest first, and each rail's numbers over them.
 
 Of each run manifest.json and verdicts.jsonl are read, one run at a time, and few numbers are kept: the work
 is linear in the number of runs, and ends at RUNS_READ of them.
@@ -24,9 +24,9 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder 
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run.documents import Manifest, Row
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run.folder import RunFolder
 
-#: So many runs are read and listed; of older ones it is said how many there are.
+#: The newest runs that are read and listed; older ones are counted.
 RUNS_READ = 100
-#: The history goes over so many of them.
+#: The newest runs that the history covers.
 RUNS_IN_HISTORY = 20
 #: Beside the runs: the readings of the InfiniBand fabric (`railyard fabric`), which are no runs.
 FABRIC = "fabric"
@@ -39,18 +39,18 @@ Numbers = dict[tuple[str, str], float]
 
 @dataclass(frozen=True)
 class PastRun:
-    """What the list says of a run.
+    """A run as the list shows it.
 
     Attributes:
         run: its id, which is its folder's name.
         started: when, as the manifest has it.
         outcome: the outcome that its exit status stands for.
         counts: outcome -> how many verdicts.
-        has_page: its page is there.
-        notes: why it does not stand for the whole cluster.
+        has_page: its report page exists.
+        notes: why it does not represent the whole cluster.
         numbers: in the unit of each check's metric.
-        settings: the run's policy, in words.
-        changed: what of them is otherwise than in the run before, so that the numbers may not be alike.
+        settings: the run's policy as text.
+        changed: settings that differ from the run before, so that numbers may not be comparable.
     """
 
     run: str
@@ -80,7 +80,7 @@ class CheckHistory:
 
 @dataclass
 class ClusterRuns:
-    """A cluster's runs: `older` are not read, `skipped` are folders that are no run, each with the reason."""
+    """A cluster's runs. `older` counts runs that were not read, `skipped` says which folders are no run."""
 
     name: str
     runs: list[PastRun] = field(default_factory=list)
@@ -105,7 +105,7 @@ class ClusterRuns:
         return found
 
 
-def of_cluster(path: Path, most: int = RUNS_READ) -> ClusterRuns:
+def read_cluster(path: Path, most: int = RUNS_READ) -> ClusterRuns:
     """Read the runs of a cluster.
 
     Args:
@@ -121,7 +121,7 @@ def of_cluster(path: Path, most: int = RUNS_READ) -> ClusterRuns:
         if name == FABRIC:
             continue
         if not run_folder.is_run_id(name):
-            found.skipped.append(f"{clean_line(name)} is not named as a run is")
+            found.skipped.append(f"{clean_line(name)} is not the name of a run")
         elif len(found.runs) == most:
             found.older += 1
         else:
@@ -142,7 +142,7 @@ def _changed(before: PastRun, run: PastRun) -> tuple[str, ...]:
 
 
 def folders(path: Path) -> list[str]:
-    """Return the names of the folders in a folder; links are not followed, hidden ones are nobody's run.
+    """Return the names of the folders in a folder, without links and hidden ones.
 
     Raises:
         OSError: it cannot be listed.

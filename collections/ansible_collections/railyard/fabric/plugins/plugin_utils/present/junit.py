@@ -1,10 +1,10 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The report as JUnit XML, which CI systems read: a suite per check, a case per question.
+"""Write the report as JUnit XML, which CI systems read: a suite per check, a case per test.
 
-Of a large run only what fails or is unmeasured keeps a case of its own: CI systems refuse or choke on files
-of many megabytes. The others are one case for each node and rail, or for each rail where those are too many.
+In a large run only failed and unmeasured tests keep their own case: CI systems refuse or choke on files
+of many megabytes. The others are one case per node and rail, or per rail where those are too many.
 """
 
 from __future__ import annotations
@@ -16,24 +16,24 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.present import wor
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present.measurement import Measurement
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present.model import CheckTable, Report
 
-#: More questions than this are folded; a case of its own is about 800 bytes.
+#: More tests than this are folded; a separate case is about 800 bytes.
 _MOST_CASES = 1200
 #: More cases of nodes and rails than this are folded to rails; such a case is about 150 bytes.
 _MOST_PLACES = 4000
-#: So many cases that are not good, and characters of them, are told in full; the others are counted.
+#: Number of bad cases, and of their characters, that are written in full; the others are counted.
 _MOST_BAD = 500
-_MOST_TOLD = 400_000
-#: What is told of the worst of many questions that share a case.
-_MOST_SAID = 300
+_MOST_CHARACTERS = 400_000
+#: Characters about the worst of many tests that share a case.
+_MOST_MESSAGE = 300
 
 _BAD = {"fail": "failure", "unmeasured": "error"}
 
 
 def render(report: Report) -> str:
-    """Return the document: fail is a failure, unmeasured an error, what was not asked is skipped.
+    """Return the document: `fail` is a failure, `unmeasured` an error, `not_applicable` is skipped.
 
-    JUnit has no word for `recorded`. It was asked and measured, so that it is not skipped; that no authority
-    says whether its number is good stands in the case's properties `outcome` and `basis`.
+    JUnit has no equivalent of `recorded`. Such a test was measured, so it is not skipped; the properties
+    `outcome` and `basis` of the case show that no source gives a threshold.
     """
     root = Xml.Element("testsuites", name=f"railyard {report.cluster} {report.run}")
     causes = {
@@ -56,7 +56,7 @@ def render(report: Report) -> str:
 
 
 def _run_suite(report: Report) -> Xml.Element:
-    """An error for the run itself: its cases may all be good, and it is not proven all the same."""
+    """Return an error for the run itself: it is incomplete even if all its cases are good."""
     suite = Xml.Element("testsuite", name="run", tests="1", failures="0", errors="1", skipped="0")
     case = Xml.SubElement(suite, "testcase", classname=f"{report.cluster}.run", name=report.run)
     Xml.SubElement(case, "error", message=f"the run is incomplete: {report.incomplete}", type="unmeasured")
@@ -64,17 +64,17 @@ def _run_suite(report: Report) -> Xml.Element:
 
 
 class _Fold:
-    """Which questions share a case, and how much may still be told in full."""
+    """Decides which tests share a case, and how much may still be written in full."""
 
     def __init__(self, report: Report) -> None:
         self._is_small = len(report.measurements) <= _MOST_CASES
         places = {(item.check, item.node, item.rail) for item in report.measurements}
         bad = sum(item.outcome in _BAD for item in report.measurements)
         self._by_node = len(places) <= _MOST_PLACES and bad <= _MOST_BAD
-        self._left = _MOST_TOLD
+        self._left = _MOST_CHARACTERS
 
-    def alone(self, item: Measurement, cause: str) -> bool:
-        """Tell whether a question keeps a case of its own."""
+    def has_own_case(self, item: Measurement, cause: str) -> bool:
+        """Tell whether a test keeps its own case."""
         if self._is_small:
             return True
         if item.outcome not in _BAD:
@@ -83,7 +83,7 @@ class _Fold:
         return self._left > 0
 
     def place(self, item: Measurement) -> str:
-        """Return the case that a question shares."""
+        """Return the name of the case that a test shares."""
         return f"{item.node} {item.rail}".strip() if self._by_node else item.rail or "nodes"
 
 
@@ -94,7 +94,7 @@ def _suite(
     shared: dict[str, list[Measurement]] = {}
     for item in items:
         cause = causes.get(item.id, "")
-        if fold.alone(item, cause):
+        if fold.has_own_case(item, cause):
             suite.append(_case(report, item, cause))
         else:
             shared.setdefault(fold.place(item), []).append(item)
@@ -110,22 +110,22 @@ def _suite(
 def _shared_case(
     report: Report, check: str, where: str, items: list[Measurement], causes: dict[str, str]
 ) -> Xml.Element:
-    """Return the case of many questions: as bad as the worst of them, and how many came out how."""
+    """Return one case for many tests: as bad as the worst, with the number of each outcome."""
     case = Xml.Element("testcase", classname=f"{report.cluster}.{check}", name=where)
     counts = Counter(item.outcome for item in items)
-    told = ", ".join(
+    tally = ", ".join(
         f"{counts[outcome.name]} {outcome.word}"
         for outcome in wording.OUTCOMES.values()
         if counts[outcome.name]
     )
     worst = next((item for name in _BAD for item in items if item.outcome == name), None)
     if worst is not None:
-        said = f"{told}; such as {worst.where}: {causes.get(worst.id, worst.basis)}"
-        Xml.SubElement(case, _BAD[worst.outcome], message=said[:_MOST_SAID], type=worst.outcome)
+        message = f"{tally}; such as {worst.where}: {causes.get(worst.id, worst.basis)}"
+        Xml.SubElement(case, _BAD[worst.outcome], message=message[:_MOST_MESSAGE], type=worst.outcome)
     elif set(counts) == {"not_applicable"}:
-        Xml.SubElement(case, "skipped", message=f"{told}: {items[0].basis}")
+        Xml.SubElement(case, "skipped", message=f"{tally}: {items[0].basis}")
     else:
-        Xml.SubElement(case, "system-out").text = told
+        Xml.SubElement(case, "system-out").text = tally
     return case
 
 
@@ -137,20 +137,20 @@ def _case(report: Report, item: Measurement, cause: str) -> Xml.Element:
     for name, value in (("outcome", item.outcome), ("basis", item.basis)):
         if value:
             Xml.SubElement(properties, "property", name=name, value=value)
-    told = "; ".join(
+    details = "; ".join(
         part
         for part in (
             item.observed_text and f"seen: {item.observed_text}",
             item.bounds_text and f"expected: {item.bounds_text}",
-            item.basis and f"authority: {item.basis}",
+            item.basis and f"source: {item.basis}",
         )
         if part
     )
     if item.outcome in _BAD:
-        found = Xml.SubElement(case, _BAD[item.outcome], message=cause or told, type=item.outcome)
-        found.text = "\n".join(part for part in (cause, told) if part)
+        found = Xml.SubElement(case, _BAD[item.outcome], message=cause or details, type=item.outcome)
+        found.text = "\n".join(part for part in (cause, details) if part)
     elif item.outcome == "not_applicable":
         Xml.SubElement(case, "skipped", message=f"{wording.outcome(item.outcome).word}: {item.basis}")
-    if told and item.outcome in ("pass", "recorded"):
-        Xml.SubElement(case, "system-out").text = told
+    if details and item.outcome in ("pass", "recorded"):
+        Xml.SubElement(case, "system-out").text = details
     return case

@@ -15,7 +15,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.present.grouping i
 
 @dataclass(frozen=True)
 class Measurement:
-    """One verdict, with what its rows say about the two ends."""
+    """One verdict, with the data that its rows have about both nodes."""
 
     check: str
     node: str
@@ -31,23 +31,23 @@ class Measurement:
     cpu: str
     id: str
     subject: str = ""
-    """What of the node was asked about, of a test of the node by itself."""
+    """What was checked on the node, where the test is of one node alone."""
     cable: str = ""
-    """The cable that it is about, where a cable is what the finding names."""
+    """The cable that the finding names, if any."""
 
     @property
     def where(self) -> str:
-        """The place that it is about."""
+        """The place of the measurement."""
         return self.cable or place_text(self.node, self.peer, self.rail or self.subject)
 
     @cached_property
     def metric(self) -> str | None:
-        """The key of the number that stands for it."""
+        """The key of the main number."""
         return wording.main_metric(self.observed)
 
     @cached_property
     def value(self) -> float | None:
-        """The number that stands for it; None where there is none."""
+        """The main number; None where there is none."""
         return float(self.observed[self.metric]) if self.metric else None
 
     @property
@@ -62,11 +62,11 @@ class Measurement:
 
     @cached_property
     def bounds(self) -> tuple[tuple[str, str], ...]:
-        """Floor and ceiling apart, as label and text; one where only one value is right."""
+        """Floor and ceiling separately, as (label, text); one entry where only one value is right."""
         if self.floor and self.floor == self.ceiling:
             return (("exactly", self.bounds_text),)
-        told = (
+        labelled = (
             ("floor", wording.bounds_text(self.floor, {})),
             ("ceiling", wording.bounds_text({}, self.ceiling)),
         )
-        return tuple((name, text) for name, text in told if text)
+        return tuple((name, text) for name, text in labelled if text)

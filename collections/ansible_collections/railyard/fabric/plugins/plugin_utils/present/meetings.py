@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Who met whom, and how it came out: for each rail a matrix of client by server. Pure, linear in verdicts.
+"""Build a matrix of client by server for each rail: the worst outcome of each pair. Pure, linear in verdicts.
 
 Above `NODES_SHOWN` nodes they are folded: by the leaves that the inventory declares, else by their order.
 """
@@ -18,29 +18,29 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.plain_text import 
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present import suspects
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run.documents import Plan, Verdict
 
-#: A matrix of more lines than this has no cell that an eye can tell apart.
+#: In a matrix with more lines, cells are too small to see.
 NODES_SHOWN = 64
 #: With fewer nodes the picture of rails shows the same.
 NODES_LEAST = 4
-#: So many pairs of a rail that no suspect explains are named.
+#: How many pairs of a rail that no suspect explains are named.
 PAIRS_NAMED = 20
 
-#: What a cell may be, worst first; its index is the cell's byte, and 0 is a pair that did not meet.
+#: States of a cell, worst first; the index is the cell's byte, and 0 is a pair that was not tested.
 STATES = ("", catalogue.FAIL, catalogue.UNMEASURED, suspects.MET_SUSPECT, catalogue.RECORDED, catalogue.PASS)
 _BYTE = {state: number for number, state in enumerate(STATES)}
 
 
 @dataclass(frozen=True)
 class RailMatrix:
-    """How the tests between nodes came out on rails that look the same.
+    """Outcomes of the tests between nodes, on rails whose matrices are equal.
 
     Attributes:
         rails: the rails.
-        cells: a byte for each pair of lines, row by row: client by server, the worst of what they were asked.
+        cells: a byte for each pair of lines, row by row: client by server, the worst outcome of their tests.
         suspects: the lines that hold a suspect.
         suspect_nodes: the suspects, folded; empty where there are none.
-        counts: state -> how many directed pairs of nodes came out so; `""` did not meet.
-        apart: the pairs that are not good, and that no suspect explains, as `client -> server`.
+        counts: state -> number of directed pairs of nodes with it; `""` were not tested.
+        apart: the bad pairs that no suspect explains, as `client -> server`.
         apart_left_out: how many more there are.
     """
 
@@ -65,9 +65,9 @@ class Meetings:
     """The matrices of a run.
 
     Attributes:
-        lines: what each line of a matrix stands for: a node, or several, folded.
+        lines: the label of each line of a matrix: a node, or several, folded.
         folded_by: `leaf` or `block` where a line is several nodes, else empty.
-        matrices: those with the most to look at first; none for too few nodes, or nodes that never met.
+        matrices: those with the most problems first; none for too few nodes, or without tests between nodes.
     """
 
     lines: tuple[str, ...] = ()
@@ -75,13 +75,13 @@ class Meetings:
     matrices: tuple[RailMatrix, ...] = ()
 
 
-def of(plan: Plan, verdicts: Sequence[Verdict], blame: suspects.Blame) -> Meetings:
-    """Return the matrices of a run's tests between nodes, over one rail each.
+def build_matrices(plan: Plan, verdicts: Sequence[Verdict], blame: suspects.Blame) -> Meetings:
+    """Build the matrices of a run's tests between nodes, over one rail each.
 
     Args:
         plan: plan.json.
         verdicts: the run's.
-        blame: what `suspects.find` says of them.
+        blame: what `suspects.find` returns for them.
     """
     names = [str(name) for name in plan["nodes"]]
     if len(names) < NODES_LEAST:
@@ -94,7 +94,7 @@ def of(plan: Plan, verdicts: Sequence[Verdict], blame: suspects.Blame) -> Meetin
         node, peer, rail = one["node"], one["peer"], one["rail"]
         pair = number[node], number[peer]
         state = _BYTE.get(one["outcome"], _BYTE[catalogue.UNMEASURED])
-        # Of any check: one that an end was asked only once accuses nobody by itself.
+        # In any check: a node with a single test in a check cannot be identified by that check alone.
         if state <= _BYTE[catalogue.UNMEASURED] and not blame.suspects.isdisjoint(
             ((node, rail), (peer, rail))
         ):
@@ -115,7 +115,7 @@ def of(plan: Plan, verdicts: Sequence[Verdict], blame: suspects.Blame) -> Meetin
 
 
 def _merged(drawn: Iterable[RailMatrix]) -> tuple[RailMatrix, ...]:
-    """Draw rails that look the same once; those with the most to look at first."""
+    """Merge the matrices of rails that are equal; those with the most problems first."""
     alike: dict[tuple[Any, ...], list[RailMatrix]] = {}
     for one in drawn:
         key = (one.cells, one.suspect_nodes, one.apart, tuple(sorted(one.counts.items())))
@@ -147,7 +147,7 @@ def _matrix(
         cells[place] = min(cells[place] or state, state)
         if state <= _BYTE[catalogue.UNMEASURED]:
             apart.append((state, node, peer))
-    told = [f"{names[node]} \u2192 {names[peer]}" for _state, node, peer in sorted(apart)[:PAIRS_NAMED]]
+    shown = [f"{names[node]} \u2192 {names[peer]}" for _state, node, peer in sorted(apart)[:PAIRS_NAMED]]
     found = {STATES[state]: count for state, count in counts.items()}
     found[""] = len(names) * (len(names) - 1) - len(met)
     places = {name: place for place, name in enumerate(names)}
@@ -157,13 +157,13 @@ def _matrix(
         frozenset(line[places[name]] for name in guilty),
         fold_names(guilty) if guilty else "",
         found,
-        tuple(told),
-        len(apart) - len(told),
+        tuple(shown),
+        len(apart) - len(shown),
     )
 
 
 def _groups(plan: Plan, names: Sequence[str]) -> tuple[list[list[int]], str]:
-    """Return the nodes of each line, and by what they were folded: `leaf`, `block`, or nothing."""
+    """Return the nodes of each line, and how they were folded: by `leaf`, `block`, or not at all."""
     if len(names) <= NODES_SHOWN:
         return [[node] for node in range(len(names))], ""
     by_leaf: dict[tuple[str, ...], list[int]] = {}
@@ -173,7 +173,7 @@ def _groups(plan: Plan, names: Sequence[str]) -> tuple[list[list[int]], str]:
         ).append(node)
     if 1 < len(by_leaf) <= NODES_SHOWN and all(all(leaves) for leaves in by_leaf):
         return list(by_leaf.values()), "leaf"
-    # Nodes of a leaf stay together where leaves are more than lines, too.
+    # Keep the nodes of a leaf together, also where there are more leaves than lines.
     ordered = [node for group in by_leaf.values() for node in group]
     size = -(-len(ordered) // NODES_SHOWN)
     return [ordered[start : start + size] for start in range(0, len(ordered), size)], "block"

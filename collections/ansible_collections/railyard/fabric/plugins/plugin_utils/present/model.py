@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the report says, as plain data from the run folder alone; the same for page, Markdown and JUnit."""
+"""Build the report's content from the run folder: plain data for page, Markdown and JUnit."""
 
 from __future__ import annotations
 
@@ -41,24 +41,24 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.subnet import run_
 
 # Beyond this many nodes, rows of the picture that look the same are folded into one.
 _NODES_SHOWN = 16
-# Beyond this many lines, a table shows the worst and says how many it left out.
+# Beyond this many lines, a table shows the worst and the number of the others.
 ROWS_SHOWN = 60
-#: Returns the run's rows of some questions.
+#: Returns the run's rows of some tests.
 _Results = Callable[[Container[str]], "list[dict[str, Any]]"]
-# Of a verdict, what is text or absent.
+# Fields of a verdict that are text or absent.
 _TEXTS = ("node", "peer", "rail", "subject", "direction", "basis", "tool", "id")
 
 
 @dataclass(frozen=True)
 class RailRow:
-    """A line of the picture: nodes whose rails came out alike."""
+    """A line of the picture: nodes whose rails have equal outcomes."""
 
     nodes: tuple[str, ...]
     outcomes: tuple[str, ...]
     shares: tuple[str, ...] = ()
-    """Of a single node: how a rail's checks came out, such as `11 pass, 8 recorded`."""
+    """For a single node: outcomes of each rail's checks, such as `11 pass, 8 recorded`."""
     is_suspect: tuple[bool, ...] = ()
-    """Of each rail: with it no test of some check is good, while others of that rail are."""
+    """For each rail: no test of some check with this node is good, while other nodes' tests are."""
 
     @property
     def label(self) -> str:
@@ -67,7 +67,7 @@ class RailRow:
 
     @property
     def states(self) -> tuple[str, ...]:
-        """How each rail came out, in words."""
+        """The outcome of each rail, as text."""
         words = (wording.outcome(outcome).word for outcome in self.outcomes)
         return tuple(
             f"{word}, suspect" if suspect else word
@@ -77,13 +77,13 @@ class RailRow:
 
 @dataclass(frozen=True)
 class Reason:
-    """How a bound came about.
+    """The source of a bound.
 
     Attributes:
-        number: by which the lines of its check's table name it, from 1.
-        bounds: floor and ceiling, or the one value that is right, as label and text; empty where none is.
-        basis: what they rest on, or why there are none.
-        count: how many of the check's questions it holds for.
+        number: its reference in the check's table, from 1.
+        bounds: floor and ceiling, or the one right value, as (label, text); empty where there is none.
+        basis: the source, or why there is no bound.
+        count: how many of the check's tests it applies to.
     """
 
     number: int
@@ -94,7 +94,7 @@ class Reason:
 
 @dataclass(frozen=True)
 class CheckTable:
-    """The verdicts of one check, the ones worth looking at first when there are many."""
+    """The verdicts of one check; of many, the worst."""
 
     check: str
     title: str
@@ -102,19 +102,19 @@ class CheckTable:
     shown: tuple[Measurement, ...]
     left_out: int
     reasons: tuple[Reason, ...]
-    """How the bounds of the lines shown came about, the most frequent first."""
+    """The sources of the bounds of the lines shown, the most frequent first."""
     conditions: tuple[Conditions, ...] = ()
-    """What the ends of the lines shown ran over, of RDMA; what was the same in many tests is one line."""
+    """HCA, GID, MTU and NUMA of the RDMA tests shown; equal ones are one line."""
 
     def reason(self, item: Measurement) -> int | str:
-        """Return the number of a line's reason; nothing where no word was said of a bound."""
+        """Return the number of a line's reason; empty where there is none."""
         mine = (item.bounds, item.basis)
         return next((one.number for one in self.reasons if (one.bounds, one.basis) == mine), "")
 
 
 @dataclass(frozen=True)
 class Report:
-    """All that the report says."""
+    """The content of the report."""
 
     run: str
     cluster: str
@@ -122,18 +122,18 @@ class Report:
     exit_status: int
     counts: dict[str, int]
     recorded: tuple[tuple[str, int], ...]
-    """Why numbers have no bound, and how many each time; the most first."""
+    """(why numbers have no bound, how many), the most frequent first."""
     started: str
     ended: str
     interrupted: bool
     incomplete: str
-    """Why no verdict stands for the whole run: its end, its questions or a line are missing; else empty."""
+    """Why the run is incomplete: its end, planned tests or a line are missing; else empty."""
     rails: tuple[str, ...]
     rows: tuple[RailRow, ...]
     node_count: int
     problems: tuple[grouping.Problem, ...]
     who_is_slow: tuple[str, ...]
-    """Whom the numbers of all tests together show to be slow, and what stays in doubt; a sentence each."""
+    """Slow components by the numbers of all tests, and what remains uncertain; a sentence each."""
     measurements: tuple[Measurement, ...]
     tables: tuple[CheckTable, ...]
     spreads: tuple[RailSpread, ...]
@@ -143,13 +143,13 @@ class Report:
     notes: tuple[str, ...]
     plan: dict[str, Any]
     compared: comparison.Compared
-    """TCP against RDMA; without rows where RDMA was not asked."""
+    """RDMA compared with TCP; without rows where RDMA was not planned."""
     meetings: meetings.Meetings
     """Client by server on each rail; without matrices for a few nodes."""
     curves: tuple[size_curves.Curve, ...]
-    """What the collectives of all nodes reached at each size; none where they were not asked."""
+    """Bandwidth of the collectives at each size; empty where none were planned."""
     coverage: dict[str, int]
-    """How many of all pairs of nodes met, as `pattern.coverage` has it."""
+    """How many pairs of nodes were tested, as `pattern.coverage` returns it."""
     by_node: node_results.RunResult
     """What was found of each node."""
     fabric: run_file.RunFabric | None = None
@@ -157,21 +157,21 @@ class Report:
 
     @property
     def verdict(self) -> str:
-        """The one outcome of the run: that which the exit status stands for."""
+        """The outcome of the run that its exit status means."""
         return {0: "pass", 1: "fail"}.get(self.exit_status, "unmeasured")
 
 
 def read(run_dir: str | os.PathLike[str], judged: rejudge.Judged | None = None) -> Report:
-    """Read a run folder, and judge it where the caller has not.
+    """Read a run folder, and judge it unless the caller has.
 
     Raises:
-        RunFolderError, JudgeError, PolicyError: it is none, cannot be read, or holds nothing to judge.
+        RunFolderError, JudgeError, PolicyError: the folder is no run, cannot be read, or cannot be judged.
     """
     folder = run_folder.RunFolder(Path(run_dir))
     manifest, plan = clean_all(folder.manifest()), clean_all(folder.plan())
     judged = judged or rejudge.judge_folder(Path(run_dir))
     incomplete = [judged.incomplete or "", *(f"{name} lost a line" for name in judged.torn)]
-    total = clean_all(summary.of(folder.plan(), judged))
+    total = clean_all(summary.summarise_verdicts(folder.plan(), judged))
     facts = _of_run(manifest, folder.rows(run_folder.FACTS)[0])
     verdicts = clean_all(list(judged.verdicts))
     cables = rails_used.cables(plan, facts)
@@ -179,7 +179,7 @@ def read(run_dir: str | os.PathLike[str], judged: rejudge.Judged | None = None) 
     start, end = (environment.record(manifest.get(key)) for key in ("start", "end"))
     rails, rows = _rails(plan, total)
     results = functools.partial(_results, folder, manifest)
-    nodes = environment.of_nodes(plan, facts)
+    nodes = environment.describe_nodes(plan, facts)
     return Report(
         run=str(manifest.get("run", folder.name)),
         cluster=str(manifest.get("cluster", "")),
@@ -198,14 +198,14 @@ def read(run_dir: str | os.PathLike[str], judged: rejudge.Judged | None = None) 
         who_is_slow=tuple(total["who_is_slow"]),
         measurements=measurements,
         tables=tuple(_with_conditions(_tables(measurements), results)),
-        spreads=spread.of(measurements, rails),
-        environment=environment.of_run(manifest, plan),
+        spreads=spread.measure_spread(measurements, rails),
+        environment=environment.describe_run(manifest, plan),
         policy=environment.pairs(manifest.get("policy") or {}),
         nodes=nodes,
         notes=(*(str(note) for note in total.get("notes") or ()), *environment.findings(nodes)),
         plan=plan,
-        compared=comparison.of(plan, verdicts, facts, policy.merge(manifest.get("policy"))),
-        meetings=meetings.of(plan, verdicts, suspects.find(verdicts)),
+        compared=comparison.compare_run(plan, verdicts, facts, policy.merge(manifest.get("policy"))),
+        meetings=meetings.build_matrices(plan, verdicts, suspects.find(verdicts)),
         curves=_curves(measurements, results),
         coverage=total["coverage"],
         by_node=node_results.summarise(
@@ -220,13 +220,13 @@ def read(run_dir: str | os.PathLike[str], judged: rejudge.Judged | None = None) 
 
 
 def _of_run(manifest: Manifest, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the rows that are this run's: on another's no verdict rests."""
+    """Return the rows of this run; rows of another run support no verdict."""
     mine: list[dict[str, Any]] = clean_all([row for row in rows if row.get("run") == manifest.get("run")])
     return mine
 
 
 def _moment(timestamp: object) -> str:
-    """`2026-11-21T10:15:03.120Z` → `2026-11-21 10:15:03 UTC`; what is no such timestamp stays as it is."""
+    """Shorten `2026-11-21T10:15:03.120Z` to `2026-11-21 10:15:03 UTC`; leave other text unchanged."""
     found = re.fullmatch(r"(\d{4}-\d\d-\d\d)T(\d\d:\d\d:\d\d)(\.\d+)?Z", str(timestamp))
     return f"{found[1]} {found[2]} UTC" if found else str(timestamp)
 
@@ -256,19 +256,19 @@ def _measurements(
 
 
 def _cpu(observed: Mapping[str, Any]) -> str:
-    """The CPU that a test cost at both ends: of the tool, and of the whole node where it was counted."""
+    """Return the CPU use at both nodes: of the tool, and of the node where it was counted."""
     parts = []
     for end, prefix in (("client", ""), ("server", "peer_")):
         tool, node = observed.get(f"{prefix}cpu_percent"), observed.get(f"{prefix}node_cpu_percent")
-        told = [f"{wording.number(tool)} %"] if is_number(tool) else []
-        told += [f"node {wording.number(node)} %"] if is_number(node) else []
-        if told:
-            parts.append(f"{end} {', '.join(told)}")
+        shares = [f"{wording.number(tool)} %"] if is_number(tool) else []
+        shares += [f"node {wording.number(node)} %"] if is_number(node) else []
+        if shares:
+            parts.append(f"{end} {', '.join(shares)}")
     return "; ".join(parts)
 
 
 def _rails(plan: Plan, total: Mapping[str, Any]) -> tuple[tuple[str, ...], tuple[RailRow, ...]]:
-    """Nodes by rails with an outcome each; many nodes are folded where they look the same."""
+    """Return the rails and a row of outcomes per node; of many nodes, equal rows are folded."""
     seen = {(str(cell["node"]), str(cell["rail"])): cell for cell in total["rails"]}
     names = [str(rail["name"]) for node in (plan.get("nodes") or {}).values() for rail in node["rails"]]
     rails = tuple(dict.fromkeys([*names, *sorted(rail for _node, rail in seen)]))
@@ -292,9 +292,9 @@ def _rails(plan: Plan, total: Mapping[str, Any]) -> tuple[tuple[str, ...], tuple
 
 
 def _share(counts: Mapping[str, int]) -> str:
-    """Return how many of a rail's checks came out how, such as `11 pass, 8 recorded`."""
+    """Return the number of each outcome of a rail's checks, such as `11 pass, 8 recorded`."""
     shown = [(name, counts.get(name, 0)) for name in wording.WORST_FIRST if name != "not_applicable"]
-    # What is bad comes first, then what decides: numbers without a limit stand last.
+    # Bad outcomes first, then passes; numbers without a limit last.
     shown.sort(key=lambda one: one[0] == "recorded")
     return ", ".join(f"{count} {wording.outcome(name).word}" for name, count in shown if count)
 
@@ -322,43 +322,43 @@ def _tables(measurements: tuple[Measurement, ...]) -> tuple[CheckTable, ...]:
 
 
 def _with_conditions(tables: Iterable[CheckTable], results: _Results) -> Iterator[CheckTable]:
-    """Add what the ends of RDMA's lines ran over; of all rows only those of the lines shown are read."""
+    """Add HCA, GID, MTU and NUMA of the RDMA tests; only rows of the lines shown are read."""
     tables = list(tables)
     wanted = {item.id for table in tables if rails_used.has_conditions(table.check) for item in table.shown}
-    told = rails_used.conditions(results(wanted))
+    known = rails_used.conditions(results(wanted))
     for table in tables:
-        mine = dict.fromkeys(one for item in table.shown for one in told.get(item.id, ()))
+        mine = dict.fromkeys(one for item in table.shown for one in known.get(item.id, ()))
         yield replace(table, conditions=tuple(mine))
 
 
 def _curves(measurements: Iterable[Measurement], results: _Results) -> tuple[size_curves.Curve, ...]:
     wanted = size_curves.ids(measurements)
-    return size_curves.of(results(wanted), wanted)
+    return size_curves.build_curves(results(wanted), wanted)
 
 
 def _results(
     folder: run_folder.RunFolder, manifest: Manifest, wanted: Container[str]
 ) -> list[dict[str, Any]]:
-    """Return the rows of these questions; where nothing is wanted the file is not read."""
+    """Return the rows of these tests; the file is not read where none is wanted."""
     found = folder.each_row(run_folder.RESULTS, wanted) if wanted else ()
     return _of_run(manifest, [row for row in found if row is not None])
 
 
 def _reasons(measurements: list[Measurement], shown: list[Measurement]) -> tuple[Reason, ...]:
-    # Bounds are put into words once for all lines that have the same: few differ, and words are slow.
+    # Format equal bounds once: few differ, and formatting is slow.
     alike: dict[tuple[str, str, str], list[Measurement]] = defaultdict(list)
     for item in measurements:
         alike[repr(item.floor), repr(item.ceiling), item.basis].append(item)
     counts: Counter[tuple[tuple[tuple[str, str], ...], str]] = Counter()
     for items in alike.values():
         counts[items[0].bounds, items[0].basis] += len(items)
-    told = {(item.bounds, item.basis) for item in shown if item.bounds or item.basis}
-    ranked = [(said, count) for said, count in counts.most_common() if said in told]
-    return tuple(Reason(number, *said, count) for number, (said, count) in enumerate(ranked, start=1))
+    wanted = {(item.bounds, item.basis) for item in shown if item.bounds or item.basis}
+    ranked = [(bound, count) for bound, count in counts.most_common() if bound in wanted]
+    return tuple(Reason(number, *bound, count) for number, (bound, count) in enumerate(ranked, start=1))
 
 
 def badness(measurement: Measurement) -> tuple[int, float, str]:
-    """Sort key, worst first: by outcome, then the lowest bandwidth or the highest latency."""
+    """Return the sort key, worst first: by outcome, then the lowest bandwidth or the highest latency."""
     rank = list(wording.WORST_FIRST).index(measurement.outcome)
     value = measurement.value if measurement.value is not None else 0.0
     lower_is_better = (measurement.metric or "").endswith(("_us", "_percent"))

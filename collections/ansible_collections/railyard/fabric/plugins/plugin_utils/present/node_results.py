@@ -1,9 +1,9 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Summarise a run by node: who was proven, what was not good and whose fault it is, each rail's numbers.
+"""Summarise a run by node: whether it is proven, its faults, and the numbers of each rail.
 
-Made from the verdicts while all of them are at hand: verdicts.jsonl of a large run folds its passes into
+It is made while all verdicts are in memory: verdicts.jsonl of a large run folds its passes into
 counts. Metrics, the choice of nodes for the next run, a node's own history and drains all read this. Pure,
 but for `read` and `each`.
 """
@@ -19,15 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.plugin_utils.bounds import facts as fact_rows
-from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import policy
-from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue import (
-    CHECKS,
-    FAIL,
-    NOT_APPLICABLE,
-    PASS,
-    RECORDED,
-    UNMEASURED,
-)
+from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import catalogue, policy
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.attribution import slow_rails
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence import clock
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.verdict import run_status
@@ -38,24 +30,24 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.run import provena
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run.documents import Manifest, Plan, Verdict
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run.folder import RunFolder
 
-#: In a run folder; `rejudge.write` removes it, since it summarises the verdicts of before.
+#: In a run folder; `rejudge.write` removes it, since it summarises the previous verdicts.
 FILE = run_folder.NODE_RESULTS
 SCHEMA = 1
 UNPROVEN = "unproven"
-_GOOD = (PASS, RECORDED)
+_GOOD = (catalogue.PASS, catalogue.RECORDED)
 
 
 @dataclass(frozen=True)
 class Fault:
-    """What was not good at a node.
+    """A bad check of a node.
 
     Attributes:
         check: the check.
-        rail: the rail; empty where it is of the node, or of all rails together.
+        rail: the rail; empty for a check of the node, or of all rails together.
         outcome: `fail`, `unmeasured` or `unproven`.
         cause: the verdict's class of cause, or empty.
-        is_own: the verdict is of this node alone, or the node's tests are bad with every partner.
-        partners: the nodes that it was tested with; empty for what is asked of one node alone.
+        is_own: the check is of this node alone, or the node's tests are bad with every partner.
+        partners: the nodes that it was tested with; empty for a check of one node alone.
     """
 
     check: str
@@ -72,8 +64,8 @@ class NodeResult:
 
     Attributes:
         is_tested: it took part in a test between nodes.
-        is_good: it was tested on each of its rails, and nothing of its own was bad, unmeasured or unproven.
-        faults: what was not good, without what a partner alone spoiled.
+        is_good: it was tested on each of its rails, and none of its checks was bad, unmeasured or unproven.
+        faults: its bad checks, without those that only a partner caused.
         numbers: (check, rail) -> the median over its partners, in the unit of the check's metric.
     """
 
@@ -89,8 +81,8 @@ class RunResult:
 
     Attributes:
         run: its id.
-        ended_s: when it ended, Unix time; None where its manifest does not say.
-        is_whole: it ended, and nothing of it is lost.
+        ended_s: when it ended, Unix time; None where its manifest has no end.
+        is_whole: it ended, and no line is lost.
         settings: a digest of what its numbers depend on; only runs with the same one are compared.
         is_steady: all its links are hardware.
         nodes: node -> what was found of it.
@@ -116,8 +108,8 @@ def summarise(
         is_whole: the run is complete and no line of its folder was lost.
         is_steady: all its links are hardware.
     """
-    verdicts = [one for one in verdicts if one["outcome"] != NOT_APPLICABLE]
-    blame, sums = suspects.find(verdicts), _guilty_of_sums(verdicts)
+    verdicts = [one for one in verdicts if one["outcome"] != catalogue.NOT_APPLICABLE]
+    blame, sums = suspects.find(verdicts), _find_guilty_in_sums(verdicts)
     places: dict[str, dict[tuple[str, str, str, str, bool], set[str]]] = {name: {} for name in plan["nodes"]}
     good: dict[str, set[str]] = {name: set() for name in plan["nodes"]}
     tested: set[str] = set()
@@ -133,11 +125,11 @@ def summarise(
             if not outcome:
                 good[node] |= {rail} if partner and rail else set()
             elif partner is None or node in guilty or not guilty:
-                own = partner is None or node in guilty
-                key = str(one["check"]), rail, outcome, str(one.get("cause_class") or ""), own
+                is_own = partner is None or node in guilty
+                key = str(one["check"]), rail, outcome, str(one.get("cause_class") or ""), is_own
                 places[node].setdefault(key, set()).update([partner] if partner else [])
             else:
-                continue  # the partner alone spoiled it
+                continue  # only the partner caused it
             metric = comparison.metric(str(one["check"])) if partner else None
             value = comparison.trusted(one, metric) if metric else None
             if value is not None:
@@ -171,14 +163,14 @@ def _ends(one: Verdict) -> list[tuple[str, str | None]]:
 
 
 def _outcome(one: Verdict) -> str:
-    """Return how a verdict is not good; empty where it is."""
+    """Return the bad outcome of a verdict; empty where it is good."""
     if one["outcome"] in _GOOD:
         return UNPROVEN if one.get("proof") == UNPROVEN else ""
-    return FAIL if one["outcome"] == FAIL else UNMEASURED
+    return catalogue.FAIL if one["outcome"] == catalogue.FAIL else catalogue.UNMEASURED
 
 
 def _guilty(one: Verdict, blame: suspects.Blame, sums: Mapping[str, set[slow_rails.End]]) -> set[str]:
-    """Return whose fault a test between nodes is, as far as its run shows it."""
+    """Return the nodes that caused a bad test between nodes, as far as the run shows it."""
     if one["peer"] is None:
         return set()
     ends = (
@@ -189,8 +181,8 @@ def _guilty(one: Verdict, blame: suspects.Blame, sums: Mapping[str, set[slow_rai
     return {name for name, way in ((one["node"], "sends"), (one["peer"], "receives")) if (name, way) in ends}
 
 
-def _guilty_of_sums(verdicts: Iterable[Verdict]) -> dict[str, set[slow_rails.End]]:
-    """Return by the rule of single rails who spoils the tests of all rails together."""
+def _find_guilty_in_sums(verdicts: Iterable[Verdict]) -> dict[str, set[slow_rails.End]]:
+    """Return check -> the ends that cause bad tests of all rails together, by the rule of single rails."""
     tests: dict[str, list[tuple[str, str, bool]]] = {}
     for one in verdicts:
         if one["peer"] is not None and one["rail"] is None:
@@ -199,14 +191,14 @@ def _guilty_of_sums(verdicts: Iterable[Verdict]) -> dict[str, set[slow_rails.End
 
 
 def _settings(manifest: Manifest) -> str:
-    """Return a digest of the policy, without what decides only which nodes meet and how long they wait."""
+    """Return a digest of the policy, without keys that only select pairs and waiting times."""
     rules = manifest.get("policy")
-    own = (
+    settings = (
         {key: value for key, value in rules.items() if key not in policy.RUN_VARIABLES}
         if isinstance(rules, Mapping)
         else {}
     )
-    return hashlib.sha256(json.dumps(own, sort_keys=True).encode("utf-8")).hexdigest()[:16]
+    return hashlib.sha256(json.dumps(settings, sort_keys=True).encode("utf-8")).hexdigest()[:16]
 
 
 def document(found: RunResult) -> dict[str, Any]:
@@ -234,7 +226,7 @@ def document(found: RunResult) -> dict[str, Any]:
 
 
 def parse(content: Mapping[str, Any]) -> RunResult:
-    """Read such a document.
+    """Parse such a document.
 
     Raises:
         RunFolderError: it is of another schema, or something is missing.
@@ -273,13 +265,13 @@ def _node(one: Mapping[str, Any]) -> NodeResult:
         numbers={
             (str(number["check"]), str(number["rail"])): float(number["value"])
             for number in one["numbers"]
-            if number["check"] in CHECKS and number["value"] > 0
+            if number["check"] in catalogue.CHECKS and number["value"] > 0
         },
     )
 
 
 def read(path: Path) -> RunResult:
-    """Read what a run found of each node; of a run of before, from its verdicts.
+    """Read the results by node; of a run by an older version, from its verdicts.
 
     Raises:
         RunFolderError: it is no run folder, is not judged, or only counts of its passes are left.
@@ -297,7 +289,7 @@ def read(path: Path) -> RunResult:
         )
     stated = manifest.get("asked")
     count = stated.get("count") if isinstance(stated, Mapping) else None
-    is_whole = not torn and count == len(rows) and not _why_not_whole(manifest)
+    is_whole = not torn and count == len(rows) and not _why_incomplete(manifest)
     try:
         return summarise(manifest, plan, clean_all(rows), is_whole=is_whole, is_steady=False)
     except (KeyError, TypeError, AttributeError) as error:
@@ -307,7 +299,7 @@ def read(path: Path) -> RunResult:
 
 
 def is_all_hardware(plan: Plan, facts: Iterable[Mapping[str, Any]], run: str) -> bool:
-    """Tell whether all links of a run are hardware, so that its numbers are steady."""
+    """Tell whether all links of a run are hardware, so that its numbers are stable."""
     ends = [
         one for rails in fact_rows.bind_facts(plan, list(facts), run).bound.values() for one in rails.values()
     ]
@@ -319,12 +311,12 @@ def is_all_hardware(plan: Plan, facts: Iterable[Mapping[str, Any]], run: str) ->
     )
 
 
-def _why_not_whole(manifest: Manifest) -> str | None:
+def _why_incomplete(manifest: Manifest) -> str | None:
     return run_status.explain_not_ended(manifest) or provenance.imported(manifest)
 
 
 def each(cluster: Path, most: int = history.RUNS_READ) -> Iterator[RunResult]:
-    """Yield a cluster's judged runs, newest first; what is no run, or cannot be read, is passed over.
+    """Yield a cluster's judged runs, newest first; folders that are no readable run are skipped.
 
     Args:
         cluster: `<reports>/<cluster>`.

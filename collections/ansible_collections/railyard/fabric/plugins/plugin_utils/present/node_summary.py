@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What nodes said of themselves, as lines for a person: equal nodes are folded into one. Pure."""
+"""Format what nodes reported as text: equal nodes are folded into one. Pure."""
 
 from __future__ import annotations
 
@@ -10,27 +10,27 @@ from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory import load
 
-# What consents to an item, by what it needs.
-_CONSENT = {
+# How to confirm an item, by what it needs.
+_CONFIRM = {
     "reboot": "playbooks/reboot.yml -e railyard_allow_reboot=true -e railyard_reboot_only_waiting=true",
     "module_restart": "playbooks/drivers.yml with the role's ..._allow_restart=true, or a reboot",
 }
 
 
-def waits_lines(waits: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Say what waits on a node: one line an item, with what consents to it."""
-    return [f"{item['topic']}: {item['what']}: {item['why']}. {_consent(item)}" for item in waits]
+def describe_waits(waits: Sequence[Mapping[str, Any]]) -> list[str]:
+    """List what waits on a node: one line per item, with the option that confirms it."""
+    return [f"{one['topic']}: {one['what']}: {one['why']}. Confirm with {_confirm(one)}" for one in waits]
 
 
-def _consent(item: Mapping[str, Any]) -> str:
+def _confirm(item: Mapping[str, Any]) -> str:
     needs = str(item["needs"])
     if needs.startswith("consent:"):
-        return f"Consent: -e {needs.partition(':')[2]}=true"
-    return f"Consent: {_CONSENT[needs]}"
+        return f"-e {needs.partition(':')[2]}=true"
+    return _CONFIRM[needs]
 
 
-def driver_plan_lines(plan: Mapping[str, Any]) -> list[str]:
-    """Say what installing the drivers would do; nothing where it would do nothing."""
+def describe_driver_plan(plan: Mapping[str, Any]) -> list[str]:
+    """Describe what installing the drivers would change; empty where it would change nothing."""
     come = [f"{one['name']} {one['to']}" for one in plan.get("install", ()) if not one.get("from")]
     lines = [f"apt installs {', '.join(come)}"] if come else []
     lines += [
@@ -45,9 +45,9 @@ def driver_plan_lines(plan: Mapping[str, Any]) -> list[str]:
     return lines + [f"afterwards: {one}" for one in plan.get("needs", ())] + list(plan.get("notes", ()))
 
 
-def uninstall_lines(plan: Mapping[str, Any]) -> list[str]:
-    """Say what returning a node to its originals would do; nothing where it would do nothing."""
-    lines = [f"taken back by {one}" for one in plan.get("by_roles", ())]
+def describe_uninstall(plan: Mapping[str, Any]) -> list[str]:
+    """Describe what restoring a node would change; empty where it would change nothing."""
+    lines = [f"reverted by {one}" for one in plan.get("by_roles", ())]
     if plan.get("remove_packages"):
         lines.append(f"apt purges {', '.join(plan['remove_packages'])}")
     if plan.get("remove_users"):
@@ -63,18 +63,18 @@ def uninstall_lines(plan: Mapping[str, Any]) -> list[str]:
         for one in plan.get("gone_packages", ())
     ]
     lines += [f"file {path} is removed" for path in plan.get("remove_files", ())]
-    lines += [f"file {one['path']} is as it was before" for one in plan.get("restore_files", ())]
+    lines += [f"file {one['path']} is restored" for one in plan.get("restore_files", ())]
     lines += [f"file {one['path']} stays: {one['why']}" for one in plan.get("keep_files", ())]
-    lines += [f"unit {one['unit']} is as it was before" for one in plan.get("units", ())]
+    lines += [f"unit {one['unit']} is restored" for one in plan.get("units", ())]
     return lines + [f"afterwards: {one}" for one in plan.get("needs", ())]
 
 
-def qos_plan_lines(plan: Mapping[str, Any]) -> list[str]:
-    """Say what of RoCE's QoS is not asked of a node, and what follows; nothing where all of it is."""
+def describe_qos_plan(plan: Mapping[str, Any]) -> list[str]:
+    """Describe which RoCE QoS settings the driver cannot set, and the consequence; empty if it sets all."""
     if plan["reason"]:
         return [str(plan["reason"])]
     names = plan["not_asked"]
-    parts = [f"{', '.join(names)} not asked of the driver, which has no way to set it (roce_qos_not_asked)"]
+    parts = [f"{', '.join(names)} not requested from the driver, which cannot set it (roce_qos_not_asked)"]
     parts += ["the cards' firmware decides on ECN"] if "ecn" in names else []
     if "traffic_class" in names:
         parts.append(
@@ -84,29 +84,29 @@ def qos_plan_lines(plan: Mapping[str, Any]) -> list[str]:
     return ["; ".join(parts)] if names else []
 
 
-#: Fact to how it is said.
+#: Fact -> the function that formats it.
 KINDS: dict[str, Callable[[Any], list[str]]] = {
-    "railyard_waits": waits_lines,
-    "railyard_driver_plan": driver_plan_lines,
-    "roce_qos_plan": qos_plan_lines,
-    "railyard_uninstall_plan": uninstall_lines,
+    "railyard_waits": describe_waits,
+    "railyard_driver_plan": describe_driver_plan,
+    "roce_qos_plan": describe_qos_plan,
+    "railyard_uninstall_plan": describe_uninstall,
 }
 
 
-def folded(said: Mapping[str, Sequence[str] | None]) -> list[str]:
-    """Return all lines, nodes with the same ones together.
+def fold_nodes(reported: Mapping[str, Sequence[str] | None]) -> list[str]:
+    """Return all lines; nodes with equal lines are folded.
 
     Args:
-        said: Node to its lines; None for one that did not answer.
+        reported: node -> its lines; None for a node that did not answer.
     """
     groups: dict[tuple[str, ...] | None, list[str]] = {}
-    for node, lines in said.items():
+    for node, lines in reported.items():
         groups.setdefault(None if lines is None else tuple(lines), []).append(node)
     text = []
     for lines, nodes in groups.items():
         name = load.fold(nodes) or ", ".join(nodes)
         if lines is None:
-            text.append(f"{name}: not asked, since an earlier step failed or the node did not answer")
+            text.append(f"{name}: not checked, since an earlier step failed or the node did not answer")
         elif lines:
             text.append(f"{name}:")
             text += [f"  {line}" for line in lines]

@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The page and its Markdown twin, from templates. Everything that came from outside is escaped here."""
+"""Render the page and its Markdown version from templates. All input data is escaped here."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from markupsafe import Markup, escape
 _PROBLEMS_SHOWN = 40
 # So many lines of TCP against RDMA are shown; more are the worst.
 _COMPARED_SHOWN = 400
-# Tables that are open at first sight; the others are one click away.
+# Tables up to these sizes are open; the others are one click away.
 _OPEN_WHEN_AT_MOST = 12
 _SPREADS_OPEN = 24
 _ROWS_OPEN = 8
@@ -54,12 +54,12 @@ def html(report: Report) -> str:
     page = _rendered(
         "report.html.j2",
         report,
-        **look(),
+        **page_style(),
         spreads_open=_SPREADS_OPEN,
         rows_open=_ROWS_OPEN,
         picture=Markup(picture.draw(report)),  # noqa: S704 - escapes every name itself
         matrices=_matrices(report),
-        tiles=Markup(heatmap.patterns()),  # noqa: S704 - ours alone
+        tiles=Markup(heatmap.patterns()),  # noqa: S704 - constant
         open_tables={table.check for table in report.tables if _worth_opening(table.check, len(table.shown))},
         **_charts(report),
     )
@@ -84,13 +84,13 @@ def _matrices(report: Report) -> list[tuple[RailMatrix, Markup]]:
     ]
 
 
-def look() -> dict[str, Any]:
-    """Return what every page's template needs: its style, and how an outcome is shown."""
+def page_style() -> dict[str, Any]:
+    """Return what the template of every page needs: the style, and how an outcome is shown."""
     style = environment(autoescape=True).get_template("style.css").render()
     return {
         "css": lambda name: str(name).replace("_", "-"),
         "verdict": verdict_mark,
-        "style": Markup(style),  # noqa: S704 - our own file, and it is no template
+        "style": Markup(style),  # noqa: S704 - a file of the collection without data
     }
 
 
@@ -105,12 +105,12 @@ def _charts(report: Report) -> dict[str, Any]:
 
 
 def markdown(report: Report) -> str:
-    """Return the same in Markdown, for a terminal, a ticket or a pull request."""
+    """Return the report in Markdown, for a terminal, a ticket or a pull request."""
     return re.sub(r"\n{3,}", "\n\n", _rendered("report.md.j2", report)).strip() + "\n"
 
 
 def _rendered(template: str, report: Report, **more: Any) -> str:
-    """Fill a template with what the page and its twin both need, and more."""
+    """Fill a template with what page and Markdown both need, and more."""
     return (
         environment(autoescape=template.endswith(".html.j2"))
         .get_template(template)
@@ -132,7 +132,7 @@ def _rendered(template: str, report: Report, **more: Any) -> str:
 
 
 def _compared(report: Report) -> dict[str, object]:
-    """What both templates need of TCP against RDMA: its rows, how many are left out, how cells are told."""
+    """Return what both templates need of TCP against RDMA: rows, number of further rows, format of cells."""
     rows = list(report.compared.rows)
     if len(rows) > _COMPARED_SHOWN:
         rows = comparison_text.worst_first(rows, "bandwidth")[:_COMPARED_SHOWN]
@@ -145,18 +145,18 @@ def _compared(report: Report) -> dict[str, object]:
 
 
 def _coverage(met: Mapping[str, int]) -> str:
-    """Return how many pairs met, of how many, in a sentence; nothing where there are none."""
+    """Return a sentence about how many node pairs were tested; empty where there are none."""
     if not met.get("of_pairs"):
         return ""
-    told = f"{met['pairs']} of {wording.count(met['of_pairs'], 'pair')} of nodes met"
+    tested = f"{met['pairs']} of {wording.count(met['of_pairs'], 'node pair')} tested"
     if met.get("of_leaf_pairs"):
-        told += f", {met['leaf_pairs']} of {wording.count(met['of_leaf_pairs'], 'pair')} of leaves"
+        tested += f", {met['leaf_pairs']} of {wording.count(met['of_leaf_pairs'], 'leaf pair')}"
     rest = met["of_pairs"] - met["pairs"]
-    return f"{told}." + (f" Of the other {rest} nothing is known." if rest else "")
+    return f"{tested}." + (f" The other {rest} were not tested." if rest else "")
 
 
 def exit_meaning(status: int) -> str:
-    """Return what an exit status of railyard says."""
+    """Return the meaning of an exit status of railyard."""
     return _EXIT_MEANING.get(status, "unknown.")
 
 
@@ -164,7 +164,7 @@ def markdown_text(text: object) -> str:
     """Return text that Markdown shows as it is, on one line, inside a table cell as well."""
     one_line = " ".join(str(text).split())
     escaped = re.sub(r"([\\`*\[\]|#~]|(?<![^\W_])_|_(?![^\W_]))", r"\\\1", one_line)
-    # A list or a heading's underline by how it begins, and what is made a link by itself.
+    # Lists and heading underlines at the start of a line; addresses that would become links.
     escaped = re.sub(r"^([-+=])", r"\\\1", re.sub(r"^([0-9]+)([.)])", r"\1\\\2", escaped))
     escaped = escaped.replace("://", r":\//")
     return escaped.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
@@ -172,7 +172,7 @@ def markdown_text(text: object) -> str:
 
 @cache
 def environment(*, autoescape: bool) -> Environment:
-    """Return the templates' environment: what came from outside is escaped, what is missing is an error."""
+    """Return the templates' environment: input is escaped, a missing variable is an error."""
     made = Environment(
         loader=FileSystemLoader(Path(__file__).with_name("templates")),
         autoescape=autoescape,  # noqa: S701 - off for Markdown only, whose own escape is the `md` filter
@@ -199,5 +199,5 @@ def verdict_mark(name: str, word: str = "") -> Markup:
 
 
 def _worth_opening(check: str, count: int) -> bool:
-    """The numbers that people came for are open, unless there are many."""
+    """Tell whether a table is open at first: bandwidth and latency, unless there are many lines."""
     return count <= _OPEN_WHEN_AT_MOST and check.endswith(("_bandwidth", "_latency"))

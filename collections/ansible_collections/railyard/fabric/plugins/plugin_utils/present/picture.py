@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The picture of nodes and rails, coloured by verdict: two nodes as they are cabled, more as a grid."""
+"""Draw nodes and rails, coloured by verdict: two nodes as they are cabled, more as a grid."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.present.model impo
 _WIDTH = 920
 _LANE = 92
 _CELL, _CELL_GAP = 34, 6
-#: The rates that stand beside a rail, and what they are called where there are two.
+#: The rates shown beside a rail, and their names where there are two.
 _RATES = {"tcp_bandwidth": "TCP", "rdma_bandwidth": "RDMA", "rdma_send_bandwidth": "RDMA"}
 #: So many pixels for the names of a row's nodes, and so many characters in them.
 _NAME_WIDTH, _NAME_LENGTH = 250, 27
 
 
 def draw(report: Report) -> str:
-    """Return the picture as inline SVG; what it says stands in a table beside it as well."""
+    """Return the picture as inline SVG; a table below it has the same data."""
     nodes = list(report.plan.get("nodes") or {})
     if len(nodes) == 2 and report.rails:
         return _pair(report, nodes[0], nodes[1])
@@ -31,7 +31,7 @@ def draw(report: Report) -> str:
 
 
 def _pair(report: Report, left: str, right: str) -> str:
-    """Two boxes, a lane per rail between them, both directions of it."""
+    """Draw two boxes, and between them a lane per rail with both directions."""
     outcome_of = {
         (row.nodes[0], rail): state
         for row in report.rows
@@ -71,7 +71,7 @@ def _pair(report: Report, left: str, right: str) -> str:
 def _lane(
     measurements: Sequence[Measurement], node: str, peer: str, rail: str, start: float, end: float, y: float
 ) -> str:
-    """An arrow for one direction of a rail, with its rate."""
+    """Draw an arrow for one direction of a rail, with its rate."""
     mine = [item for item in measurements if (item.node, item.peer, item.rail) == (node, peer, rail)]
     state = wording.outcome(summary.worst(item.outcome for item in mine) if mine else "not_applicable")
     by_name = {
@@ -81,8 +81,8 @@ def _lane(
     rates = [item for item in mine if item in by_name.values()]
     text = f"{state.symbol} {state.word}"
     if rates:
-        # Each rate keeps the verdict of its own; what made the lane worse than that is named beside it.
-        # Where RDMA is asked, one that stands alone for want of the other is named too.
+        # Each rate keeps its own verdict; the check that made the lane worse is named beside it.
+        # Where RDMA is planned, a single rate is named, too.
         named = len(rates) > 1 or any(item.check.startswith("rdma") for item in mine)
         text = ", ".join(_rate(item, named=named) for item in rates)
         worst = {item.outcome for item in rates}
@@ -103,10 +103,10 @@ def _lane(
 
 
 def _rate(item: Measurement, *, named: bool) -> str:
-    own = wording.outcome(item.outcome)
-    text = f"{own.symbol} {_RATES[item.check]} " if named else f"{own.symbol} "
+    state = wording.outcome(item.outcome)
+    text = f"{state.symbol} {_RATES[item.check]} " if named else f"{state.symbol} "
     text += wording.quantity(item.metric or "", item.value)
-    return text + (f" ({own.word})" if own.name in ("fail", "unmeasured") else "")
+    return text + (f" ({state.word})" if state.name in ("fail", "unmeasured") else "")
 
 
 def _port(x: float, y: float, state: str) -> str:
@@ -117,7 +117,7 @@ def _port(x: float, y: float, state: str) -> str:
 
 
 def _grid(report: Report) -> str:
-    """A row per node (or per group of nodes that came out alike), a cell per rail."""
+    """Draw a row per node, or per group of nodes with equal outcomes, and a cell per rail."""
     step = _CELL + _CELL_GAP
     height = 40 + step * max(len(report.rows), 1)
     width = max(_NAME_WIDTH + step * len(report.rails) + 120, 420)
@@ -154,12 +154,12 @@ def _open(width: float, height: float) -> str:
     return (
         f'<svg class="picture" xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:g} {height:g}" '
         f'style="max-width: {width:g}px" role="img" focusable="false" '
-        'aria-label="Nodes and rails by verdict; the table below says the same in words">'
+        'aria-label="Nodes and rails by verdict; the table below has the same as text">'
     )
 
 
 def _text(x: float, y: float, css: str, anchor: str, text: str, longest: int = 60) -> str:
-    """One line of text, cut to what has room; the only place where a name enters the drawing."""
+    """Draw one line of text, cut to the space; the only place where a name enters the drawing."""
     place = f'x="{x:g}" y="{y:g}" class="{css}" text-anchor="{anchor}"'
     return f"<text {place}>{escape(_short(text, longest))}</text>"
 

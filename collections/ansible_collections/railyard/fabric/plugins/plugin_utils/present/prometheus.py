@@ -1,10 +1,10 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The run as gauges in Prometheus' text format, for node_exporter's textfile collector. Pure.
+"""Write the run as gauges in Prometheus' text format, for node_exporter's textfile collector. Pure.
 
-Metric names come from the catalogue of checks alone, so that no node can invent one. The run's id is a label
-of one gauge only: on every one it would make new series with each run.
+Metric names come only from the catalogue of checks, so that no node can invent one. The run's id is a label
+of one gauge: on every gauge it would create new series with each run.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 FILE = "railyard.prom"
 #: More series of nodes and peers than this are folded to least, median and greatest of each rail.
 MOST_SERIES = 4000
-# Numbers that verdicts hold beside those of the catalogue.
+# Metrics of verdicts that the catalogue does not have.
 _MORE = {"errors", "rate_gbps"}
 _KNOWN = {name for check in CHECKS.values() for name in (*check.client, *check.bounded)} | _MORE
-# Its numbers stand for nothing where it is not measured.
+# Only numbers of these outcomes are measured.
 _MEASURED = ("pass", "fail", "recorded")
 
 Labels = tuple[tuple[str, str], ...]
@@ -46,10 +46,10 @@ def render(report: Report) -> str:
     cluster = (("cluster", report.cluster),)
     text = _run(cluster, complete=not report.incomplete, exit_status=report.exit_status)
     text += family(
-        "run_info", "The run that this file tells of.", {(*cluster, ("run", report.run)): 1}.items()
+        "run_info", "The run that this file describes.", {(*cluster, ("run", report.run)): 1}.items()
     )
-    for name, said in (("timestamp", report.started), ("end_timestamp", report.ended)):
-        if (moment := _seconds(said)) is not None:
+    for name, at in (("timestamp", report.started), ("end_timestamp", report.ended)):
+        if (moment := _seconds(at)) is not None:
             help_text = "When the run began." if name == "timestamp" else "When the run ended."
             text += family(f"run_{name}_seconds", f"{help_text} Unix time.", [(cluster, moment)])
     verdicts = {
@@ -62,7 +62,7 @@ def render(report: Report) -> str:
 
 
 def unjudged(cluster: str, exit_status: int = 3) -> str:
-    """Return the file of a run that has not been judged: incomplete, and nothing more is known."""
+    """Return the file of a run that has not been judged: it is incomplete."""
     return _run((("cluster", cluster),), complete=False, exit_status=exit_status)
 
 
@@ -85,7 +85,7 @@ def _measured(cluster: Labels, measurements: Iterable[Measurement]) -> Iterator[
         place = item.check, item.node, item.peer, item.rail, item.direction, item.subject
         for metric, value in item.observed.items():
             if metric in _KNOWN and is_number(value):
-                # A file with a series twice is refused whole.
+                # node_exporter refuses a file with a duplicate series.
                 found[metric].setdefault(place, float(value))
     count = sum(map(len, found.values()))
     if count > MOST_SERIES:
@@ -102,7 +102,7 @@ def _measured(cluster: Labels, measurements: Iterable[Measurement]) -> Iterator[
             yield f"# railyard_{name} is left out: {len(series[name])} series are more than the file takes.\n"
             continue
         left -= len(series[name])
-        yield family(name, f"{_said(name)}.", sorted(series[name].items()))
+        yield family(name, f"{_help_text(name)}.", sorted(series[name].items()))
 
 
 def _folded(cluster: Labels, values: Mapping[Place, float]) -> dict[Labels, float]:
@@ -130,9 +130,9 @@ def _name(metric: str) -> str:
     return metric if wording.unit(metric) else f"{metric}_count"
 
 
-def _said(name: str) -> str:
+def _help_text(name: str) -> str:
     metric = name.removesuffix("_count")
-    return f"What checks measured: {wording.metric_name(metric)}, in {wording.unit(metric) or 'numbers'}"
+    return f"Measured by checks: {wording.metric_name(metric)}, in {wording.unit(metric) or 'numbers'}"
 
 
 def family(name: str, help_text: str, series: Iterable[tuple[Labels, float]]) -> str:
@@ -150,9 +150,9 @@ def _escaped(text: str) -> str:
 
 
 def _seconds(moment: Any) -> float | None:
-    """Return the Unix time of a moment as the report tells it, or None."""
+    """Return the Unix time of a time as the report writes it, or None."""
     try:
-        told = datetime.strptime(moment, "%Y-%m-%d %H:%M:%S UTC")
+        parsed = datetime.strptime(moment, "%Y-%m-%d %H:%M:%S UTC")
     except ValueError:
         return None
-    return told.replace(tzinfo=UTC).timestamp()
+    return parsed.replace(tzinfo=UTC).timestamp()

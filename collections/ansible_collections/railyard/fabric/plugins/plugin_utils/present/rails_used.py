@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a test ran over: HCA, GID, MTU and NUMA node of each end, and the cable between them."""
+"""Describe what a test ran over: HCA, GID, MTU and NUMA node of each end, and the cable between them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.run.documents impo
 
 @dataclass(frozen=True)
 class Conditions:
-    """What an end of an RDMA test ran over, in words."""
+    """What one end of an RDMA test ran over, as text."""
 
     where: str
     hca: str
@@ -29,16 +29,16 @@ class Conditions:
 
 
 def has_conditions(check: str) -> bool:
-    """Tell whether it is told of a check what its ends ran over."""
+    """Tell whether the report shows what the ends of a check ran over."""
     return check.startswith("rdma")
 
 
 def conditions(results: Iterable[Row]) -> dict[str, tuple[Conditions, ...]]:
-    """Return test id → what each end ran it over, the client first; of RDMA tests alone."""
+    """Return test id -> what each end ran over, the client first; for RDMA tests only."""
     found: dict[str, list[Conditions]] = defaultdict(list)
     for row in sorted(results, key=lambda row: str(row.get("end"))):
         if has_conditions(str(row.get("check"))):
-            found[str(row.get("id"))].append(_of(row))
+            found[str(row.get("id"))].append(_describe_end(row))
     return {identity: tuple(ends) for identity, ends in found.items()}
 
 
@@ -49,7 +49,7 @@ def cables(plan: Plan, facts: Iterable[Row]) -> dict[tuple[str, str], str]:
     for name, node in (plan.get("nodes") or {}).items():
         for rail in node["rails"]:
             ends[str(rail["name"])][str(name)] = rail, _netdev(rail, by_node.get(str(name)) or {})
-    told = {}
+    named = {}
     for rail_name, of_rail in ends.items():
         direct = plan.get("cabling") == "back_to_back" and len(of_rail) == 2
         for name, (rail, netdev) in of_rail.items():
@@ -57,11 +57,11 @@ def cables(plan: Plan, facts: Iterable[Row]) -> dict[tuple[str, str], str]:
             if direct:
                 [(peer, (_rail, other))] = [item for item in of_rail.items() if item[0] != name]
                 far = f"{peer}{_in_brackets(other)}"
-            told[name, rail_name] = f"cable of {name} {rail_name}{_in_brackets(netdev)} to {far}"
-    return told
+            named[name, rail_name] = f"cable of {name} {rail_name}{_in_brackets(netdev)} to {far}"
+    return named
 
 
-def _of(row: Row) -> Conditions:
+def _describe_end(row: Row) -> Conditions:
     index, kind = row.get("gid_index"), row.get("gid_type")
     size = row.get("message_bytes")
     gpu = f", GPU {row['gpu']} ({wording.quantity_text(row.get('gpu_name'))})" if row.get("gpu") else ""
@@ -84,12 +84,12 @@ def _numa(node: object, pinned: object) -> str:
 
 
 def _netdev(rail: Mapping[str, Any], row: Row) -> str:
-    """The netdev of a rail: the plan's, else the one that has the rail's address."""
+    """Return the netdev of a rail: the plan's, else the one with the rail's address."""
     if rail.get("netdev"):
         return str(rail["netdev"])
     wanted = {rail.get("address"), rail.get("address6")} - {None}
     devices = row.get("netdevs")
-    # Facts that are garbled have their verdict; here they only name nothing.
+    # Malformed facts are judged elsewhere; here they only give no name.
     for device in devices if isinstance(devices, list) else ():
         if isinstance(device, Mapping) and wanted & {
             *_texts(device, "addresses"),

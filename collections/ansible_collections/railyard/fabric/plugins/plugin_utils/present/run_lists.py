@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""`<reports>/<cluster>/index.html` and `<reports>/index.html`: all runs of a cluster, and all clusters."""
+"""Write the lists of a cluster's runs (`<reports>/<cluster>/index.html`) and of clusters (`<reports>/`)."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.present import (
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run.folder import RunFolder, RunFolderError
 from markupsafe import Markup
 
-#: By this our own page is told from another program's, which is left alone.
+#: Marks a page as Railyard's; pages of other programs are not replaced.
 _OURS = b'<meta name="generator" content="Railyard">'
-# The head of our page up to that line is short.
+# That line is within the first bytes of the page.
 _HEAD_BYTES = 4096
 #: Environment: the folder of node_exporter's textfile collector on this machine.
 TEXTFILE_DIR = "RAILYARD_TEXTFILE_DIR"
@@ -35,13 +35,13 @@ _WIDTH, _HEIGHT, _DOT = 110, 34, 2.5
 
 
 def write(run_dir: Path) -> list[str]:
-    """Write the list of the cluster that a run is of, and the list of clusters.
+    """Write the list of runs of a run's cluster, and the list of clusters.
 
     Args:
-        run_dir: a run folder. Where it is no `<reports>/<cluster>/<run>` (a copy, say), nothing is written.
+        run_dir: a run folder. Nothing is written unless it is `<reports>/<cluster>/<run>` (a copy is not).
 
     Returns:
-        What could not be written, and why; the run's own report stands without it.
+        What could not be written, and why; the run's own report does not need it.
     """
     path = run_dir.resolve()
     cluster = path.parent
@@ -56,8 +56,8 @@ def write(run_dir: Path) -> list[str]:
 
 
 def _write(folder: Path, page: Callable[[Path], str]) -> list[str]:
-    """Replace a folder's page by what it holds now, unless another program wrote it."""
-    # Of two runs that end at once, the later list holds both. The folder itself, which others may open, is
+    """Rewrite a folder's page, unless another program wrote it."""
+    # When two runs end at once, the later list holds both. The folder itself, which others may open, is
     # not what is locked.
     with owner_lock.held(folder / _LOCK, _LOCK_PATIENCE_S):
         if not _is_ours(folder / history.PAGE):
@@ -93,7 +93,7 @@ def cluster_page(folder: Path) -> str:
     Raises:
         OSError: the folder cannot be listed.
     """
-    found = history.of_cluster(folder)
+    found = history.read_cluster(folder)
     return _rendered("runs.html.j2", cluster=found, trend=trend)
 
 
@@ -106,12 +106,12 @@ def clusters_page(folder: Path) -> str:
     clusters, unread, others = [], [], 0
     for name in sorted(history.folders(folder)):
         try:
-            found = history.of_cluster(folder / name, most=1)
+            found = history.read_cluster(folder / name, most=1)
         except OSError as error:
             unread.append(f"{clean_line(name)} cannot be read: {error.strerror}")
             continue
         if found.runs:
-            # A folder's name may be no text; in a link it stands byte by byte, and is never a scheme.
+            # A folder's name may not be text; in a link it is quoted byte by byte, and is never a scheme.
             clusters.append((found, f"{quote(os.fsencode(name), safe='')}/{history.PAGE}"))
         else:
             others += 1
@@ -121,7 +121,7 @@ def clusters_page(folder: Path) -> str:
 
 
 def trend(values: Sequence[float | None]) -> Markup:
-    """Draw a rail's values, oldest first, above a line that is 0; a gap is a run that has none."""
+    """Draw a rail's values, oldest first, above a zero line; a gap is a run without a value."""
     most = max((value for value in values if value is not None), default=1.0)
     step = (_WIDTH - 4 * _DOT) / max(len(values) - 1, 1)
     dots, path, before = [], "", False
@@ -132,7 +132,7 @@ def trend(values: Sequence[float | None]) -> Markup:
             dots.append(at.split(","))
         before = value is not None
     marks = "".join(f'<circle cx="{x}" cy="{y}" r="{_DOT}"/>' for x, y in dots)
-    # Numbers of ours alone, no text of anyone's.
+    # Only numbers that were formatted here, no text from outside.
     return Markup(  # noqa: S704
         f'<svg class="trend" viewBox="0 0 {_WIDTH} {_HEIGHT}" width="{_WIDTH}" height="{_HEIGHT}" '
         f'aria-hidden="true"><path class="zero" d="M0,{_HEIGHT - 1}H{_WIDTH}"/><path d="{path}"/>'
@@ -142,4 +142,4 @@ def trend(values: Sequence[float | None]) -> Markup:
 
 def _rendered(template: str, **more: object) -> str:
     page = pages.environment(autoescape=True).get_template(template)
-    return page.render(words=wording, number=wording.number, **pages.look(), **more).rstrip() + "\n"
+    return page.render(words=wording, number=wording.number, **pages.page_style(), **more).rstrip() + "\n"

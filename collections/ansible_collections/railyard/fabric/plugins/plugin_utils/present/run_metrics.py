@@ -23,7 +23,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder 
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run.folder import RunFolder, RunFolderError
 
 FILE = "railyard_runs.prom"
-#: A cluster of which everything is bad would have a series per rail and cause; beyond so many none of them.
+#: A cluster where everything is bad has a series per rail and cause; more than this are left out.
 MOST_NOT_GOOD = 20_000
 PROVEN, NOT_GOOD, DRAINED = "node_proven_timestamp_seconds", "rail_not_good", "slurm_node_drained"
 _HEAD = re.compile(r"# (HELP|TYPE) (railyard_[a-z0-9_]+) (.*)")
@@ -31,7 +31,7 @@ _SERIES = re.compile(r"(railyard_[a-z0-9_]+)(\{[^\n]*\}) (-?[0-9.e+-]+)")
 
 
 class _Families:
-    """Families of gauges, each in one piece however many clusters have it."""
+    """Families of gauges, each written once for all clusters."""
 
     def __init__(self) -> None:
         self._heads: dict[str, dict[str, str]] = {}
@@ -39,7 +39,7 @@ class _Families:
         self._comments: list[str] = []
 
     def take(self, text: str) -> None:
-        """Take a file's families; a series that another file has already is left out, a strange line too."""
+        """Add a file's families; duplicate series and malformed lines are left out."""
         for line in text.split("\n"):
             if head := _HEAD.fullmatch(line):
                 self._heads.setdefault(head[2], {}).setdefault(head[1], line)
@@ -58,14 +58,14 @@ class _Families:
 
 
 def write(reports_dir: Path, places: Iterable[Path] = ()) -> Path:
-    """Write the file beside the clusters' folders, and to other places as well; each replaced in one step.
+    """Write the file beside the clusters' folders and to other places, each atomically.
 
     Args:
         reports_dir: the folder of all clusters' runs.
         places: further files, such as one in node_exporter's folder.
 
     Returns:
-        Where it was written first.
+        The path beside the clusters' folders.
 
     Raises:
         RunFolderError: it cannot be written.
@@ -97,7 +97,7 @@ def render(reports_dir: Path) -> str:
 def newest_judged(cluster: Path) -> Path | None:
     """Return a cluster's newest run that has ended and is judged; None where there is none.
 
-    A run that was killed has no end: it counts once a newer run, or somebody with `railyard judge`, ends it.
+    A run that was killed has no end: it counts once a newer run or `railyard judge` ends it.
     """
     with suppress(OSError):
         for name in sorted(filter(run_folder.is_run_id, history.folders(cluster)), reverse=True):
@@ -123,12 +123,12 @@ def _drained() -> dict[str, str] | None:
 
 
 def _of_nodes(cluster: Path, drained: Mapping[str, str] | None) -> Iterator[str]:
-    """Yield what is known of each node of a cluster's inventory."""
+    """Yield the gauges of each node of a cluster's inventory."""
     runs: list[RunResult] = []
     wanted = inventory_nodes(cluster, ())
     for run in node_results.each(cluster):
         runs.append(run)
-        # Older runs tell nothing new once each node was asked and proven.
+        # Older runs add nothing once each node is proven.
         if wanted and wanted <= proven_s(runs).keys():
             break
     nodes = wanted or inventory_nodes(cluster, runs)
@@ -152,7 +152,7 @@ def _of_nodes(cluster: Path, drained: Mapping[str, str] | None) -> Iterator[str]
 
 
 def proven_s(runs: Iterable[RunResult]) -> dict[str, float]:
-    """Return node -> when the last run ended in which it was tested with others and was good, Unix time.
+    """Return node -> end of the last run that tested it with others and found it good, Unix time.
 
     Args:
         runs: newest first.
@@ -167,7 +167,7 @@ def proven_s(runs: Iterable[RunResult]) -> dict[str, float]:
 
 
 def newest(runs: Iterable[RunResult]) -> dict[str, RunResult]:
-    """Return node -> the newest run that asked something of it.
+    """Return node -> the newest run with it.
 
     Args:
         runs: newest first.
@@ -180,9 +180,9 @@ def newest(runs: Iterable[RunResult]) -> dict[str, RunResult]:
 
 
 def inventory_nodes(cluster: Path, runs: Iterable[RunResult]) -> set[str]:
-    """Return the nodes of a cluster's inventory, as of its newest run: what left it has no series any more.
+    """Return the nodes of a cluster's inventory as of its newest run: removed nodes have no series any more.
 
-    Runs of before did not keep them: then it is all nodes of the runs that there are.
+    Runs of older versions did not keep them: then these are all nodes of the runs.
     """
     with suppress(RunFolderError):
         names = RunFolder(cluster).document(run_folder.INVENTORY_NODES).get("nodes")

@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The lines of the collectives by size. Deterministic, as the other charts."""
+"""Draw the bandwidth of the collectives by size. Deterministic, as the other charts."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _MARKERS = "os^vDP*X"
 
 
 def draw(curves: tuple[Curve, ...]) -> charts.Chart | None:
-    """Draw the curves in one picture, each operation by itself; None where there are none."""
+    """Draw the curves, one panel per operation; None where there are none."""
     if not curves:
         return None
     caption = (
-        "What the wire carries each way (busbw), by how much is reduced, gathered or exchanged at "
-        "once. Where the line is still rising, more at once would be faster."
+        "Bus bandwidth (busbw) by the size that is reduced, gathered or exchanged in "
+        "one call. Where the line is still rising, larger sizes would be faster."
     )
 
     panels: dict[str, list[Curve]] = {}
@@ -34,10 +34,10 @@ def draw(curves: tuple[Curve, ...]) -> charts.Chart | None:
     def fill(figure: Figure, grid: Any) -> None:
         for place, (check, lines) in enumerate(panels.items()):
             axes = figure.add_subplot(grid[place])
-            charts.bare(axes, CHECKS[check].title.capitalize(), 1.0)
+            charts.clear_axes(axes, CHECKS[check].title.capitalize(), 1.0)
             _panel(axes, lines)
 
-    svg = charts.drawing("curves", "Lines of collectives by size", [2.6] * len(panels), 0.1, 0.3, fill)
+    svg = charts.draw_panels("curves", "Lines of collectives by size", [2.6] * len(panels), 0.1, 0.3, fill)
     return charts.Chart("Collectives by size", caption, svg)
 
 
@@ -46,7 +46,7 @@ def _panel(axes: Axes, curves: list[Curve]) -> None:
     for curve, marker in zip(curves, _MARKERS * 2, strict=False):
         sizes, rates = zip(*curve.points, strict=True)
         axes.plot(sizes, rates, marker=marker, color=charts.COLOUR["rdma"], linewidth=1.4)
-        charts.label(axes, curve.subject, (sizes[-1], rates[-1]))
+        charts.write_label(axes, curve.subject, (sizes[-1], rates[-1]))
     axes.set_xscale("log", base=4)
     ticks = sorted({size for curve in curves for size, _busbw in curve.points})
     axes.set_xticks(ticks, [size_text(size) for size in ticks])
@@ -57,7 +57,7 @@ def _panel(axes: Axes, curves: list[Curve]) -> None:
 
 
 def size_text(size_bytes: float) -> str:
-    """Return a size as people say it: `64 KiB`."""
+    """Return a size with a binary prefix, such as `64 KiB`."""
     for unit in ("bytes", "KiB", "MiB"):
         if size_bytes < 1024:
             return f"{size_bytes:.4g} {unit}"

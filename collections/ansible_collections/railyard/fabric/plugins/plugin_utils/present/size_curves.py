@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the collectives reached at each size: small ones wait for the way, large ones fill it."""
+"""Read the bandwidth of collectives at each size: latency limits small sizes, bandwidth large ones."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.present.measuremen
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run.documents import Row
 
 _SHOWN = ("pass", "fail", "recorded")
-# Of one check; more rails than that look alike.
+# Curves of one check; more rails look alike.
 _MOST = 9
 
 
 @dataclass(frozen=True)
 class Curve:
-    """One job.
+    """The curve of one job.
 
     Attributes:
         check: the operation, by its check.
@@ -35,7 +35,7 @@ class Curve:
 
 
 def ids(measurements: Iterable[Measurement]) -> dict[str, tuple[str, str]]:
-    """Return whose rows have the curves: question -> (check, subject), of one node each: all saw the same."""
+    """Return test id -> (check, subject) of the rows with curves, one node each: all nodes saw the same."""
     found: dict[str, tuple[str, str]] = {}
     drawn: Counter[str] = Counter()
     for item in measurements:
@@ -47,13 +47,13 @@ def ids(measurements: Iterable[Measurement]) -> dict[str, tuple[str, str]]:
     return found
 
 
-def of(rows: Iterable[Row | None], wanted: Mapping[str, tuple[str, str]]) -> tuple[Curve, ...]:
-    """Return the curves of these rows, which were believed when they were judged."""
+def build_curves(rows: Iterable[Row | None], wanted: Mapping[str, tuple[str, str]]) -> tuple[Curve, ...]:
+    """Build the curves of these rows, which the judge has accepted."""
     found = {str(row["id"]): row.get("collective") for row in rows if row is not None}
     curves = []
     for one, (check, subject) in wanted.items():
-        said = found.get(one)
-        sizes = said.get("sizes") if isinstance(said, Mapping) else None
+        collective = found.get(one)
+        sizes = collective.get("sizes") if isinstance(collective, Mapping) else None
         points = tuple(
             (float(size["size_bytes"]), float(size["busbw_GBps"]))
             for size in (sizes if isinstance(sizes, list) else ())

@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How the numbers of each check are spread over a rail's pairs and directions. Pure."""
+"""Calculate the spread of each check's numbers over a rail's pairs and directions. Pure."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ class RailSpread:
 
     Attributes:
         check: its title.
-        metric: what its numbers are, for people, with the unit: `bandwidth, Gbit/s`.
+        metric: name and unit of its numbers: `bandwidth, Gbit/s`.
         rail: the rail, or "all rails".
         measured: how many tests have a number.
-        asked: how many were asked.
+        planned: how many tests were planned.
         numbers: the five of `FIVE`, as text.
     """
 
@@ -34,14 +34,14 @@ class RailSpread:
     metric: str
     rail: str
     measured: int
-    asked: int
+    planned: int
     numbers: tuple[str, ...]
 
 
-def of(measurements: Iterable[Measurement], rails: Sequence[str]) -> tuple[RailSpread, ...]:
+def measure_spread(measurements: Iterable[Measurement], rails: Sequence[str]) -> tuple[RailSpread, ...]:
     """Return the spread of each check between nodes whose numbers have a unit, by check and rail.
 
-    What is unmeasured counts as asked and gives no number; a check of one test a rail has no spread.
+    Unmeasured tests are planned and have no number; a check with one test per rail has no spread.
     """
     groups: dict[tuple[str, str], list[Measurement]] = defaultdict(list)
     for item in measurements:
@@ -61,7 +61,7 @@ def of(measurements: Iterable[Measurement], rails: Sequence[str]) -> tuple[RailS
             continue
         values = [float(item.observed[metric]) for item in good if item.metric == metric]
         if metric.endswith("mtu_bytes"):
-            continue  # exact, and said by its verdict
+            continue  # exact, and its verdict has it
         found.append(
             RailSpread(
                 wording.heading(check),
@@ -76,7 +76,7 @@ def of(measurements: Iterable[Measurement], rails: Sequence[str]) -> tuple[RailS
 
 
 def five(values: Sequence[float]) -> tuple[float, float, float, float, float]:
-    """Return the five numbers that sum up one value or more."""
+    """Return minimum, quartiles and maximum of one or more values."""
     if len(values) == 1:
         return (values[0],) * 5
     low, middle, high = statistics.quantiles(values, n=4, method="inclusive")

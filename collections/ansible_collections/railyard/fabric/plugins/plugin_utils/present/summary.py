@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A run's answer in one sentence, and folded by rail and pair; terminal and report both take it from here."""
+"""Summarise a run in one sentence, by rail and by pair, for the terminal and the report."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder 
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run.documents import Plan, Verdict
 
 _IN_BRACKETS = re.compile(r" \([^)]*\)")
-#: What a node's rail is shown as, worst first.
+#: States of a node's rail, worst first.
 STATES_WORST_FIRST = (
     FAIL,
     UNMEASURED,
     suspects.MET_SUSPECT,
-    # A number without a limit cannot be bad: what does have limits decides, and the counts stand beside it.
+    # A number without a limit cannot be bad: checks with limits decide, and the counts are shown beside it.
     PASS,
     RECORDED,
     NOT_APPLICABLE,
@@ -48,30 +48,30 @@ STATES_WORST_FIRST = (
 
 
 def summarise(path: str | Path) -> dict[str, Any]:
-    """Summarise a run folder; its verdicts are judged anew, so an edited verdicts.jsonl changes nothing.
+    """Summarise a run folder; it is judged again, so an edited verdicts.jsonl changes nothing.
 
     Returns:
         `headline` (one sentence), `exit_status`, `counts` (outcome -> number), `rails` (`node rail
         outcome shown suspect`), `families` (`state`, `tcp`, `rdma` -> outcome -> number), `problems`
-        (verdicts that fail or are unmeasured), `recorded` (why nothing bounds a number, and of how many),
-        `notes` (torn files, rows of strangers, why the run is incomplete, an inventory that has changed),
-        `coverage` (as `pattern.coverage`), `suspects` (as `Suspect`), `who_is_slow` (what is told of them,
-        and of what stays in doubt).
+        (verdicts that fail or are unmeasured), `recorded` (why numbers have no threshold, and how many),
+        `notes` (torn files, rows from unknown hosts, why the run is incomplete, an inventory that changed),
+        `coverage` (as `pattern.coverage`), `suspects` (as `Suspect`), `who_is_slow` (sentences about them,
+        and about what remains uncertain).
 
     Raises:
         RunFolderError, JudgeError, PolicyError: as rejudge.judge_folder.
     """
     folder = run_folder.RunFolder(path)
-    return of(folder.plan(), rejudge.judge_folder(path))
+    return summarise_verdicts(folder.plan(), rejudge.judge_folder(path))
 
 
-def of(plan: Plan, judged: Judged) -> dict[str, Any]:
+def summarise_verdicts(plan: Plan, judged: Judged) -> dict[str, Any]:
     """Summarise verdicts; see `summarise`."""
     verdicts = judged.verdicts
     found = Counter(one["outcome"] for one in verdicts)
     counts = {outcome: found[outcome] for outcome in OUTCOMES}
     notes = [f"{name}: a torn line was dropped" for name in judged.torn]
-    notes += [f"not asked: {stranger}" for stranger in judged.strangers]
+    notes += [f"not planned, ignored: {row}" for row in judged.strangers]
     notes += [judged.incomplete] if judged.incomplete else []
     notes += [note for note in judged.notes if note not in notes]
     notes += map(wording.across_leaves, judged.crossed)
@@ -93,20 +93,20 @@ def of(plan: Plan, judged: Judged) -> dict[str, Any]:
 
 
 def lines(summary: Mapping[str, Any], folder: str) -> list[str]:
-    """Return what a terminal shows: a verdict for each rail, problems with their next step, the sentence."""
+    """Return what a terminal shows: a verdict for each rail, problems with their next step, the headline."""
     text = []
     for one in summary["rails"]:
         counts = ", ".join(f"{number} {outcome}" for outcome, number in one["counts"].items())
         shown = "met a suspect" if one["shown"] == suspects.MET_SUSPECT else one["shown"]
         shown += ", suspect" if one["suspect"] else ""
         text.append(f"{one['node']} {one['rail']}: {shown} ({counts})")
-    # Said apart, so that what TCP shows cannot hide what RDMA does not, nor the other way round.
+    # Counted separately, so that TCP's results cannot hide RDMA's, or the reverse.
     tests = {family: counts for family, counts in summary["families"].items() if family != "state" and counts}
     if len(tests) > 1:
         for family, found in tests.items():
-            said = ", ".join(f"{number} {outcome}" for outcome, number in found.items())
-            text.append(f"{family.upper()} tests: {said}")
-    # One cause often keeps many tests from being measured: it is said once, with the first place it bites.
+            counts = ", ".join(f"{number} {outcome}" for outcome, number in found.items())
+            text.append(f"{family.upper()} tests: {counts}")
+    # One cause often affects many tests: print it once, with the first place.
     folded: dict[tuple[str, str, str], list[Mapping[str, Any]]] = {}
     for one in sorted(summary["problems"], key=lambda one: one["outcome"] != FAIL):
         folded.setdefault((one["outcome"], one["cause"], one["next"]), []).append(one)
@@ -114,20 +114,20 @@ def lines(summary: Mapping[str, Any], folder: str) -> list[str]:
         more = f" and {len(found) - 1} more" if len(found) > 1 else ""
         text.append(f"{outcome}: {headline.place(found[0])} {CHECKS[found[0]['check']].title}{more}: {cause}")
         text.append(f"  next: {next_step}")
-    text += [f"slow: {told}" for told in summary["who_is_slow"]]
+    text += [f"slow: {sentence}" for sentence in summary["who_is_slow"]]
     text += [f"recorded: {count}, {why}" for why, count in summary["recorded"]]
     text += [f"note: {note}" for note in summary["notes"]]
     return [*text, summary["headline"], f"run folder: {folder}"]
 
 
 def _unbounded(verdict: Verdict) -> str:
-    """Return why a verdict has no bound: the clause of its basis that says so, without what is its own."""
+    """Return why a verdict has no bound: that clause of its basis, without details in brackets."""
     basis = _IN_BRACKETS.sub("", str(verdict["basis"]))
     return basis.rpartition(": ")[2].partition("; ")[0] or "no bound is known"
 
 
 def families(verdicts: Iterable[Verdict]) -> dict[str, dict[str, int]]:
-    """Count the outcomes of TCP's tests, of RDMA's, and of what each node was asked alone; worst first."""
+    """Count the outcomes of TCP tests, RDMA tests and checks of single nodes; worst first."""
     found: dict[str, list[str]] = {"state": [], "tcp": [], "rdma": []}
     for one in verdicts:
         check = CHECKS[one["check"]]
@@ -139,26 +139,28 @@ def families(verdicts: Iterable[Verdict]) -> dict[str, dict[str, int]]:
 
 
 def _rails(plan: Plan, verdicts: Iterable[Verdict], blame: suspects.Blame) -> list[dict[str, Any]]:
-    """Fold to one outcome for each node and rail: a test counts for both of its ends.
+    """Return the outcome of each node and rail: a test counts for both of its nodes.
 
-    `shown` leaves out what a suspect at the other end spoiled, and says that it was met.
+    `shown` is `met_suspect` where only a suspect at the other end made tests bad.
     """
     outcomes: dict[tuple[str, str], list[str]] = {
         (name, rail["name"]): [] for name, node in plan["nodes"].items() for rail in node["rails"]
     }
-    own: dict[tuple[str, str], set[str]] = {place: set() for place in outcomes}
+    states: dict[tuple[str, str], set[str]] = {place: set() for place in outcomes}
     for one in verdicts:
         for node in (one["node"], one["peer"]):
             if node is not None and one["rail"] is not None:
                 outcomes[(node, one["rail"])].append(one["outcome"])
                 met = blame.only_met(one, node)
-                own[(node, one["rail"])].add(suspects.MET_SUSPECT if met else one["outcome"])
+                states[(node, one["rail"])].add(suspects.MET_SUSPECT if met else one["outcome"])
     return [
         {
             "node": node,
             "rail": rail,
             "outcome": worst(found),
-            "shown": next((state for state in STATES_WORST_FIRST if state in own[(node, rail)]), UNMEASURED),
+            "shown": next(
+                (state for state in STATES_WORST_FIRST if state in states[(node, rail)]), UNMEASURED
+            ),
             "suspect": (node, rail) in blame.suspects,
             "counts": {outcome: found.count(outcome) for outcome in WORST_FIRST if outcome in found},
         }
@@ -168,6 +170,6 @@ def _rails(plan: Plan, verdicts: Iterable[Verdict], blame: suspects.Blame) -> li
 
 
 def worst(outcomes: Iterable[str]) -> str:
-    """Return the outcome that a group is shown as; a group without any is unmeasured."""
+    """Return the worst outcome; a group without any is unmeasured."""
     found = set(outcomes)
     return next((outcome for outcome in WORST_FIRST if outcome in found), UNMEASURED)

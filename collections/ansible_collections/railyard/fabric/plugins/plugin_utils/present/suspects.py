@@ -1,10 +1,10 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Whose rail is it, where tests between nodes are not good? Pure, and linear in the verdicts.
+"""Find the rail that causes bad tests between nodes. Pure, and linear in the verdicts.
 
-One slow NIC spoils a test with every other node of its rail, so that the worst of each node's tests paints
-all of them red. The rule is the one by which the judge names a slow rail (`judge.attribution.slow_rails`),
+One slow NIC makes the tests with every other node of its rail bad, so that the worst outcome would mark
+all of them. The rule is the one by which the judge names a slow rail (`judge.attribution.slow_rails`),
 for every check.
 """
 
@@ -21,7 +21,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue i
 )
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.attribution import slow_rails
 
-#: How a rail is shown whose tests are not good with suspects alone.
+#: State of a rail whose tests are bad only with suspects.
 MET_SUSPECT = "met_suspect"
 
 Place = tuple[str, str]
@@ -30,18 +30,18 @@ Place = tuple[str, str]
 
 @dataclass
 class Blame:
-    """Who spoiled the tests between nodes.
+    """The ends that made tests between nodes bad.
 
     Attributes:
-        suspects: rails of nodes with which no test of some check is good, while others of that rail are.
-        by_test: check and rail -> the ends that spoil it, as `slow_rails.guilty_ends` has them.
+        suspects: (node, rail) with no good test of some check, while other nodes on that rail have one.
+        by_test: (check, rail) -> the ends at fault, as `slow_rails.guilty_ends` returns them.
     """
 
     suspects: set[Place] = field(default_factory=set)
     by_test: dict[Place, set[slow_rails.End]] = field(default_factory=dict)
 
     def only_met(self, verdict: Mapping[str, Any], node: str) -> bool:
-        """Tell whether a verdict is not good by its other end alone, seen from a node."""
+        """Tell whether only the other end of a node made a test bad."""
         if verdict["peer"] is None or verdict["outcome"] in (PASS, RECORDED, NOT_APPLICABLE):
             return False
         ends = self.by_test.get((verdict["check"], verdict["rail"]), set())
@@ -52,7 +52,7 @@ class Blame:
 
 
 def find(verdicts: Iterable[Mapping[str, Any]]) -> Blame:
-    """Return who is to blame, for each check and rail by itself."""
+    """Find the ends at fault, for each check and rail separately."""
     tests: dict[Place, list[tuple[str, str, bool]]] = {}
     for one in verdicts:
         if one["peer"] is not None and one["rail"] is not None and one["outcome"] != NOT_APPLICABLE:

@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a person is told of who is slow; terminal, page and playbook take their words from here."""
+"""Describe slow components for people: the sentences of terminal, page and playbook."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.attribution.
 from ansible_collections.railyard.fabric.plugins.plugin_utils.plain_text import named
 
 
-def words(one: Suspect) -> str:
-    """Return how a person names a suspect."""
+def name_suspect(one: Suspect) -> str:
+    """Return the name of a suspect for people."""
     if one.kind == PAIR:
         return f"the path between {one.node} and {one.peer} on {one.rail}"
     if one.kind == LEAF:
@@ -30,33 +30,34 @@ def words(one: Suspect) -> str:
 
 
 def so_far(node: str, rails: Sequence[str]) -> str:
-    """Return what a person is told of a node's rails while the run goes on."""
-    suspects = named([words(Suspect(NODE_RAIL, node, rail)) for rail in rails])
+    """Describe a node's suspect rails while the run goes on."""
+    suspects = named([name_suspect(Suspect(NODE_RAIL, node, rail)) for rail in rails])
     return f"suspect so far: {suspects}, slow or without numbers with every partner"
 
 
 def lines(found: Findings, not_further: str | None = None) -> Iterator[str]:
-    """Yield what a person is told of findings, a sentence each, suspects first.
+    """Yield a sentence for each finding, suspects first.
 
     Args:
-        found: who is slow.
-        not_further: why those in doubt did not measure further, where they did not.
+        found: the slow components.
+        not_further: why uncertain suspects were not measured further, if they were not.
     """
     evidence = {RAIL: "nodes on it", PAIR: "meetings"}
     for one in found.suspects:
         on = f"{one.evidence} {evidence.get(one.kind, 'partners that are good with others')}"
-        some = f"carries {100 * one.share:.0f} % of what its like do"
-        yield f"{words(one)}: {some if one.share > 0 else 'no number came of it'} ({one.confidence}, by {on})"
+        rate = f"carries {100 * one.share:.0f} % of what its peers do"
+        seen = rate if one.share > 0 else "no number was measured"
+        yield f"{name_suspect(one)}: {seen} ({one.confidence}, by {on})"
     for one in found.doubtful:
         if one not in found.suspects:
-            yield f"{words(one)}: may be slow, but too few meetings say so ({one.evidence})"
+            yield f"{name_suspect(one)}: may be slow, but too few meetings confirm it ({one.evidence})"
     if not_further:
-        yield f"who may be slow was not measured further: {not_further}"
+        yield f"possible suspects were not measured further: {not_further}"
     for open_ in found.cannot_tell:
         nodes = " or ".join(open_.nodes)
         yield f"{open_.rail}: {nodes}, a path between them, or the rail; too few partners to tell which"
     for way in found.crossing:
         yield (
-            f"{way.rail}: between {way.leaf} and {way.peer_leaf} goes {100 * way.share:.0f} % of what goes "
-            "behind one of them"
+            f"{way.rail}: between leaves {way.leaf} and {way.peer_leaf} the rate is {100 * way.share:.0f} % "
+            "of that within one of them"
         )

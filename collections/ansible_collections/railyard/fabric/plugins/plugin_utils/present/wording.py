@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How the report calls things: outcomes, checks, units, numbers; on page, in Markdown and on the terminal."""
+"""Names and formats of outcomes, checks, units and numbers for page, Markdown and terminal."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import cata
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.policy import is_number
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.attribution import oversubscription
 
-#: Worst first: what several verdicts are shown as.
+#: Worst first: several verdicts are shown as the worst.
 WORST_FIRST = catalogue.WORST_FIRST
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """How an outcome is shown. Never by colour alone: the symbol and the word say it too."""
+    """How an outcome is shown: never by colour alone, always with symbol and word."""
 
     name: str
     word: str
@@ -53,7 +53,7 @@ OUTCOMES = {
         ),
     )
 }
-#: What a node's rail may be shown as: an outcome, or what its tests met at their other end.
+#: States of a node's rail: an outcome, or one of the two further states.
 STATES = {
     **OUTCOMES,
     "met_suspect": Outcome(
@@ -69,7 +69,7 @@ STATES = {
 }
 _UNKNOWN = Outcome("unmeasured", "unknown", "?", "an outcome that this version does not know")
 
-# The number that stands for a check, the first of these that it has.
+# The main number of a check is the first of these that it has.
 _MAIN_METRICS = (
     "bandwidth_gbps",
     "bandwidth_bytes_per_s",
@@ -83,7 +83,7 @@ _MAIN_METRICS = (
     "mtu_bytes",
     "errors",
 )
-# What is counted, where the metric's name does not say it; its label is its unit.
+# Labels of counts whose name does not say what is counted.
 _COUNTS = {
     "counters": "error counters read",
     "effective_ber": "bit error ratio after FEC",
@@ -120,7 +120,7 @@ _UNITS = (
     ("_c", "°C"),
     ("_dbm", "dBm"),
 )
-# A drive's rate is told in the prefix that fits it.
+# Rates of drives get a fitting prefix.
 _RATES = ((1e9, "G"), (1e6, "M"), (1e3, "k"))
 
 
@@ -130,7 +130,7 @@ def outcome(name: object) -> Outcome:
 
 
 def check_title(name: str) -> str:
-    """Return what a person calls a check."""
+    """Return the title of a check."""
     check = catalogue.CHECKS.get(name)
     return check.title if check else name.replace("_", " ")
 
@@ -142,13 +142,13 @@ def heading(name: str) -> str:
 
 
 def check_order(name: str) -> tuple[int, str]:
-    """Sort key: checks in the order in which they are asked, unknown ones after."""
+    """Return the sort key of a check: the order of the catalogue, unknown ones last."""
     known = list(catalogue.CHECKS)
     return (known.index(name), name) if name in known else (len(known), name)
 
 
 def main_metric(observed: Mapping[str, Any]) -> str | None:
-    """Return the key of the number that stands for a check, or None where it has none."""
+    """Return the key of the main number of a check, or None where it has none."""
     numbers = [name for name in sorted(observed) if is_number(observed[name])]
     return next((name for name in _MAIN_METRICS if name in numbers), numbers[0] if numbers else None)
 
@@ -168,9 +168,9 @@ def metric_name(metric: str) -> str:
 
 
 def number(value: Any) -> str:
-    """Return a number with three significant digits, whole numbers whole; other values as text.
+    """Return a number with three significant digits, integers in full; other values as text.
 
-    None but 0 is shown as 0: of few large messages a second there are 0.000368 million.
+    Only 0 is shown as 0: few large messages per second are 0.000368 million.
     """
     if not is_number(value):
         return quantity_text(value)
@@ -186,12 +186,12 @@ def number(value: Any) -> str:
 
 def quantity(metric: str, value: Any) -> str:
     """Return a value with its unit, such as `18.4 Gbit/s`."""
-    of = unit(metric)
-    if of == "B/s" and is_number(value):
+    suffix = unit(metric)
+    if suffix == "B/s" and is_number(value):
         size, prefix = next(((size, name) for size, name in _RATES if abs(value) >= size), (1.0, ""))
-        return f"{number(value / size)} {prefix}{of}"
+        return f"{number(value / size)} {prefix}{suffix}"
     text = number(value)
-    return f"{text} {of}" if of and is_number(value) else text
+    return f"{text} {suffix}" if suffix and is_number(value) else text
 
 
 def count(number: int, word: str) -> str:
@@ -200,7 +200,7 @@ def count(number: int, word: str) -> str:
 
 
 def quantity_text(value: Any) -> str:
-    """Return a value that is no number, for people."""
+    """Return a value that is not a number, for people."""
     if value is None:
         return "unknown"
     if isinstance(value, bool):
@@ -213,7 +213,7 @@ def quantity_text(value: Any) -> str:
 
 
 def bounds_text(floor: Mapping[str, Any] | None, ceiling: Mapping[str, Any] | None) -> str:
-    """Return what was expected, such as `bandwidth 0.90 to 1.02 Gbit/s`; nothing where no bound was laid."""
+    """Return what was expected, such as `bandwidth 0.90 to 1.02 Gbit/s`; empty where there is no bound."""
     floor, ceiling = floor or {}, ceiling or {}
     parts = []
     for metric in sorted({*floor, *ceiling}):
@@ -241,11 +241,11 @@ def observed_text(observed: Mapping[str, Any] | None) -> str:
 
 
 def across_leaves(crossed: oversubscription.Crossed) -> str:
-    """Return what a person is told of a round in which all leaves sent to others at once."""
+    """Describe a round in which all leaves sent to other leaves at once."""
     basis = "the planned rates" if crossed.declared else "what the same ends carry within their leaves"
     carried = f"{crossed.rail} carried {100 * crossed.share:.0f} % of {basis} in round {crossed.round + 1}"
     pairs = f"each of {crossed.pairs} pairs was of two of its {crossed.leaves} leaves"
     return (
-        f"recorded: {carried}, in which {pairs}; no authority says how much is enough, and pairs of a round "
+        f"recorded: {carried}, in which {pairs}; no source gives a threshold, and the pairs of a round "
         "do not start at the same moment"
     )

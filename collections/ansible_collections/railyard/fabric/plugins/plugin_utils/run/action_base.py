@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Actions of a run: what they share. The work itself is in the pure modules beside this one."""
+"""Functions that the actions of a run share. The work itself is in the pure modules beside this one."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.run.folder import 
 
 _COLLECTION = Path(__file__).resolve().parents[3]
 _EXTRA = ("-e", "--extra-vars")
-_SAID_CHARACTERS = 400
+_MESSAGE_CHARACTERS = 400
 
 
 def play_inventory(action: Any) -> Inventory:
@@ -34,23 +34,25 @@ def play_inventory(action: Any) -> Inventory:
     return load.from_play(manager, action._loader)
 
 
-def opening(inventory: Inventory, baseline: str | None = None) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return plan.json of a new run, and what its manifest says of how it is made.
+def start_documents(
+    inventory: Inventory, baseline: str | None = None
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Build plan.json and manifest.json of a new run.
 
     Args:
         inventory: validated.
-        baseline: the digest of what the run is held against, if anything.
+        baseline: the digest of the baseline that the run is compared with, if any.
 
     Raises:
         PolicyError: the inventory's policy is not one.
     """
     rules = qos_notes.with_traffic_class(policy.merge(inventory.policy), inventory)
-    whole: dict[str, Any] = plain(plan.build_plan(inventory))
-    whole["nodes"] = {name: node for name, node in whole["nodes"].items() if name in inventory.selected}
-    whole |= {provenance.BASELINE: baseline} if baseline else {}
-    whole[provenance.FINGERPRINT] = provenance.fingerprint(whole, rules)
+    document: dict[str, Any] = plain(plan.build_plan(inventory))
+    document["nodes"] = {name: node for name, node in document["nodes"].items() if name in inventory.selected}
+    document |= {provenance.BASELINE: baseline} if baseline else {}
+    document[provenance.FINGERPRINT] = provenance.fingerprint(document, rules)
     limited = len(inventory.selected) < len(inventory.nodes)
-    return whole, {
+    return document, {
         "inventory": [Path(source).name for source in inventory.sources],
         "versions": {
             "railyard": _own_version(),
@@ -71,33 +73,33 @@ def open_folder(path: str) -> RunFolder:
     """
     folder = RunFolder(path)
     if not (folder.path / "manifest.json").is_file():
-        raise AnsibleActionFail(f"{path} is no run folder: it has no manifest.json; check railyard_run")
+        raise AnsibleActionFail(f"{path} is not a run folder: it has no manifest.json; check railyard_run")
     return folder
 
 
-def said(words: object) -> str:
-    """Return what a node or a connection said, on one line that is fit to be shown: the end of it.
+def shorten(message: object) -> str:
+    """Return the end of a node's or connection's message as one printable line.
 
-    ssh and the shell say last what went wrong.
+    ssh and the shell report the error last.
     """
-    text = str(words)[-10 * _SAID_CHARACTERS :]
+    text = str(message)[-10 * _MESSAGE_CHARACTERS :]
     lines = (line.strip() for line in plain_text.clean(text).splitlines())
-    return "; ".join(line for line in lines if line)[-_SAID_CHARACTERS:]
+    return "; ".join(line for line in lines if line)[-_MESSAGE_CHARACTERS:]
 
 
-def note_obstacle(folder: RunFolder, node: str, error: Mapping[str, Any]) -> None:
-    """Keep in the run folder what kept the controller from asking a node, for the judge to say.
+def record_node_error(folder: RunFolder, node: str, error: Mapping[str, Any]) -> None:
+    """Record in the run folder which error kept a node from taking part, for the judge.
 
     Args:
         folder: the run folder.
         node: the node's inventory name.
-        error: `class`, `message` and `fix` as in a result row, some of it in the node's own words; an absent
+        error: `class`, `message` and `fix` as in a result row, in part the node's own text; an absent
             `fix` is the cause table's.
 
-    It is no failure of its own where that cannot be kept: the caller says what went wrong all the same.
+    A failure to record it is ignored: the caller reports the error, too.
     """
-    told = {key: said(error[key]) for key in ("class", "message", "fix") if error.get(key) is not None}
-    row = {"schema": run_folder.SCHEMA, "run": folder.name, "node": node, "error": {**told, "host": node}}
+    texts = {key: shorten(error[key]) for key in ("class", "message", "fix") if error.get(key) is not None}
+    row = {"schema": run_folder.SCHEMA, "run": folder.name, "node": node, "error": {**texts, "host": node}}
     with suppress(run_folder.RunFolderError):
         folder.append_new(run_folder.OBSTACLES, [row])
 

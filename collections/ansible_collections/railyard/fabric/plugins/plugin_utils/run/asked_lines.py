@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The lines of asked.jsonl. Those of tests between nodes are columns; one is a dict while it is looked at.
+"""The planned tests (asked.jsonl). Tests between nodes are columns; one line is a dict while it is used.
 
 All pairs of 1,024 nodes with 8 rails are 4.2 million lines that differ in their nodes and three numbers. As
 dicts they take 700 bytes each, here 30.
@@ -40,19 +40,19 @@ _NONE, _HALF = -1, 1 << 31
 
 
 class AskedLines(Sequence[AskedLine]):
-    """What a run asks, in the order of the file.
+    """The planned tests of a run, in the order of the file.
 
     Attributes:
         torn: a line was lost.
-        fingerprint: how many lines were read, and the digest of them as the controller writes them.
-        kinds: what lines of a kind have alike; each is a line.
-        names: nodes; in columns they are numbers, places in these.
-        at: of each line in the columns where it stands among all.
-        kind, node, peer, number, group, round: of each of these; `_NONE` for no group.
-        others: place among all -> line, of all that is not in the columns.
+        fingerprint: count and digest of the lines as the controller writes them.
+        kinds: a template line for each kind of line.
+        names: the nodes; columns hold indexes into this list.
+        at: for each line in the columns its index among all lines.
+        kind, node, peer, number, group, round: for each line in the columns; `_NONE` for no group.
+        others: index among all lines -> line, for lines that are not in the columns.
 
     Args:
-        lines: what is asked, where that does not come from a folder; none of it is in columns.
+        lines: planned tests that do not come from a folder; none of them is in columns.
     """
 
     def __init__(self, lines: Sequence[AskedLine] = ()) -> None:
@@ -155,7 +155,7 @@ class AskedLines(Sequence[AskedLine]):
         return True
 
     def _new_kind(self, head: bytes, grouped: bool, rail: bytes, tail: bytes) -> int:
-        """Return the number of a kind, _NONE where its lines are not as the controller writes them.
+        """Return the number of a new kind, `_NONE` unless its lines are as the controller writes them.
 
         Raises:
             ValueError: they are no JSON.
@@ -205,17 +205,17 @@ class AskedLines(Sequence[AskedLine]):
         return None if at == _NONE else self.test(at)
 
     def place(self, identity: str) -> int:
-        """Return where in the columns a test's line stands, `_NONE` where it is not there."""
+        """Return the index of a test in the columns, `_NONE` where it is not there."""
         number = number_of(identity, "m")
         return self._place_of.item(number) if 0 <= number < len(self._place_of) else _NONE
 
     def find(self, numbers: NDArray[Any]) -> NDArray[np.int64]:
-        """Return where in the columns the tests of these numbers stand, `_NONE` where there is none."""
+        """Return the indexes of the tests with these numbers in the columns, `_NONE` where there is none."""
         known = (numbers >= 0) & (numbers < len(self._place_of))
         return np.append(self._place_of, _NONE)[np.where(known, numbers, _NONE)]
 
     def distinct(self) -> list[AskedLine]:
-        """Return lines among which each check is asked of each node and rail of which it is."""
+        """Return a subset of the lines that has each check with each of its nodes and rails."""
         size = max(len(self.names), 1)
         places = [
             np.unique(self.kind.astype(np.int64) * size + end, return_index=True)[1]
@@ -226,10 +226,10 @@ class AskedLines(Sequence[AskedLine]):
     def doubtful(
         self, rails: Mapping[str, Collection[str]], is_test: Callable[[str], bool]
     ) -> list[AskedLine]:
-        """Return the lines that have to be looked at one by one, in their order.
+        """Return the lines that have to be checked one by one, in their order.
 
-        All others are as the first of their kind, which is among these, and ask of two other nodes that have
-        the rail; and no two lines have an id in common.
+        All others equal the first of their kind, which is among these, for two other nodes that have
+        the rail; and no two lines have the same id.
 
         Args:
             rails: node -> its rails.

@@ -1,10 +1,10 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A cluster's baseline: figures of a run that passed, beside the inventory, and the copy that a run keeps.
+"""Read a cluster's baseline, figures of a passed run beside the inventory, and the copy in a run folder.
 
 A run is judged by its own copy alone. Manifest and plan hold the copy's digest, and the plan's fingerprint
-covers it: where the three disagree the baseline is lost, and what it was to judge is not known.
+covers it: where the three disagree the baseline is lost, and its checks are unmeasured.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ Link = tuple[str, str, str, "str | None"]
 
 
 class Figure(NamedTuple):
-    """A link's number: its metric, its value, and the conditions under which another one is like it."""
+    """A link's number: its metric, its value, and the conditions under which another one is comparable."""
 
     metric: str
     value: float
@@ -97,7 +97,7 @@ def kept(folder: RunFolder, manifest: Manifest, plan: Plan) -> Saved | None:
     stated = manifest.get(STATED)
     if STATED not in manifest and provenance.BASELINE not in plan and not os.path.lexists(folder.path / FILE):
         edited = provenance.edited(manifest, plan)
-        return Saved(lost=f"nobody knows whether it had one: {edited}") if edited else None
+        return Saved(lost=f"it is unknown whether the run had one: {edited}") if edited else None
     wanted = stated.get("sha256") if isinstance(stated, Mapping) else None
     try:
         document = folder.document(FILE)
@@ -122,8 +122,8 @@ def read(document: Mapping[str, Any]) -> Saved:
                 place = (like["check"], *(link[key] for key in ("node", "peer", "rail")))
                 good = is_number(link["value"]) and 0 < link["value"] < math.inf
                 if not good or place in figures:
-                    return Saved(lost=f"the number of {place} is none, or stands twice")
+                    return Saved(lost=f"the number of {place} is invalid or a duplicate")
                 figures[place] = Figure(str(one["metric"]), float(link["value"]), like)
     except (KeyError, TypeError, AttributeError) as error:
-        return Saved(lost=f"it is not whole: {error!r}")
+        return Saved(lost=f"it is incomplete: {error!r}")
     return Saved(str(document["run"]), figures)

@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Are manifest, plan and asked lines whole and of one mind? Rows may be garbage, the questions may not."""
+"""Check that manifest, plan and planned tests are complete and consistent. Only rows may be malformed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.policy impo
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run.asked_lines import AskedLines
 
-#: manifest.json and plan.json, in which `problem` finds nothing; a work order; a line of a file; a verdict.
+#: manifest.json and plan.json without a `problem`; a test schedule; a line of a file; a verdict.
 Manifest = Mapping[str, Any]
 Plan = Mapping[str, Any]
 Order = Mapping[str, Any]
@@ -28,7 +28,7 @@ Names = Mapping[str, set[str]]
 
 
 def problem(manifest: Manifest, plan: Plan, asked: Sequence[Row]) -> str | None:
-    """Tell the first thing that keeps a run from being judged, naming the file, or None."""
+    """Return the first error that keeps a run from being judged, with the file's name, or None."""
     return next(_problems(manifest, plan, asked), None)
 
 
@@ -37,13 +37,13 @@ def _problems(manifest: Manifest, plan: Plan, asked: Sequence[Row]) -> Iterator[
         if not _is_known(document):
             yield f"{name} is of schema {document.get('schema')!r}, this version reads {folder.SCHEMA}"
     if not isinstance(manifest.get("run"), str):
-        yield "manifest.json does not say of which run it is"
+        yield "manifest.json has no run id"
     nodes = plan.get("nodes")
     if not isinstance(nodes, Mapping) or not all(_has_rails(node) for node in nodes.values()):
         yield "plan.json lists no nodes with named rails"
         return
     if not asked:
-        yield "asked.jsonl is empty: a run that asked nothing proves nothing"
+        yield "asked.jsonl is empty: a run without planned tests proves nothing"
     for name, node in nodes.items():
         yield from _node_problems(str(name), node)
     rails = {name: {rail["name"] for rail in node["rails"]} for name, node in nodes.items()}
@@ -59,10 +59,10 @@ def _problems(manifest: Manifest, plan: Plan, asked: Sequence[Row]) -> Iterator[
 
 
 def read_asked(run: folder.RunFolder) -> list[AskedLine]:
-    """Return what a run asks, as the controller wrote it.
+    """Read the planned tests of a run.
 
     Raises:
-        RunFolderError: the file cannot be read, or a line is no question.
+        RunFolderError: the file cannot be read, or a line is not a planned test.
     """
     try:
         return [reader.read(AskedLine, line, folder.ASKED) for line in run.rows(folder.ASKED)[0]]
@@ -80,7 +80,7 @@ def unlike(row: Mapping[str, Any], wanted: Mapping[str, Any]) -> str | None:
 
 
 def _is_known(document: Mapping[str, Any]) -> bool:
-    """Tell whether a document is of the schema that is judged here; another one's words may mean more."""
+    """Tell whether this version can judge a document's schema."""
     schema = document.get("schema")
     return schema == folder.SCHEMA and not isinstance(schema, bool)
 
@@ -93,7 +93,7 @@ def _has_rails(node: object) -> bool:
 
 
 def _node_problems(name: str, node: Mapping[str, Any]) -> Iterator[str]:
-    """Tell what of a node's plan is no address or no size: all bounds and questions rest on it."""
+    """Yield invalid addresses and sizes of a node's plan, which bounds and tests depend on."""
     for rail in node["rails"]:
         where = f"plan.json: {name} {rail['name']}"
         for key in ("address", "address6"):
@@ -126,15 +126,15 @@ def _line_problems(line: Mapping[str, Any], rails: Names, declared: Names, seen:
         yield f"{where}: {refused}"
         return
     if identity in seen:
-        yield f"{where} is asked twice"
+        yield f"{where} is a duplicate"
     if line["check"] not in CHECKS:
         yield f"{where}: check {line['check']!r} is not known to this version"
         return
     check = CHECKS[line["check"]]
     if check.local and line["peer"] is not None:
-        yield f"{where}: {check.name} is asked of one node, peer is {line['peer']!r}"
+        yield f"{where}: {check.name} is a check of one node, but peer is {line['peer']!r}"
     if not check.local and line["node"] == line["peer"]:
-        yield f"{where}: {check.name} is asked of {line['node']} and itself"
+        yield f"{where}: {check.name} is planned between {line['node']} and itself"
     for node in [line["node"]] if check.local else [line["node"], line["peer"]]:
         if node not in rails:
             yield f"{where}: node {node!r} is not in plan.json"

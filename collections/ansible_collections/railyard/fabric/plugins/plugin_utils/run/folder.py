@@ -1,11 +1,11 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A run is a folder of files: `reports/<cluster>/<run>/`. Who reads or writes one goes through here.
+"""Read and write run folders: `reports/<cluster>/<run>/`. All access goes through this module.
 
 JSON Lines are appended by many processes (one per Ansible fork), so each append takes a lock and reaches
 the disk before it is acknowledged; whole files are replaced atomically. A kill -9 can therefore tear at
-most the last line, and a torn line is dropped and said.
+most the last line, and a torn line is dropped and reported.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ OBSTACLES = "obstacles.jsonl"
 ARCHIVES = "archives.jsonl"
 CONFIRM_ARCHIVES = "confirm_archives"
 RESULTS, VERDICTS, WORK_ORDER, SECRET = "results.jsonl", "verdicts.jsonl", "work_order.json", ".secret"
-#: The second work order, which confirms or clears the suspects of the first; most runs have none.
+#: The second test schedule, which confirms or clears the suspects of the first; most runs have none.
 CONFIRM_ORDER = "confirm_order.json"
 #: What the run found of each node, made from the verdicts (`present.node_results`).
 NODE_RESULTS = "node_results.json"
@@ -49,17 +49,17 @@ _LOCK = ".lock"
 # Each of many forks holds it for one write that reaches the disk, and a slow disk takes seconds for that.
 _LOCK_PATIENCE_S = 300.0
 REASONS = ("completed", "interrupted")
-#: No honest document comes near; what Python makes of JSON is many times as large.
+#: Far above any real document; Python objects are many times as large as their JSON.
 MOST_DOCUMENT_BYTES = 256 << 20
 
 _RUN_ID = re.compile(r"[0-9]{8}T[0-9]{6}Z-[0-9a-f]{4}")
 
 
-_DAMAGED = "bring it back from a copy of the run, or validate again"
+_DAMAGED = "restore it from a copy of the run, or validate again"
 
 
 class RunFolderError(Exception):
-    """The folder cannot be made, read or written; the message names the path and the way out."""
+    """The folder cannot be created, read or written; the message names the path and the fix."""
 
 
 def new_run_id(now: datetime | None = None) -> str:
@@ -68,7 +68,7 @@ def new_run_id(now: datetime | None = None) -> str:
 
 
 def is_run_id(name: str) -> bool:
-    """Tell whether a folder is named as a run's is."""
+    """Tell whether a name is that of a run folder."""
     return bool(_RUN_ID.fullmatch(name))
 
 
@@ -86,7 +86,7 @@ def line(row: Mapping[str, Any]) -> str:
     """Return a row as its one line of JSON, without the newline; the same row is always the same bytes.
 
     Raises:
-        ValueError: the row holds NaN or infinity, which JSON has no word for.
+        ValueError: the row contains NaN or infinity, which JSON cannot represent.
     """
     return _ENCODER.encode(row)
 
@@ -128,7 +128,7 @@ class RunFolder:
             raise RunFolderError(f"{target} takes no row of {MOST_LINE_BYTES >> 20} MiB or more")
         try:
             with ExitStack() as opened:
-                # Not the file itself: others may read it, and whoever can open a file can hold its lock.
+                # Not the file itself: anyone who can open a file can hold its lock.
                 opened.enter_context(owner_lock.held(self.path / _LOCK, _LOCK_PATIENCE_S))
                 flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
                 handle = os.open(target, flags, 0o644)
@@ -284,11 +284,11 @@ class RunFolder:
         return self.document(PLAN)
 
     def confirms(self) -> bool:
-        """Tell whether the run has a second work order."""
+        """Tell whether the run has a second test schedule."""
         return (self.path / CONFIRM_ORDER).exists()
 
     def orders(self) -> list[dict[str, Any]]:
-        """Return the parts of the run's work orders that all nodes share, the one of now last."""
+        """Return the common parts of the run's test schedules, the current one last."""
         return [self.document(name) for name in (WORK_ORDER, *[CONFIRM_ORDER] * self.confirms())]
 
     def update_manifest(self, **changes: Any) -> dict[str, Any]:
@@ -360,7 +360,7 @@ def create(
         raise _unwritable(parent, error) from error
     folder = _make_exclusive(parent, run)
     try:
-        # The archives hold what root's programs said on the nodes.
+        # The archives contain the output of root's programs on the nodes.
         (folder.path / "raw").mkdir(mode=0o700)
     except OSError as error:
         raise _unwritable(folder.path, error) from error

@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""JSON as nodes, tools and crashes leave it: torn lines, numbers that JSON has no word for, or too much."""
+"""Read JSON of nodes and tools, also after crashes: torn lines, numbers that are not JSON, huge lines."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ _BLOCK_BYTES = 1 << 20
 
 
 def parse_lines(data: bytes, frames: Frames | None = None) -> tuple[list[dict[str, Any]], bool]:
-    """Read JSON Lines; return the rows that are whole, and whether anything had to be dropped.
+    """Read JSON Lines; return the complete rows, and whether anything had to be dropped.
 
     Short rows are made whole by the frames before them, here or in `frames` (`runner.short_rows`).
 
-    A line that is not a JSON object is dropped, wherever it stands: after a torn line more may have been
-    appended. So is one beyond MOST_LINE_BYTES, unread. What JSON has no word for (`read`) is null, and
-    whoever needs it says that it is missing.
+    A line that is not a JSON object is dropped at any place: after a torn line more may have been
+    appended. So is one beyond MOST_LINE_BYTES, unread. Numbers that are not JSON (`read`) are null, and
+    the user of the value reports that it is missing.
     """
     return whole_rows(each(io.BytesIO(data), frames=frames))
 
 
 def as_written(data: bytes) -> tuple[list[dict[str, Any]], bool]:
-    """Return what `parse_lines` does, frames and short rows as they stand there."""
+    """Return what `parse_lines` does, but keep frames and short rows as they are."""
     return whole_rows(each(io.BytesIO(data), whole=False))
 
 
@@ -48,7 +48,7 @@ def whole_rows(found: Iterable[dict[str, Any] | None]) -> tuple[list[dict[str, A
     return rows, dropped
 
 
-# As `line` writes it. What a tool said inside a row may look like it: that row is read, and weighed then.
+# As `line` writes it. A tool's output inside a row may look like it: such a row is parsed, too.
 _ID = re.compile(rb'"id"\s*:\s*"([^"\\]*)"')
 
 

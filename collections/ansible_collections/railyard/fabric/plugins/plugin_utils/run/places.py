@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Where run folders go when nobody names a place. One rule for the command and for plain ansible-playbook."""
+"""Find the default folder of runs: one rule for the command and for plain ansible-playbook."""
 
 from __future__ import annotations
 
@@ -10,6 +10,12 @@ from pathlib import Path
 
 #: ROOT/collections/ansible_collections/railyard/fabric/plugins/plugin_utils/run/places.py
 _ROOT = Path(__file__).resolve().parents[7]
+
+
+def find_checkout() -> Path | None:
+    """Return the checkout that this collection is part of; None for an installed wheel or collection."""
+    # Only a checkout has a Makefile beside site.yml; the tree in a wheel has the latter alone.
+    return _ROOT if all((_ROOT / name).is_file() for name in ("Makefile", "site.yml")) else None
 
 
 def reports_dir() -> Path:
@@ -21,6 +27,4 @@ def reports_dir() -> Path:
     named = os.environ.get("RAILYARD_REPORTS_DIR")
     if named:
         return Path(named).expanduser().resolve()
-    # Only a checkout has a Makefile beside site.yml; the tree in a wheel has the latter alone.
-    is_checkout = all((_ROOT / name).is_file() for name in ("Makefile", "site.yml"))
-    return (_ROOT if is_checkout else Path.cwd()) / "reports"
+    return (find_checkout() or Path.cwd()) / "reports"

@@ -1,10 +1,10 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Runs whose controller was killed: their secrets are removed by the next run, of any cluster.
+"""Remove the secrets of runs whose controller was killed; the next run of any cluster does it.
 
 A run needs its secret until its nodes are staged, and whatever ends a run removes it; a controller that is
-killed ends nothing. What such a run measured can still be collected, which needs no secret.
+killed does not. The results of such a run can still be collected, which needs no secret.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder as run_folder
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run.folder import RunFolder, RunFolderError
 
-#: Whose processes cannot be seen (another machine, another boot) is given this long to stage its nodes.
+#: A controller whose processes are not visible (another machine or boot) has this long to stage its nodes.
 _PATIENCE_S = 86400.0
 
 
@@ -31,7 +31,7 @@ def controller(pid: int) -> dict[str, Any]:
 
 
 def forget_secrets(reports: Path, but: str) -> list[str]:
-    """Remove the secrets of runs that nobody carries on; return their run ids.
+    """Remove the secrets of runs without a controller; return their run ids.
 
     Args:
         reports: the folder of all clusters' runs.
@@ -40,14 +40,14 @@ def forget_secrets(reports: Path, but: str) -> list[str]:
     forgotten = []
     for path in sorted(reports.glob(f"*/*/{run_folder.SECRET}")):
         folder = RunFolder(path.parent)
-        if folder.name != but and not _carried_on(folder, path):
-            with suppress(OSError):  # somebody else's folder: what cannot be removed is theirs to remove
+        if folder.name != but and not _has_controller(folder, path):
+            with suppress(OSError):  # a folder of another user may not be writable
                 folder.forget_secret()
                 forgotten.append(folder.name)
     return forgotten
 
 
-def _carried_on(folder: RunFolder, secret: Path) -> bool:
+def _has_controller(folder: RunFolder, secret: Path) -> bool:
     try:
         manifest = folder.manifest()
         age_s = time.time() - secret.stat().st_mtime

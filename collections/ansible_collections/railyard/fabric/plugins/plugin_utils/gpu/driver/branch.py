@@ -8,10 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ansible_collections.railyard.fabric.plugins.module_utils.gpu import catalogue
-from ansible_collections.railyard.fabric.plugins.module_utils.gpu.catalogue import (
-    OPEN,
-    PROPRIETARY,
-)
+from ansible_collections.railyard.fabric.plugins.module_utils.gpu.catalogue import OPEN, PROPRIETARY
 from ansible_collections.railyard.fabric.plugins.plugin_utils.gpu.driver.work import AUTO, Work
 
 
@@ -82,7 +79,7 @@ def _first_branches(work: Work, generations: Mapping[str, tuple[str, ...]]) -> d
 
 
 def branch_of(work: Work, generations: Mapping[str, tuple[str, ...]]) -> int | None:
-    """Return the driver branch: what is asked if all have it, else the newest that they all have."""
+    """Return the driver branch: the requested one if all have it, else the newest that they all have."""
     known = [catalogue.GENERATIONS[name] for name in generations]
     firsts = _first_branches(work, generations)
     first_name = max(firsts, key=lambda name: firsts[name])

@@ -54,7 +54,7 @@ def of_driver(work: Work, branch: int, flavour: str) -> list[str]:
 
 
 def of_cuda(work: Work, generations: Mapping[str, tuple[str, ...]], branch: int) -> list[str]:
-    """Return the packages of the toolkit that is asked, if all generations and the branch go with it."""
+    """Return the packages of the requested toolkit, if all generations and the branch go with it."""
     asked = str(work.asked.get("cuda") or "")
     if not asked:
         return []
@@ -110,7 +110,7 @@ def wants_fabric_manager(work: Work) -> bool:
         return there
     wanted = asked in (True, "true", "yes")
     if wanted and not there and not work.asked.get("generations"):
-        what = "the Fabric Manager is asked and there is no NVSwitch"
+        what = "the Fabric Manager is requested, but there is no NVSwitch"
         work.refuse("no_nvswitch", what, "nvidia_driver_fabric_manager: auto")
     if there and not wanted:
         text = "There are NVSwitches, and without the Fabric Manager CUDA does not start on their GPUs."

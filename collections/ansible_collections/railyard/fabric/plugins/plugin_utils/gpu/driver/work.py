@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What is decided so far of a node's driver, and what stands in the way."""
+"""The state of choosing a node's driver: decisions and refusals."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Choice = Mapping[str, Any]
 
 @dataclasses.dataclass
 class Work:
-    """What is decided so far, and what stands in the way."""
+    """Decisions so far, and refusals."""
 
     facts: Facts
     asked: Mapping[str, Any]

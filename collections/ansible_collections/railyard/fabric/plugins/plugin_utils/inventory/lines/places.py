@@ -1,9 +1,9 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which file of an inventory, and which line of it, says what: asked only to complain of it.
+"""Find the file and line of a variable or host, for error messages.
 
-Each file is read once, so the work is linear in the inventory however many problems there are.
+Each file is read once, so the work is linear in the inventory for any number of problems.
 """
 
 from __future__ import annotations
@@ -19,7 +19,9 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.lines im
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.lines.yaml_nodes import yaml
 
 
-def of_variable(sources: Sequence[str], variable: str, host: str | None, groups: Sequence[str]) -> str | None:
+def find_variable(
+    sources: Sequence[str], variable: str, host: str | None, groups: Sequence[str]
+) -> str | None:
     """Return `file:line` of the strongest place that sets a variable, or None where no readable file does.
 
     Args:
@@ -39,59 +41,59 @@ def of_variable(sources: Sequence[str], variable: str, host: str | None, groups:
         )
         for path, line in itertools.chain(lines, inside):
             if line is not None:
-                return f"{files.shown(path)}:{line}"
+                return f"{files.show_path(path)}:{line}"
     return None
 
 
-def of_encrypted(sources: Sequence[str], host: str | None, groups: Sequence[str]) -> str | None:
+def find_encrypted(sources: Sequence[str], host: str | None, groups: Sequence[str]) -> str | None:
     """Return a file that is encrypted as a whole among those of a host and its groups, or None."""
     kinds = (("host_vars", [host] if host else []), ("group_vars", groups))
     for folder in files.source_folders(sources):
         for path in (path for kind, names in kinds for path in _files_of(folder, kind, names)):
             if files.is_encrypted(path):
-                return files.shown(path)
+                return files.show_path(path)
     return None
 
 
-def of_host(sources: Sequence[str], host: str) -> str | None:
+def find_host(sources: Sequence[str], host: str) -> str | None:
     """Return `file:line` where a YAML or INI inventory lists a host, by name or in a range."""
     for path in reversed(files.source_files(sources)):
         for written, line in _listed(path):
             if written == host or ("[" in written and host in yaml_errors.range_of(written)):
-                return f"{files.shown(path)}:{line}"
+                return f"{files.show_path(path)}:{line}"
     return None
 
 
-def of_hosts(sources: Sequence[str]) -> str | None:
+def find_hosts_file(sources: Sequence[str]) -> str | None:
     """Return the first inventory file that lists any host, or the source that has none."""
     listing = (path for path in files.source_files(sources) if _listed(path))
     found = next(listing, next((path for path in sources if os.path.exists(path)), None))
-    return None if found is None else files.shown(found)
+    return None if found is None else files.show_path(found)
 
 
 def is_unread(place: str) -> bool:
-    """Tell whether a `file:line` below group_vars or host_vars has an ending that Ansible passes over."""
+    """Tell whether a `file:line` below group_vars or host_vars has an ending that Ansible ignores."""
     path = place.rpartition(":")[0] or place
     parts = os.path.normpath(path).split(os.sep)
     beside = not {"group_vars", "host_vars"}.isdisjoint(parts)
     return beside and os.path.splitext(path)[1] not in files.YAML_ENDINGS
 
 
-def of_plain_text(
+def find_plain_text(
     sources: Sequence[str], variable: str, host: str | None, groups: Sequence[str]
 ) -> str | None:
-    """Return `file:line` where a readable file sets a variable, looking for its bare name if need be.
+    """Return `file:line` where a readable file sets a variable, searching for its bare name if necessary.
 
-    An encrypted file and a script are no readable files: a secret from there is where it should be.
+    Encrypted files and scripts are skipped: a secret may be there.
     """
-    exact = of_variable(sources, variable, host, groups)
+    exact = find_variable(sources, variable, host, groups)
     if exact is not None:
         return exact
     name = yaml_nodes.steps_of(variable)[-1]
     for path in files.source_files(sources):
         line = _assignments(path).get(name)
         if line is not None:
-            return f"{files.shown(path)}:{line}"
+            return f"{files.show_path(path)}:{line}"
     return None
 
 
@@ -108,7 +110,7 @@ def _listed(path: str) -> list[tuple[str, int]]:
     if yaml_nodes.composed(path) is None:
         # An INI file may have any name or none of these endings.
         unread = os.path.splitext(path)[1] in (*files.YAML_ENDINGS[1:], ".md", ".txt", ".rst")
-        lines = () if unread else enumerate(files.text_of(path).splitlines(), start=1)
+        lines = () if unread else enumerate(files.read_text(path).splitlines(), start=1)
         return [(line.split()[0], number) for number, line in lines if line.strip() and line[0] not in "[#;"]
     found = []
     for _group, part, content in yaml_nodes.sections(path):
@@ -121,11 +123,11 @@ def _listed(path: str) -> list[tuple[str, int]]:
 
 @cache
 def _assignments(path: str) -> dict[str, int]:
-    """Return name → line of whatever looks like `name=` or `name:` in a file of any kind."""
+    """Return name → line of everything like `name=` or `name:` in a file of any kind."""
     found: dict[str, int] = {}
     if files.is_encrypted(path):
         return found
-    for number, line in enumerate(files.text_of(path).splitlines(), start=1):
+    for number, line in enumerate(files.read_text(path).splitlines(), start=1):
         for match in re.finditer(r"([A-Za-z_][A-Za-z0-9_]*)[\"']?\s*[=:]", line.split(" #", 1)[0]):
             found.setdefault(match.group(1), number)
     return found

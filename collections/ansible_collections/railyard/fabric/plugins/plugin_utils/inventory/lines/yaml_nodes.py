@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Where the keys of a YAML file stand: its nodes know their lines. Each file is read once."""
+"""Find the lines of keys in a YAML file, by its nodes. Each file is read once."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory import files
 
 try:
-    # The one import of it in this room; the alias says that others may take it from here.
+    # The only import of yaml in this package; the alias marks it as re-exported.
     import yaml as yaml  # pylint: disable=useless-import-alias
 except ImportError:  # sanity's environment has none; ansible-core itself always brings it
     yaml = None  # type: ignore[assignment]
@@ -27,12 +27,12 @@ def steps_of(variable: str) -> list[str]:
 
 
 def plain_data(path: str) -> Any:
-    """Return what a YAML file holds, without Ansible's tags.
+    """Load a YAML file without Ansible's tags.
 
-    What is encrypted is None.
+    Encrypted values are None.
 
     Raises:
-        ValueError: it cannot be read, and the words say why.
+        ValueError: it cannot be read; the message says why.
     """
 
     class Plain(loader()):  # type: ignore[misc]  # the base is known at run time alone
@@ -41,7 +41,7 @@ def plain_data(path: str) -> Any:
     for tag in _TAGS:
         Plain.add_constructor(tag, lambda _loader, _node: None)
     try:
-        return yaml.load(files.text_of(path), Loader=Plain)
+        return yaml.load(files.read_text(path), Loader=Plain)
     except yaml.YAMLError as error:
         raise ValueError(str(getattr(error, "problem", None) or error)) from error
     except RecursionError as error:
@@ -59,14 +59,14 @@ def composed(path: str) -> Any:
     if yaml is None or files.is_encrypted(path):
         return None
     try:
-        node = yaml.compose(files.text_of(path), Loader=loader())
+        node = yaml.compose(files.read_text(path), Loader=loader())
     except (yaml.YAMLError, OSError):
         return None
     return node if isinstance(node, yaml.MappingNode) else None
 
 
 def sections(path: str) -> Iterator[tuple[str, Any, Any]]:
-    """Yield (group, key, content) of what a YAML inventory file says of each of its groups."""
+    """Yield (group, key, content) for each key of each group in a YAML inventory file."""
     waiting = list(getattr(composed(path), "value", []))
     while waiting:
         name, group = waiting.pop(0)
@@ -77,7 +77,7 @@ def sections(path: str) -> Iterator[tuple[str, Any, Any]]:
 
 
 def scalars_of(path: str, names: Sequence[str]) -> Iterator[tuple[str, Any]]:
-    """Yield (name, scalar node) for all scalars that stand, at any depth, under a key of one of the names."""
+    """Yield (name, scalar node) for all scalars at any depth below a key with one of the names."""
     waiting: list[tuple[str | None, Any]] = [(None, composed(path))]
     seen: set[tuple[str | None, int]] = set()
     while waiting:
@@ -115,7 +115,7 @@ def line_of(node: Any, steps: Sequence[str]) -> int | None:
     """Return the line of the deepest of the keys that lead somewhere below a node, or None."""
     line = None
     for position, step in enumerate(steps):
-        # A key may have dots of its own.
+        # A key may contain dots.
         pair = _child(node, step) or _child(node, ".".join(steps[position:]))
         if pair is None:
             break
@@ -125,7 +125,7 @@ def line_of(node: Any, steps: Sequence[str]) -> int | None:
 
 @cache
 def source_index(path: str) -> dict[tuple[str, str], list[Any]]:
-    """Return the mappings that a YAML inventory file gives each host and group, by (kind, name)."""
+    """Return (kind, name) → the variable mappings of each host and group in a YAML inventory file."""
     index: dict[tuple[str, str], list[Any]] = {}
     for group, part, content in sections(path):
         if part.value == "vars" and isinstance(content, yaml.MappingNode):

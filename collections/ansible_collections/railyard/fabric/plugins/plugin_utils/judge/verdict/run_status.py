@@ -65,7 +65,7 @@ def explain_incomplete(
         provenance.edited(manifest, plan)
         or requests.alone(asked)
         or requests.rdma_left_out(plan, asked)
-        or requests.not_all_asked(manifest, plan, order, asked, second)
+        or requests.find_missing_tests(manifest, plan, order, asked, second)
     )
 
 
@@ -121,6 +121,6 @@ def explain_not_confirmed(
     if (reason := explain_not_ended(manifest)) is not None:
         return reason
     gone = {str(entry["name"]) for entry in order["roster"]}.difference(manifest.get("archives") or {})
-    if confirm.of_run(order, asked, found.doubtful, found.suspects, gone) is None:
+    if confirm.build_second_order(order, asked, found.doubtful, found.suspects, gone) is None:
         return "no node that is good on their rails is left to measure them with"
     return "the run ended before that"

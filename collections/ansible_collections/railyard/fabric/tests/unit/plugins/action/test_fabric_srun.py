@@ -10,7 +10,7 @@ import pytest
 from ansible_collections.railyard.fabric.plugins.action import fabric_srun
 from ansible_collections.railyard.fabric.plugins.module_utils.runner import agent
 from ansible_collections.railyard.fabric.plugins.plugin_utils.ask import own_orders
-from ansible_collections.railyard.fabric.plugins.plugin_utils.launch.srun import Allocation, Said
+from ansible_collections.railyard.fabric.plugins.plugin_utils.launch.srun import Allocation, Message
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder as run_folder
 from ansible_collections.railyard.fabric.tests.unit.plugins.plugin_utils.judge.test_folder import (
     write,
@@ -40,7 +40,7 @@ class Step:
         self.ended = True
         return iter(self.said)
 
-    def last_words(self, _name):
+    def last_output(self, _name):
         return "srun: error: Killed\x1b[2J"
 
 
@@ -53,7 +53,7 @@ def measure(tmp_path, monkeypatch):
     own_orders.keep(folder, run.plan, run.facts, run.order)
 
     def measured(said):
-        step = Step([Said(name, kind, data) for name, kind, data in said])
+        step = Step([Message(name, kind, data) for name, kind, data in said])
         work = fabric_srun._Measure(folder, Allocation("614", NODES), {name: name for name in NODES})
         monkeypatch.setattr(work, "start", lambda _most: step)
         work.run()
@@ -71,7 +71,7 @@ def test_each_node_is_sent_its_own_order_and_the_secret_once(measure):
     message = json.loads(step.sent[0])
     assert list(message["nodes"]) == list(NODES)
     order = {**message["common"], **message["nodes"][NODES[1]], "secret": message["secret"]}
-    assert order == fabric_srun.orders.Orders(work.folder).of(NODES[1])
+    assert order == fabric_srun.orders.Orders(work.folder).build(NODES[1])
     assert step.sent[0].count(message["secret"].encode()) == 1
 
 

@@ -115,10 +115,10 @@ def test_each_nodes_order_has_what_its_own_facts_say(tmp_path):
     own_orders.keep(folder, run.plan, run.facts[1:], run.order)
     rails = run.plan["nodes"][NODES[1]]["rails"]
     for made in (orders.Orders(folder), orders.Orders(folder, of_all=True)):
-        assert made.of(NODES[0])["netdevs"] == {}
-        assert made.of(NODES[1])["netdevs"] == bind.netdevs(rails, run.facts[1]) != {}
-        with pytest.raises(orders.OrderError, match=r"gpu: .* gives no work order"):
-            made.of("gpu")
+        assert made.build(NODES[0])["netdevs"] == {}
+        assert made.build(NODES[1])["netdevs"] == bind.netdevs(rails, run.facts[1]) != {}
+        with pytest.raises(orders.OrderError, match=r"gpu: .* has no test schedule"):
+            made.build("gpu")
 
 
 def test_of_more_nodes_than_are_looked_at_the_leases_last_until_all_is_done():

@@ -33,7 +33,7 @@ def order(nodes: int, rails: int = 8, unit: int = 0, **rules: Any) -> dict[str, 
     ]  # fmt: skip
     made = {"fabrics": fabrics or [fabric], "roster": roster, "seed": 0, "rails": None,
             "policy": policy.merge(rules)}  # fmt: skip
-    return {**made, **pattern.chosen(made)}
+    return {**made, **pattern.choose_pattern(made)}
 
 
 def partners(made: dict[str, Any]) -> dict[str, set[str]]:
@@ -104,7 +104,7 @@ def test_an_odd_number_that_is_not_asked_all_parts_is_told(leave_out: str) -> No
         made["full_rails"] = [*parts[:-1], [], missed]
     else:
         missed.popitem()
-    assert "never asked everything" in str(pattern.problem(made))
+    assert "never run all tests" in str(pattern.problem(made))
 
 
 @pytest.mark.parametrize(("nodes", "unit"), [(32, 16), (64, 8), (256, 32), (32, 2)])
@@ -162,7 +162,7 @@ def test_across_leaves_each_meets_one_of_another_leaf_in_as_few_rounds_as_can_be
     for entry, leaf in zip(made["roster"], leaf_of, strict=True):
         entry["fabric"] = leaf
     made |= {"policy": policy.merge({"pattern": "across_leaves"})}
-    made |= pattern.chosen(made)
+    made |= pattern.choose_pattern(made)
     leaf_by_name = {entry["name"]: entry["fabric"] for entry in made["roster"]}
     met = pairs_of(made)
     assert len(met) == turns

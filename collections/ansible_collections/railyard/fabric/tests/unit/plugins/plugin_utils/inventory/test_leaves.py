@@ -42,7 +42,7 @@ def test_what_rails_are_patched_to_may_be_described(leaves):
         ({1: {"uplink_gbps": 1}}, "fabric.leaves.1", "no rail is patched"),
         ({"leaf1": 6400}, "fabric.leaves.leaf1", "not a mapping"),
         ({"leaf1": {"uplinks": 16}}, "fabric.leaves.leaf1.uplinks", "unknown key"),
-        ({"leaf1": {"uplink_gbps": 0}}, "fabric.leaves.leaf1.uplink_gbps", "no number above 0"),
+        ({"leaf1": {"uplink_gbps": 0}}, "fabric.leaves.leaf1.uplink_gbps", "not a number above 0"),
         ({"leaf1": {"uplink_gbps": "{{ x }}"}}, "fabric.leaves.leaf1.uplink_gbps", "Jinja"),
     ],
 )

@@ -214,7 +214,7 @@ DUPLICATE = "YAML parsing failed: Found duplicate mapping key "
         # YAML would let the mapping's own key win; Ansible takes no key twice.
         ("one: &o {a: 1}\ntwo: {<<: *o, a: 2}\n", (2, f"{DUPLICATE}'a'")),
         ("o: &o {a: 1}\nt:\n  <<: [*o]\n  a: 2\n", (4, f"{DUPLICATE}'a'")),
-        ("a: &a [*a]\n", (1, "an alias stands inside what it names")),
+        ("a: &a [*a]\n", (1, "an alias is inside the value that it names")),
         ("a: [1, !x 2]\n", (1, "YAML parsing failed: Could not determine a constructor for the tag '!x'")),
         ("", None),
     ],

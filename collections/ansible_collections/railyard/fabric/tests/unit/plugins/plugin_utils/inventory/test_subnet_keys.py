@@ -66,9 +66,9 @@ def test_what_may_be_said(keys):
 @pytest.mark.parametrize(
     ("keys", "file", "part"),
     [
-        ({"leaves": {"leaf1": {"guid": "506b4b03005c274"}}}, "fabric.leaves.leaf1.guid", "no GUID"),
-        ({"leaves": {"leaf1": {"guid": 0}}}, "fabric.leaves.leaf1.guid", "no GUID"),
-        ({"leaves": {"leaf1": {"guid": True}}}, "fabric.leaves.leaf1.guid", "no GUID"),
+        ({"leaves": {"leaf1": {"guid": "506b4b03005c274"}}}, "fabric.leaves.leaf1.guid", "not a GUID"),
+        ({"leaves": {"leaf1": {"guid": 0}}}, "fabric.leaves.leaf1.guid", "not a GUID"),
+        ({"leaves": {"leaf1": {"guid": True}}}, "fabric.leaves.leaf1.guid", "not a GUID"),
         (
             {"leaves": {"leaf1": {"guid": "0x1"}, "leaf2": {"guid": "0000:0000:0000:0001"}}},
             "fabric.leaves.leaf2.guid",
@@ -132,11 +132,11 @@ def test_what_may_be_said(keys):
         ),
         ({"subnet_managers": "gpu1"}, "fabric.subnet_managers", "not a list"),
         ({"subnet_managers": []}, "fabric.subnet_managers", "not a list"),
-        ({"subnet_managers": ["gpu1", "gpu1"]}, "fabric.subnet_managers", "twice"),
+        ({"subnet_managers": ["gpu1", "gpu1"]}, "fabric.subnet_managers", "duplicate"),
         ({"subnet_managers": ["gpu9"]}, "fabric.subnet_managers[0]", "no node gpu9"),
         ({"read_from": "gpu9"}, "fabric.read_from", "no node gpu9"),
         ({"read_from": {}}, "fabric.read_from", "names no rail"),
-        ({"read_from": ["gpu1"]}, "fabric.read_from", "no text"),
+        ({"read_from": ["gpu1"]}, "fabric.read_from", "not text"),
     ],
 )
 def test_what_is_wrong_is_named(keys, file, part):
@@ -201,7 +201,7 @@ def test_a_name_that_is_nearly_a_nodes_is_guessed():
 def test_a_partition_of_limited_members_alone_connects_nobody(partitions):
     file, _rail, message = one(partitions=partitions)
     assert file == "fabric.partitions.0x0001.members"
-    assert "no two of them can talk" in message
+    assert "no two of them can communicate" in message
 
 
 @pytest.mark.parametrize(

@@ -34,4 +34,4 @@ IMAGE = {"version": "28.39.1002", "file": "fw.bin", "sha256": "0" * 64}
     ],
 )
 def test_a_variable_names_versions_or_none(name: str, value: object, states: list[str]) -> None:
-    assert [one.state for one in wanted_versions.of_variable(name, value)] == states
+    assert [one.state for one in wanted_versions.compare_variable(name, value)] == states

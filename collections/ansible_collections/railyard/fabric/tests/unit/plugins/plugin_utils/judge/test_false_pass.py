@@ -46,7 +46,7 @@ def asked_again(run: FakeRun) -> FakeRun:
 def summed_up(run: FakeRun) -> dict[str, Any]:
     verdicts = run.judge()
     judged = rejudge.Judged(verdicts, run.status(), incomplete=run.incomplete())
-    return summary.of(run.plan, judged)
+    return summary.summarise_verdicts(run.plan, judged)
 
 
 def test_a_lone_node_measured_nothing() -> None:
@@ -281,7 +281,7 @@ def test_a_run_of_which_nothing_applies_proves_nothing() -> None:
         assert (
             run_status.find_exit_status({one["outcome"] for one in said_of_it}, run.incomplete() is None) == 3
         )
-    said = summary.of(run.plan, rejudge.Judged(verdicts, 3))
+    said = summary.summarise_verdicts(run.plan, rejudge.Judged(verdicts, 3))
     assert "proven" not in said["headline"]
 
 

@@ -124,4 +124,4 @@ def test_a_third_nodes_rows_change_no_verdict_and_name_it(tmp_path: Path, third:
     assert (folder.path / "verdicts.jsonl").read_bytes() == (healthy.path / "verdicts.jsonl").read_bytes()
     notes = [note for note in summary.summarise(folder.path)["notes"] if repr(third) in note]
     assert len(notes) == 1
-    assert notes[0].startswith(f"not asked: {len(forged)} rows by")
+    assert notes[0].startswith(f"not planned, ignored: {len(forged)} rows by")

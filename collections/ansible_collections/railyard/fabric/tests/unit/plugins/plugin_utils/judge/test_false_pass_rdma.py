@@ -277,7 +277,7 @@ def test_looking_at_ports_is_no_rdma_measured() -> None:
     assert run.status() == 3
     reason = str(run.incomplete())
     assert "declares roce, and no RDMA test covers gpuserver1 rail0" in reason
-    said = summary.of(run.plan, rejudge.Judged(run.judge(), run.status(), incomplete=reason))
+    said = summary.summarise_verdicts(run.plan, rejudge.Judged(run.judge(), run.status(), incomplete=reason))
     assert "RDMA was not measured" in said["headline"]
     assert "proven" not in said["headline"]
 
@@ -324,7 +324,7 @@ def test_neither_family_of_tests_hides_the_other() -> None:
         identity = run.ids(f"{family}_bandwidth")[0]
         run.results = [row for row in run.results if row["id"] != identity]
         verdicts = run.judge()
-        said = summary.of(run.plan, rejudge.Judged(verdicts, run.status()))
+        said = summary.summarise_verdicts(run.plan, rejudge.Judged(verdicts, run.status()))
         assert said["exit_status"] == 3
         assert said["families"][family]["unmeasured"] == 1
         assert "unmeasured" not in said["families"][other]

@@ -90,7 +90,7 @@ def test_a_node_that_did_not_answer_is_unreachable_though_the_folder_has_no_fact
     (folder.path / "work_order.json").unlink()
     for node in NODES:
         error = {"class": "not_inspected", "message": "no Python", "host": node}
-        action_base.note_obstacle(folder, node, error)
+        action_base.record_node_error(folder, node, error)
     assert {one["cause_class"] for one in rejudge.judge_folder(folder.path).verdicts} == {"not_inspected"}
 
 
@@ -142,7 +142,7 @@ def test_the_sentence_of_a_good_run() -> None:
 
 def of(run: FakeRun) -> dict[str, Any]:
     judged = rejudge.Judged(run.judge(), run.status())
-    return summary.of(run.plan, judged)
+    return summary.summarise_verdicts(run.plan, judged)
 
 
 def test_the_sentence_names_node_and_rail_of_what_failed() -> None:
@@ -183,7 +183,7 @@ def test_a_declared_rdma_that_nobody_measured_is_not_kept_silent() -> None:
 def test_an_interrupted_run_says_so() -> None:
     run = FakeRun()
     judged = rejudge.Judged(run.judge(), 3, incomplete="the run was interrupted")
-    assert summary.of(run.plan, judged)["headline"] == (
+    assert summary.summarise_verdicts(run.plan, judged)["headline"] == (
         "2 of 2 nodes good: 56 checks measured (46 pass, 10 recorded), not all that were planned. "
         "Incomplete: the run was interrupted. 2 rails, TCP only, RDMA was not planned."
     )
@@ -218,7 +218,7 @@ def test_ask_covers_every_node_and_rail_and_the_silent_ones_too() -> None:
 
 def test_ask_refuses_an_empty_question() -> None:
     plan = {"nodes": {}}
-    with pytest.raises(requests.AskError, match="nothing is asked"):
+    with pytest.raises(requests.AskError, match="nothing is planned"):
         requests.asked_lines(plan, requests.work_order(RUN, plan, {}, FakeRun().policy, reached=[]))
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from ansible_collections.railyard.fabric.plugins.module_utils.runner import frames
 from ansible_collections.railyard.fabric.plugins.plugin_utils.launch import srun
-from ansible_collections.railyard.fabric.plugins.plugin_utils.launch.srun import Said, SrunError
+from ansible_collections.railyard.fabric.plugins.plugin_utils.launch.srun import Message, SrunError
 
 NODES = ("gpu1", "gpu2")
 MOST_BYTES = 4096
@@ -23,7 +23,7 @@ def labelled(task: int, kind: str, data: bytes) -> list[str]:
     return [f"{task}: {line}" for line in frames.lines(kind, data)]
 
 
-def heard(lines: list[str], errors: str = "") -> tuple[list[Said], srun.Step]:
+def heard(lines: list[str], errors: str = "") -> tuple[list[Message], srun.Step]:
     """Return what comes of an srun that prints so."""
     program = "import sys; sys.stdout.write(sys.argv[1]); sys.stderr.write(sys.argv[2])"
     argv = [sys.executable, "-c", program, "".join(f"{line}\n" for line in lines), errors]
@@ -37,7 +37,7 @@ def test_messages_of_nodes_that_speak_at_once_are_told_apart():
     one, other = labelled(0, "facts", b"x" * 2000), labelled(1, "facts", b"y" * 2000)
     mixed = [line for pair in zip(one, other, strict=True) for line in pair]
     said, _step = heard(["1: Last login: today", "", *mixed])
-    assert said == [Said("gpu1", "facts", b"x" * 2000), Said("gpu2", "facts", b"y" * 2000)]
+    assert said == [Message("gpu1", "facts", b"x" * 2000), Message("gpu2", "facts", b"y" * 2000)]
     assert max(map(len, mixed)) < 1000, "srun cuts longer ones"
 
 
@@ -57,7 +57,7 @@ def test_what_has_come_is_told_by_who_was_held_up(monkeypatch: pytest.MonkeyPatc
         while list(step._lines.queue).count(None) < 2:
             time.sleep(0.02)
         monkeypatch.setattr(srun, "time", Held())
-        assert list(step.messages(5.0)) == [Said("gpu1", "bye", b""), Said("gpu2", "bye", b"")]
+        assert list(step.messages(5.0)) == [Message("gpu1", "bye", b""), Message("gpu2", "bye", b"")]
         monkeypatch.undo()
 
 
@@ -72,13 +72,13 @@ def test_what_has_come_is_told_by_who_was_held_up(monkeypatch: pytest.MonkeyPatc
 def test_a_message_that_is_not_whole_costs_that_node_alone(lines: list[str], wrong: str):
     said, _step = heard([*lines, *labelled(1, "facts", b"y"), *labelled(0, "bye", b"")])
     assert wrong in said[0].wrong
-    assert said[1:] == [Said("gpu2", "facts", b"y"), Said("gpu1", "bye", b"")]
+    assert said[1:] == [Message("gpu2", "facts", b"y"), Message("gpu1", "bye", b"")]
 
 
 def test_no_node_speaks_for_another_in_the_rest_of_a_long_line():
     forged = f"0: {'x' * (srun._MOST_LINE_CHARACTERS - 3)}{labelled(1, 'bye', b'')[0]}"
     said, _step = heard([forged, *labelled(0, "bye", b"")])
-    assert said == [Said("gpu1", "bye", b"")]
+    assert said == [Message("gpu1", "bye", b"")]
 
 
 def test_who_ended_and_why_is_what_srun_and_the_node_said_last():
@@ -90,9 +90,9 @@ def test_who_ended_and_why_is_what_srun_and_the_node_said_last():
     )
     _said, step = heard([], errors)
     assert step.gone == set(NODES)
-    assert step.last_words("gpu1") == "sudo: a password is required"
-    assert "Exited with exit code 1" in step.last_words("gpu2")
-    assert "cpu binding" not in step.last_words("gpu2")
+    assert step.last_output("gpu1") == "sudo: a password is required"
+    assert "Exited with exit code 1" in step.last_output("gpu2")
+    assert "cpu binding" not in step.last_output("gpu2")
 
 
 def test_an_srun_that_does_not_end_is_ended(monkeypatch: pytest.MonkeyPatch):
@@ -102,7 +102,7 @@ def test_an_srun_that_does_not_end_is_ended(monkeypatch: pytest.MonkeyPatch):
     )
     with srun.Step([sys.executable, "-c", deaf], NODES, lambda _name: MOST_BYTES) as step:
         step.send(b"x" * 2**20)  # more than a pipe holds, and nobody reads it
-        while not step.last_words("gpu1"):
+        while not step.last_output("gpu1"):
             list(step.messages(0.1))
     assert step._process.returncode == -9
 

@@ -36,16 +36,16 @@ HOOK = "https://hooks.slack.example/services/T0/B0/secret"
 @pytest.mark.parametrize(
     ("receiver", "variable", "message"),
     [
-        ({"name": "ops", "slack": {"channel": "#gpu", "api_url": HOOK}}, "[0].slack.api_url", "readable"),
+        ({"name": "ops", "slack": {"channel": "#gpu", "api_url": HOOK}}, "[0].slack.api_url", "plain text"),
         (
             {"name": "ops", "mail": {**MAIL, "username": "me", "password": "hunter2"}},
             "[0].mail.password",
-            "readable",
+            "plain text",
         ),
         (
             {"name": "ops", "webhook": {**WEBHOOK, "bearer_token": "t0ken"}},
             "[0].webhook.bearer_token",
-            "readable",
+            "plain text",
         ),
         ({"name": "ops", "webhook": {"url": "http://me:pw@192.0.2.9/"}}, "[0].webhook.url", "no address"),
         ({"name": "ops", "webhook": {"url": "ftp://192.0.2.9/"}}, "[0].webhook.url", "no address"),

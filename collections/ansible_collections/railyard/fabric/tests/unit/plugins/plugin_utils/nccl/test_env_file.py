@@ -41,8 +41,8 @@ def test_nccls_own_file_is_read_as_nccl_reads_it():
         ("NCCL_E", "1"),
     ]
     assert [(one.line, why.split(",")[0]) for one, why in found.odd] == [
-        (3, "what stands beside NCCL_A before the = is part of the name"),
-        (4, "what stands beside NCCL_B before the = is part of the name"),
+        (3, "text beside NCCL_A before the = is part of the name"),
+        (4, "text beside NCCL_B before the = is part of the name"),
         (5, "the blanks around its value are part of it"),
         (6, "its quotes are part of the value"),
         (7, "the comment behind it is part of the value"),

@@ -152,7 +152,7 @@ def test_send_stands_for_rdma_where_no_write_was_asked():
 def test_tcp_alone_gives_no_table_and_no_sentence():
     verdicts = [one for one in whole() if not one["check"].startswith("rdma")]
     assert comparison.compare(plan(), verdicts) == []
-    assert comparison.of(plan(), verdicts).sentence == ""
+    assert comparison.compare_run(plan(), verdicts).sentence == ""
     # What facts say of ports is no measurement.
     local = verdict("rdma_port", peer=None, direction="local")
     assert comparison.compare(plan(), [*verdicts, local]) == []
@@ -233,11 +233,11 @@ def test_the_sentence_says_faster_and_slower_plainly():
     rows = comparison.compare(plan(), slow([*way(), *way(B, A)]))
     assert comparison.sentence(rows, "software", "virtual") == (
         "RDMA is 5.00 times slower than TCP in bandwidth and 2.00 times slower in latency (median of 2 "
-        "directions of rails): this is software RDMA in emulated or virtual machines, so it says nothing of "
-        "hardware."
+        "directions of rails): this is software RDMA in emulated or virtual machines, so it does not "
+        "predict hardware."
     )
     assert comparison.sentence(rows, "software", "hardware").endswith(
-        ": this is software RDMA, so it says nothing of hardware."
+        ": this is software RDMA, so it does not predict hardware."
     )
 
 
@@ -266,7 +266,7 @@ def test_the_sentence_claims_nothing_where_nothing_is_proven():
     rows = comparison.compare(plan(), verdicts)
     assert len(rows) == 8
     told = comparison.sentence(rows, "software", "virtual")
-    assert told.startswith("RDMA was asked, but nothing of it can be held against TCP")
+    assert told.startswith("RDMA was planned, but cannot be compared with TCP")
     assert "faster" not in told
     assert "slower" not in told
 
@@ -297,11 +297,11 @@ def test_three_significant_digits_without_an_exponent(value, text):
 
 def test_what_was_compared_is_named():
     rules = {"sockperf_message_bytes": 14, "iperf3_streams": 4, "rdma_message_bytes": 65536, "rdma_qps": 1}
-    compared = comparison.of(plan(), whole(), (), rules)
+    compared = comparison.compare_run(plan(), whole(), (), rules)
     assert (
         compared.latency_of == "median, one way, both of 14-byte messages; TCP: sockperf; RDMA: ib_write_lat"
     )
     told = "TCP: iperf3, 4 streams; RDMA: ib_write_bw, 65536-byte messages, 1 QP"
     assert compared.bandwidth_of == told + "; all rails: TCP with its headers"
     # What is not in the table needs no remark.
-    assert comparison.of(plan(), way(), (), rules).bandwidth_of == told
+    assert comparison.compare_run(plan(), way(), (), rules).bandwidth_of == told

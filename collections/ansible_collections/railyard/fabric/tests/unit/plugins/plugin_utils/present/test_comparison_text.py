@@ -21,7 +21,7 @@ RULES = {"sockperf_message_bytes": 14, "iperf3_streams": 4, "rdma_message_bytes"
 
 
 def shown(verdicts, **fields):
-    return comparison_text.lines(comparison.of(plan(**fields), verdicts, (), RULES))
+    return comparison_text.lines(comparison.compare_run(plan(**fields), verdicts, (), RULES))
 
 
 def test_two_nodes_are_shown_whole():
@@ -67,7 +67,7 @@ def test_a_gap_is_told_in_words_and_not_as_a_number():
 
 def test_what_was_not_asked_is_not_called_unmeasured():
     text = "\n".join(shown([*way()[:2], way()[3]]))
-    assert re.search(r"rail0 +27\.4 \(68\.5 %\) +not asked\n", text)
+    assert re.search(r"rail0 +27\.4 \(68\.5 %\) +not planned\n", text)
     assert "not measured" not in text
     text = "\n".join(shown(way()[:3]))
     assert "latency, µs" not in text
@@ -94,7 +94,7 @@ def test_many_rows_show_the_worst_few_and_where_the_others_are():
             each["observed"] = {**each["observed"], "bandwidth_gbps": 1.0}
         if each["check"] == "rdma_bandwidth" and each["node"] == "gpu003":
             each.update(outcome="unmeasured", proof=None)
-    compared = comparison.of(plan(names, rails=1), verdicts, (), RULES)
+    compared = comparison.compare_run(plan(names, rails=1), verdicts, (), RULES)
     text = comparison_text.lines(compared, lambda found: f"{found[0]}…{found[-1]}, {len(found)}")
     assert len(text) < 40
     block = text[: next(at for at, line in enumerate(text) if line.startswith("  latency"))]
@@ -115,7 +115,7 @@ def test_without_a_folder_of_names_the_first_few_are_told():
     names, verdicts = many()
     for each in verdicts:
         each.update(outcome="unmeasured", proof=None)
-    text = "\n".join(comparison_text.lines(comparison.of(plan(names, rails=1), verdicts)))
+    text = "\n".join(comparison_text.lines(comparison.compare_run(plan(names, rails=1), verdicts)))
     assert "132 of 132 (gpu001, gpu002, gpu003 and 9 more; rail0)" in text
 
 
@@ -130,7 +130,7 @@ def test_no_line_is_wider_than_the_terminal(length):
     for each in verdicts:
         if each["check"] == "rdma_bandwidth":
             each["observed"] = {**each["observed"], "bandwidth_gbps": 0.00123}
-    text = comparison_text.lines(comparison.of(plan(nodes), verdicts, (), RULES))
+    text = comparison_text.lines(comparison.compare_run(plan(nodes), verdicts, (), RULES))
     assert max(map(len, text)) <= WIDTH
     # Cut or not, the two ways stay apart.
     rows = [line[4:42] for line in text if "→" in line and "rail0" in line]

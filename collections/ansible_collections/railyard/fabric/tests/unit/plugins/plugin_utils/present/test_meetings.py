@@ -30,7 +30,7 @@ def matrices(nodes: int, leaves: int = 0) -> meetings.Meetings:
             verdicts.append(
                 {"check": "ping_rtt", "node": node, "peer": peer, "rail": rail, "outcome": outcome}
             )
-    return meetings.of(plan, verdicts, suspects.find(verdicts))
+    return meetings.build_matrices(plan, verdicts, suspects.find(verdicts))
 
 
 def cell(of: meetings.Meetings, matrix: meetings.RailMatrix, row: int, column: int) -> str:

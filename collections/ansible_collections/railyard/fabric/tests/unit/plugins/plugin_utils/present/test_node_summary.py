@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a person reads of many nodes: each thing once, with the consent that it waits for."""
+"""Summaries of many nodes: each item once, with the option that confirms it."""
 
 from __future__ import annotations
 
@@ -20,36 +20,38 @@ ITEM = {"topic": "nvidia_driver", "what": "load driver 580", "why": "570 is load
     ],
 )
 def test_what_waits_names_its_consent(needs, says):
-    [line] = node_summary.waits_lines([{**ITEM, "needs": needs}])
-    assert line.startswith("nvidia_driver: load driver 580: 570 is loaded. Consent: ")
+    [line] = node_summary.describe_waits([{**ITEM, "needs": needs}])
+    assert line.startswith("nvidia_driver: load driver 580: 570 is loaded. Confirm with ")
     assert says in line
 
 
 def test_nodes_that_say_the_same_are_folded():
     same = ["a: b"]
-    text = node_summary.folded(
+    text = node_summary.fold_nodes(
         {**{f"gpu{n:03}": same for n in (1, 2, 3)}, "gpu004": [], "gpu005": ["c"], "gpu006": None}
     )
     assert text[:4] == ["gpu[001-003]:", "  a: b", "gpu005:", "  c"]
-    assert text[4].startswith("gpu006: not asked")
+    assert text[4].startswith("gpu006: not checked")
     assert len(text) == 5
 
 
 def test_nothing_said_is_no_line():
-    assert node_summary.folded({"gpu001": [], "gpu002": []}) == []
-    assert node_summary.driver_plan_lines({"install": [], "remove": [], "problem": None, "needs": []}) == []
-    assert node_summary.uninstall_lines({"remove_packages": [], "remove_folders": ["/etc/railyard"]}) == []
+    assert node_summary.fold_nodes({"gpu001": [], "gpu002": []}) == []
+    assert (
+        node_summary.describe_driver_plan({"install": [], "remove": [], "problem": None, "needs": []}) == []
+    )
+    assert node_summary.describe_uninstall({"remove_packages": [], "remove_folders": ["/etc/railyard"]}) == []
 
 
 def test_a_note_of_a_driver_plan_is_a_line_of_its_own():
-    assert node_summary.driver_plan_lines({"needs": ["a reboot"], "notes": ["nothing for RDMA"]}) == [
+    assert node_summary.describe_driver_plan({"needs": ["a reboot"], "notes": ["nothing for RDMA"]}) == [
         "afterwards: a reboot",
         "nothing for RDMA",
     ]
 
 
 def test_a_driver_plan_says_versions_removals_and_what_apt_does_not_know():
-    lines = node_summary.driver_plan_lines(
+    lines = node_summary.describe_driver_plan(
         {
             "install": [
                 {"name": "rdma-core", "from": None, "to": "44.0-2"},
@@ -74,7 +76,7 @@ def test_a_driver_plan_says_versions_removals_and_what_apt_does_not_know():
 
 
 def test_an_uninstall_plan_says_what_stays_and_why():
-    lines = node_summary.uninstall_lines(
+    lines = node_summary.describe_uninstall(
         {
             "by_roles": ["node_tuning: the recorded governor"],
             "remove_packages": ["iperf3", "libiperf0"],

@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The lines of collectives by size: of what was believed, once for each job, and the same bytes each time."""
+"""The lines of collectives by size: of what was accepted, once for each job, and the same bytes each time."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_each_job_that_was_believed_is_one_line() -> None:
         row(4, (4096, 1.0), (16384, 3.0)),
         row(5, (8192, 0.5), (65536, 2.0)),
     ]
-    curves = size_curves.of(rows, wanted)
+    curves = size_curves.build_curves(rows, wanted)
     assert curves == (
         size_curves.Curve(one, "rail1", ((4096, 0.5), (16384, 1.5))),
         size_curves.Curve(one, "all rails", ((4096, 1.0), (16384, 3.0))),

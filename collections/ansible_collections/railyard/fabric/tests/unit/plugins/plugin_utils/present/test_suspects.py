@@ -27,7 +27,7 @@ def shown(nodes: str, bad: dict[tuple[str, str], str], alone: dict[str, str] | N
     return {one["node"]: one["shown"] + ("!" if one["suspect"] else "") for one in rails}
 
 
-def of(node: str, others: str, outcome: str, ways: str = "both") -> dict[tuple[str, str], str]:
+def outcomes(node: str, others: str, outcome: str, ways: str = "both") -> dict[tuple[str, str], str]:
     sends = {(node, other): outcome for other in others}
     receives = {(other, node): outcome for other in others}
     return {"both": {**sends, **receives}, "sends": sends, "receives": receives}[ways]
@@ -36,17 +36,17 @@ def of(node: str, others: str, outcome: str, ways: str = "both") -> dict[tuple[s
 @pytest.mark.parametrize(
     ("nodes", "bad", "alone", "expected"),
     [
-        ("abcd", of("b", "acd", "fail"), {}, "met_suspect fail! met_suspect met_suspect"),
-        ("abcd", of("b", "acd", "fail", "receives"), {}, "met_suspect fail! met_suspect met_suspect"),
-        ("abc", of("a", "bc", "unmeasured", "sends"), {}, "unmeasured! met_suspect met_suspect"),
-        # Two suspects spoil each other's tests; each stands for its own.
-        ("abcd", {**of("a", "bcd", "fail"), **of("b", "acd", "fail")}, {},
+        ("abcd", outcomes("b", "acd", "fail"), {}, "met_suspect fail! met_suspect met_suspect"),
+        ("abcd", outcomes("b", "acd", "fail", "receives"), {}, "met_suspect fail! met_suspect met_suspect"),
+        ("abc", outcomes("a", "bc", "unmeasured", "sends"), {}, "unmeasured! met_suspect met_suspect"),
+        # Two suspects spoil each other's tests; each is bad by itself.
+        ("abcd", {**outcomes("a", "bcd", "fail"), **outcomes("b", "acd", "fail")}, {},
          "fail! fail! met_suspect met_suspect"),
         # What a node shows by itself is its own, whomever it met.
-        ("abcd", of("b", "acd", "fail"), {"c": "fail"}, "met_suspect fail! fail met_suspect"),
-        # One test names two nodes, and nobody can tell which; where nothing is good nobody can either.
+        ("abcd", outcomes("b", "acd", "fail"), {"c": "fail"}, "met_suspect fail! fail met_suspect"),
+        # One test names two nodes, and neither can be identified; nor can any where nothing is good.
         ("abc", {("a", "b"): "fail"}, {}, "fail fail pass"),
-        ("ab", of("a", "b", "fail"), {}, "fail fail"),
+        ("ab", outcomes("a", "b", "fail"), {}, "fail fail"),
         ("abc", dict.fromkeys(permutations("abc", 2), "fail"), {}, "fail fail fail"),
         ("abc", {}, {}, "pass pass pass"),
     ],

@@ -77,7 +77,7 @@ def test_a_note_names_some_places_and_counts_the_others() -> None:
     manifest[provenance.CHANGED] = [f"gpu{number}: rails" for number in range(5)]
     assert provenance.notes(manifest, plan) == [
         "the inventory has changed since the run was made "
-        "(gpu0: rails; gpu1: rails; gpu2: rails and 2 more); the verdicts are of what it said then"
+        "(gpu0: rails; gpu1: rails; gpu2: rails and 2 more); the verdicts refer to the inventory of then"
     ]
 
 
@@ -86,4 +86,4 @@ def test_a_sweep_says_what_it_did_not_ask() -> None:
     policy = {**POLICY, "questions": "together"}
     plan[provenance.FINGERPRINT] = provenance.fingerprint(PLAN, policy)
     (note,) = provenance.notes({"policy": policy}, plan)
-    assert "path MTU and the bandwidth of all rails at once, nothing else" in note
+    assert "only path MTU and the bandwidth of all rails at once" in note

@@ -170,7 +170,7 @@ def test_bmcs_alone_are_no_run() -> None:
     for node in run.plan["nodes"].values():
         node.update(rails=[], bmc_address="172.16.8.11")
     run.order["fabrics"] = [{**fabric, "rails": []} for fabric in run.order["fabrics"]]
-    with pytest.raises(requests.AskError, match="nothing is asked"):
+    with pytest.raises(requests.AskError, match="nothing is planned"):
         requests.asked_lines(run.plan, run.order)
 
 

@@ -118,8 +118,10 @@ def test_nobody_is_asked_where_the_policy_does_not_say_so_and_its_time_is_told()
     run, without = made(), FakeRun(rate_gbps=40.0)
     assert not any(line["check"].startswith("collective_") for line in without.asked)
     # Six tests of 5 s, with 2 s to start each, all nodes at once.
-    assert cost.of_order(run.order).duration_s - cost.of_order(without.order).duration_s == pytest.approx(42)
-    assert requests.not_all_asked(run.manifest, run.plan, run.order, run.asked) is None
+    assert cost.estimate_order(run.order).duration_s - cost.estimate_order(
+        without.order
+    ).duration_s == pytest.approx(42)
+    assert requests.find_missing_tests(run.manifest, run.plan, run.order, run.asked) is None
 
 
 @pytest.mark.parametrize(

@@ -225,7 +225,7 @@ def test_it_is_asked_of_each_mount_unless_it_is_switched_off(rules: dict[str, An
 def test_the_plan_counts_its_time() -> None:
     mounts = {"storage_mounts": ["/a", "/b"]}
     without, beside = (
-        cost.of_order(FakeRun(**mounts, storage_health=wanted).order) for wanted in (False, True)
+        cost.estimate_order(FakeRun(**mounts, storage_health=wanted).order) for wanted in (False, True)
     )
     # A second for each mount's drives, and what starting any test takes.
     assert beside.duration_s - without.duration_s == pytest.approx(2 * (1 + cost.pattern.START_S))

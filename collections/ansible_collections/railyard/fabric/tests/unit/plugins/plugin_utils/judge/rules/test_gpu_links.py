@@ -365,10 +365,10 @@ def test_who_is_to_have_gpus_is_asked_what_so_many_can_do(
     lines = [line for line in node_tests.asked_lines(order) if line["node"] == "gpuserver2"]
     assert tuple(line["check"] for line in lines) == asked
     whole = requests.asked_lines(run.plan, order)
-    assert requests.not_all_asked(run.manifest, run.plan, order, whole) is None
+    assert requests.find_missing_tests(run.manifest, run.plan, order, whole) is None
     order["roster"][1]["gpus"] = 0
     fewer = requests.asked_lines(run.plan, order)
-    told = requests.not_all_asked(run.manifest, run.plan, order, fewer)
+    told = requests.find_missing_tests(run.manifest, run.plan, order, fewer)
     assert told == (None if declared == 0 else "work_order.json is not of this run's plan and policy")
 
 

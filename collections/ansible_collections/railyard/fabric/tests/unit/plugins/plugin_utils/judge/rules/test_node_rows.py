@@ -136,9 +136,9 @@ def test_a_line_on_a_rail_is_none_of_a_node_by_itself() -> None:
 
 def test_what_nodes_measure_by_themselves_is_told_before_it_begins() -> None:
     run = FakeRun()
-    without = cost.of_order({**run.order, "policy": {**run.policy, "scales": []}})
-    beside = cost.of_order(run.order)
+    without = cost.estimate_order({**run.order, "policy": {**run.policy, "scales": []}})
+    beside = cost.estimate_order(run.order)
     # Two subjects of 40 s, with 2 s to start each; both nodes at once, a row of each.
     assert beside.duration_s - without.duration_s == pytest.approx(84)
     assert beside.rows - without.rows == 4
-    assert requests.not_all_asked(run.manifest, run.plan, run.order, run.asked) is None
+    assert requests.find_missing_tests(run.manifest, run.plan, run.order, run.asked) is None
