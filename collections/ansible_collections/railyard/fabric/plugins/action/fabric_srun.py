@@ -295,7 +295,7 @@ class _Measure(_Step):
             staged.add(said.name)
         elif said.kind == agent.PROGRESS:
             words = _object(said.data)
-            self._progress[node] = progress.how_far(words, str(words.get("uptime_s")))
+            self._progress[node] = progress.read_progress(words, str(words.get("uptime_s")))
         elif said.kind == agent.ERROR:
             self.fail(said.name, _object(said.data))
         elif said.kind == agent.ARCHIVE and said.name in self.greeted:

@@ -146,7 +146,7 @@ def but_proxies(
 def own_conflict(
     place: Place, claimants: Claimants | None, own_macs: Sequence[str]
 ) -> MeasurementError | None:
-    """Return the obstacle when another machine claims this node's own address.
+    """Return the failure when another machine claims this node's own address.
 
     The node's other netdevs are no strangers: on rails that share a segment they may answer for each other.
     """
@@ -159,7 +159,7 @@ def own_conflict(
 def peer_conflict(
     place: Place, peer: str, peer_address: str, claimants: Claimants | None, peer_macs: list[str] | None
 ) -> MeasurementError | None:
-    """Return the obstacle when somebody else claims the partner's address.
+    """Return the failure when somebody else claims the partner's address.
 
     Without the partner's own MAC addresses (it was not met) two claimants are a conflict and one is not.
     """

@@ -86,7 +86,7 @@ class MeasurementError(Exception):
 
     @property
     def status(self) -> str:
-        """Return the row status that this obstacle means: `failed` or `unmeasured`."""
+        """Return the row status that this failure means: `failed` or `unmeasured`."""
         return "failed" if self.error_class in FAILED_CLASSES else "unmeasured"
 
     def as_error(self) -> dict[str, str]:
@@ -95,7 +95,7 @@ class MeasurementError(Exception):
 
     @classmethod
     def from_error(cls, error: dict[str, Any]) -> MeasurementError:
-        """Rebuild the obstacle that the other end sent as an `error` object."""
+        """Rebuild the failure that the other end sent as an `error` object."""
         return cls(
             cast("ErrorClass", str(error.get("class", "internal"))),
             str(error.get("message", "")),
@@ -104,6 +104,6 @@ class MeasurementError(Exception):
         )
 
 
-def error_of(obstacle: MeasurementError | None) -> dict[str, str] | None:
-    """Return the `error` object of an obstacle, or None where there is none."""
-    return obstacle.as_error() if obstacle else None
+def error_of(failure: MeasurementError | None) -> dict[str, str] | None:
+    """Return the `error` object of an failure, or None where there is none."""
+    return failure.as_error() if failure else None

@@ -144,11 +144,11 @@ def listen(place: Place, port: int) -> socket.socket:
     except OSError as error:
         if sock is not None:
             sock.close()
-        raise bind_obstacle(place, port, error) from error
+        raise bind_failure(place, port, error) from error
     return sock
 
 
-def bind_obstacle(place: Place, port: int, error: OSError) -> MeasurementError:
+def bind_failure(place: Place, port: int, error: OSError) -> MeasurementError:
     """Say why the rail's own address and port could not be used."""
     if place.management and error.errno == errno.EADDRNOTAVAIL:
         return no_management(place.host, place.rail, f"{place.host} does not have {place.address} now")

@@ -49,7 +49,7 @@ class Cancelled(Exception):  # noqa: N818 - no error: it was asked for
     """The runner was told to stop while it waited."""
 
 
-def mind_stop(stop: threading.Event) -> None:
+def raise_if_stopped(stop: threading.Event) -> None:
     """Wait no longer, nor begin anything, where the runner was told to stop."""
     if stop.is_set():
         raise Cancelled()
@@ -152,7 +152,7 @@ class Channel:
     def _line(self, deadline: float, timeout_s: float) -> bytes:
         longest = _LONGEST_GREETING_BYTES if self._key is None else _LONGEST_LINE_BYTES
         while b"\n" not in self._pending:
-            mind_stop(self._stop)
+            raise_if_stopped(self._stop)
             left = deadline - time.monotonic()
             try:
                 # What has come is heard after the deadline too: it was this end that was held up.

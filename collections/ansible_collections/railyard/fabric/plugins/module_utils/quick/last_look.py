@@ -22,8 +22,8 @@ from ansible_collections.railyard.fabric.plugins.module_utils.facts.link_errors 
     NOTICE,
     PHYSICAL,
     SYMBOL,
+    is_saturated,
     show_link,
-    stands_still,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils.numeric import is_number, is_whole
 from ansible_collections.railyard.fabric.plugins.module_utils.quick import xids
@@ -198,7 +198,7 @@ def grown(last: Last | None, now: Last, rail: str, rate_gbps: float | None = Non
     if not show_link(seen.values):
         unknown.append("it has no error counters of its link")
     for name, value in seen.values.items():
-        if KINDS.get(name) in (PHYSICAL, SYMBOL) and stands_still(name, value):
+        if KINDS.get(name) in (PHYSICAL, SYMBOL) and is_saturated(name, value):
             unknown.append(f"{name} stands at its greatest value, {value}")
     if before is None or not same_port:
         return Grown({}, unknown, {}, True)

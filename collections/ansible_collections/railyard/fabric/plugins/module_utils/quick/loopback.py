@@ -64,7 +64,7 @@ def argv(hca: str, gid_index: int | None, port: int, connection: str = "") -> li
     device, _colon, number = hca.partition(":")
     words = [*_WORDS, "-d", device, "-i", number, "-p", str(port)]
     if connection:
-        words += perftest_srd.words(_WORDS[0], connection)
+        words += perftest_srd.build_options(_WORDS[0], connection)
     return words if gid_index is None else [*words, "-x", str(gid_index)]
 
 

@@ -137,7 +137,7 @@ def other_class(argv: Iterable[str | None], check: str, policy: Policy) -> str |
         return None
     # What a row of a sweep has of its own stands in no frame.
     words = [word for word in argv if word is not None and word.startswith(perftest.CLASS_OPTIONS)]
-    planned = perftest.class_words(check, policy)
+    planned = perftest.build_class_options(check, policy)
     if words == planned:
         return None
     return f"its class options are {' '.join(words) or 'none'}, planned: {' '.join(planned) or 'none'}"

@@ -242,7 +242,7 @@ def test_who_comes_when_another_is_about_to_go_hears_it_still(monkeypatch: pytes
     # It has not listened while it waited for its other questions afterwards.
     gone_s = clock.now_s
     clock.hold()
-    begun_s, until_s = ear._told()["listened"]
+    begun_s, until_s = ear._summarize()["listened"]
     assert begun_s == 1000.0
     assert until_s == pytest.approx(gone_s, abs=0.1)
 

@@ -178,7 +178,7 @@ def test_nccl_is_told_one_rail_exactly_and_its_log_is_read(monkeypatch: pytest.M
     reading = measured(play, monkeypatch)
     assert play.orders["environment"]["NCCL_IB_HCA"] == "=mlx5_0:1"
     assert play.orders["processes"] == 2
-    assert reading.doubt == f"NCCL took sockets in place of RDMA: {torch_job.ELSEWHERE}"
+    assert reading.doubt == f"NCCL used sockets instead of RDMA: {torch_job.ELSEWHERE}"
     # Without an RDMA port its socket is named, and the netdev has to show it.
     play = Play([BEGAN, SIZE, SWEPT], "rail1", collective_backend="nccl")
     play.carried = {"eth0": 0, "eth1": 10_500}
