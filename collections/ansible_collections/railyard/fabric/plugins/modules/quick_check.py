@@ -120,7 +120,7 @@ def hold(params: t.Mapping[str, t.Any], keep: bool) -> dict[str, t.Any]:
     Raises:
         ValueError: the parameters are none.
     """
-    expected = expectation.of(params["expect"])
+    expected = expectation.parse(params["expect"])
     how = How(last_look.check_name(params["name"]), keep=keep, loopback=params["loopback"])
     found = bounded_look(expected, how)
     return {"status": found.status, "line": found.line(expected.node), **found.document()}

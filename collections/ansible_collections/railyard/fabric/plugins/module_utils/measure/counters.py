@@ -40,7 +40,7 @@ ReadBytes = Callable[[], Optional["tuple[int, int]"]]
 
 def read(netdev: str, root: str = SYS) -> Snapshot:
     """Read a netdev's counters; one that is absent or unreadable is None."""
-    return {key: _number(f"{root}/{netdev}/statistics/{key}") for key in KEYS}
+    return {key: _read(f"{root}/{netdev}/statistics/{key}").number for key in KEYS}
 
 
 def read_all(netdevs: Mapping[str, str], root: str = SYS) -> dict[str, Snapshot]:
@@ -258,10 +258,6 @@ def node_cpu_percent(before: Mapping[str, int], after: Mapping[str, int]) -> flo
         return None
     # The kernel's iowait may decrease, which would give more than 100.
     return min(max(round(100.0 * (after["busy"] - before["busy"]) / total, 1), 0.0), 100.0)
-
-
-def _number(path: str) -> int | None:
-    return _read(path).number
 
 
 def _read(path: str) -> counter_file.Value:

@@ -116,10 +116,10 @@ class Fio(NodeTool):
         output = _output(session, done, "write" if job.writes else "read")
         if check == "storage_write":
             # The last blocks in flight (the queue depth) may be incomplete.
-            self._written_bytes = min(
-                size, max(self._written_bytes, output["io_bytes"] // _MIB * _MIB - 16 * _MIB)
+            complete = (
+                size if output["io_bytes"] >= 2 * size else output["io_bytes"] // _MIB * _MIB - 16 * _MIB
             )
-            self._written_bytes = size if output["io_bytes"] >= 2 * size else self._written_bytes
+            self._written_bytes = min(size, max(self._written_bytes, complete))
         counters = {
             name: [before[place], after[place]] for place, name in enumerate((READ_BYTES, WRITTEN_BYTES))
         }

@@ -52,17 +52,8 @@ class Iperf3(Tool):
     def client_argv(self, session: ToolSession) -> list[str]:
         """Return the client's command line."""
         policy = session.policy
-        argv = [
-            "iperf3",
-            "-c",
-            session.peer_address,
-            "-B",
-            session.own.address,
-            "-p",
-            str(session.port),
-            "-J",
-        ]
-        argv += ["-t", str(policy["iperf3_duration_s"]), "-O", str(policy["iperf3_omit_s"])]
+        argv = ["iperf3", "-c", session.peer_address, "-B", session.own.address, "-p", str(session.port)]
+        argv += ["-J", "-t", str(policy["iperf3_duration_s"]), "-O", str(policy["iperf3_omit_s"])]
         argv += ["-P", str(policy["iperf3_streams"]), "-l", str(BLOCK_BYTES)]
         return [*argv, "--bidir"] if self._bi else argv
 

@@ -107,10 +107,7 @@ class LikwidBench(NodeTool):
 
     def _read_counters(self, session: NodeToolSession, node: NumaNode) -> dict[str, int]:
         busy, foreign = counter_names(node.number)
-        seen = {
-            busy: numa.busy_ms(self._reader, node.cpus),
-            foreign: numa.foreign(self._reader, node.number),
-        }
+        seen = {busy: numa.busy_ms(self._reader, node.cpus), foreign: numa.foreign(self._reader, node.number)}
         if None in seen.values():
             raise session.own.error(
                 "memory_unfit",

@@ -23,11 +23,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.measure.node_tool 
 )
 from ansible_collections.railyard.fabric.plugins.module_utils.parsers.nccl import nccl_tests
 
-COLLECTIVES = {
-    "nccl_all_reduce": "all_reduce",
-    "nccl_all_gather": "all_gather",
-    "nccl_alltoall": "alltoall",
-}
+COLLECTIVES = {"nccl_all_reduce": "all_reduce", "nccl_all_gather": "all_gather", "nccl_alltoall": "alltoall"}
 #: busbw is algbw times this factor times (n-1)/n (nccl-tests, doc/PERFORMANCE.md).
 _WAYS = {"nccl_all_reduce": 2, "nccl_all_gather": 1, "nccl_alltoall": 1}
 # Doubling sizes add up to twice the largest; each runs 25 times (5 for warm-up) out of place and in place,

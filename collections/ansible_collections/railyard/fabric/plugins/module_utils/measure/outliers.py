@@ -113,7 +113,9 @@ def find_outliers(values: Mapping[Key, float], kind: Kind, hardware: bool) -> se
     """
     found = find_beyond_spread(values, kind) if hardware else set()
     ranked = sorted(values, key=lambda key: values[key], reverse=kind.worse == BELOW)
-    ratios = [_times(values[ranked[place - 1]], values[ranked[place]]) for place in range(1, len(ranked))]
+    numbers = [values[key] for key in ranked]
+    pairs = (numbers[at - 1 : at + 1] for at in range(1, len(numbers)))
+    ratios = [max(pair) / min(pair) for pair in pairs]
     if not ratios or max(ratios) < APART_TIMES:
         return found
     worse_side = ranked[ratios.index(max(ratios)) + 1 :]
@@ -159,7 +161,3 @@ def median_and_mad(values: Iterable[float]) -> tuple[float, float]:
     numbers = list(values)
     usual = statistics.median(numbers)
     return usual, statistics.median(abs(value - usual) for value in numbers)
-
-
-def _times(one: float, other: float) -> float:
-    return max(one, other) / min(one, other)

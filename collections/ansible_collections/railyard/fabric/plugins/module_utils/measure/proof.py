@@ -139,10 +139,7 @@ def prove(
             if grown is None:
                 return UNPROVEN, f"{rail}: {reason}"
             if grown > most:
-                return (
-                    UNPROVEN,
-                    f"{rail} was not idle: {name} grew by {grown:.0f}, more than {most:.0f}",
-                )
+                return (UNPROVEN, f"{rail} was not idle: {name} grew by {grown:.0f}, more than {most:.0f}")
     return PROVEN, None
 
 

@@ -80,10 +80,8 @@ class Sockperf(Tool):
         """Exchange messages and read the table; sockperf always exits with 0."""
         done = session.run(self.client_argv(session), self.limit_s(session.policy))
         output = parse_output(session, "sockperf", done.text, lambda text: capture.read(sockperf.parse, text))
-        if output.get("metric") not in (None, "one_way"):
-            raise tool_failed(
-                session, "sockperf", "it reported {}, not one-way latency".format(output.get("metric"))
-            )
+        if (metric := output.get("metric")) not in (None, "one_way"):
+            raise tool_failed(session, "sockperf", f"it reported {metric}, not one-way latency")
         metrics = {name: output.get(field) for name, field in FIELDS}
         observations = float(metrics["observations"] or 0)
         claim = Claim("packets", observations, float(sent_messages(done.text) or observations))

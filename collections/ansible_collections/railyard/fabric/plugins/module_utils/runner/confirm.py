@@ -49,16 +49,7 @@ PASSING: frozenset[ErrorClass] = frozenset(
 #: The accepted range of the counters' rate as multiples of the claim: narrower than the judge's, whose window
 #: is not known here.
 _COUNTS, _SOFTWARE_COUNTS = (0.92, 1.12), (0.7, 3.5)
-_PEER_KEYS = (
-    "check",
-    "tool",
-    "direction",
-    "message_bytes",
-    "qps",
-    "streams",
-    "mtu_bytes",
-    "active_mtu_bytes",
-)
+_KIND = ("check", "tool", "direction", "message_bytes", "qps", "streams", "mtu_bytes", "active_mtu_bytes")
 _RATES = ("bandwidth_gbps", *outliers.WAYS)
 
 Row = Mapping[str, Any]
@@ -135,7 +126,7 @@ def _find_outliers(rows: Sequence[Row]) -> list[str]:
             continue
         present = [name for name in outliers.METRICS if metrics.get(name)]
         for metric in (*present[:1], *(name for name in outliers.WAYS if metrics.get(name))):
-            kind = (metric, *(str(row.get(key)) for key in _PEER_KEYS))
+            kind = (metric, *(str(row.get(key)) for key in _KIND))
             alike.setdefault(kind, {})[str(row["id"])] = float(metrics[metric])
     found: set[str] = set()
     for (metric, *_how), values in alike.items():

@@ -137,10 +137,7 @@ class RunContext:
     def interrupted(self) -> MeasurementError:
         """Return the error of the tests that were not run."""
         return MeasurementError(
-            "interrupted",
-            f"not measured: {self.stop_reason}",
-            self.node,
-            "start the validation again",
+            "interrupted", f"not measured: {self.stop_reason}", self.node, "start the validation again"
         )
 
     def version_of(self, test: Mapping[str, Any]) -> str | None:

@@ -138,11 +138,7 @@ class Control:
         """
         self._load_order()  # raises for one that cannot be read
         begun = self._process.running() or os.path.exists(os.path.join(self.folder, STATUS))
-        result = {
-            "changed": not begun,
-            "unit": self._process.name,
-            "leftovers": self.leftovers(),
-        }
+        result = {"changed": not begun, "unit": self._process.name, "leftovers": self.leftovers()}
         if check:
             return result
         self.lease.take(self.run, controller, lease_s, self.node)

@@ -54,9 +54,7 @@ _AFTER_ALL = 1 << 30
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one node's share of a run; return 0 when complete, 1 when stopped, 2 for an invalid schedule."""
     parser = argparse.ArgumentParser(prog="runner.pyz", description="Railyard's node-side runner")
-    parser.add_argument(
-        "order", help="this node's test schedule (JSON, mode 0600: it holds the run's secret)"
-    )
+    parser.add_argument("order", help="this node's test schedule (JSON, mode 0600: it has the run's secret)")
     parser.add_argument("--folder", required=True, help="the run's folder on this node")
     parser.add_argument("--launcher", required=True, choices=sorted(units.LAUNCHERS))
     parser.add_argument("--lease", help="folder of the node's lease; without it no lease is checked")
@@ -147,9 +145,7 @@ class Runner:
         return pair
 
     def _measure_again(
-        self,
-        listener: Listener,
-        suspects: Sequence[tuple[rounds.Meeting, Sequence[Mapping[str, Any]]]],
+        self, listener: Listener, suspects: Sequence[tuple[rounds.Meeting, Sequence[Mapping[str, Any]]]]
     ) -> None:
         """Repeat the tests that looked bad, in separate rounds after all others."""
         if not suspects:

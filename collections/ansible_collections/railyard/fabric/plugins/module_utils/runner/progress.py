@@ -51,10 +51,7 @@ class LookError(ValueError):
 
 
 def command(
-    run: str,
-    state_folder: str = STATE_FOLDER,
-    run_folder: str = RUN_FOLDER,
-    unit_folder: str = UNIT_FOLDER,
+    run: str, state_folder: str = STATE_FOLDER, run_folder: str = RUN_FOLDER, unit_folder: str = UNIT_FOLDER
 ) -> list[str]:
     """Return the argv of a poll, which reads `SCRIPT` as its standard input and also renews the run's lease.
 

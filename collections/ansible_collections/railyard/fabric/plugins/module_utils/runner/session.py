@@ -126,8 +126,8 @@ def open_session(session: Session, wait: MeetingDeadline) -> None:
     )
     if conflict:
         session.failure = conflict
-    elif session.failure and claimants and claimants.of(session.peer_address):
-        macs_text = " and ".join(sorted(claimants.of(session.peer_address)))
+    elif session.failure and claimants and claimants.get(session.peer_address):
+        macs_text = " and ".join(sorted(claimants.get(session.peer_address)))
         session.failure.message += f"; ARP replies for {session.peer_address} come from {macs_text}"
 
 

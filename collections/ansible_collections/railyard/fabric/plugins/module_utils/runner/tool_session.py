@@ -34,12 +34,7 @@ class RailToolSession(ToolSession):
     """One end of one test on one rail."""
 
     def __init__(
-        self,
-        session: Session,
-        channel: Channel,
-        test: Mapping[str, Any],
-        port: int,
-        capabilities: str | None,
+        self, session: Session, channel: Channel, test: Mapping[str, Any], port: int, capabilities: str | None
     ) -> None:
         self.run_context = run_context = session.run_context
         self.channel = channel

@@ -221,9 +221,7 @@ KEYS: Mapping[str, Key] = {
         1 << 42,
     ),
     "storage_health": Key(
-        True,
-        "also query the health of the drives below these mounts with smartctl",
-        "switch",
+        True, "also query the health of the drives below these mounts with smartctl", "switch"
     ),
     "memory_bandwidth": Key(
         False,
@@ -242,16 +240,10 @@ KEYS: Mapping[str, Key] = {
         "path",
     ),
     "nccl_tests_most_bytes": Key(
-        1 << 30,
-        "the largest size of these; they begin at 8 bytes and double",
-        "whole",
-        1 << 20,
-        1 << 36,
+        1 << 30, "the largest size of these; they begin at 8 bytes and double", "whole", 1 << 20, 1 << 36
     ),
     "nvbandwidth_folder": Key(
-        "",
-        "the same for nvbandwidth: each node copies between host and GPUs, and between its GPUs",
-        "path",
+        "", "the same for nvbandwidth: each node copies between host and GPUs, and between its GPUs", "path"
     ),
     "floors": Key(
         {},

@@ -39,11 +39,7 @@ class WorkOrderError(ValueError):
 
 
 def for_node(
-    common: Mapping[str, Any],
-    node: str,
-    secret: str,
-    netdevs: Mapping[str, str],
-    hcas: Mapping[str, str],
+    common: Mapping[str, Any], node: str, secret: str, netdevs: Mapping[str, str], hcas: Mapping[str, str]
 ) -> dict[str, Any]:
     """Return a node's copy of the schedule.
 

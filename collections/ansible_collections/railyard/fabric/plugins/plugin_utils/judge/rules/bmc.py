@@ -84,7 +84,7 @@ def row_of(line: AskedLine, address: str, reply: Reply, run: str, started: str) 
 def nobody(asked: Iterable[AskedLine], rows: Mapping[str, Sequence[Row]]) -> bool:
     """Tell whether more than one BMC was asked, and not one was there: then the way to them is in doubt."""
     every = (row for line in asked if line["check"] == CHECK for row in rows.get(line["id"], ()))
-    said = [told["state"] for row in every if (told := bmc_rows.of(row))]
+    said = [told["state"] for row in every if (told := bmc_rows.parse(row))]
     return len(said) > 1 and not any(state in _THERE for state in said)
 
 
@@ -117,7 +117,7 @@ def judge(
     if len(rows) != 1:
         return Answer.unmeasured("duplicate_row" if rows else "bmc_not_asked", where)
     row = rows[0]
-    told = bmc_rows.of(row)
+    told = bmc_rows.parse(row)
     wanted = {
         "schema": 1, "run": run, "host": CONTROLLER, "end": "client", "address": address,
         **{key: asked[key] for key in ("check", "tool", "node", "direction")},

@@ -86,7 +86,7 @@ def test_a_beacon_of_another_rail_is_believed_once_it_answers() -> None:
     expected: Any = Wire(*(SEAL.frame(MAC, f"gpu{node}", "rail0", NONCES[node]) for node in (2, 3, 4)))
     assert here._take(told)  # whoever it is gets its answer
     here._take(expected)
-    assert (here._summarize()["heard"], here._told()["foreign"]) == (3, [])
+    assert (here._summarize()["heard"], here._summarize()["foreign"]) == (3, [])
     assert NONCES[0] in here._guests.values()
     # Rails that are joined carry the answers too.
     here._take(Wire(SEAL.frame(MAC, "gpu2", "rail1", NONCES[0], [here._nonce])))  # type: ignore[arg-type]

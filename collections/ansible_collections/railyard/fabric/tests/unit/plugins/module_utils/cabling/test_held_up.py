@@ -112,7 +112,7 @@ def test_a_second_owner_is_heard_however_often_the_runner_is_held_up(
     assert arp_probe.claimants(PLACE, [PEER_ADDRESS]) == {PEER_ADDRESS: macs}
     found = arp.probe(PLACE, PEER_ADDRESS)
     assert found is not None
-    assert found.of(PEER_ADDRESS) == set(macs)
+    assert found.get(PEER_ADDRESS) == set(macs)
     # Both questions of both are asked twice.
     assert [len(wire.sent) for wire in wires] == [2, 4]
 
@@ -297,4 +297,4 @@ def test_a_node_that_is_heard_while_a_row_is_made_does_not_spoil_it(monkeypatch:
 
     claims = {PEER_ADDRESS: Claimed([mac])}
     monkeypatch.setattr(arp_probe, "claimants", lambda _place, _addresses: claims)
-    assert ear._owner("gpu002")["known"] == {mac: "gpu002 rail0"}
+    assert ear._probe_owner("gpu002")["known"] == {mac: "gpu002 rail0"}

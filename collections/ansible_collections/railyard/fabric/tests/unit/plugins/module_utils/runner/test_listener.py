@@ -129,7 +129,7 @@ def test_who_says_too_much_before_it_has_proven_itself_is_a_stranger(node: House
     with socket.create_connection(("127.0.0.1", node.port)) as sock:
         sock.sendall(b"x" * (16 << 10))
         assert hung_up(sock, SOON_S)
-    assert "without end" in str(node.listener.get_unknown_caller("rail0", "127.0.0.1"))
+    assert "too long" in str(node.listener.get_unknown_caller("rail0", "127.0.0.1"))
 
 
 def test_many_who_say_nothing_make_way_for_a_partner(node: House) -> None:

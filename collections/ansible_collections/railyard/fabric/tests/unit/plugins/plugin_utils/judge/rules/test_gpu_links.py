@@ -250,7 +250,7 @@ def test_the_sites_bounds_hold() -> None:
         (NCCL[1], {"algbw_GBps": 400.0}, "algbw_GBps is 400"),
         (HOST, {"matrices": {}}, "does not hold the matrices"),
         (HOST, {"host_to_gpu_GBps": 60.0}, "is not that of the slowest copy"),
-        (PEER, {"matrices": {"device_to_device_memcpy_read_ce": [[None, 1.0], [1.0, None]]}}, "of 4 GPUs"),
+        (PEER, {"matrices": {"device_to_device_memcpy_read_ce": [[None, 1.0], [1.0, None]]}}, "match 4 GPUs"),
         (PEER, {"matrices": {"device_to_device_memcpy_read_ce": [["fast"] * 4] * 4}}, "is 'fast'"),
         (PEER, {"matrices": {"device_to_device_memcpy_read_ce": [[None] * 4] * 4}}, "nothing was copied"),
     ],
