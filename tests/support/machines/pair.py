@@ -125,7 +125,7 @@ class NodeOn:
         how = look.How("gallery", str(self.tree.root / "var/lib/railyard/quick"), root=str(self.tree.root))
         os.makedirs(how.folder, exist_ok=True)
         with self.kernel.running():
-            return look.bounded_look(expectation.of(wanted), how)
+            return look.bounded_look(expectation.parse(wanted), how)
 
     def hold_qos(self, variables: dict[str, Any]) -> dict[str, Any]:
         """Hold the RoCE QoS of the node's rails, as role roce_qos asks; raise QosError where it refuses."""

@@ -245,18 +245,18 @@ class GalleryRun:
             watch = runner_counters.Watch(context, test, group, rdma_test, root)
             move(node.tree, self.bound[row["host"]][row["rail"]], moved, rdma_test, counters)
             watch.finish()
-            watch.finish_processor()
+            watch.finish_cpu_count()
             claim = moved.claim(row, self.policy)
             proof, reason = watch.prove(claim, row["end"], self.policy) if rdma_test else ("proven", None)
         row |= {
             "proof": proof,
             "proof_reason": reason,
-            "counters": watch.own(),
+            "counters": watch.rail_counters(),
             "link_errors": watch.link_errors(),
         }
         idle |= {} if row["group"] else watch.others()
         others = self.bound[row["host"]].keys() - {row["rail"]}
-        row["other_rails"] = {} if row["group"] else {name: idle[name] for name in sorted(others)}
+        row["other_rails"] = {} if row["group"] else {name: idle[name] for name in sorted(idle_counters)}
 
     def _change(self, change: Change) -> None:
         touched = [

@@ -36,7 +36,7 @@ def order(node: str, names: tuple[str, ...], rails: list[dict[str, Any]], **poli
 
 def play(made: dict[str, Any], folder: Path) -> list[dict[str, Any]]:
     """Play the tests of the order's node in a run folder; return the rows that it wrote."""
-    record = Record(str(folder), made, 0, main.pace_of(made))
+    record = Record(str(folder), made, 0, main.build_pace(made))
     context = RunContext(made, record, DirectLauncher("railyard-runner-x"), threading.Event())
     node_tests.NodeTests(context).run()
     return [json.loads(line) for line in (folder / "results.jsonl").read_text().splitlines()]

@@ -58,12 +58,12 @@ launcher = units.launcher("direct", order["run"], order["node"])
 run_context = RunContext(order, Record(sys.argv[2], order, 0, Pace({}, [])), launcher, threading.Event())
 cables = runner_cabling.Cabling(run_context)
 begun = time.monotonic()
-cables.settle()
+cables.start()
 print(time.monotonic() - begun)
 time.sleep(float(sys.argv[4]))
 # A whole run lasts longer than its slowest node takes to start.
 deadline = time.monotonic() + (float(sys.argv[5]) if len(sys.argv) > 5 else 0)
-while time.monotonic() < deadline and any(ear.is_alive() and not ear.heard_all for ear in cables._ears):
+while time.monotonic() < deadline and any(ear.is_alive() and not ear.heard_all for ear in cables._beacons):
     time.sleep(0.1)
 cables.close()
 """

@@ -195,7 +195,7 @@ def told(short: list[Row], lines: list[Row]) -> None:
     for line in lines:
         frames.add(line)
     for one, other in (short, short[::-1]):
-        made = frames.whole(one)
+        made = frames.expand(one)
         if made is not None:
             heard = other["v"][5].partition(".")[0]
             other["v"][5] = f"{heard}.{short_rows._digest(made)}"

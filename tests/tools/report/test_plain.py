@@ -107,7 +107,7 @@ def spoil(lines: list[dict[str, Any]], draw: random.Random) -> None:
     one, other = draw.sample(short, 2)
     line, way = lines[one], draw.random()
     both = [its for its in lines if "as" in its and its["id"] == line["id"]]
-    sound = all(frames.whole(its) for its in both)
+    sound = all(frames.expand(its) for its in both)
     if way < 0.02:
         line["id"], lines[other]["id"] = lines[other]["id"], line["id"]
     elif way < 0.04:
@@ -151,12 +151,12 @@ def spoil(lines: list[dict[str, Any]], draw: random.Random) -> None:
             values[place] = lines[other]["v"][min(place, len(lines[other]["v"]) - 1)]
     # Else the digest alone would tell.
     for its, peer in itertools.permutations(both, 2) if draw.random() < 0.85 else ():
-        made = frames.whole(its)
+        made = frames.expand(its)
         if made is not None and isinstance(peer["v"][5], str):
             with suppress(TypeError):  # of what no row says there is no digest
                 peer["v"][5] = f"{peer['v'][5].partition('.')[0]}.{short_rows._digest(made)}"
     if line in lines and draw.random() < 0.1:
-        lines[lines.index(line)] = frames.whole(line) or line
+        lines[lines.index(line)] = frames.expand(line) or line
 
 
 def said(folder: RunFolder) -> tuple[list[str], rejudge.Judged]:

@@ -66,8 +66,8 @@ def test_rows_come_back_as_they_were(tmp_path: Path) -> None:
     frames = short_rows.Frames()
     assert all(frames.add(line) for line in lines_of(short) if "frame" in line)
     # What is left over belongs to nothing.
-    assert frames.whole(lines[0])
-    assert frames.whole({**lines[0], "v": [*lines[0]["v"], 1]}) is None
+    assert frames.expand(lines[0])
+    assert frames.expand({**lines[0], "v": [*lines[0]["v"], 1]}) is None
     asked = list(short.each_row(run_folder.RESULTS, {wanted}))
     assert asked == [row for row in rows if row["id"] == wanted]
     before = sum(len(run_folder.line(row)) for row in whole if row["id"].startswith("m"))
@@ -114,7 +114,7 @@ def test_what_is_no_short_row_raises_nothing(tmp_path: Path) -> None:
             if "frame" in line:
                 assert frames.add(line) or seed % 4
             else:
-                row = frames.whole(line)
+                row = frames.expand(line)
                 assert run_folder.line(row) if row else (row is None and seed % 4)
 
 

@@ -177,7 +177,7 @@ def test_rails_of_ipv6_are_measured(tmp_path: Path) -> None:
         assert {(row["status"], row["proof"]) for row in others} == {("measured", "proven")}
         assert len(others) == 8
         latency = of_check(rows[node], "tcp_latency")
-        if base.number(latency["tool_version"]) < (3, 8):
+        if base.parse_version(latency["tool_version"]) < (3, 8):
             assert (latency["status"], latency["error"]["class"]) == ("unmeasured", "tool_too_old")
         else:
             assert (latency["status"], latency["proof"]) == ("measured", "proven")
@@ -391,7 +391,7 @@ def test_traffic_over_another_rail_is_not_proven(rails: Rails, tmp_path: Path) -
     for node in NODES:
         row = of_check(rows[node], "tcp_bandwidth")
         assert (row["status"], row["proof"]) == ("measured", "unproven")
-        assert "another way" in row["proof_reason"]
+        assert "another path" in row["proof_reason"]
 
 
 def test_killed_in_mid_test_nothing_runs_on_and_no_row_is_lost(rails: Rails, tmp_path: Path) -> None:
@@ -424,7 +424,7 @@ def test_a_lease_that_is_not_renewed_ends_the_run(rails: Rails, tmp_path: Path) 
     assert runner.wait(15) == 1
     assert classes(runner.rows()) == {"interrupted"}
     assert len(runner.rows()) == 10
-    assert "shown no life" in runner.rows()[0]["error"]["message"]
+    assert "showed no sign of life" in runner.rows()[0]["error"]["message"]
     assert not (runner.folder / "work_order.json").exists()  # it held the run's secret
     assert runner.status()["done"] is True
 

@@ -208,7 +208,7 @@ def test_counters_of_another_port_prove_nothing(nodes: Rails, tmp_path: Path) ->
     rows = run(nodes, tmp_path, work_order(rails=["rail0"]), path=path)
     for row in rdma(rows["gpuserver2"]):
         assert (row["status"], row["proof"]) == ("measured", "unproven"), row["error"]
-        assert "another way" in row["proof_reason"]
+        assert "another path" in row["proof_reason"]
     assert {row["proof"] for row in rdma(rows["gpuserver1"])} == {"proven"}
 
 

@@ -297,7 +297,7 @@ class _Measure(_Step):
             staged.add(received.name)
         elif received.kind == agent.PROGRESS:
             words = _object(received.data)
-            self._progress[node] = progress.how_far(words, str(words.get("uptime_s")))
+            self._progress[node] = progress.read_progress(words, str(words.get("uptime_s")))
         elif received.kind == agent.ERROR:
             self.fail(received.name, _object(received.data))
         elif received.kind == agent.ARCHIVE and received.name in self.greeted:

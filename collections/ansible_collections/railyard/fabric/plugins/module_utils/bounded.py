@@ -56,11 +56,7 @@ def start(argv: Sequence[str], stderr: int = subprocess.STDOUT) -> subprocess.Po
     try:
         # Of a process group with its parent, which ends both.
         return subprocess.Popen(  # pylint: disable=ansible-bad-function
-            list(argv),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=stderr,
-            env=environment,
+            list(argv), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=stderr, env=environment
         )
     except FileNotFoundError as error:
         raise ToolError(f"{argv[0]}: not found", absent=True) from error
@@ -121,14 +117,14 @@ def call(work: Callable[[At], Mapping[str, Any]], limit_s: float) -> tuple[dict[
         limit_s: when the child is killed and given up.
 
     Returns:
-        What it returned; or None, and why in words.
+        What it returned; or None, and why.
     """
 
     def tell(say: Callable[[Any], None]) -> None:
         try:
             say({"done": work(lambda at: say({"at": at}))})
-        except Exception as error:  # a defect is told as well: silence would be taken for a hang
-            say({"broke": f"it broke down: {error.__class__.__name__}: {error}"})
+        except Exception as error:  # a bug is reported too: silence would look like a hang
+            say({"broke": f"it failed: {error.__class__.__name__}: {error}"})
 
     try:
         said, over = listen(tell, limit_s)
@@ -145,14 +141,14 @@ def call(work: Callable[[At], Mapping[str, Any]], limit_s: float) -> tuple[dict[
 
 
 def listen(work: Callable[[Callable[[Any], None]], None], limit_s: float) -> tuple[list[Any], bool]:
-    """Have a child do something, for a bounded time, and return what it said by then.
+    """Run something in a child process with a time limit, and return its messages until then.
 
     Args:
         work: what it does; it says a JSON value by calling its argument.
         limit_s: when the child is killed and given up.
 
     Returns:
-        What it said, and whether its time was over.
+        Its messages, and whether its time was over.
 
     Raises:
         OSError: no process could be started.
@@ -160,7 +156,7 @@ def listen(work: Callable[[Callable[[Any], None]], None], limit_s: float) -> tup
     read_end, write_end = os.pipe()
     try:
         with warnings.catch_warnings():
-            # Python 3.12 and later warns of a fork beside threads; the child here takes no lock of theirs.
+            # Python 3.12 and later warn about a fork with threads; the child here takes none of their locks.
             warnings.simplefilter("ignore", DeprecationWarning)
             child = os.fork()
         if child == 0:
@@ -189,10 +185,10 @@ def _work(work: Callable[[Callable[[Any], None]], None], write_end: int) -> None
         os.setsid()
         quiet = os.open(os.devnull, os.O_RDWR)
         for stream in (0, 1, 2):
-            # Whoever waits for the end of our output must not wait for a child that hangs.
+            # A reader of this process's output must not wait for a child that hangs.
             os.dup2(quiet, stream)
         work(say)
-    except BaseException:  # noqa: S110 - nobody is left to be told
+    except BaseException:  # noqa: S110 - there is no one to report to
         pass
     finally:
         os._exit(0)

@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Whether a value that a node or a file gave is a number that can be reckoned with."""
+"""Check whether a value from a node or a file is a usable number."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def is_number(value: object) -> TypeGuard[float]:
 
 
 def is_whole(value: object) -> TypeGuard[int]:
-    """Tell whether a value is a whole number; True and False are not numbers here.
+    """Return whether a value is an integer; True and False are not numbers here.
 
     Nothing that is counted fills more than 64 bits, and arithmetic with more raises where floats come in.
     """

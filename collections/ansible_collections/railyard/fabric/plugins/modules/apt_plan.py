@@ -13,28 +13,28 @@ version_added: "0.3.0"
 description:
   - Compares the requested packages with what dpkg has, and with O(simulate) gets from apt-get what it
     would do for them. Changes nothing but the record of O(role).
-  - With O(undo_plan) it tells instead how to come back from a transaction that failed.
+  - With O(undo_plan) it returns instead how to undo a transaction that failed.
 author:
   - Railyard contributors (@railyard)
 extends_documentation_fragment:
   - railyard.fabric.attributes
 options:
   names:
-    description: Packages that are to be there.
+    description: Packages that must be installed.
     type: list
     elements: str
     default: []
   pins:
-    description: Packages that are to be there in exactly this version.
+    description: Packages that must be installed in exactly this version.
     type: dict
     default: {}
   hold:
-    description: Packages that are to be on hold.
+    description: Packages that must be on hold.
     type: list
     elements: str
     default: []
   unhold:
-    description: Packages that are to be on hold no longer.
+    description: Packages that must not be on hold.
     type: list
     elements: str
     default: []
@@ -90,7 +90,7 @@ attributes:
 """
 
 EXAMPLES = r"""
-- name: Look what the driver would bring
+- name: Show what the driver would install
   railyard.fabric.apt_plan:
     pins:
       doca-ofed: 3.2.0-046000
@@ -154,7 +154,7 @@ remove:
   elements: str
   sample: []
 differs:
-  description: Whether anything is to be done.
+  description: Whether there is anything to do.
   returned: success
   type: bool
   sample: false
@@ -188,7 +188,7 @@ plan:
     before: {}
 units:
   description: >-
-    For each of O(units) its C(unit_file_state) and C(active_state), in systemd's words; empty and C(inactive)
+    For each of O(units) its C(unit_file_state) and C(active_state), as in systemd; empty and C(inactive)
     for a unit that does not exist.
   returned: success
   type: dict
@@ -200,7 +200,7 @@ undo:
   type: dict
   sample: {"purge": ["doca-ofed"], "remove": [], "restore": [], "hold": []}
 failure:
-  description: What O(failure_text) says went wrong, with what to do about it.
+  description: The cause of the failure in O(failure_text), and its fix.
   returned: with O(undo_plan)
   type: str
   sample: "Sub-process /usr/bin/dpkg returned an error code (1). Fix: run the same apt-get on the node"
@@ -222,7 +222,7 @@ _MEBIBYTE_BYTES = 1024 * 1024
 
 
 def way_back(plan: dict[str, t.Any], packages: dict[str, apt_get.Package]) -> dict[str, t.Any]:
-    """Tell how to come back from a plan that was returned before."""
+    """Return how to undo a plan that was returned before."""
     moves = [apt_get.Move(**move) for move in plan["moves"]]
     before = {name: apt_get.Package(**package) for name, package in plan["before"].items()}
     return apt_plan.undo(moves, before, packages)._asdict()

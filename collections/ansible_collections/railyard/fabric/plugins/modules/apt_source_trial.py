@@ -12,7 +12,7 @@ short_description: Try an apt source without adding it to apt
 version_added: "0.3.0"
 description:
   - Checks a repository's key against its fingerprint, fetches the repository's lists into a folder of
-    its own, which is removed again, and looks whether it has the pinned versions and goes with the node's
+    its own, which is removed again, and checks whether it has the pinned versions and goes with the node's
     other sources.
   - The node's sources, keys and lists stay as they are. Fails with the cause where the repository is
     not usable.
@@ -44,7 +44,7 @@ options:
     default: []
     suboptions:
       packages:
-        description: Names of packages; patterns are not looked for.
+        description: Names of packages; patterns are not allowed.
         type: list
         elements: str
         required: true
@@ -52,10 +52,10 @@ options:
         description: The version, or a pattern as in apt's preferences.
         type: str
       release:
-        description: A release as in apt's preferences; it is not looked at here.
+        description: A release as in apt's preferences; not used here.
         type: str
       priority:
-        description: The priority; it is not looked at here.
+        description: The priority; not used here.
         type: int
   timeout_s:
     description: Seconds that one connection may take to answer, and a fifth of what the whole may take.

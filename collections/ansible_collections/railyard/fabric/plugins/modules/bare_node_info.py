@@ -60,7 +60,7 @@ options:
     type: bool
     default: false
   longest_s:
-    description: After so many seconds the process ends by itself.
+    description: Time after which the process ends, in seconds.
     type: int
     default: 300
 """
@@ -210,7 +210,7 @@ beacons:
       type: int
       sample: 0
     raised:
-      description: Whether it was down and was raised meanwhile.
+      description: Whether it was down and was set up for the check.
       type: bool
       sample: false
     error:
@@ -222,7 +222,7 @@ beacons:
       type: int
       sample: 400000
     neighbours:
-      description: Switch ports that it heard by LLDP meanwhile; a switch speaks every 30 seconds as a rule.
+      description: Switch ports seen by LLDP during the check; a switch sends every 30 seconds by default.
       type: list
       elements: dict
       sample: []

@@ -12,9 +12,9 @@ short_description: Record what a node had before a role changed it, and plan how
 version_added: "0.3.0"
 description:
   - A role calls it once before its first change. Packages, files and whatever else it names are recorded on
-    the node in C(/var/lib/railyard/originals/ROLE.json), a file's bytes beside it.
+    the node in C(/var/lib/railyard/originals/ROLE.json), with the contents of files in the same folder.
   - What is in a record is never changed; what a later call names and the record does not have is added.
-  - A file that says of itself that Railyard manages it is no original, and recorded as absent.
+  - A file whose text says that Railyard manages it is not an original, and is recorded as absent.
   - V(read) plans how to restore it for all roles; playbooks/uninstall.yml does it.
 author:
   - Railyard contributors (@railyard)
@@ -46,7 +46,7 @@ options:
   record:
     description:
       - Anything else, section to name to what was there. Restoring knows section C(units), unit to a
-        dictionary of C(enabled) and C(active) in systemd's words, and C(package) where one brings it; and
+        dictionary of C(enabled) and C(active) as systemd names them, and C(package) if it comes from one; and
         section C(users), system user to a dictionary of C(there) and C(home).
     type: dict
     default: {}
@@ -115,7 +115,7 @@ _ENGLISH = {"LC_ALL": "C", "LANGUAGE": "C"}
 
 
 def run(module: AnsibleModule, program: str, *words: str) -> str:
-    """Run a program that reads only; its words in English, since some of them are parsed."""
+    """Run a read-only program in the C locale, since its output is parsed."""
     argv = [module.get_bin_path(program, required=True), *words]
     code, out, error = module.run_command(argv, environ_update=_ENGLISH)
     if code != 0:

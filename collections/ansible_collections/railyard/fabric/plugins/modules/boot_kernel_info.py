@@ -35,7 +35,7 @@ attributes:
 """
 
 EXAMPLES = r"""
-- name: Look which kernel boots next
+- name: Find the kernel that boots next
   railyard.fabric.boot_kernel_info:
   register: boot
 

@@ -124,7 +124,7 @@ plan:
       type: list
       elements: str
     install:
-      description: Packages that come or move, C(name), C(from) (null where it is not there) and C(to).
+      description: Packages to install or change, C(name), C(from) (null if not installed) and C(to).
       type: list
       elements: dict
     remove:
@@ -217,7 +217,7 @@ def preferred(files: t.Mapping[str, str]) -> t.Iterator[list[str]]:
 def plan_one(
     run: query.Run, request: dict[str, t.Any], packages: dict[str, apt_get.Package]
 ) -> driver_plan.Planned:
-    """Ask apt what it would do for one role, as that role asks it."""
+    """Simulate one role's transaction with the same arguments as the role."""
     wish = driver_plan.wish_of(request)
     needed = apt_plan.need(wish, packages)
     if not (needed.specs or needed.conflicts):
@@ -232,7 +232,7 @@ def plan_one(
 
 
 def is_settled(request: dict[str, t.Any], packages: dict[str, apt_get.Package]) -> bool:
-    """Tell whether a role's packages and files are as it wants them."""
+    """Return whether a role's packages and files are as the role needs them."""
     wish = driver_plan.wish_of(request)
     needed = apt_plan.need(wish, packages)
     if needed.specs or needed.hold or needed.unhold or needed.conflicts or apt_plan.wrong_wish(wish):

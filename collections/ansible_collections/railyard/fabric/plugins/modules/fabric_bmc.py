@@ -14,7 +14,7 @@ description:
   - Opens a TCP connection to the BMC of every node whose inventory has C(bmc_address), from the controller
     and without logging in, and once more, 10 s later, where nothing was heard.
   - Writes a row of C(results.jsonl) for each; M(railyard.fabric.fabric_judge) makes the verdicts of them.
-  - C(fabric_policy.bmc_check) says whether, C(fabric_policy.bmc_tcp_ports) where,
+  - C(fabric_policy.bmc_check) enables it, C(fabric_policy.bmc_tcp_ports) are the ports,
     C(fabric_policy.bmc_timeout_s) for how long.
   - Many BMCs are checked at a time, so that a thousand silent ones take less than three minutes.
 author:
@@ -35,7 +35,7 @@ attributes:
     details: It changes nothing on a node that could be shown as a difference.
   idempotent:
     support: N/A
-    details: It asks, and changes nothing.
+    details: It only sends queries.
 """
 
 EXAMPLES = r"""

@@ -13,7 +13,7 @@ version_added: "0.1.0"
 description:
   - Ends what is left of the run on the node, fetches its packed results to C(raw/<node>.tar.gz), and
     appends its rows
-    to C(results.jsonl). Only whole rows that this node wrote of its own ends of this run's tests are taken.
+    to C(results.jsonl). Only complete rows that this node wrote for its ends of this run's tests are kept.
   - The archive is fetched as a file. It is readable for the connecting user only, and for that time only.
   - When the rows are safe, the node is cleared of the run.
 author:

@@ -29,7 +29,7 @@ options:
     type: path
     required: true
   reason:
-    description: What the end record says, unless there is one already.
+    description: Content of the end record, unless there is one already.
     type: str
     choices: [completed, interrupted]
     default: completed

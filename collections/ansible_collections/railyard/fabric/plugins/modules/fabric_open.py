@@ -41,7 +41,7 @@ attributes:
     details: It changes nothing on a node that could be shown as a difference.
   idempotent:
     support: none
-    details: Every run has a folder of its own.
+    details: Every run has a separate folder.
 notes:
   - Variables C(railyard_pattern), C(railyard_questions), C(railyard_lease_s) and C(railyard_slurm_job) lie
     over the keys of C(fabric_policy) that are called so, for this run alone.

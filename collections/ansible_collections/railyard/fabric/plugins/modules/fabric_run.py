@@ -12,7 +12,7 @@ short_description: Stage, start, stop and collect a measuring run on a node
 version_added: "0.1.0"
 description:
   - Starts Railyard's runner on the node as a transient systemd unit, and does what else a run needs there.
-  - The runner measures by itself with its partners; this module never waits for it.
+  - The runner measures with its partners without the controller; this module does not wait for it.
   - A lease on the node refuses a second controller. M(railyard.fabric.fabric_watch) renews it; when it is not
     renewed, the runner stops itself, ends its tools and keeps what it has measured.
   - Use M(railyard.fabric.fabric_stage) for O(state=staged), since it uploads the runner.

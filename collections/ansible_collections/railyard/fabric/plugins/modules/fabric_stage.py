@@ -48,7 +48,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 program_sha256:
-  description: The runner's hash, which O(railyard.fabric.fabric_run#module:program_sha256) asks for.
+  description: The runner's hash, for O(railyard.fabric.fabric_run#module:program_sha256).
   returned: success
   type: str
   sample: 9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08
@@ -63,7 +63,7 @@ controller:
   type: str
   sample: me@controller
 lease_s:
-  description: Seconds that the lease holds without a look by M(railyard.fabric.fabric_watch).
+  description: Seconds that the lease is valid without a call of M(railyard.fabric.fabric_watch).
   returned: success
   type: int
   sample: 90

@@ -11,10 +11,10 @@ module: fabric_watch
 short_description: Poll the progress of a measuring run, and renew its lease
 version_added: "0.1.0"
 description:
-  - Tells how far the run is that M(railyard.fabric.fabric_run) has started on the node under systemd.
+  - Returns the progress of the run that M(railyard.fabric.fabric_run) started on the node under systemd.
   - Renews the run's lease on the node. Without renewal the runner stops itself.
   - Starts no Python on the node, so that looking does not disturb what is being measured.
-  - With O(wait) it looks again until the run is done; the host holds one of Ansible's forks for so long.
+  - With O(wait) it polls until the run is done; the host uses one of Ansible's forks for that time.
 author:
   - Railyard contributors (@railyard)
 extends_documentation_fragment:
@@ -32,11 +32,11 @@ options:
     type: str
     required: true
   wait:
-    description: Look until the run is done, or two looks in a row come to nothing. Omitted, it looks once.
+    description: Poll until the run is done, or two polls in a row fail. Without it there is one query.
     type: dict
     suboptions:
       lease_s:
-        description: As M(railyard.fabric.fabric_stage) returns it; looks come as seldom as that allows.
+        description: As M(railyard.fabric.fabric_stage) returns it; the interval is as long as it allows.
         type: int
         required: true
       deadline_s:
@@ -68,7 +68,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 done:
-  description: Whether no more rows will come.
+  description: Whether the run has ended.
   returned: success
   type: bool
   sample: false

@@ -12,7 +12,7 @@ short_description: Read the NVIDIA GPUs and driver of a node in one call
 version_added: "0.2.0"
 description:
   - Reads the GPUs from PCI, the driver that is loaded, the drivers that are installed for each kernel, and
-    what bears on installing one (Nouveau, Secure Boot, kernel headers, packages, archives, room).
+    what affects its installation (Nouveau, Secure Boot, kernel headers, packages, archives, disk space).
   - What is set on a GPU (MIG, ECC, power limit, clocks) is read back through C(nvidia-smi), which is only
     queried if the driver is loaded already, since it would load it.
   - Loads and changes nothing.
@@ -56,7 +56,7 @@ waiting:
   elements: dict
   sample: []
 gpu_info:
-  description: The node's GPUs and driver. A value that the node does not tell is null.
+  description: The node's GPUs and driver. An unknown value is null.
   returned: always
   type: dict
   contains:
@@ -69,7 +69,7 @@ gpu_info:
       type: dict
       sample: {"id": "debian", "version": "12"}
     architecture:
-      description: Architecture of the node's packages, in dpkg's words; null where there is no dpkg.
+      description: Architecture of the node's packages, as dpkg names it; null without dpkg.
       type: str
       sample: arm64
     kernel:

@@ -61,7 +61,7 @@ options:
     default: {}
     suboptions:
       rx:
-        description: Rings of packets that come.
+        description: Receive rings.
         type: str
       tx:
         description: Rings of packets that go.
@@ -84,14 +84,14 @@ options:
     type: dict
     default: {}
   nofile:
-    description: A limit on open files; nothing is set, RV(nofile_possible) tells whether a login may have it.
+    description: A limit on open files; nothing is set, RV(nofile_possible) is whether a login may have it.
     type: int
   boot_parameter:
     description: >-
-      A parameter of the kernel's command line; nothing is set, RV(boot_parameter) says where it is.
+      A parameter of the kernel's command line; nothing is set, RV(boot_parameter) is where it is.
     type: str
   originals:
-    description: The file that holds the values from before the first change.
+    description: The file with the values from before the first change.
     type: path
     required: true
   rivals:
@@ -105,7 +105,7 @@ options:
     default: []
 attributes:
   check_mode:
-    description: Says what would change without changing it.
+    description: Reports what would change without changing it.
     support: full
   diff_mode:
     description: Shows the values before and after.
@@ -135,7 +135,7 @@ governors:
   type: dict
   sample: {"cpu0": "powersave"}
 governor:
-  description: The governor that O(governor) comes to here.
+  description: The governor that O(governor) means on this node.
   returned: success
   type: str
   sample: performance

@@ -27,7 +27,7 @@ extends_documentation_fragment:
   - railyard.fabric.attributes.full
 options:
   files:
-    description: The files that are to be there, in the order in which they are written.
+    description: The wanted files, in the order in which they are written.
     type: list
     elements: dict
     default: []
@@ -38,7 +38,7 @@ options:
         required: true
       template:
         description:
-          - The template, found where M(ansible.builtin.template) looks for its source.
+          - The template, searched for as M(ansible.builtin.template) does.
           - Without it and O(files[].content) it is the file's path and C(.j2), such as
             C(etc/sysctl.d/60-railyard.conf.j2).
         type: str
@@ -151,7 +151,7 @@ unchecked:
   sample: []
 units:
   description: >-
-    For each of O(units) its C(unit_file_state) and C(active_state) after this call, in systemd's words; empty
+    For each of O(units) its C(unit_file_state) and C(active_state) after this call, as in systemd; empty
     and C(inactive) for a unit that does not exist.
   returned: success
   type: dict

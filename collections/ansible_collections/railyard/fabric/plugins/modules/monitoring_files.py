@@ -79,7 +79,7 @@ options:
     default: {}
   bmc_exporter:
     description: >-
-      Address and port of the exporter that asks the BMCs, each of which becomes a target. Empty for none.
+      Address and port of the exporter that queries the BMCs, each of which becomes a target. Empty for none.
     type: str
     default: ""
 """

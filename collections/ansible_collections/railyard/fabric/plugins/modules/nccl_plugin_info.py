@@ -11,7 +11,7 @@ module: nccl_plugin_info
 short_description: Check whether a node's dynamic loader finds the library of an NCCL network plugin
 version_added: "0.3.0"
 description:
-  - Looks in the loader's cache (C(ldconfig -p)), or at a path, and at the file's header.
+  - Reads the loader's cache (C(ldconfig -p)), or a path, and the file's header.
   - Loads nothing, changes nothing.
 author:
   - Railyard contributors (@railyard)

@@ -79,7 +79,7 @@ attributes:
     support: full
   check_mode:
     support: full
-    description: Says what would change, and changes nothing.
+    description: Reports what would change, and changes nothing.
   diff_mode:
     support: full
     description: Shows the file before and after, and what of the running network differs.

@@ -101,7 +101,7 @@ options:
 attributes:
   check_mode:
     support: full
-    description: Says what would change, and changes nothing.
+    description: Reports what would change, and changes nothing.
   diff_mode:
     support: full
     description: Shows the file before and after, and what of the running network differs.
@@ -135,7 +135,7 @@ reason_unchanged:
   type: str
   sample: no network change of Railyard was ever confirmed here
 outcome:
-  description: How far the change has come.
+  description: The state of the change.
   returned: always
   type: str
   sample: >-
@@ -164,7 +164,7 @@ proof_problems:
   elements: str
   sample: ["rail0 (ens6): mtu is 1500, planned 9000"]
 differences:
-  description: What the undo could not bring back.
+  description: What the undo could not restore.
   returned: when the change was undone
   type: list
   elements: str

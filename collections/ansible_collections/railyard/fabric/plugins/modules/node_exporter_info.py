@@ -14,7 +14,7 @@ description:
   - A node_exporter that runs already is kept as it is; its folder of textfiles is read from its command line.
   - Without one, checks that the address and port are free and that the address is no rail's.
   - Fails with the reason and the fix where neither is possible. Changes nothing.
-  - With O(state=brought) it tells instead what the role has set up here, for its removal.
+  - With O(state=brought) it returns instead what the role has set up here, for its removal.
 author:
   - Railyard contributors (@railyard)
 extends_documentation_fragment:
@@ -125,7 +125,7 @@ ARGUMENTS: dict[str, t.Any] = {
 
 
 def hold(module: AnsibleModule) -> dict[str, t.Any]:
-    """Look at the node; return the result."""
+    """Read the node's state; return the result."""
     if module.params["state"] == "brought":
         brought = exporters.read_brought(ROOT)
         return {"changed": False, "own": brought.own, "metrics_files": list(brought.metrics_files)}

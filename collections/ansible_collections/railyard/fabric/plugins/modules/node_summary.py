@@ -20,7 +20,7 @@ extends_documentation_fragment:
   - railyard.fabric.attributes
 options:
   fact:
-    description: Which fact; each has its own words.
+    description: Which fact; each has its own text.
     type: str
     required: true
     choices: [railyard_driver_plan, railyard_uninstall_plan, railyard_waits, roce_qos_plan]
@@ -29,7 +29,7 @@ options:
     type: str
     required: true
   nothing:
-    description: The line instead, where no host says anything.
+    description: The line if no host has anything to report.
     type: str
     required: true
 attributes:

@@ -38,7 +38,7 @@ options:
     elements: dict
     suboptions:
       what:
-        description: What is to be done.
+        description: What to do.
         type: str
         required: true
       why:
@@ -87,7 +87,7 @@ waits:
       why: version 570.86.15 is loaded and a GPU is in use
       needs: reboot
 ansible_facts:
-  description: The same as fact C(railyard_waits), so that the list at the end of a play asks no node.
+  description: The same as fact C(railyard_waits), for the list at the end of a play.
   returned: success
   type: dict
   sample: {"railyard_waits": []}

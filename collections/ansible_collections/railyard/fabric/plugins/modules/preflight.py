@@ -21,7 +21,7 @@ options:
   known_tags:
     description:
       - The tags of all plays. Another one behind C(--tags), and one behind C(--skip-tags) that is nearly one
-        of these, is a problem. Without this option tags are not looked at.
+        of these, is a problem. Without this option tags are not checked.
     type: list
     elements: str
   roles:
@@ -62,7 +62,7 @@ notes:
 """
 
 EXAMPLES = r"""
-- name: Look before touching anything
+- name: Check before changing anything
   railyard.fabric.preflight:
   run_once: true
 """

@@ -13,11 +13,11 @@ version_added: "0.3.0"
 description:
   - Holds the rails (link, rate, address, MTU, RDMA port, GID, RDMA MTU), their error counters since the last
     look by the same name, the CPU governor and the GPUs against what is expected. Nothing is sent.
-  - Ends within half a minute, whatever hangs, and says what that was.
-  - Fails where something is wrong, or expected and could not be looked at. RV(line) says it.
-  - Keeps error counters and findings in C(/var/lib/railyard/quick), for the next look; not in check mode.
-  - What a look found wrong stays reported, also after a reboot, until a look at the same item is good; of
-    XIDs only those since the last look are.
+  - Ends within half a minute, whatever hangs, and reports what hung.
+  - Fails where something is wrong, or is expected and could not be checked. RV(line) is the reason.
+  - Keeps error counters and findings in C(/var/lib/railyard/quick), for the next call; not in check mode.
+  - A problem stays reported, also after a reboot, until a check of the same item is good; of
+    XIDs only those since the last call are.
 author:
   - Railyard contributors (@railyard)
 extends_documentation_fragment:
@@ -33,7 +33,7 @@ attributes:
 options:
   expect:
     description:
-      - What the node is to be, as C(/etc/railyard/quick.json) has it. C(schema) (1), C(node), C(transport),
+      - The expected state, as in C(/etc/railyard/quick.json). C(schema) (1), C(node), C(transport),
         C(node_class), C(rails) (as the filter P(railyard.fabric.node_rails#filter) gives them), C(governor)
         (empty for none) and C(gpus) (as C(expected_gpus), null if not declared).
     type: dict
@@ -63,7 +63,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 status:
-  description: 0 good, 1 something is wrong, 3 something expected could not be looked at.
+  description: 0 good, 1 something is wrong, 3 something expected could not be checked.
   returned: always
   type: int
   sample: 1
@@ -79,7 +79,7 @@ wrong:
   elements: str
   sample: ["mtu_differs: rail3 (ens9) has 1500, the plan's is 9000"]
 unknown:
-  description: What is expected and could not be looked at.
+  description: What is expected and could not be checked.
   returned: always
   type: list
   elements: str
@@ -91,7 +91,7 @@ told:
   elements: str
   sample: [first look at the error counters]
 good:
-  description: What was looked at and is as it should be.
+  description: What was checked and is good.
   returned: always
   type: list
   elements: str
@@ -115,12 +115,12 @@ from ansible_collections.railyard.fabric.plugins.module_utils.quick.look import 
 
 
 def hold(params: t.Mapping[str, t.Any], keep: bool) -> dict[str, t.Any]:
-    """Look, and return the module's result.
+    """Run the check, and return the module's result.
 
     Raises:
         ValueError: the parameters are none.
     """
-    expected = expectation.of(params["expect"])
+    expected = expectation.parse(params["expect"])
     how = How(last_look.check_name(params["name"]), keep=keep, loopback=params["loopback"])
     found = bounded_look(expected, how)
     return {"status": found.status, "line": found.line(expected.node), **found.document()}

@@ -11,8 +11,8 @@ module: rail_info
 short_description: Read all rails of a node in one call
 version_added: "0.1.0"
 description:
-  - Reads netdevs, RDMA ports, addresses and what else bears on measuring the rails of a node, in one call,
-    from sysfs, procfs and C(ip -j addr); asks the benchmark tools for their versions.
+  - Reads netdevs, RDMA ports, addresses and what else affects tests of the rails of a node, in one call,
+    from sysfs, procfs and C(ip -j addr), and the versions of the benchmark tools.
   - The MTU of an RDMA port, which sysfs lacks, is read through libibverbs if it is installed.
   - Loads and changes nothing.
   - A file that cannot be read gives null and a line in C(rail_info.warnings), never a failure.
@@ -56,7 +56,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 rail_info:
-  description: The node's facts. A value that the node does not tell is null.
+  description: The node's facts. An unknown value is null.
   returned: always
   type: dict
   contains:
@@ -122,7 +122,7 @@ rail_info:
           type: bool
           sample: true
         speed_mbps:
-          description: What the driver says; of C(driver_class) C(software) or C(virtual) it means nothing.
+          description: From the driver; with C(driver_class) C(software) or C(virtual) it means nothing.
           type: int
           sample: 40000
         speed_max_mbps:
@@ -214,10 +214,10 @@ rail_info:
         optics:
           description:
             - What was read of the port's module; only with O(optics=true), and null without a link or module.
-            - C(module) is what C(ethtool -m) says (identifier, vendor, part number, whether it is copper or
-              optical, temperature, power of each lane in dBm, alarms with reading and limit), C(fec) what
-              C(ethtool --show-fec) says, C(link) what C(mlxlink) says (the same, and bit error ratios before
-              and after FEC). Each is null where it was not read; C(unread) says why.
+            - C(module) is the output of C(ethtool -m) (identifier, vendor, part number, copper or optical,
+              temperature, power of each lane in dBm, alarms with reading and limit), C(fec) that of
+              C(ethtool --show-fec), C(link) that of C(mlxlink) (the same, and bit error ratios before and
+              after FEC). Each is null where it was not read; C(unread) is the reason.
           type: dict
           sample: {module: null, fec: {active: [RS]}, link: null, unread: {module: "ethtool: not found"}}
     hcas:
@@ -258,11 +258,11 @@ rail_info:
           type: str
           sample: 4X
         active_mtu_bytes:
-          description: MTU of the port now, as libibverbs says; null without that library.
+          description: Current MTU of the port from libibverbs; null without that library.
           type: int
           sample: 4096
         max_mtu_bytes:
-          description: Largest MTU that the port is capable of, as libibverbs says; null without that library.
+          description: Largest MTU of the port from libibverbs; null without that library.
           type: int
           sample: 4096
         lid:
@@ -347,7 +347,7 @@ rail_info:
         dpu_mode:
           description:
             - Who manages a BlueField's embedded switch, its own Arm system (C(dpu)) or the host (C(nic)).
-            - Null for any other device, and where the kernel does not tell, as on InfiniBand ports.
+            - Null for any other device, and where the kernel does not report it, as on InfiniBand ports.
           type: str
           sample: nic
         gids:
@@ -356,7 +356,7 @@ rail_info:
           elements: dict
           contains:
             index:
-              description: Index, as C(-x) of perftest wants it.
+              description: Index, as for C(-x) of perftest.
               type: int
               sample: 1
             gid:
@@ -372,7 +372,7 @@ rail_info:
               type: str
               sample: ens6
             address:
-              description: IP address that a RoCE GID stands for.
+              description: IP address of a RoCE GID.
               type: str
               sample: 10.0.1.1
         counters:
@@ -415,7 +415,7 @@ rail_info:
           type: str
           sample: 550.54.15
         rows:
-          description: What nvidia-smi says of each GPU, by its names; C(aer_correctable) is the kernel's.
+          description: Each GPU by the field names of nvidia-smi; C(aer_correctable) is the kernel's.
           type: list
           elements: dict
           sample: [{pci: "0000:17:00.0", name: NVIDIA H100 80GB HBM3, "pcie.link.width.current": 16}]

@@ -56,7 +56,7 @@ path:
   type: str
   sample: /etc/udev/rules.d/60-rdma-persistent-naming.rules
 rules:
-  description: The text of the rules file; null where there is to be none.
+  description: The text of the rules file; null for none.
   returned: success
   type: str
   sample: |

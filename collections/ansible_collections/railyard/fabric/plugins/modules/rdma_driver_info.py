@@ -77,7 +77,7 @@ attributes:
 """
 
 EXAMPLES = r"""
-- name: Look which provider the cards can have
+- name: Find the provider that the NICs can use
   railyard.fabric.rdma_driver_info:
     provider: auto
     firmware_wanted:
@@ -121,7 +121,7 @@ stack:
   type: dict
   sample: {"name": "doca", "versions": {"doca-ofed": "3.2.0"}}
 conflicts:
-  description: Packages of another stack, which must not be there beside the provider's.
+  description: Packages of another stack, which must not be installed together with the provider's.
   returned: success
   type: list
   elements: str
@@ -209,7 +209,7 @@ has_headers:
   type: bool
   sample: true
 kernel_packages:
-  description: Installed packages that would bring another kernel.
+  description: Installed packages that would install another kernel.
   returned: success
   type: list
   elements: str

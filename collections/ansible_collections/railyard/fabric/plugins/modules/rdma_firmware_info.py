@@ -38,7 +38,7 @@ attributes:
 """
 
 EXAMPLES = r"""
-- name: Look what the flash has
+- name: Read the firmware in flash
   railyard.fabric.rdma_firmware_info:
     plan:
       - pci: "0000:17:00.0"

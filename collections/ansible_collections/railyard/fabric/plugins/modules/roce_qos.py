@@ -32,7 +32,7 @@ extends_documentation_fragment:
   - railyard.fabric.attributes.full
 options:
   rails:
-    description: The rails as planned; other keys than these are allowed and not looked at.
+    description: The rails as planned; other keys are allowed and ignored.
     type: list
     elements: dict
     required: true

@@ -12,9 +12,9 @@ short_description: Drain this node in Slurm, and resume it if Railyard drained i
 version_added: "0.3.0"
 description:
   - Asks C(scontrol) on the node itself. Without C(scontrol), or where the cluster has no such node, there is
-    nothing to do, and it says so.
+    nothing to do, which it reports.
   - A node that somebody else drained is left as it is, before and after.
-  - Running jobs are never ended. RV(busy) tells whether there are any; to wait for them is the caller's.
+  - Running jobs are never ended. RV(busy) is whether there are any; the caller waits for them.
 author:
   - Railyard contributors (@railyard)
 extends_documentation_fragment:
@@ -23,8 +23,8 @@ extends_documentation_fragment:
 options:
   state:
     description:
-      - V(read) looks only.
-      - V(drained) sees to it that no new job comes.
+      - V(read) changes nothing.
+      - V(drained) lets no new job start.
       - V(resumed) ends a drain that Railyard began, and no other; with O(reason) one for that reason only.
     type: str
     choices: [read, drained, resumed]
@@ -38,7 +38,7 @@ options:
 """
 
 EXAMPLES = r"""
-- name: Let no new job come
+- name: Drain the node
   railyard.fabric.slurm_node:
     state: drained
     reason: reboot
@@ -74,7 +74,7 @@ reason:
   type: str
   sample: "Railyard: reboot"
 drained:
-  description: Whether no new job comes.
+  description: Whether no new job starts.
   returned: success
   type: bool
   sample: true
@@ -101,7 +101,7 @@ _FIX = "Fix: see to it that `scontrol ping` answers on the node, or give -e slur
 
 
 def show(module: AnsibleModule, scontrol: str, name: str) -> slurm.Node | None:
-    """Return what Slurm says of the node; None where it does not know it."""
+    """Return the node's state in Slurm; None if Slurm does not know it."""
     code, out, error = module.run_command([scontrol, "show", "node", name])
     if slurm.is_unknown(code, out, name):
         return None

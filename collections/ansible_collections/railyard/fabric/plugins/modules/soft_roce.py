@@ -36,11 +36,11 @@ options:
         type: str
         required: true
       netdev:
-        description: The netdev that it lies on. A netdev can carry one.
+        description: Its netdev. A netdev can have one.
         type: str
         required: true
   record:
-    description: The file that tells which devices were wanted, and which of them were there before.
+    description: The record of which devices were wanted, and which of them existed before.
     type: path
     required: true
 """
@@ -115,7 +115,7 @@ def run_rdma(module: AnsibleModule, *words: str) -> None:
 
 
 def apply(module: AnsibleModule, plan: soft_roce.Plan, recorded: list[dict[str, t.Any]], path: str) -> None:
-    """Carry the plan out. A run that is cut off must know its devices again, so the record comes first."""
+    """Carry out the plan. The record is written first, so that an interrupted run knows its devices."""
     soft_roce.store_record(path, plan.record + [entry for entry in recorded if entry not in plan.record])
     for one in plan.delete:
         run_rdma(module, "delete", one.device)

@@ -22,7 +22,7 @@ class Planned(t.NamedTuple):
     """What comes of one role's request.
 
     Attributes:
-        specs: What apt is asked for.
+        specs: What apt is requested to install.
         moves: What it would do.
         problem: Why it cannot plan it; None when it can.
         refused: Why the role will not do it.
@@ -35,7 +35,7 @@ class Planned(t.NamedTuple):
 
 
 def wish_of(request: t.Mapping[str, t.Any]) -> Wish:
-    """Return what a role's request asks of apt; what it does not name is not asked."""
+    """Return a role's request as a wish; missing keys are empty."""
     names, hold, unhold, conflicts, allowed = (
         list(request.get(key) or ()) for key in ("packages", "hold", "unhold", "conflicts", "remove_allow")
     )

@@ -10,8 +10,8 @@ import hashlib
 import re
 import typing as t
 
-# Stricter than apt's readers, which take other heads as well and pass over what they do not know: a file in
-# which we saw one key and apt two would make apt trust a key that nobody has checked.
+# Stricter than apt's readers, which accept other headers and skip what they do not know: a file with one key
+# for this reader and two for apt would make apt trust an unchecked key.
 _FILE = re.compile(
     r"\s*-----BEGIN PGP PUBLIC KEY BLOCK-----\r?\n(?:(?:[A-Za-z]+: [^\r\n]*\r?\n)*\r?\n)?"
     r"((?:[A-Za-z0-9+/]+={0,2}\r?\n)*)(?:=([A-Za-z0-9+/]{4})\r?\n)?-----END PGP PUBLIC KEY BLOCK-----\s*"
@@ -52,7 +52,7 @@ def one_key(text: str) -> tuple[str, str]:
     body = packets[0][1]
     if body[:1] != bytes([_VERSION_4]):
         raise KeyFormatError("its key is not of version 4, which apt's tools read")
-    # The digest that the format prescribes; not a choice of ours.
+    # The digest that the format prescribes.
     digest = hashlib.sha1(b"\x99" + len(body).to_bytes(2, "big") + body)  # noqa: S324
     encoded = base64.b64encode(data).decode()
     lines = [encoded[at : at + _LINE_CHARACTERS] for at in range(0, len(encoded), _LINE_CHARACTERS)]

@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What has to be done for the packages that are asked for, and what of it is not done without consent.
+"""Plan what has to be done for the requested packages, and what of it needs an opt-in.
 
 Pure: what dpkg has and what `apt-get --simulate` answers comes in, sentences and lists go out. Each refusal
 ends with what to do about it.
@@ -20,7 +20,7 @@ _MEBIBYTE_BYTES = 1024 * 1024
 _TAIL_CHARACTERS = 600
 
 
-# What a failed transaction says, and what to do about it; the first that is found is the one that is told.
+# Messages of a failed transaction and their fixes; the first match is reported.
 _CURES = (
     ("No space left on device", "free some space (`df -h` on the node tells where), then run again"),
     ("Hash Sum mismatch", "the mirror is being changed, or a proxy keeps old files: try again later"),
@@ -43,13 +43,13 @@ _OTHER_CURE = "run the same apt-get on the node, which says more"
 
 
 class Wish(t.NamedTuple):
-    """What is asked for.
+    """The requested packages.
 
     Attributes:
         names: Packages that are to be there, in any version.
-        pins: Packages that are to be there in exactly this version.
-        hold: Packages that nobody else may move.
-        unhold: Packages that may be moved again.
+        pins: Packages to install in exactly this version.
+        hold: Packages that others must not upgrade.
+        unhold: Packages that may be upgraded again.
         conflicts: Packages that must not be there.
         remove_allow: Packages that may be removed for it.
     """
@@ -100,7 +100,7 @@ def installed(packages: t.Mapping[str, Package]) -> dict[str, str]:
 
 
 def unfinished(packages: t.Mapping[str, Package]) -> list[str]:
-    """Name what dpkg began and did not end, with the state that it stands in."""
+    """Return the packages that dpkg did not finish, with their state."""
     return [
         f"{name} ({'reinst-required, ' if package.is_broken else ''}{package.state})"
         for name, package in sorted(packages.items())
@@ -109,7 +109,7 @@ def unfinished(packages: t.Mapping[str, Package]) -> list[str]:
 
 
 def need(wish: Wish, packages: t.Mapping[str, Package]) -> Need:
-    """Compare what is asked for with what dpkg has."""
+    """Compare the request with dpkg's packages."""
     there = installed(packages)
     names = list(dict.fromkeys([*wish.names, *wish.pins]))
     missing = [name for name in names if name not in there]
@@ -175,13 +175,13 @@ def refuse_conflicts(wish: Wish, needed: Need, packages: t.Mapping[str, Package]
     if not kept:
         return []
     return [
-        f"in conflict with what is asked: {', '.join(kept)}. Fix: allow their removal by name "
-        "(apt_packages_remove_allow), or do not ask for both"
+        f"in conflict with the requested packages: {', '.join(kept)}. Fix: allow their removal by name "
+        "(apt_packages_remove_allow), or do not request both"
     ]
 
 
 def refuse_moves(wish: Wish, moves: t.Sequence[Move], packages: t.Mapping[str, Package]) -> list[str]:
-    """Say what apt would remove, or move although it is held, without anybody's consent.
+    """Return what apt would remove, or change although it is held, without an opt-in.
 
     A request that pins versions may move what it holds itself: the parts of a driver hang on its metapackage.
     What may be removed by name may be so from its hold, and what is released may be moved.
@@ -222,7 +222,7 @@ def moves_held(moves: t.Iterable[Move], packages: t.Mapping[str, Package]) -> bo
 def rooms(
     sizes: Sizes, archives: tuple[str, int, int], unpacked: tuple[str, int, int], spare_bytes: int
 ) -> list[Room]:
-    """Reckon what each filesystem needs; one that serves for both needs both.
+    """Calculate the space that each file system needs; one for both needs the sum.
 
     Args:
         sizes: What is to be fetched and unpacked.
@@ -256,8 +256,8 @@ def explain_failure(
     """Say why apt-get cannot plan it: a version or a package that no source has is named with what there is.
 
     Args:
-        wish: What was asked.
-        complaints: apt-get's own words.
+        wish: The requested packages.
+        complaints: apt-get's messages.
         offered: The versions that the sources have, by package.
     """
     problems = []
@@ -286,7 +286,7 @@ def explain_failed_transaction(text: str, complaints: t.Sequence[str]) -> str:
 
 
 def undo(moves: t.Sequence[Move], before: t.Mapping[str, Package], now: t.Mapping[str, Package]) -> Undo:
-    """Find the way back to what was there before a transaction.
+    """Plan the restore of the packages before a transaction.
 
     Args:
         moves: The transaction as it was planned.

@@ -16,7 +16,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.apt import plan as
 from ansible_collections.railyard.fabric.plugins.module_utils.parsers.node import apt_get
 
 DPKG_UPDATES = "/var/lib/dpkg/updates"
-# When the lists were fetched last, as ansible.builtin.apt reckons it: the first of these that is there.
+# When the lists were fetched last, as in ansible.builtin.apt: the first of these that exists.
 LISTS_FETCHED = ("/var/lib/apt/periodic/update-success-stamp", "/var/lib/apt/lists")
 _ENVIRONMENT = {"LC_ALL": "C", "LANGUAGE": "C", "DEBIAN_FRONTEND": "noninteractive"}
 # Allowed in the simulation so that it shows them; what of it is refused is decided afterwards.
@@ -30,7 +30,7 @@ _SIMULATE = (
     "-oDebug::NoLocking=1",
 )
 
-#: Runs an argv; returns its exit status, what it printed, and what it said on standard error.
+#: Runs an argv; returns its exit status, standard output and standard error.
 Run = t.Callable[[t.Sequence[str]], "tuple[int, str, str]"]
 
 
@@ -120,7 +120,7 @@ def simulate(
 
     Args:
         run: Runs a program.
-        wish: What is asked for.
+        wish: The requested packages.
         packages: What dpkg has.
         spare_bytes: What has to be left on the filesystem of `/usr`.
         options: Further ones of apt's.

@@ -17,7 +17,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.apt import openpgp
 
 _FINGERPRINT = re.compile(r"[0-9A-F]{40}\Z")
 _GLOB = re.compile(r"[*?\[/]")
-# What apt says (2.4 to 3.0, gpgv and sqv), what it means and what to do: the first that is found is told,
+# Messages of apt (2.4 to 3.0, gpgv and sqv), their meaning and the fix: the first match is reported,
 # since one
 # cause brings others after it (a mirror that is down has no Release file either).
 _CAUSES = (

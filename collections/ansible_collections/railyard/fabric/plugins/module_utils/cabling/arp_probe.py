@@ -28,7 +28,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.channel.rail_socke
 )
 
 _ETH_P_IP, _ETH_P_ARP = 0x0800, 0x0806
-# A node that is held up answers late: it is listened for longer, and asked again, only where nobody replies.
+# A busy node answers late: listen longer, and send again, only where there is no reply.
 _LISTEN_S = (0.4, 1.0, 2.0)
 _SLICE_S = 0.05
 # So many looks are taken beyond that time; traffic without end must not hold the run.
@@ -41,7 +41,7 @@ _PATIENCE_S = 5
 
 
 def claimants(place: Place, addresses: Sequence[str]) -> dict[str, list[str]]:
-    """Return, for each address that was asked for on the rail, the MAC addresses that claim it.
+    """Return, for each requested address on the rail, the MAC addresses that claim it.
 
     The first address is the one that has to have an owner there.
 
@@ -52,14 +52,14 @@ def claimants(place: Place, addresses: Sequence[str]) -> dict[str, list[str]]:
         own_mac = sock.getsockname()[4]
         requests = [request(own_mac, place.address, address) for address in addresses]
         heard = hear(sock, requests, addresses, addresses[:1])
-    return {address: sorted(heard.of(address)) for address in addresses}
+    return {address: sorted(heard.get(address)) for address in addresses}
 
 
 def replies(place: Place, peer_address: str, netdevs: Mapping[str, str]) -> dict[str, int]:
     """Ping the peer over one rail and count the replies on every rail.
 
     Args:
-        place: the rail that is asked over.
+        place: the rail.
         peer_address: the peer's address on it.
         netdevs: all own rails, rail name -> netdev.
 

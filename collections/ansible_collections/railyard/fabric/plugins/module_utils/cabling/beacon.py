@@ -35,7 +35,7 @@ _LONGEST_NAME_BYTES = 255
 _NONCE_BYTES = 8
 # So many fit a frame of 1500 bytes beside the longest names; of more each beacon answers others.
 _MOST_ANSWERS = 100
-# So many frames are taken in at once: a flood keeps nobody from sending his own.
+# How many frames are read at once: a flood must not keep this node from sending.
 _AT_ONCE = 1000
 # Python has no name for it: a frame that this host sent itself.
 PACKET_OUTGOING = 4

@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a switch says of itself by LLDP (IEEE 802.1AB): heard without a daemon, or asked of lldpd.
+"""Read what a switch announces by LLDP (IEEE 802.1AB), from frames or from lldpd.
 
 A switch speaks every 30 s as a rule, so the socket stays open while the run does its other work; silence says
 nothing about the cable. Nothing in a frame proves who sent it; but no bridge passes on what is sent to LLDP's

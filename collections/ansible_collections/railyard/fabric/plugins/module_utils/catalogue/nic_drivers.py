@@ -129,7 +129,7 @@ DRIVERS = (
                 "hw.rnr_nak_retry_err",
                 "hw.duplicate_request",
             ),
-            # Both stand as errors in mlx5's document.
+            # Both are listed as errors in mlx5's documentation.
             loss=(
                 "ethtool.rx_discards_phy",
                 "ethtool.tx_pause_storm_error_events",
@@ -193,12 +193,7 @@ DRIVERS = (
                 "hw.max_retry_exceeded",
                 "hw.oos_drop_count",
             ),
-            notice=(
-                "ethtool.rx_corrected_bits",
-                "hw.tx_cnp_pkts",
-                "hw.rx_cnp_pkts",
-                "hw.rx_ecn_marked_pkts",
-            ),
+            notice=("ethtool.rx_corrected_bits", "hw.tx_cnp_pkts", "hw.rx_cnp_pkts", "hw.rx_ecn_marked_pkts"),
         ),
         # Its DCB takes PFC only after ETS gave the priority a traffic class (bnxt_dcb.c), and roce_qos leaves
         # ETS alone; congestion control is in configfs of Broadcom's own driver.

@@ -24,7 +24,7 @@ VIRTUAL_VENDORS = {
 #: below such a one (the guest in NVIDIA/nccl issue 1453 has 200G functions of ConnectX-7 below 104c:8232).
 VIRTUAL_SWITCHES = frozenset(((0x104C, 0x8232), (0x104C, 0x8233)))
 #: Broadcom's switches of PCIe 4.0 and 5.0 show one chip as two levels of switches, and the chip carries all
-#: of its ports at full bandwidth: what stands between the two levels is no link. Device number -> the first
+#: of its ports at full bandwidth: between the two levels there is no link. Device number -> the first
 #: hexadecimal digit of the subsystem's number, of upper and lower level (NVIDIA/nccl, src/graph/topo.cc:
 #: getBcmGen, ncclTopoFlattenBcmSwitches; the A100 trees of its issues 439 and 1505).
 BROADCOM = 0x1000

@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Name the counters that show a rail's traffic: the netdev's, and each way of RDMA drivers to count theirs.
+"""Name the counters that show a rail's traffic: the netdev's, and those of each RDMA driver.
 
 Which driver counts in which way is `nic_drivers`' data.
 """
@@ -55,7 +55,7 @@ PORT_DATA = ("port_xmit_data", "port_rcv_data")
 PORT_PACKETS = ("port_xmit_packets", "port_rcv_packets")
 HW_BYTES = ("hw_tx_bytes", "hw_rx_bytes")
 HW_PACKETS = ("hw_tx_pkts", "hw_rx_pkts")
-# An InfiniBand port counts its data in words of four octets (IBTA vol. 1, PortCounters).
+# An InfiniBand port counts data in units of four bytes (IBTA vol. 1, PortCounters).
 _UNIT_BYTES = dict.fromkeys(PORT_DATA, 4)
 
 # Headers add 1.2 % at MTU 9000 and 4.6 % at 1500, retransmitted segments a little more.

@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The tests of nodes: what each asks, by which tool, when, for how long, and what each end must state.
 
-One table, from which follow the schedule, the node's facts (which versions are asked) and what a row must
-hold. A new tool begins here; docs/extending.md has the rest.
+One table, from which follow the schedule, the node's facts (which versions are read) and the contents of a
+row. A new tool begins here; docs/extending.md has the rest.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ class Check:
             numbers, never bool.
         server: metric -> kind that the server's row must hold; empty where that end states no number.
         source: where its answer comes from, one of SOURCES.
-        rdma: it is asked only where the inventory declares RDMA.
+        rdma: it is planned only where the inventory declares RDMA.
         tool: which tool measures it; "" where no test does.
         asked: when the schedule asks it: "alone" on each rail and direction, "both_ways" at once, "together"
-            on all rails at once, or after the last round of a "node" by itself, of all together as a "group".
-        wanted: the policy's switch, or path, that has it asked; "" where it always is. One of RDMA is asked
-            only where `rdma_tests` names its tool, too. Of a node: a switch, or a list of what is asked.
-        unless_off: a second switch of the policy that has to be on for it; "" where there is none.
-        counts: the client's metric that says how many packets at least went each way; "" where
-            `row_counters` says in other words what must have crossed the rail. Else nothing is proven.
-        lasts: the policy's key with the seconds that it has to measure for; "" where another rule says it.
-        message: the policy's key with the size in bytes that a row has to state; "" where it need not.
-        least_gpus: of so many GPUs of a node at least it is asked; 0 where it is not of GPUs.
+            on all rails at once; after the last round on a "node" alone, or on all together as a "group".
+        wanted: the policy key (a boolean or a path) that enables it; "" where it is always planned. An RDMA
+        test also needs its tool in `rdma_tests`. For a node: a boolean, or a list of subjects.
+        unless_off: a second boolean policy key that has to be on; "" for none.
+        counts: the client's metric with the least number of packets each way; "" where `row_counters` has
+            another rule for what must have crossed the rail. Else it is unproven.
+        lasts: the policy key with the seconds to measure for; "" where another rule applies.
+        message: the policy key with the message size of a row in bytes; "" for none.
+        least_gpus: the least GPUs of a node for which it is planned; 0 where it is not about GPUs.
     """
 
     name: str
@@ -61,12 +61,12 @@ class Check:
 
     @property
     def local(self) -> bool:
-        """Tell whether it is asked of one node alone: the asked line names no peer."""
+        """Return whether it is about one node alone: the planned test has no peer."""
         return self.source in ("facts", "counters", "cabling", "hops") or self.of_node
 
     @property
     def of_node(self) -> bool:
-        """Tell whether it is asked of a node as such, and so of no rail."""
+        """Return whether it is about a node and not about a rail."""
         return self.source in ("bmc", "gpus", "node")
 
 
@@ -184,7 +184,7 @@ def _copies(name: str, title: str, least_gpus: int, *bounded: str) -> Check:
     )
 
 
-# How each benchmark tool is asked for its version. perftest exits 1 when asked, so that the text decides.
+# How to read the version of each benchmark tool. perftest exits with 1 then, so the text decides.
 TOOL_VERSIONS: Mapping[str, tuple[list[str], re.Pattern[str]]] = {
     "iperf3": (["iperf3", "--version"], re.compile(r"^iperf (\S+)", re.M)),
     "sockperf": (["sockperf", "--version"], re.compile(r"\bversion (\d[^\s-]*)", re.A)),
@@ -199,8 +199,8 @@ TOOL_VERSIONS: Mapping[str, tuple[list[str], re.Pattern[str]]] = {
 GPU_MEMORY = "rdma_gpu_bandwidth"
 #: Without the traffic class and the service level that the other RDMA tests have.
 DEFAULT_CLASS = "rdma_bandwidth_default_class"
-# In the order in which they are asked, those that a switch has asked last: the cheap ones that explain a
-# failure of the dear ones come first.
+# In the order in which they run, optional ones last: short tests that explain failures of the long ones come
+# first.
 TESTS: tuple[Check, ...] = (
     Check("path_mtu", "path MTU", (), dict(_PATH_MTU), tool="ping"),
     Check("path_mtu_one_way", "one-way path MTU", (), dict(_PATH_MTU), tool="udp_probe"),
@@ -275,8 +275,8 @@ TESTS: tuple[Check, ...] = (
 )
 #: The subject of a test of all rails at once.
 ALL_RAILS = "all rails"
-# Of all nodes together, in the order in which they are asked: source is "node", as each writes a row of its
-# own, `asked` is "group"; the subject is a rail, or all of them.
+# Tests of all nodes together, in order: source is "node", as each node writes a row, `asked` is "group"; the
+# subject is a rail, or all of them.
 GROUP_TESTS: tuple[Check, ...] = (
     _collective("collective_allreduce", "all-reduce of all nodes"),
     _collective("collective_allgather", "all-gather of all nodes"),
@@ -293,7 +293,7 @@ GROUP_TESTS: tuple[Check, ...] = (
         },
     ),
 )
-# Of each node by itself, in the order in which they are asked: source and `asked` are "node".
+# Tests of each node alone, in order: source and `asked` are "node".
 NODE_TESTS: tuple[Check, ...] = (
     _storage("storage_write", "drive's sequential write", "bandwidth_bytes_per_s"),
     _storage("storage_read", "drive's sequential read", "bandwidth_bytes_per_s"),

@@ -1,11 +1,11 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Who answers for an address on a rail? Two machines with one address break every test in their own way.
+"""Find the machines that answer ARP for an address on a rail: a duplicate address breaks tests in many ways.
 
-Asks by ARP, as RFC 5227 does, for the own address (from 0.0.0.0) and for the partner's, straight on the
-netdev, since the kernel never tells of a second answer. IPv4 only: IPv6 has its own duplicate detection
-in the kernel.
+Sends ARP requests like RFC 5227 for this node's address (from 0.0.0.0) and for the partner's, directly on the
+netdev, since the kernel does not show a second reply. IPv4 only: for IPv6 the kernel has duplicate address
+detection.
 """
 
 from __future__ import annotations
@@ -22,27 +22,27 @@ from ansible_collections.railyard.fabric.plugins.module_utils.channel.rail_socke
 _ETH_P_ARP = 0x0806
 _FRAME = struct.Struct("!6s6sHHHBBH6s4s6s4s")
 _REQUEST, _REPLY = 1, 2
-# It is listened for so long after each question. A second owner has two to answer; the others are asked only
-# where an owner who has to be there is silent: his node may be held up.
+# How long to listen after each request. A second owner gets two requests; more are sent only while the
+# expected owner is silent, since its node may be busy.
 _LISTEN_S = (0.15, 0.4, 1.0, 2.0)
 _ASKED_ALWAYS = 2
 _SLICE_S = 0.05
-# So many frames are read beyond that time; a storm must not hold the run.
+# How many frames are read beyond that time; a broadcast storm must not block the run.
 _MOST_LATE = 1000
 
 
 class Claimants:
-    """The MAC addresses that were heard to claim each address."""
+    """The MAC addresses that claim each address."""
 
     def __init__(self) -> None:
         self.macs: dict[str, set[str]] = {}
 
-    def of(self, address: str) -> set[str]:
+    def get(self, address: str) -> set[str]:
         """Return the claimants of an address."""
         return self.macs.get(address, set())
 
     def heard(self, frame: bytes, asked: Sequence[str]) -> None:
-        """Take note of an ARP frame: a reply, or a request in which somebody claims one of the addresses."""
+        """Read an ARP frame: a reply, or a request whose sender has one of the addresses."""
         if len(frame) < _FRAME.size:
             return
         parts = _FRAME.unpack(frame[: _FRAME.size])
@@ -58,7 +58,7 @@ def mac_text(mac: bytes) -> str:
 
 
 def request(own_mac: bytes, sender_ip: str, target_ip: str) -> bytes:
-    """Return an ARP request frame to everybody."""
+    """Return a broadcast ARP request frame."""
     return _FRAME.pack(
         b"\xff" * 6,
         own_mac,
@@ -78,17 +78,18 @@ def request(own_mac: bytes, sender_ip: str, target_ip: str) -> bytes:
 def hear(
     sock: socket.socket, requests: Sequence[bytes], asked: Sequence[str], awaited: Sequence[str] = ()
 ) -> Claimants:
-    """Send the requests twice, again while an awaited address has no owner; return who claims the addresses.
+    """Send the requests twice, and again while an awaited address has no owner; return the claimants.
 
-    A process that is held up finds its time over when it wakes. It asks and reads what has come all the same:
-    else the answer of a second owner would lie unread behind the first's.
+    A process that was delayed sends and reads after its time is over: else the reply of a second owner would
+    stay
+    unread behind the first one.
 
     Raises:
         OSError: packets cannot be sent there.
     """
     claimants = Claimants()
     for number, listen_s in enumerate(_LISTEN_S):
-        if number >= _ASKED_ALWAYS and all(claimants.of(address) for address in awaited):
+        if number >= _ASKED_ALWAYS and all(claimants.get(address) for address in awaited):
             break
         for frame in requests:
             sock.send(frame)
@@ -111,13 +112,13 @@ def _listen(sock: socket.socket, listen_s: float, claimants: Claimants, asked: S
 
 
 def probe(place: Place, peer_address: str) -> Claimants | None:
-    """Ask for the own address and the partner's; None when it cannot be asked (IPv6, not root, no netdev)."""
+    """Probe this node's address and the partner's; None if impossible (IPv6, not root, no netdev)."""
     if ":" in place.address or ":" in peer_address:
         return None
     try:
         with packet_socket(place.netdev, _ETH_P_ARP) as sock:
             own_mac = sock.getsockname()[4]
-            # RFC 5227: a probe for the own address carries no sender address, so that no cache is spoilt.
+            # RFC 5227: a probe for the node's own address has no sender address, so that no cache is changed.
             requests = (
                 request(own_mac, "0.0.0.0", place.address),  # noqa: S104 - an ARP field, nothing is bound
                 request(own_mac, place.address, peer_address),
@@ -130,14 +131,13 @@ def probe(place: Place, peer_address: str) -> Claimants | None:
 def but_proxies(
     place: Place, peer_address: str, claimants: Claimants | None, node_macs: Sequence[str]
 ) -> Claimants | None:
-    """Leave out who answers for both addresses and is neither node: proxy ARP, or a cloud's fabric.
+    """Leave out machines that answer for both addresses and are neither node: proxy ARP, or a cloud's fabric.
 
-    Whose an address is, it does not tell, and it is in nobody's way. A machine that took an address has
-    that one alone.
+    They do not conflict with the owners. A machine that took an address answers only for that one.
     """
     if claimants is None:
         return None
-    both = claimants.of(place.address) & claimants.of(peer_address) - set(node_macs)
+    both = claimants.get(place.address) & claimants.get(peer_address) - set(node_macs)
     left = Claimants()
     left.macs = {address: macs - both for address, macs in claimants.macs.items()}
     return left
@@ -146,11 +146,11 @@ def but_proxies(
 def own_conflict(
     place: Place, claimants: Claimants | None, own_macs: Sequence[str]
 ) -> MeasurementError | None:
-    """Return the obstacle when another machine claims this node's own address.
+    """Return an error if another machine claims this node's address, or None.
 
-    The node's other netdevs are no strangers: on rails that share a segment they may answer for each other.
+    The node's other netdevs do not count: on rails that share a segment they may answer for each other.
     """
-    others = sorted(claimants.of(place.address) - set(own_macs)) if claimants else []
+    others = sorted(claimants.get(place.address) - set(own_macs)) if claimants else []
     if not others:
         return None
     return _in_use(place.host, place.rail, place.address, place.host, others)
@@ -159,11 +159,11 @@ def own_conflict(
 def peer_conflict(
     place: Place, peer: str, peer_address: str, claimants: Claimants | None, peer_macs: list[str] | None
 ) -> MeasurementError | None:
-    """Return the obstacle when somebody else claims the partner's address.
+    """Return an error if another machine claims the partner's address, or None.
 
-    Without the partner's own MAC addresses (it was not met) two claimants are a conflict and one is not.
+    Without the partner's MAC addresses (it was not met) two claimants are a conflict and one is not.
     """
-    heard = sorted(claimants.of(peer_address)) if claimants else []
+    heard = sorted(claimants.get(peer_address)) if claimants else []
     if peer_macs is not None:
         heard = [mac for mac in heard if mac not in peer_macs]
         return _in_use(peer, place.rail, peer_address, place.host, heard) if heard else None

@@ -1,13 +1,13 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What stands in a test's way, said so that a person can remove it."""
+"""Errors that keep a test from giving a result, with their fixes."""
 
 from __future__ import annotations
 
 from typing import Any, Literal, cast
 
-#: Every class that an error may have; each has its cause in the judge's table.
+#: Every class of an error; each has a cause in the judge's table.
 ErrorClass = Literal[
     "rendezvous_timeout",
     "no_management",
@@ -53,11 +53,11 @@ ErrorClass = Literal[
     "gpu_unfit",
     "gpu_wrong",
 ]
-#: The tool ran, and lost the clock by which it reckons: worth another try.
+#: The tool ran but lost its clock: worth another try.
 CLOCK_LOST: Literal["clock_lost"] = "clock_lost"
-#: Somebody else than the partner connected to a test's tool: worth another try, and no fault of the rail.
+#: A host other than the partner connected to a test's tool: worth another try, and no fault of the rail.
 UNKNOWN_CONNECTION: Literal["unknown_connection"] = "unknown_connection"
-# `failed` means that the test was run and did not give a result; everything else kept it from being run.
+# `failed` means that the test was run without a result; everything else kept it from being run.
 FAILED_CLASSES: frozenset[ErrorClass] = frozenset(
     {
         "tool_failed",
@@ -75,7 +75,7 @@ FAILED_CLASSES: frozenset[ErrorClass] = frozenset(
 
 
 class MeasurementError(Exception):
-    """A reason why a test has no result: a class from the contract, a sentence, the host, and the fix."""
+    """The reason why a test has no result: a class, a message, the host, and the fix."""
 
     def __init__(self, error_class: ErrorClass, message: str, host: str, fix: str) -> None:
         super().__init__(f"{message} ({host}): {fix}")
@@ -86,7 +86,7 @@ class MeasurementError(Exception):
 
     @property
     def status(self) -> str:
-        """Return the row status that this obstacle means: `failed` or `unmeasured`."""
+        """Return the row status of this error: `failed` or `unmeasured`."""
         return "failed" if self.error_class in FAILED_CLASSES else "unmeasured"
 
     def as_error(self) -> dict[str, str]:
@@ -95,7 +95,7 @@ class MeasurementError(Exception):
 
     @classmethod
     def from_error(cls, error: dict[str, Any]) -> MeasurementError:
-        """Rebuild the obstacle that the other end sent as an `error` object."""
+        """Return the error that the other end sent as an `error` object."""
         return cls(
             cast("ErrorClass", str(error.get("class", "internal"))),
             str(error.get("message", "")),
@@ -104,6 +104,6 @@ class MeasurementError(Exception):
         )
 
 
-def error_of(obstacle: MeasurementError | None) -> dict[str, str] | None:
-    """Return the `error` object of an obstacle, or None where there is none."""
-    return obstacle.as_error() if obstacle else None
+def error_of(failure: MeasurementError | None) -> dict[str, str] | None:
+    """Return the `error` object of a failure, or None."""
+    return failure.as_error() if failure else None

@@ -1,12 +1,12 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A program's sockets hear one address alone: the kernel drops what others send before the program sees it.
+"""Restrict a program's sockets to one peer address: the kernel drops packets of others.
 
 For tools that are started without systemd, which would filter a unit's packets. The socket of the running
-program is borrowed (pidfd_getfd, kernel 5.6) and gets a classic BPF filter, which the connections that it
-accepts inherit, and which ends with them: nothing has to be undone. What came before the filter shows in the
-kernel's table of connections (`rail_socket.callers`).
+program is duplicated (pidfd_getfd, kernel 5.6) and gets a classic BPF filter. Accepted connections inherit
+it, and it ends with them, so there is nothing to undo. Earlier connections are in the kernel's table
+(`rail_socket.callers`).
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ import socket
 import struct
 from collections.abc import Iterator
 
-# <asm-generic/unistd.h> and <asm-generic/socket.h>: x86-64 and arm64 alike. Python has no names for them.
+# <asm-generic/unistd.h> and <asm-generic/socket.h>: the same on x86-64 and arm64. Python has no names for
+# them.
 _PIDFD_GETFD = 438
 _SO_ATTACH_FILTER = 26
 # <linux/bpf_common.h>: load a byte, load a word, and, jump if equal, return.
@@ -36,11 +37,11 @@ def program(peer: str) -> bytes:
     """Return the filter: a packet passes when its source is this address."""
     version, at = _IPV6 if ":" in peer else _IPV4
     packed = socket.inet_pton(socket.AF_INET6 if ":" in peer else socket.AF_INET, peer)
-    # Each comparison: what to load, what it is to be.
+    # Each comparison: what to load, and the expected value.
     words = struct.unpack(f"!{len(packed) // 4}I", packed)
     steps = [(_LOAD_BYTE, 0, 0, _IP_HEADER), (_AND, 0, 0, _VERSION_MASK)]
     tail = 2 * len(words)
-    # A jump that fails goes to the last instruction, which drops the packet.
+    # A failed comparison jumps to the last instruction, which drops the packet.
     steps.append((_JUMP_EQUAL, 0, tail + 1, version))
     for number, word in enumerate(words):
         steps.append((_LOAD_WORD, 0, 0, _IP_HEADER + at + 4 * number))
@@ -50,10 +51,10 @@ def program(peer: str) -> bytes:
 
 
 def attach(descriptor: int, peer: str) -> None:
-    """Let a socket hear one address alone.
+    """Restrict a socket to one peer address.
 
     Raises:
-        OSError: the kernel refuses, or it is no socket.
+        OSError: the kernel rejects it, or it is no socket.
     """
     code = program(peer)
     instructions = ctypes.create_string_buffer(code, len(code))
@@ -63,15 +64,15 @@ def attach(descriptor: int, peer: str) -> None:
 
 
 def confine(session: int, peer: str) -> bool:
-    """Let the IP sockets of all processes of a session hear one address alone.
+    """Restrict the IP sockets of all processes of a session to one peer address.
 
     Args:
-        session: id of the session, which is its first process.
+        session: id of the session, that of its first process.
         peer: the address.
 
     Returns:
-        Whether at least one socket was found and all of them are confined; False where the kernel or its
-        settings do not allow it.
+        Whether at least one socket was found and all are restricted; False where the kernel does not allow
+        it.
     """
     found = 0
     try:
@@ -106,10 +107,10 @@ def _sockets(pid: int) -> list[int]:
 
 @contextlib.contextmanager
 def _borrowed(pid: int, descriptor: int) -> Iterator[int]:
-    """Yield a descriptor of ours for one of another process.
+    """Yield a duplicate of another process's file descriptor.
 
     Raises:
-        OSError: the kernel is older than 5.6, or does not let us.
+        OSError: the kernel is older than 5.6, or does not allow it.
     """
     if not hasattr(os, "pidfd_open"):
         raise OSError(errno.ENOSYS, "no pidfd_open")

@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Sockets that stay on their rail, and what the kernel says about others' sockets."""
+"""Open sockets that are bound to a rail, and read the kernel's tables of sockets."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from ansible_collections.railyard.fabric.plugins.module_utils.channel.errors imp
     MeasurementError,
 )
 
-# A path that drops large packets must not silence the rendezvous that is to report it.
+# A path that drops large packets must not block the rendezvous that reports it.
 _SMALL_SEGMENT_BYTES = 1000
-# Beyond every port that `tools.tool_port` gives out for up to 32 rails, and below the ephemeral ones.
+# Above every port of `registry.tool_port` for up to 32 rails, and below the ephemeral ones.
 _PORTS_APART = 4096
 _PORTS_TO_TRY = 4
 # <asm-generic/socket.h>: more than net.core.rmem_max, for root. Python has no name for it.
 _SO_RCVBUFFORCE = 33
-# 256 beacons fill the usual 208 KiB, and a thousand nodes send those in 38 ms; a node may set less than that.
+# 256 beacons fill the usual 208 KiB, and a thousand nodes send them in 38 ms; a node may have less.
 _RECEIVE_BUFFER_BYTES = 8 << 20
 _LISTEN = "0A"
 _ESTABLISHED = "01"
@@ -34,10 +34,11 @@ _MAPPED = b"\0" * 10 + b"\xff\xff"
 
 
 class Place(NamedTuple):
-    """Where a node stands on a rail: its own address and netdev.
+    """A node's address and netdev on a rail.
 
-    An InfiniBand rail without IP has no address of its own: with `management` the address is the node's on
-    the management network, over which the two ends meet instead, and the netdev may be empty.
+    For an InfiniBand rail without IP `management` is set: the address is the node's on the management
+    network, over
+    which the two ends meet instead, and the netdev may be empty.
     """
 
     host: str
@@ -48,11 +49,11 @@ class Place(NamedTuple):
 
     @property
     def way(self) -> str:
-        """Return over what the ends meet, for messages."""
+        """Return the network over which the ends meet, for messages."""
         return f"the management network (for {self.rail})" if self.management else self.rail
 
     def error(self, error_class: ErrorClass, message: str, fix: str) -> MeasurementError:
-        """Return what stands in the way on this node."""
+        """Return an error of this node."""
         return MeasurementError(error_class, message, self.host, fix)
 
 
@@ -68,13 +69,13 @@ class SocketRow(NamedTuple):
 
 
 def packet_socket(netdev: str, ethertype: int, kind: int = socket.SOCK_RAW) -> socket.socket:
-    """Open a packet socket that hears one EtherType on one netdev, and never anything else.
+    """Open a packet socket that receives one EtherType on one netdev, and never anything else.
 
-    A packet socket that is made with its protocol hears every netdev until it is bound: in that moment the
-    answer that another rail rightly gave is taken for one of this rail. Protocol 0 hears nothing (packet(7)).
+    A packet socket that is created with its protocol receives from every netdev until it is bound, so a reply
+    on another rail could be taken for one of this rail. With protocol 0 it receives nothing (packet(7)).
 
     Args:
-        netdev: the only netdev to be heard.
+        netdev: the netdev.
         ethertype: as in the frame, in host byte order.
         kind: SOCK_RAW (frames with their Ethernet header) or SOCK_DGRAM (without).
 
@@ -92,7 +93,7 @@ def packet_socket(netdev: str, ethertype: int, kind: int = socket.SOCK_RAW) -> s
 
 
 def enlarge_receive_buffer(sock: socket.socket) -> None:
-    """Let a socket hold what comes while its process waits for the processor; else the kernel drops it."""
+    """Enlarge a socket's receive buffer for the time in which its process has no CPU."""
     try:
         sock.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, _RECEIVE_BUFFER_BYTES)
     except OSError:  # not root: what net.core.rmem_max allows
@@ -105,10 +106,10 @@ def family_of(address: str) -> int:
 
 
 def bind_to_rail(sock: socket.socket, place: Place) -> None:
-    """Keep the socket's traffic on the rail's netdev; without root the address alone must do.
+    """Bind the socket to the rail's netdev; without root the address alone has to do.
 
-    The counter proof notices traffic that took another way all the same. The management network is the
-    node's own to route.
+    The proof by counters detects traffic that takes another path. The management network is routed by the
+    node.
     """
     if place.management:
         return
@@ -117,7 +118,7 @@ def bind_to_rail(sock: socket.socket, place: Place) -> None:
 
 
 def tune(sock: socket.socket) -> None:
-    """Make a rendezvous connection notice a dead partner within seconds, and keep its packets small."""
+    """Let a rendezvous connection detect a dead partner within seconds, and keep its packets small."""
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG, _SMALL_SEGMENT_BYTES)
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
@@ -144,58 +145,58 @@ def listen(place: Place, port: int) -> socket.socket:
     except OSError as error:
         if sock is not None:
             sock.close()
-        raise bind_obstacle(place, port, error) from error
+        raise bind_failure(place, port, error) from error
     return sock
 
 
-def bind_obstacle(place: Place, port: int, error: OSError) -> MeasurementError:
-    """Say why the rail's own address and port could not be used."""
+def bind_failure(place: Place, port: int, error: OSError) -> MeasurementError:
+    """Return why the rail's address and port could not be used."""
     if place.management and error.errno == errno.EADDRNOTAVAIL:
         return no_management(place.host, place.rail, f"{place.host} does not have {place.address} now")
     if error.errno == errno.ENODEV or not os.path.isdir("/sys/class/net/" + place.netdev):
         return place.error(
             "no_netdev",
-            f"{place.host} has no netdev {place.netdev}, which is to carry {place.rail}",
-            "set the rail's netdev to one that exists (ip -br link), or mend the card",
+            f"{place.host} has no netdev {place.netdev}, which {place.rail} needs",
+            "set the rail's netdev to one that exists (ip -br link), or fix the NIC",
         )
     if error.errno == errno.EADDRNOTAVAIL:
         return place.error(
             "no_address",
             f"{place.host} does not have the address {place.address} of {place.rail} on {place.netdev}",
-            f"provision the rails (railyard provision), then look at: ip addr show dev {place.netdev}",
+            f"provision the rails (railyard provision), then check: ip addr show dev {place.netdev}",
         )
     if error.errno == errno.EADDRINUSE:
         return port_taken(place, port)
     return place.error(
         "internal",
         f"cannot listen on {place.address} port {port} of {place.netdev}: {error}",
-        f"look at the address and the netdev: ip addr show dev {place.netdev}",
+        f"check the address and the netdev: ip addr show dev {place.netdev}",
     )
 
 
 def no_management(host: str, rail: str, why: str) -> MeasurementError:
-    """Say that a rail without IP has no way to meet: the node's management address cannot be told."""
+    """Return the error of a rail without IP whose ends cannot meet: the management address is unknown."""
     return MeasurementError(
         "no_management",
-        f"{rail} of {host} has no IP, so the ends meet over the management network, and the address of "
-        f"{host} there cannot be told: {why}",
+        f"{rail} of {host} has no IP, so the ends meet over the management network, where the address of "
+        f"{host} is unknown: {why}",
         host,
-        f"set the host variable management_address of {host} to its own address, as the other nodes reach "
-        "it; or give the rails a subnet (IPoIB)",
+        f"set the host variable management_address of {host} to an address that the other nodes can reach, "
+        "or give the rails a subnet (IPoIB)",
     )
 
 
 def port_taken(place: Place, port: int) -> MeasurementError:
-    """Say that a TCP port is in use, and by whom where that can be seen."""
+    """Return the error of a TCP port in use, with the process where it is visible."""
     return place.error(
         "port_taken",
-        f"TCP port {port} on {place.address} ({place.host}) is taken{_holder(port)}",
+        f"TCP port {port} on {place.address} ({place.host}) is in use{_holder(port)}",
         f"stop what listens there (ss -ltnp 'sport = :{port}') or set policy.base_port",
     )
 
 
 def is_listening(address: str, port: int) -> bool:
-    """Tell whether a TCP socket listens on the port, on this address or on all; nothing is connected."""
+    """Return whether a TCP socket listens on the port, on this address or on all; without connecting."""
     for row in _tcp_rows(address):
         if row.state == _LISTEN and row.local_port == port and _covers(row.local, address):
             return True
@@ -203,10 +204,10 @@ def is_listening(address: str, port: int) -> bool:
 
 
 def past_closing(address: str, port: int) -> int:
-    """Return the port, or a higher one when the kernel still holds dead connections of this one.
+    """Return the port, or a higher one while the kernel still has closed connections of this one.
 
     A tool that was killed leaves its port in TIME_WAIT for a minute, and sockperf cannot bind it then. A port
-    that somebody listens on is returned as it is: whoever it is has to be named, not gone around.
+    with a listening process is returned unchanged: that process has to be reported, not avoided.
     """
     for candidate in range(port, port + _PORTS_TO_TRY * _PORTS_APART, _PORTS_APART):
         rows = [row for row in _tcp_rows(address) if row.local_port == candidate]
@@ -216,7 +217,7 @@ def past_closing(address: str, port: int) -> int:
 
 
 def is_connected(address: str, port: int) -> bool:
-    """Tell whether this host has a TCP connection to the address and port."""
+    """Return whether this host has a TCP connection to the address and port."""
     packed = socket.inet_pton(family_of(address), address)
     return any(
         row.state == _ESTABLISHED and row.remote_port == port and row.remote == packed
@@ -225,7 +226,7 @@ def is_connected(address: str, port: int) -> bool:
 
 
 def callers(address: str, port: int) -> set[tuple[str, int]]:
-    """Return who has, or just had, a TCP connection to a port of this host: address and port of each."""
+    """Return address and port of each peer with a current or recent TCP connection to a port of this host."""
     found = set()
     for row in _tcp_rows(address):
         if row.state != _LISTEN and row.local_port == port and _covers(row.local, address):
@@ -236,7 +237,7 @@ def callers(address: str, port: int) -> set[tuple[str, int]]:
 
 
 def parse_tcp_table(text: str) -> Iterator[SocketRow]:
-    """Yield the rows of /proc/net/tcp or tcp6; lines that are none are passed over."""
+    """Yield the rows of /proc/net/tcp or tcp6; other lines are skipped."""
     for line in text.splitlines()[1:]:
         words = line.split()
         if len(words) < 10:
@@ -249,7 +250,7 @@ def parse_tcp_table(text: str) -> Iterator[SocketRow]:
 def _endpoint(word: str) -> tuple[bytes, int]:
     address, port = word.split(":")
     raw = bytes.fromhex(address)
-    # The kernel prints each 32-bit word in the host's own byte order.
+    # The kernel prints each 32-bit word in the host's byte order.
     swapped = b"".join(raw[at : at + 4][::-1] for at in range(0, len(raw), 4))
     return swapped, int(port, 16)
 
@@ -260,14 +261,14 @@ def _covers(local: bytes, address: str) -> bool:
 
 
 def _tcp_rows(address: str) -> Iterator[SocketRow]:
-    # An IPv6 socket that listens on all addresses takes IPv4 as well, so both tables count.
+    # An IPv6 socket that listens on all addresses accepts IPv4 too, so both tables count.
     tables = ("/proc/self/net/tcp6",) if ":" in address else ("/proc/self/net/tcp", "/proc/self/net/tcp6")
     for table in tables:
         yield from parse_tcp_table(node_files.read_text(table) or "")
 
 
 def _holder(port: int) -> str:
-    """Return ` by NAME (pid N)` for the process that listens on the port, or nothing where it is not seen."""
+    """Return ` by NAME (pid N)` for the process that listens on the port, or nothing where it is unknown."""
     inodes = {
         f"socket:[{row.inode}]"
         for address in ("0.0.0.0", "::")  # noqa: S104 - which family's table to read, nothing is bound

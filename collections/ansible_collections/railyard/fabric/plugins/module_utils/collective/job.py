@@ -3,9 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """One node's part in a collective: a program of its own, run by an interpreter that has torch.
 
-It is a zip that holds its orders, `job.json`, beside this package, and is given as standard input: no file of
-it lies on the node, and neither orders nor secret stand on a command line. Results are lines that begin with
-`MARK`, each a JSON object; everything else is torch's or NCCL's own.
+It is a zip with its parameters, `job.json`, and this package, given as standard input: there is no file on
+the node, and neither parameters nor secret are on a command line. Results are lines that begin with `MARK`,
+each a JSON object; all other lines are torch's or NCCL's.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _GRACE_S = 5.0
 # How much later than the first node another may have begun to wait for one that is absent: to start torch
 # takes that long on a busy node. Were the store gone before, the first node would be named in its place.
 _LATER_S = 45.0
-# A process's status when it waited in vain for another node.
+# A process's exit status when another node did not come.
 _ABSENT = 2
 _LOOK_S = 0.05
 # `_IOLBF` of stdio.h, by glibc and musl.
@@ -82,7 +82,7 @@ def run(orders: Mapping[str, Any]) -> int:
         with contextlib.suppress(store.StoreError):  # its children say so
             _client(orders).set(f"node/{orders['node']}", str(len(children)).encode())
         status = _ended(children)
-        with contextlib.suppress(store.StoreError):  # they are told what they lack by now
+        with contextlib.suppress(store.StoreError):  # the others have been notified by now
             _leave(_client(orders), orders["nodes"], orders["node"], status, server is not None)
     except OSError as error:
         for child in children:
@@ -189,7 +189,7 @@ def _take_part(orders: Mapping[str, Any], local: int) -> None:
             seconds = float(orders["duration_s"])
             tell(sweep.sweep(group, orders["task"], orders["sizes"], seconds, tell))
         if local == 0:
-            # All is told by now: the first node need not be there any more.
+            # All messages are sent: the first node is no longer needed.
             with contextlib.suppress(store.StoreError):
                 client.set(f"left/{orders['node']}", b"1")
 
@@ -229,7 +229,7 @@ def _torch(backend: str) -> Any:
 def _as_torch_has_it(torch: Any, client: store.Client, limit: datetime.timedelta) -> Any:
     """Return the store as an object of torch's, which calls it by these names."""
 
-    # torch is imported when the program runs, so that nobody who checks types knows its classes.
+    # torch is imported when the program runs, so type checkers do not know its classes.
     class Keys(torch.distributed.Store):  # type: ignore[misc]
         def set(self, key: str, value: Any) -> None:
             client.set(key, value.encode() if isinstance(value, str) else bytes(value))

@@ -21,7 +21,7 @@ NAMES = ALLREDUCE, ALLGATHER, ALLTOALL = ("allreduce", "allgather", "alltoall")
 _FLOAT_BYTES = 4
 # A prime, so that no chunk of a ring begins with the same number as another.
 _PATTERN = 251
-# The greatest prime with which every number is whole and below 2^24, up to which floats are exact.
+# The largest prime with which all numbers are integers below 2^24, up to which floats are exact.
 _BLOCKS = 65521
 # Below that gloo's and TCP's headers are too much of a message for the counters' proof: 19 % at 4 KiB were
 # seen, 5 % at 16.
@@ -40,7 +40,7 @@ def rails_factor(name: str, ranks: int, processes: int) -> float:
     """Return how many times a size a node's rails carry each way.
 
     The ring of an all-reduce or an all-gather comes into a node once and leaves it once. In an all-to-all
-    each of its processes has a block for each process of the others, which nobody can spare it.
+    each of its processes has a block for each process of the others, which always crosses the network.
     """
     return processes * (ranks - processes) / ranks if name == ALLTOALL else wire_factor(name, ranks)
 

@@ -19,12 +19,12 @@ _ENTRY = "collective.job"
 
 
 def argv(python: str) -> list[str]:
-    """Return the command line of a program that stands in standard input; `-I` reads no paths of a user's."""
+    """Return the command line of a program in standard input; `-I` ignores the user's Python paths."""
     return [python, "-I", "/proc/self/fd/0"]
 
 
 def opened(orders: Mapping[str, Any]) -> int:
-    """Return a descriptor of the program with these orders; nobody else can read it, and no file is left."""
+    """Return a descriptor of the program with these parameters; no file is left that others could read."""
     buffer = io.BytesIO(program.build(_ENTRY, program.loaded))
     with zipfile.ZipFile(buffer, "a", zipfile.ZIP_DEFLATED) as packed:
         packed.writestr(job.ORDERS, json.dumps(orders))

@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Where the processes of a collective find each other: keys and values, held by the first node.
 
-torch's own (`TCPStore`) listens on all of a node's networks and asks nobody who he is. This one listens at
-addresses that it is given, and who calls has to know the job's secret, as the one who answers has to.
+torch's `TCPStore` listens on all networks of a node without authentication. This one listens on given
+addresses, and both sides have to know the job's secret.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ class Client:
     """Speaks with the store; each thread by a connection of its own, since a question may wait.
 
     Args:
-        addresses: the store's, tried one after the other: a rail that is down keeps nobody away.
+        addresses: the store's, tried one after the other, since a rail may be down.
         port: its TCP port.
         secret: the job's.
         wait_s: so long it is called before it counts as not there.
@@ -183,7 +183,7 @@ class Client:
                 if tried >= len(self._addresses) and time.monotonic() > self._deadline:
                     where = " or ".join(self._addresses)
                     raise StoreError(
-                        f"nobody of this job answers at {where}, port {self._port}: {error}"
+                        f"no node of this job answers at {where}, port {self._port}: {error}"
                     ) from error
             time.sleep(_PAUSE_S)
         raise StoreError("no address is given")
@@ -213,7 +213,7 @@ def _hear(lines: BinaryIO) -> dict[str, Any]:
         raise OSError("it hung up")
     words = json.loads(line)
     if not isinstance(words, dict):
-        raise ValueError("it said something that is no object")
+        raise ValueError("the message is not an object")
     return words
 
 

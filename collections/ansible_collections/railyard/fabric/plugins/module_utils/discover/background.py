@@ -65,7 +65,7 @@ def start(discovery: Discovery, ports: Sequence[Wanted], longest_s: float) -> bo
     """
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK) as listener:
         try:
-            # Whoever has the address is the one: two that start at once cannot both have it.
+            # Only one of two that start at once can bind the address.
             listener.bind(discovery.address)
         except OSError as error:
             if error.errno == errno.EADDRINUSE:
@@ -73,7 +73,7 @@ def start(discovery: Discovery, ports: Sequence[Wanted], longest_s: float) -> bo
             raise
         listener.listen(8)
         with warnings.catch_warnings():
-            # Python 3.12 and later warns of a fork beside threads; the child takes no lock of theirs.
+            # Python 3.12 and later warn about a fork with threads; the child takes none of their locks.
             warnings.simplefilter("ignore", DeprecationWarning)
             child = os.fork()
         if child == 0:
@@ -83,21 +83,21 @@ def start(discovery: Discovery, ports: Sequence[Wanted], longest_s: float) -> bo
 
 
 def _detach(listener: socket.socket, discovery: Discovery, ports: Sequence[Wanted], longest_s: float) -> None:
-    """Become a process of nobody's and do the work; never return into the module's code."""
+    """Become a daemon and do the work; never return into the module's code."""
     try:
         os.setsid()
         if os.fork() == 0:
             os.chdir("/")
             _let_go(listener.fileno())
             _serve(listener, Ports(ports, discovery.key, discovery.run, discovery.secret), longest_s)
-    except BaseException:  # noqa: S110 - nobody is left to report to
+    except BaseException:  # noqa: S110 - there is no one to report to
         pass
     finally:
         os._exit(0)
 
 
 def _let_go(kept: int) -> None:
-    """Close all that the module had open: SSH waits until nobody has its pipes."""
+    """Close all that the module had open: SSH waits until its pipes are closed."""
     quiet = os.open(os.devnull, os.O_RDWR)
     for stream in (0, 1, 2):
         os.dup2(quiet, stream)

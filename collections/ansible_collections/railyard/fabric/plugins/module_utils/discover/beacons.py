@@ -139,7 +139,7 @@ class _Port:
                 raise OSError(errno.EPROTONOSUPPORT, "it is not Ethernet")
             self._frame = self._seal.frame(address[4], self._key, self._netdev, beacon.new_nonce())
         except OSError as error:
-            self._error = _words(error)
+            self._error = _explain(error)
             self._end_sockets()
             return
         with contextlib.suppress(OSError):
@@ -193,7 +193,7 @@ class _Port:
                 set_up(self._netdev, False)
             except OSError as error:
                 if error.errno != errno.ENODEV:
-                    self._error = f"it was raised and could not be put down again: {_words(error)}"
+                    self._error = f"it was raised and could not be put down again: {_explain(error)}"
 
     def _end_sockets(self) -> None:
         for sock in (self._sock, self._switch):
@@ -238,7 +238,7 @@ def set_up(netdev: str, up: bool) -> bool:
     return True
 
 
-def _words(error: OSError) -> str:
+def _explain(error: OSError) -> str:
     if error.errno in (errno.EPERM, errno.EACCES):
         return "beacons need root on the node; let the user become root with sudo"
     return error.strerror or str(error)

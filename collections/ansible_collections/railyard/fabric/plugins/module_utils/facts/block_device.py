@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which drives a mounted file system stands on, by sysfs and mountinfo, and what the kernel counts there."""
+"""Find the drives below a mounted file system, by sysfs and mountinfo, and their kernel counters."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from typing import Any, NamedTuple
 from ansible_collections.railyard.fabric.plugins.module_utils.facts import pcie
 from ansible_collections.railyard.fabric.plugins.module_utils.facts.sysfs import Reader
 
-# Documentation/admin-guide/iostats.rst: sectors of 512 bytes, whatever the drive's own are.
+# Documentation/admin-guide/iostats.rst: sectors of 512 bytes, whatever the drive uses.
 SECTOR_BYTES = 512
 _READ_SECTORS, _WRITTEN_SECTORS = 2, 6
 _OCTAL = re.compile(r"\\([0-7]{3})")
-# Of native multipath (drivers/nvme/host/core.c and multipath.c): the namespace is below its subsystem, which
-# has a link to each controller, and below each controller that has a path to it is `nvme0c1n1`.
+# With native multipath (drivers/nvme/host/core.c and multipath.c) the namespace is below its subsystem, which
+# has a link to each controller, and below each controller with a path to it is `nvme0c1n1`.
 _CONTROLLER = re.compile(r"nvme([0-9]+)\Z")
 _NAMESPACE = re.compile(r"nvme([0-9]+)(n[0-9]+)\Z")
 _LIVE = "live"
-# A stack of device mapper and RAID has two or three; a loop in sysfs there is none.
+# The most levels of device mapper and RAID; usual are two or three.
 _MOST_LAYERS = 8
 
 
 class Mount(NamedTuple):
-    """One line of mountinfo: where, of which type, on which device as `major:minor`."""
+    """A line of mountinfo: path, type, and device as `major:minor`."""
 
     path: str
     filesystem: str
@@ -35,7 +35,7 @@ class Mount(NamedTuple):
 
 
 def mount_at(reader: Reader, path: str) -> Mount | None:
-    """Return what is mounted at a path and not below it: of several, one over the other, the last."""
+    """Return the mount at exactly this path; the last of several on top of each other."""
     found = None
     try:
         with open(reader.proc("self", "mountinfo"), encoding="utf-8", errors="surrogateescape") as handle:
@@ -50,7 +50,7 @@ def mount_at(reader: Reader, path: str) -> Mount | None:
 
 
 def moved_bytes(reader: Reader, device: str) -> tuple[int, int] | None:
-    """Return how many bytes were read from and written to a device since boot; None of no block device.
+    """Return the bytes read from and written to a device since boot; None if it is no block device.
 
     Args:
         reader: reads below sysfs.
@@ -68,9 +68,9 @@ def describe(reader: Reader, device: str) -> dict[str, Any]:
 
     Returns:
         `name`; `disks`, each with `name`, `model`, `size_bytes`, `rotational`, `state`, `bus` (`nvme`,
-        `scsi`, `virtio`), `pcie` (`pcie.own_link`), all but the name None where they are not told, and
-        `hardware`: whether a bus device is behind it, as it is of a drive, and of a virtual one, but not of a
-        file or of memory. Of an NVMe drive with several paths `state` and `pcie` are those of the worst.
+        `scsi`, `virtio`), `pcie` (`pcie.own_link`), all but the name None where unknown, and `hardware`:
+        whether it has a bus device, as a physical or virtual drive has, but not a file or memory. For an NVMe
+        drive with several paths `state` and `pcie` are those of the worst path.
     """
     folder = os.path.realpath(reader.sys("dev", "block", device))
     return {"name": os.path.basename(folder), "disks": _disks(reader, folder, 0)}
@@ -108,13 +108,13 @@ def _disks(reader: Reader, folder: str, depth: int) -> list[dict[str, Any]]:
 
 
 def _controllers(reader: Reader, disk: str, device: str) -> list[str]:
-    """Return the folders of what a disk is reached by: its device, or an NVMe subsystem's controllers."""
+    """Return the folders of a disk's device, or of an NVMe subsystem's controllers."""
     names = [name for name in reader.names(device) if _CONTROLLER.match(name)]
     found = _NAMESPACE.match(disk)
     if not names or found is None:
         return [device]
     folders = {name: os.path.realpath(os.path.join(device, name)) for name in names}
-    # A subsystem may have controllers that this namespace is not attached to.
+    # A subsystem may have controllers to which this namespace is not attached.
     path = "nvme{}c*{}".format(*found.groups())
     reaching = [one for one in folders.values() if fnmatch.filter(reader.unsorted_names(one), path)]
     return reaching or list(folders.values())
@@ -132,7 +132,7 @@ def _worst_state(states: list[str | None]) -> str | None:
 
 
 def _worst_link(links: list[dict[str, Any] | None]) -> dict[str, Any] | None:
-    """Return the link that is furthest below what it can do; the first where none is below."""
+    """Return the link that is furthest below its maximum; the first where none is below."""
 
     def share(link: dict[str, Any]) -> float:
         pairs = ((link[key], link[f"max_{key}"]) for key in ("speed_gts", "width"))

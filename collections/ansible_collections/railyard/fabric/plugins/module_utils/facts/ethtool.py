@@ -1,10 +1,10 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What `ethtool` and `ethtool -S` say of a netdev, asked of the kernel by ioctl: no program is started.
+"""Read what `ethtool` and `ethtool -S` show of a netdev by ioctl, without starting a program.
 
-Layouts are those of linux/ethtool.h; reading asks for no privilege. A question that the kernel or the driver
-refuses has no answer (None, empty): that is ordinary on software links.
+Layouts are those of linux/ethtool.h; reading needs no privilege. A request that the kernel or the driver
+rejects has no answer (None, empty), which is normal for software links.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ _NAME_BYTES = 32
 _IFNAME_BYTES = 16
 # struct ifreq of 64-bit kernels, the larger one.
 _IFREQ_BYTES = 40
-# GSTATS writes as many numbers as the driver has *now*, whatever room was asked for; channels that were added
-# since their count was read must not be written beyond the buffer.
+# GSTATS writes as many numbers as the driver has *now*, whatever the buffer size; channels that were added
+# after the count was read must not be written beyond the buffer.
 _SPARE_STATS = 8192
 _MOST_STATS = 65536
 
@@ -34,8 +34,8 @@ _LINK_HEADER = struct.Struct("=II7Bb4B28x")
 _NWORDS_AT = 15
 # struct ethtool_drvinfo: command, then driver, version, firmware and bus of 32 bytes each, and more.
 _DRVINFO_BYTES, _FIRMWARE_AT = 196, 4 + 32 + 32
-# Link modes by bit, as (first bit, last bit, Mbit/s): enum ethtool_link_mode_bit_indices. Bits that are no
-# speed (autonegotiation, ports, pause, FEC) are left out, as are modes that are half duplex only.
+# Link modes by bit, as (first bit, last bit, Mbit/s): enum ethtool_link_mode_bit_indices, without bits for
+# other things than speeds (autonegotiation, ports, pause, FEC) and modes that are half duplex only.
 LINK_MODES_MBPS: tuple[tuple[int, int, int], ...] = (
     (1, 1, 10),
     (3, 3, 100),
@@ -77,15 +77,15 @@ LINK_MODES_MBPS: tuple[tuple[int, int, int], ...] = (
 
 
 def _ask(netdev: str, request: bytes | bytearray, room_bytes: int = 0) -> bytes | None:
-    """Put a request to a netdev's driver.
+    """Send a request to a netdev's driver.
 
     Args:
         netdev: Its name.
-        request: The command's structure; `room_bytes` more are kept free behind it for the answer.
+        request: The command's structure; `room_bytes` more are reserved after it for the answer.
         room_bytes: Largest growth of the structure.
 
     Returns:
-        The structure as the kernel left it; None when there is no such netdev or it refuses.
+        The structure with the answer; None when there is no such netdev or the request is rejected.
     """
     name = netdev.encode("utf-8", errors="surrogateescape")
     if not name or len(name) >= _IFNAME_BYTES:
@@ -101,7 +101,7 @@ def _ask(netdev: str, request: bytes | bytearray, room_bytes: int = 0) -> bytes 
 
 
 def stats_count(answer: bytes) -> int:
-    """Return how many statistics an ETHTOOL_GSSET_INFO answer states, 0 for a driver without any."""
+    """Return the number of statistics in an ETHTOOL_GSSET_INFO answer, 0 for a driver without any."""
     _command, _reserved, mask, count = struct.unpack_from("=IIQI", answer)
     return int(count) if mask >> _STRING_SET_STATS & 1 and count <= _MOST_STATS else 0
 
@@ -114,8 +114,8 @@ def decode_stats(names: bytes, values: bytes) -> dict[str, int] | None:
         values: Command, count, then a 64-bit number per statistic.
 
     Returns:
-        Number by name; of names that a driver gives twice, the first. None when the counts differ: the driver
-        changed them between the two questions, so that no number belongs to its name.
+        Number by name; the first of repeated names. None when the counts differ: the driver changed them
+        between the two requests, so numbers and names do not match.
     """
     _command, _set, count = struct.unpack_from("=III", names)
     _command, counted = struct.unpack_from("=II", values)
@@ -131,7 +131,7 @@ def decode_stats(names: bytes, values: bytes) -> dict[str, int] | None:
 
 
 def stats(netdev: str) -> dict[str, int]:
-    """Return the driver's statistics of a netdev, what `ethtool -S` shows; empty when it has none."""
+    """Return the driver's statistics of a netdev (`ethtool -S`); empty when it has none."""
     for _attempt in range(3):
         info = _ask(netdev, struct.pack("=IIQI", _GSSET_INFO, 0, 1 << _STRING_SET_STATS, 0))
         count = stats_count(info) if info else 0
@@ -158,8 +158,8 @@ def firmware(netdev: str) -> str | None:
     return text.decode("ascii", errors="replace").strip() or None
 
 
-def link_words(answer: bytes) -> int:
-    """Return the words of a mode mask: the kernel answers a wrong number with the right one, negated."""
+def read_mask_size(answer: bytes) -> int:
+    """Return the word count of a mode mask; the kernel answers a wrong number with the right one, negated."""
     asked = int(_LINK_HEADER.unpack_from(answer)[9])
     return -asked if asked < 0 else 0
 
@@ -190,7 +190,7 @@ def speed_max_mbps(netdev: str) -> int | None:
     request = bytearray(_LINK_HEADER.size)
     struct.pack_into("=I", request, 0, _GLINKSETTINGS)
     answer = _ask(netdev, request)
-    words = link_words(answer) if answer else 0
+    words = read_mask_size(answer) if answer else 0
     if not words:
         return None
     struct.pack_into("=b", request, _NWORDS_AT, words)

@@ -1,9 +1,9 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which entry of a port's GID table a rail uses: found by its address, never by a remembered index.
+"""Find a rail's entry in a port's GID table by its address, never by a stored index.
 
-The index of an address moves when addresses come and go, and differs between drivers; the address does not.
+The index of an address changes when addresses come and go, and differs between drivers; the address does not.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from typing import Any
 
 ROCE_V1 = "RoCE v1"
 ROCE_V2 = "RoCE v2"
-# RoCE v1 has no IP header: it cannot be routed, and NCCL does not choose it by itself.
+# RoCE v1 has no IP header: it cannot be routed, and NCCL does not choose it by default.
 _PREFERENCE = (ROCE_V2, ROCE_V1)
 
 
 @dataclass(frozen=True)
 class Choice:
-    """An entry of the GID table: its index as perftest's `-x` wants it, type and GID."""
+    """An entry of the GID table: its index (for perftest's `-x`), type and GID."""
 
     index: int
     type: str
@@ -30,12 +30,12 @@ class Choice:
 
 
 def _same(one: object, other: str) -> bool:
-    """Say whether two texts are one IP address, however an IPv6 one is written."""
+    """Return whether two strings are the same IP address, in any notation of IPv6."""
     mine, theirs = _address(str(one)), _address(other)
     return mine is not None and mine == theirs
 
 
-# The controller asks of the same few addresses for every test.
+# The controller looks up the same few addresses for every test.
 @functools.lru_cache(maxsize=1 << 16)
 def _address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
     try:
@@ -50,12 +50,12 @@ def choose(gids: Iterable[Mapping[str, Any]], address: str, netdev: str | None =
     Args:
         gids: `gids` of a port as in the facts: index, gid, type, netdev and address of each entry in use.
         address: The rail's IP address, bare.
-        netdev: The rail's netdev. An entry that names another one (a VLAN's with the same address) is not
-            the rail's; an entry that names none is taken.
+        netdev: The rail's netdev. An entry of another one (a VLAN with the same address) is not the rail's;
+            an entry without netdev matches.
 
     Returns:
         The RoCE v2 entry of exactly this address with the lowest index; a RoCE v1 entry only when there is
-        no v2 one; None when the address has neither (InfiniBand GIDs stand for no address).
+        no v2 one; None when the address has neither (InfiniBand GIDs have no IP address).
     """
     ours = [
         gid

@@ -1,10 +1,10 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How a node's GPUs are: on the PCI bus, in their driver's words, in the kernel's log, and near which card.
+"""Read the state of a node's GPUs from the PCI bus, the driver and the kernel's log, and the nearest NICs.
 
-nvidia-smi is asked only where the driver is loaded, since it would load it otherwise, and for a bounded time:
-a program that hangs in a driver keeps nothing here waiting.
+nvidia-smi is run only where the driver is loaded, since it would load it otherwise, and with a time limit: a
+program that hangs in a driver blocks nothing here.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from ansible_collections.railyard.fabric.plugins.module_utils.parsers.gpu import
 )
 from ansible_collections.railyard.fabric.plugins.module_utils.records.facts import Gpus
 
-#: All that nvidia-smi is asked of a node, and one question of it.
+#: The time limits of all calls of nvidia-smi, and of one.
 LIMIT_S = 25.0
 EACH_S = 10.0
 _NAMES = {"--query-gpu": ("pci.bus_id", "name"), "--query-remapped-rows": ("gpu_bus_id",)}
-# A driver that lacks one says which, and fails the whole query.
+# A driver that lacks a field names it and fails the query.
 _FIELDS = {
     "--query-gpu": (
         "index",
@@ -66,18 +66,18 @@ _TRIES = 8
 _ERRORS = re.compile(r"^\s+Link ([0-9]{1,3}): (Replay|Recovery|CRC) Errors: ([0-9]{1,19})\s*$")
 _ERRORS_OF = re.compile(r"^GPU ([0-9]{1,3}): ")
 _AER = re.compile(r"^(\w{1,40}) ([0-9]{1,19})$", re.M)
-#: What nvidia-smi is asked, in this order.
+#: The queries of nvidia-smi, in this order.
 PARTS = ("rows", "nvlink", "nvlink_errors", "topology")
-#: The counters of an NVLink's errors.
+#: The error counters of an NVLink.
 KINDS = ("replay", "recovery", "crc")
 
-#: Why a part has no answer: there is no such program or file, it gave none in time, it says that something is
-#: wrong, or what it says cannot be read.
+#: Why a part is missing: no such program or file, no answer in time, an error, or an answer that cannot be
+#: read.
 ABSENT: Final = "absent"
 SILENT: Final = "silent"
 FAILED: Final = "failed"
 GARBLED: Final = "garbled"
-#: How near a GPU is to a card, the nearest first.
+#: How near a GPU is to a NIC, the nearest first.
 SWITCH, ROOT, NODE, FAR = "switch", "root", "numa_node", "far"
 
 Ask = Callable[[Sequence[str]], Ended]
@@ -85,17 +85,17 @@ Rows = dict[str, dict[str, Any]]
 
 
 class FailedError(Exception):
-    """nvidia-smi answers that something is wrong."""
+    """nvidia-smi reports an error."""
 
 
 def by_the_clock(limit_s: float = LIMIT_S) -> Ask:
-    """Return what runs a program, all of its calls together for so long at most."""
+    """Return a function that runs programs, with one time limit for all calls together."""
     deadline = time.monotonic() + limit_s
 
     def ask(argv: Sequence[str]) -> Ended:
         left_s = deadline - time.monotonic()
         if left_s <= 0:
-            raise ToolError(f"{argv[0]}: no time was left to ask it")
+            raise ToolError(f"{argv[0]}: no time was left to run it")
         return bounded.ask(argv, min(EACH_S, left_s))
 
     return ask
@@ -109,25 +109,23 @@ def read(
     parts: Sequence[str] = PARTS,
     records: list[kernel_log.Record] | None = None,
 ) -> Gpus:
-    """Return what is known of the node's GPUs.
+    """Return what is known about the node's GPUs.
 
     Args:
         reader: where the kernel's files are.
         ask: runs nvidia-smi; raises ToolError.
-        cards: PCI addresses of the network cards that GPUs may be near.
+        cards: PCI addresses of the NICs that GPUs may be near.
         after: the number of the first record of the kernel's log that counts.
-        parts: what nvidia-smi is asked.
+        parts: the queries of nvidia-smi.
         records: takes the records of the kernel's log that `xids` sums up.
 
     Returns:
-        `pci`, the addresses of the GPUs on the bus; `pci_paths`, of each its `pcie.path`; `driver`, the
-        version of the module that is loaded;
-        `rows`, what nvidia-smi says of each, by its names, with `pci` and, of the bus, `aer_correctable`; a
-        word for trouble (`nvml_words`) stands as nvidia-smi printed it;
-        `nvlink`, of each GPU with links `gpu` (its index), `active`, `inactive`, `speeds_gbytes_per_s` and
-        `errors`; `topology`, how GPUs are joined; `near`, of each card the nearest GPUs; `xids` as
-        `kernel_log.Log` has them. `errors` says of each part that has no answer why: `class` is ABSENT,
-        SILENT, FAILED or GARBLED, beside a `message`.
+        `pci`, the addresses of the GPUs on the bus; `pci_paths`, their `pcie.path`; `driver`, the version of
+        the loaded module; `rows`, nvidia-smi's values for each GPU, by its field names, with `pci` and the
+        bus's `aer_correctable`; an error text (`nvml_words`) is kept as printed; `nvlink`, for each GPU with
+        links `gpu` (its index), `active`, `inactive`, `speeds_gbytes_per_s` and `errors`; `topology`, the
+        links between GPUs; `near`, the nearest GPUs of each NIC; `xids` as in `kernel_log.Log`. `errors` has
+        the reason for each missing part: `class` is ABSENT, SILENT, FAILED or GARBLED, and a `message`.
     """
     folders = _on_the_bus(reader)
     driver = reader.text(reader.sys("module", "nvidia", "version"))
@@ -154,13 +152,13 @@ def read(
         why = gone or (_why_not(question) if part in parts else None)
         if why is not None:
             found["errors"][part] = why
-            # What is not there, or hung once, is not asked again.
+            # A program that is missing or hung once is not run again.
             gone = why if why["class"] in (ABSENT, SILENT) else None
     return cast("Gpus", found)
 
 
 def _why_not(question: Callable[[], None]) -> dict[str, str] | None:
-    """Ask, and return why there is no answer, or None."""
+    """Run a query, and return why it has no answer, or None."""
     try:
         question()
     except ToolError as error:
@@ -220,15 +218,15 @@ def _rows(ask: Ask, query: str) -> Rows:
         if problem and problem["class"] == "tool_error":
             raise FailedError(f"nvidia-smi: {problem['message']}")
         if problem or not answer["outputs"] or ended.status != 0:
-            words = problem["message"] if problem else "no GPU in its answer"
-            raise ValueError(f"nvidia-smi ended with {ended.status}: {words}")
+            why = problem["message"] if problem else "no GPU in its answer"
+            raise ValueError(f"nvidia-smi ended with {ended.status}: {why}")
         return {
             nvidia_pci.normal_address(str(row[names[0]])): {_old(key): value for key, value in row.items()
                                                             if key != names[0]}
             for row in answer["outputs"][0]["gpus"]
             if row.get(names[0]) and not nvml_words.is_trouble(row[names[0]])
         }  # fmt: skip
-    raise ValueError("nvidia-smi: it knows too few of the fields that are asked for")
+    raise ValueError("nvidia-smi knows too few of the queried fields")
 
 
 def _old(name: str) -> str:
@@ -248,11 +246,11 @@ def _read_nvlink(ask: Ask, found: dict[str, Any]) -> None:
             return  # each GPU's name, and no link below it
         raise ValueError(f"nvidia-smi nvlink ended with {ended.status}: {error}") from error
     problem = answer["error"]
-    # A GPU without NVLink among others is no error of the tool's, and a driver without any says it so.
+    # A GPU without NVLink among others is no error of the tool; a driver without any reports it the same way.
     has_none = problem and nvidia_smi_nvlink.is_without_nvlink(problem["message"])
     if (problem or ended.status != 0) and not has_none:
-        words = problem["message"] if problem else "no whole answer"
-        raise ValueError(f"nvidia-smi nvlink ended with {ended.status}: {words}")
+        why = problem["message"] if problem else "the answer is incomplete"
+        raise ValueError(f"nvidia-smi nvlink ended with {ended.status}: {why}")
     found["nvlink"] = [
         {
             "gpu": one["gpu"],
@@ -269,7 +267,7 @@ def _read_nvlink(ask: Ask, found: dict[str, Any]) -> None:
 
 
 def _read_nvlink_errors(ask: Ask, found: dict[str, Any]) -> None:
-    """Add the sums of the error counters of each GPU's links; what a driver does not tell stays None."""
+    """Add the sums of the error counters of each GPU's links; counters that a driver lacks stay None."""
     if not found["nvlink"]:
         return
     sums: dict[int, dict[str, int]] = {}
@@ -308,9 +306,9 @@ def _paths(reader: Reader, folders: Mapping[str, str]) -> dict[str, Any]:
 
 
 def nearest(reader: Reader, card: str) -> str | None:
-    """Return the PCI address of one GPU that is nearest to a card, None where the node has none.
+    """Return the PCI address of the GPU nearest to a NIC, None where the node has none.
 
-    Of several that are as near it is the one that shares the most bridges with the card, else the first.
+    Of several equally near ones it is the one that shares the most bridges with the NIC, else the first.
     """
     folders = _on_the_bus(reader)
     close = next((one["gpus"] for one in near(reader, [card], folders)), None) or list(folders)
@@ -319,10 +317,10 @@ def nearest(reader: Reader, card: str) -> str | None:
 
 
 def near(reader: Reader, cards: Iterable[str], gpus: Mapping[str, str]) -> list[dict[str, Any]]:
-    """Return of each card `nic`, the nearest `gpus`, and `by` what they are near.
+    """Return for each NIC (`nic`) the nearest `gpus`, and by what they are near.
 
-    Below one port of the root (`switch`), below one root complex (`root`), on one NUMA node (`numa_node`), or
-    none of these (`far`). `by` is None where the kernel tells neither path nor node.
+    `by` is `switch` (below the same root port), `root` (the same root complex), `numa_node` or `far`; None
+    where the kernel shows neither path nor NUMA node.
     """
     found = []
     for card in dict.fromkeys(cards):
@@ -347,6 +345,6 @@ def _nearness(reader: Reader, one: str, other: str) -> str | None:
 
 
 def _shared(one: Sequence[str], other: Sequence[str]) -> int:
-    """Return how many parts two ways have in common before they part."""
+    """Return the length of the common prefix of two paths."""
     both = zip(one, other)  # noqa: B905 - 3.9
     return sum(1 for _same in itertools.takewhile(lambda pair: pair[0] == pair[1], both))

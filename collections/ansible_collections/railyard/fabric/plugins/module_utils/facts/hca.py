@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the kernel says of an RDMA device as a whole: kind, driver, firmware, place on the bus, DPU mode."""
+"""Read the kernel's facts about an RDMA device: type, driver, firmware, bus address, DPU mode."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from ansible_collections.railyard.fabric.plugins.module_utils.facts.sysfs import
 )
 
 _IWARP = "RNIC"
-# A hypervisor's device: no line rate stands behind what it reports.
+# Devices of hypervisors, which report no real line rate.
 _PARAVIRTUAL_DRIVERS = frozenset(("vmw_pvrdma",))
 _NVIDIA_NETWORKING = "0x15b3"
-# Network functions of BlueField, by the driver's own table of PCI device numbers (mlx5_core).
+# Network functions of BlueField, from the driver's table of PCI device numbers (mlx5_core).
 _BLUEFIELD = {"0xa2d2": 1, "0xa2d6": 2, "0xa2dc": 3, "0xa2df": 4}
 _PHYSICAL_PORT = re.compile(r"p[0-9]+\Z")
 _KERNEL = re.compile(r"([0-9]+)\.([0-9]+)")
-# From this kernel on mlx5_core surely gives a physical port the name *and*, where the function manages the
+# From this kernel on mlx5_core certainly gives a physical port the name *and*, where the function manages the
 # embedded switch, the switch id; kernels between 5.7 and this one may give the name alone.
 _NAMES_THE_SWITCH = (5, 15)
 
@@ -37,9 +37,9 @@ def numbered(text: str | None) -> str | None:
 def _driver(reader: Reader, folder: str, node_type: str | None) -> tuple[str | None, str]:
     """Return the driver and its class.
 
-    Soft-RoCE alone has the attribute `parent`. Soft-iWARP has no mark of its own: it is the RNIC without the
-    attributes by which an adapter's driver names its card or its firmware (irdma has the firmware's alone,
-    erdma none). Older kernels hang both below their netdev's device, so that a `device` link says nothing.
+    Only Soft-RoCE has the attribute `parent`. Soft-iWARP has no attribute of its own: it is the RNIC without
+    the attributes for card or firmware that an adapter's driver has (irdma only has firmware, erdma none).
+    Older kernels put both below their netdev's device, so a `device` link means nothing.
     """
     if reader.text(os.path.join(folder, "parent")):
         return "rxe", "software"
@@ -86,21 +86,21 @@ def read_device(reader: Reader, device: str) -> dict[str, Any]:
 
 
 def dpu_mode(reader: Reader, device: str, netdev: str | None) -> str | None:
-    """Say whether a BlueField works as an adapter (`nic`) or under its own Arm system (`dpu`).
+    """Return whether a BlueField works as an adapter (`nic`) or under its Arm system (`dpu`).
 
-    The mode is a firmware setting that the host reads with a vendor's program only; management functions
-    (c2d2 ... c2d5) show in both modes. What sysfs tells is who manages the embedded switch: mlx5_core gives a
-    physical function's port a switch id only where the function is the switch's manager, which in DPU mode
-    the Arm side is (drivers/net/ethernet/mellanox/mlx5/core/en/devlink.c, MLX5_ESWITCH_MANAGER). Read from
-    the driver's source, not seen on a card.
+    The mode is a firmware setting that the host can only read with a vendor's program; management functions
+    (c2d2 ... c2d5) are visible in both modes. sysfs shows which side manages the embedded switch: mlx5_core
+    gives a physical function's port a switch id only where the function is the switch's manager, which in DPU
+    mode is the Arm side (drivers/net/ethernet/mellanox/mlx5/core/en/devlink.c, MLX5_ESWITCH_MANAGER). Taken
+    from the driver's source, not verified on hardware.
 
     Args:
         reader: Where sysfs and procfs are.
         device: RDMA device.
-        netdev: The port's netdev; InfiniBand ports have no such mark.
+        netdev: The port's netdev; InfiniBand ports do not have the id.
 
     Returns:
-        `dpu`, `nic`, or None where it cannot be told or the device is no BlueField.
+        `dpu`, `nic`, or None where it is unknown or the device is no BlueField.
     """
     bus = real_device(reader, reader.sys("class", "infiniband", device))
     if bus is None or not netdev:
@@ -110,7 +110,7 @@ def dpu_mode(reader: Reader, device: str, netdev: str | None) -> str | None:
     if (reader.text(os.path.join(bus, "device")) or "").lower() not in _BLUEFIELD:
         return None
     folder = reader.sys("class", "net", netdev)
-    # A virtual function or a VLAN of the port names no physical port; then a missing id means nothing.
+    # A virtual function or a VLAN of the port has no physical port name; then a missing id means nothing.
     if real_device(reader, folder) != bus:
         return None
     if not _PHYSICAL_PORT.match(reader.text(os.path.join(folder, "phys_port_name")) or ""):

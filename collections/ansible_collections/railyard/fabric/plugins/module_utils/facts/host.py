@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a node says of itself beside its links: kernel, OS, CPU governor, memory-lock limit, tool versions."""
+"""Read a node's kernel, OS, CPU governors, memory-lock limit and tool versions."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def tool_versions(run: tools.Run) -> dict[str, str | None]:
         run: Runs an argv and returns what it printed on both streams; None when there is no such tool.
 
     Returns:
-        Version by tool; None for a tool that is absent or does not say.
+        Version by tool; None for a tool that is absent or prints none.
     """
     found: dict[str, str | None] = {}
     for tool, (argv, pattern) in TOOL_VERSIONS.items():

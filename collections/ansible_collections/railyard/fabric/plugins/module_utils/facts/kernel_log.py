@@ -1,11 +1,11 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What NVIDIA's drivers wrote into the kernel's log of their GPUs and switches: XIDs and SXIDs.
+"""Read the XIDs and SXIDs of NVIDIA's GPUs and switches from the kernel's log.
 
-Read from the kernel's own ring, /dev/kmsg (Documentation/ABI/testing/dev-kmsg): a record a read, each with
-its number and its time since boot. What the ring has overwritten is gone, and is said to be. A reset of a GPU
-and a driver that is loaded anew end what was wrong before, so that a repaired node is not bad until its boot.
+Read from the ring buffer, /dev/kmsg (Documentation/ABI/testing/dev-kmsg): one record per read, each with its
+number and its time since boot. Overwritten records are lost, which the result shows. A reset of a GPU or a
+reload of the driver clears earlier errors, so that a repaired node is not bad until its next boot.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from typing import Any, NamedTuple
 
 DEVICE = "dev/kmsg"
 _RECORD_BYTES = 8192
-# More than any ring holds (log_buf_len is some MiB); how many sorts of words are kept, and how much of one.
+# More than any ring buffer has (log_buf_len is some MiB); how many different messages are kept, and their
+# length.
 _MOST_RECORDS = 1 << 20
 _MOST_SEEN = 256
 _SAID = 160
@@ -28,7 +29,7 @@ _XID = re.compile(
     r"NVRM: Xid \((?:PCI:)?([0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2})(?:\.[0-7])?\): ([0-9]{1,5}), ?(.*)", re.I
 )
 _SXID = re.compile(r"SXid \(PCI:([0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2})\.[0-7]\): ([0-9]{1,5}), ?(.*)", re.I)
-# "Non-fatal" and "Nonfatal" are the other word.
+# "Non-fatal" and "Nonfatal" are the opposite.
 _FATAL = re.compile(r"(?<!-)\bFatal\b")
 _LOADED = "NVRM: loading NVIDIA"
 _RECOVERY = 154
@@ -41,7 +42,7 @@ class LogError(Exception):
 
 
 class Record(NamedTuple):
-    """One record: its number since boot, when it was written (seconds since boot), and its words."""
+    """A record: its number since boot, its time (seconds since boot), and its text."""
 
     number: int
     at_s: float
@@ -49,14 +50,14 @@ class Record(NamedTuple):
 
 
 class Log(NamedTuple):
-    """What a part of the log says.
+    """The XIDs in a part of the log.
 
     Attributes:
-        first: the number of the first record that the ring still has; None where it has none.
-        next: the number that the next record will have, as far as is known.
+        first: the number of the first record in the ring buffer; None where it has none.
+        next: the number of the next record, as far as is known.
         since_s: when the first of them was written.
-        seen: `kind` (XID, or a switch's SXID), `pci`, `xid`, `fatal` (whether the driver called one of them
-            so), `count`, `at_s` of the last one and what it `said`, each sort once.
+        seen: `kind` (XID, or a switch's SXID), `pci`, `xid`, `fatal` (whether the driver reported one of them
+            as fatal), `count`, `at_s` of the last one and its text `said`, each different one once.
     """
 
     first: int | None
@@ -66,15 +67,15 @@ class Log(NamedTuple):
 
 
 def read(root: str = "/", after: int = 0, kept: list[Record] | None = None) -> Log:
-    """Return what was said in records from number `after` on.
+    """Read the records from number `after` on.
 
     Args:
         root: where /dev is.
         after: the number of the first record that counts.
-        kept: takes the records of GPUs and switches themselves.
+        kept: takes the records of GPUs and switches.
 
     Raises:
-        LogError: there is no such log here, or it may not be read.
+        LogError: there is no such log here, or it is not readable.
     """
     path = os.path.join(root, DEVICE)
     try:
@@ -86,7 +87,7 @@ def read(root: str = "/", after: int = 0, kept: list[Record] | None = None) -> L
     try:
         for record in _records(handle):
             first, last = first or record, max(last, record.number)
-            # The ring is some MiB; of it little is of a GPU, however often a driver says it.
+            # The ring buffer has some MiB, of which little is about GPUs.
             if record.number >= after and ("NVRM: " in record.text or "SXid " in record.text):
                 ours.append(record)
     except OSError as error:
@@ -105,7 +106,7 @@ def _records(handle: int) -> Iterator[Record]:
         except BlockingIOError:
             return
         except OSError as error:
-            # The ring has gone on over the record that was next; the read after it has the oldest one left.
+            # The next record was overwritten; the next read returns the oldest one left.
             if error.errno != errno.EPIPE:
                 raise
             continue
@@ -118,11 +119,11 @@ def _records(handle: int) -> Iterator[Record]:
 
 
 def sort_out(records: Iterable[Record], earlier: Iterable[Mapping[str, Any]] = ()) -> list[dict[str, Any]]:
-    """Return what of the records is of GPUs and switches, and still holds; see `Log.seen`.
+    """Return the current errors of GPUs and switches in the records; see `Log.seen`.
 
     Args:
         records: records of the log.
-        earlier: what was returned of the records before these.
+        earlier: the result for the records before these.
     """
     seen = {(str(one["pci"]), int(one["xid"])): dict(one) for one in earlier}
     for record in records:
@@ -133,7 +134,7 @@ def sort_out(records: Iterable[Record], earlier: Iterable[Mapping[str, Any]] = (
         found = xid or sxid
         if found is None:
             continue
-        # Of five digits of a domain (a virtual machine's) nvidia-smi and sysfs name the last four.
+        # nvidia-smi and sysfs show the last four of five digits of a domain (of a virtual machine).
         place, number, said = found.group(1).lower()[-10:], int(found.group(2)), found.group(3)
         if xid and number == _RECOVERY and _WELL_AGAIN.search(said):
             for key in [key for key in seen if key[0] == place]:

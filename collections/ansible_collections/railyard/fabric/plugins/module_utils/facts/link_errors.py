@@ -1,10 +1,10 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Counters that grow when a link or its cable is bad, when packets are sent again, or find no room.
+"""Counters of errors of a link or cable, of retransmissions, and of packets dropped for lack of buffers.
 
-Read before and after each test. Which names there are is the drivers' (`catalogue/nic_drivers`); what growth
-means for a verdict is the controller's.
+They are read before and after each test. The names depend on the driver (`catalogue/nic_drivers`); the
+controller decides what growth means.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _KIND_OF_FIELD = {
     "loss": LOSS,
     "notice": NOTICE,
 }
-#: Name -> what it tells, of all drivers; the part before the dot says where it is read.
+#: Name -> its meaning, for all drivers; the part before the dot is where it is read.
 KINDS: dict[str, str] = {
     name: kind
     for errors in (nic_drivers.COMMON, *(driver.errors for driver in nic_drivers.DRIVERS))
@@ -39,7 +39,7 @@ KINDS: dict[str, str] = {
     for name in getattr(errors, field)
 }
 
-#: Those that count how often the link went down or came up; also whoever sets a netdev down does that.
+#: Counters of link changes; an administrator who sets a netdev down causes them too.
 LINK_DOWN = frozenset(
     name
     for errors in (nic_drivers.COMMON, *(driver.errors for driver in nic_drivers.DRIVERS))
@@ -50,10 +50,11 @@ _OF_HIDDEN_LINKS = frozenset(
     name for driver in nic_drivers.DRIVERS if driver.link_is_hidden for name in driver.errors.transport
 )
 
-#: Packets that came before an earlier one. On one path that is a loss; where the fabric spreads a
-#: connection's packets over several (adaptive routing) it is no fault: cards place them "instead of being
-#: dropped, in order to avoid retransmission" (DOCA and MLNX_OFED documentation, "Out-of-Order (OOO) Data
-#: Placement"). A receiver that cannot asks again, which the sender counts: packet_seq_err, sq_num_oos.
+#: Packets that came before an earlier one. On a single path that is a loss; where the fabric spreads the
+#: packets of a connection over several paths (adaptive routing) it is no fault: NICs place them "instead of
+#: being dropped, in order to avoid retransmission" (DOCA and MLNX_OFED documentation, "Out-of-Order (OOO)
+#: Data Placement"). A receiver that cannot requests them again, which the sender counts: packet_seq_err,
+#: sq_num_oos.
 OUT_OF_ORDER = frozenset(
     (
         "hw.out_of_sequence",
@@ -64,7 +65,7 @@ OUT_OF_ORDER = frozenset(
     )
 )
 
-#: A counter of InfiniBand's PortCounters stops at its greatest value (IBTA volume 1, 16.1.3.5).
+#: A counter of InfiniBand's PortCounters stops at its maximum (IBTA volume 1, 16.1.3.5).
 _GREATEST = {
     "hca.symbol_error": 0xFFFF,
     "hca.link_error_recovery": 0xFF,
@@ -84,13 +85,13 @@ Span = dict[str, list[Optional[int]]]  # noqa: UP045 - see above
 
 
 def read(netdev: str, hca: str | None, sys_root: str = "/sys", stats: Stats | None = None) -> Values:
-    """Return the counters of the table that this rail has: of a VLAN its port's, of a bond its ports' sums.
+    """Return the rail's counters: for a VLAN its port's, for a bond the sums of its ports.
 
     Args:
         netdev: the rail's netdev.
         hca: the rail's RDMA port as `device:port`, or None.
         sys_root: where sysfs is.
-        stats: reads what `ethtool -S` shows; by default each call asks the driver.
+        stats: reads the statistics of `ethtool -S`; by default each call queries the driver.
     """
     values: Values = {}
     if hca:
@@ -108,7 +109,7 @@ def read(netdev: str, hca: str | None, sys_root: str = "/sys", stats: Stats | No
 
 
 def ports_of(netdev: str, sys_root: str = "/sys") -> list[str]:
-    """Return the netdevs that count for a rail: of a VLAN its port, of a bond its ports."""
+    """Return the netdevs that count for a rail: for a VLAN its port, for a bond its ports."""
     port_netdev = vlan.port_of(netdev, sys_root)
     bond = os.path.join(sys_root, "class/net", port_netdev, "bonding", "slaves")
     return node_files.read_word(bond).split() or [port_netdev]
@@ -130,20 +131,20 @@ def _in(folders: Mapping[str, str]) -> Values:
 
 
 def show_link(names: Iterable[str]) -> bool:
-    """Tell whether a rail's link can be judged by these counters: its cable's, where its driver has such."""
+    """Return whether these counters show errors of a link: those of its cable, where its driver has them."""
     return any(KINDS.get(name) == PHYSICAL or name in _OF_HIDDEN_LINKS for name in names)
 
 
 def kind_of(name: str, adaptive_routing: bool = False) -> str | None:
-    """Return what a counter tells of a fabric; None for one that this version does not know."""
+    """Return the meaning of a counter; None for one that this version does not know."""
     return NOTICE if adaptive_routing and name in OUT_OF_ORDER else KINDS.get(name)
 
 
-def stands_still(name: str, value: int) -> bool:
-    """Tell whether a counter stands at its greatest value: from there on it says nothing."""
+def is_saturated(name: str, value: int) -> bool:
+    """Return whether a counter is at its maximum, from where on it no longer counts."""
     return value in _GREATEST_OF_ANY or value == _GREATEST.get(name)
 
 
 def spans(before: Mapping[str, int], after: Mapping[str, int]) -> Span:
-    """Return `{name: [before, after]}`; a counter that went away with its device has None."""
+    """Return `{name: [before, after]}`; None for a counter that vanished with its device."""
     return {name: [before.get(name), after.get(name)] for name in KINDS if name in before or name in after}

@@ -1,9 +1,9 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Whether the dynamic loader finds the library of a network plugin of NCCL, without loading it.
+"""Check whether the dynamic loader finds the library of a NCCL network plugin, without loading it.
 
-NCCL opens the library by its name and says no word above NCCL_DEBUG=INFO where that fails.
+NCCL opens the library by its name and reports a failure only with NCCL_DEBUG=INFO.
 """
 
 from __future__ import annotations
@@ -12,24 +12,24 @@ import re
 import sys
 from typing import NamedTuple
 
-#: What NCCL opens where it is told of no plugin.
+#: What NCCL opens where no plugin is configured.
 DEFAULT = "libnccl-net.so"
-# A line of `ldconfig -p`: a library's name, its kind, its path.
+# A line of `ldconfig -p`: a library's name, its type, its path.
 _CACHED = re.compile(r"^\s+(\S+) \([^)]*\) => (/\S.*)$", re.MULTILINE)
-# Of an ELF file: its size and byte order, its type (3: a shared library), its machine.
+# Fields of an ELF file: size and byte order, type (3: a shared library), machine.
 _HEADER, _CLASS, _TYPE, _MACHINE = 20, slice(4, 6), slice(16, 18), slice(18, 20)
 _SHARED = 3
 
 
 class Found(NamedTuple):
-    """Where a library is, and what is wrong with that as a sentence with what to do; one of them is None."""
+    """The path of a library, or a message with the problem and its fix; the other one is None."""
 
     path: str | None
     problem: str | None
 
 
 def file_name(plugin: str) -> str:
-    """Return what NCCL opens for a value of NCCL_NET_PLUGIN: a path or library as it is, else a suffix."""
+    """Return what NCCL opens for a value of NCCL_NET_PLUGIN: a path or library as given, else a suffix."""
     if "/" in plugin or (plugin.startswith("lib") and plugin.endswith(".so")):
         return plugin
     return f"libnccl-net-{plugin}.so"
@@ -39,11 +39,11 @@ def find(plugin: str, cache: str) -> Found:
     """Look for a plugin's library.
 
     Args:
-        plugin: What NCCL_NET_PLUGIN is to be, or DEFAULT.
-        cache: What `ldconfig -p` prints, which is where the loader looks.
+        plugin: The value of NCCL_NET_PLUGIN, or DEFAULT.
+        cache: The output of `ldconfig -p`, the loader's cache.
     """
     name = file_name(plugin)
-    cached = dict(reversed(_CACHED.findall(cache)))  # of a name that stands twice the loader takes the first
+    cached = dict(reversed(_CACHED.findall(cache)))  # the loader uses the first entry of a name
     path = name if "/" in name else cached.get(name)
     if path is None:
         others = sorted(one for one in cached if re.fullmatch(r"libnccl-net[\w.-]*\.so", one))

@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the kernel says of each netdev; addresses and kinds of software links are from `ip -d -j addr`."""
+"""Read the kernel's facts about each netdev; addresses and types of software links from `ip -d -j addr`."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ COUNTERS = (
 )
 _KINDS = ("veth", "bond", "bridge", "vlan", "ipoib")
 _SYSFS_MARKS = (("bonding", "bond"), ("bridge", "bridge"))
-# Drivers and buses of devices that a hypervisor makes: what they report as speed is no line rate.
+# Drivers and buses of a hypervisor's devices, whose reported speed is no line rate.
 _VIRTUAL_DRIVERS = frozenset(
     ("virtio_net", "vmxnet3", "hv_netvsc", "netvsc", "vif", "xen_netfront", "xen-netfront")
 )
 _VIRTUAL_BUSES = frozenset(("virtio", "vmbus", "xen"))
 _SOFTWARE_BUSES = frozenset(("netdevsim",))
-# From the weakest claim to the strongest: a bond is worth its weakest member.
+# From the weakest class to the strongest: a bond has the class of its weakest member.
 _CLASSES = ("software", "virtual", "hardware")
 _ARPHRD_INFINIBAND = 32
 _IFF_UP = 1
@@ -79,7 +79,7 @@ def _link_kind(link: Mapping[str, Any]) -> str | None:
 
 
 def _kind(reader: Reader, folder: str, device: str | None, link_kind: str | None) -> str:
-    """Say what a netdev is; `virtual` is any software link without a name of its own here."""
+    """Return the type of a netdev; `virtual` is any software link without a type listed here."""
     if reader.number(os.path.join(folder, "type")) == _ARPHRD_INFINIBAND:
         return "ipoib"
     if device:
@@ -95,7 +95,7 @@ def _kind(reader: Reader, folder: str, device: str | None, link_kind: str | None
 
 def _driver_class(reader: Reader, folder: str, device: str | None, driver: str | None) -> str:
     if device is None:
-        # Only a bond or VLAN stands on other links; a bridge or veth is software whatever it is joined to.
+        # Only bonds and VLANs depend on other links; a bridge or veth is software whatever is attached to it.
         below = [name[len("lower_") :] for name in reader.names(folder) if name.startswith("lower_")]
         if not below or os.path.isdir(os.path.join(folder, "bridge")):
             return "software"
@@ -109,7 +109,7 @@ def _driver_class(reader: Reader, folder: str, device: str | None, driver: str |
 def _class_by_name(reader: Reader, name: str) -> str:
     folder = reader.sys("class", "net", name)
     device = real_device(reader, folder)
-    # One level deep: a VLAN on a bond is read as the bond's own members would be, never round in a ring.
+    # One level deep: a VLAN on a bond has the class of the bond's members; no loops.
     if device is None:
         members = [one[len("lower_") :] for one in reader.names(folder) if one.startswith("lower_")]
         devices = [real_device(reader, reader.sys("class", "net", one)) for one in members]
@@ -122,13 +122,13 @@ def _permanent_mac(reader: Reader, folder: str, link: Mapping[str, Any], mac: st
     if isinstance(stated, str):
         # iproute2 prints a part of the IPv6 address for a tunnel over IPv6: "permaddr 8a4c:2ab6:ec8c::".
         return stated.lower() if _MAC.match(stated.lower()) else None
-    # ip names the permanent address only where it differs from the present one.
+    # ip shows the permanent address only where it differs from the current one.
     permanent = reader.number(os.path.join(folder, "addr_assign_type")) == _ADDRESS_IS_PERMANENT
     return mac if permanent and os.path.exists(os.path.join(folder, "device")) else None
 
 
 def _mtu_max_bytes(link: Mapping[str, Any]) -> int | None:
-    """Return the largest MTU that the driver takes; 0, which ip prints as well, is no limit."""
+    """Return the largest MTU that the driver accepts; 0, which ip prints too, is no limit."""
     most = link.get("max_mtu")
     return most if isinstance(most, int) and not isinstance(most, bool) and most > 0 else None
 
@@ -170,7 +170,7 @@ def read_netdev(reader: Reader, name: str, link: Mapping[str, Any]) -> dict[str,
         "operstate": reader.text(at("operstate")),
         "admin_up": None if flags is None else bool(flags & _IFF_UP),
         "speed_mbps": speed if speed is not None and 0 < speed < 2**31 else None,
-        # What a hypervisor's or the kernel's own link lists as its modes stands for no wire.
+        # The modes of a hypervisor's or a software link mean nothing.
         "speed_max_mbps": (
             ethtool.speed_max_mbps(name) if reader.live and driver_class == "hardware" else None
         ),

@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Puts the facts row of a node together from what its parts read."""
+"""Assemble the facts row of a node."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def collect(
         reader: Where the kernel's files are.
         run: Runs an argv and returns what it printed; None when there is no such tool.
         netdevs: Names to read; None for all that matter.
-        ask: Runs nvidia-smi; by default for a bounded time.
+        ask: Runs nvidia-smi; by default with a time limit.
         ask_optics: Runs ethtool and mlxlink; None leaves modules unread.
 
     Returns:
@@ -64,7 +64,7 @@ def collect(
 
 
 def _add_qos(reader: Reader, rows: list[dict[str, Any]], hcas: list[dict[str, Any]]) -> None:
-    """Write each netdev's counters of QoS, a VLAN's are its port's; a link that is no card has none."""
+    """Add each netdev's QoS counters (for a VLAN its port's); a software link has none."""
     hw_counters = {one["hca"]: one["hw_counters"] for one in hcas}
     for row in rows:
         is_card = row["driver_class"] == "hardware"

@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The NUMA nodes that have CPUs and memory, and what the kernel counts of them."""
+"""Read the NUMA nodes that have CPUs and memory, and their kernel counters."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ _SIZE = re.compile(r"([0-9]{1,9})([KMG])\Z")
 _UNIT = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 _FREE = re.compile(r"^Node [0-9]+ MemFree: +([0-9]{1,15}) kB$", re.MULTILINE)
 _FOREIGN = re.compile(r"^numa_foreign ([0-9]{1,20})$", re.MULTILINE)
-# Of a line of /proc/stat: user, nice and system. Waiting, interrupts and what a hypervisor stole is no work.
+# Fields of a line of /proc/stat: user, nice and system; iowait, interrupts and steal do not count as busy.
 _WORK = slice(1, 4)
-#: A list of CPUs that names more than this is none.
+#: The most CPUs of a valid list.
 _MOST_CPUS = 8192
 
 
 class NumaNode(NamedTuple):
-    """One node: its number, its CPUs, its free memory, and the size of its CPUs' last caches together."""
+    """A NUMA node: its number, its CPUs, its free memory, and the total size of its last-level caches."""
 
     number: int
     cpus: list[int]
@@ -34,7 +34,7 @@ class NumaNode(NamedTuple):
 
 
 def nodes(reader: Reader) -> list[NumaNode]:
-    """Return the nodes that have CPUs and memory, by number; a GPU's memory may be a node without CPUs."""
+    """Return the NUMA nodes with CPUs and memory, by number; a GPU's memory may be a node without CPUs."""
     found = []
     for name in reader.names(reader.sys(*_NODE)):
         number = re.fullmatch(r"node([0-9]{1,4})", name)
@@ -47,7 +47,7 @@ def nodes(reader: Reader) -> list[NumaNode]:
 
 
 def cpu_list(text: str | None) -> list[int]:
-    """Return the CPUs of a list as the kernel writes it, `0-3,8`; none where it is no such list."""
+    """Parse a list of CPUs as the kernel writes it, `0-3,8`; none where it is invalid."""
     cpus: list[int] = []
     for part in (text or "").split(","):
         span = re.fullmatch(r"([0-9]{1,5})(?:-([0-9]{1,5}))?", part.strip())
@@ -58,7 +58,7 @@ def cpu_list(text: str | None) -> list[int]:
 
 
 def busy_ms(reader: Reader, cpus: Iterable[int]) -> int | None:
-    """Return for how long CPUs have worked since boot, added up; None where it is not told."""
+    """Return the total busy time of CPUs since boot; None where it is unknown."""
     wanted, ticks = {f"cpu{cpu}" for cpu in cpus}, 0
     try:
         with open(reader.proc("stat"), encoding="utf-8") as handle:
@@ -75,13 +75,13 @@ def busy_ms(reader: Reader, cpus: Iterable[int]) -> int | None:
 
 
 def foreign(reader: Reader, number: int) -> int | None:
-    """Return how often memory was asked of a node and came from another; None where it is not told."""
+    """Return how many pages that a node should provide came from another (numa_miss); None where unknown."""
     found = _FOREIGN.search(reader.text(reader.sys(*_NODE, f"node{number}", "numastat")) or "")
     return int(found[1]) if found else None
 
 
 def clocks_mhz(reader: Reader, cpus: Iterable[int]) -> list[float]:
-    """Return the clocks of CPUs as they are now, of those that tell it (virtual ones do not)."""
+    """Return the current clock rates of CPUs that report them (virtual ones do not)."""
     said = (reader.number(reader.sys(*_CPU, f"cpu{cpu}", "cpufreq", "scaling_cur_freq")) for cpu in cpus)
     return [khz / 1000 for khz in said if khz]
 

@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""NVIDIA's functions on the PCI bus, as the kernel lists them."""
+"""List NVIDIA's functions on the PCI bus."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.module_utils.facts.sysfs import Reader
 
-#: NVIDIA's number as a vendor.
+#: NVIDIA's PCI vendor id.
 NVIDIA = 0x10DE
 _DISPLAY_CLASS = 0x03  # VGA and 3D controllers
 _PCI = re.compile(r"([0-9a-f]{4,8}):([0-9a-f]{2}:[0-9a-f]{2}\.[0-7])\Z", re.I)
 
 
 def normal_address(address: str) -> str:
-    """Return the address as sysfs writes it; nvidia-smi writes `00000000:17:00.0`, in capitals.
+    """Return the address in the format of sysfs; nvidia-smi prints `00000000:17:00.0`, in capitals.
 
-    Of a domain beyond 0xffff (Intel VMD, Hyper-V) no digit is lost.
+    Domains beyond 0xffff (Intel VMD, Hyper-V) keep all digits.
     """
     match = _PCI.match(address.strip())
     if match is None:
@@ -43,5 +43,5 @@ def functions(reader: Reader) -> list[dict[str, Any]]:
 
 
 def is_gpu(function: Mapping[str, Any]) -> bool:
-    """Tell a GPU from NVIDIA's other functions (audio, USB, NVSwitch)."""
+    """Return whether a function is a GPU, not another one of NVIDIA (audio, USB, NVSwitch)."""
     return int(function["class"]) >> 8 == _DISPLAY_CLASS

@@ -1,10 +1,10 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Read the modules of a node's ports, their FEC and bit error ratios, with the programs that are there.
+"""Read the modules of a node's ports, their FEC and bit error ratios, with the installed programs.
 
-`ethtool -m` needs CAP_NET_ADMIN (net/ethtool/ioctl.c, net/ethtool/eeprom.c), `mlxlink` and `mstlink` access
-to the card's PCI function. What is not there, not allowed or not understood is a reason beside the reading.
+`ethtool -m` needs CAP_NET_ADMIN (net/ethtool/ioctl.c, net/ethtool/eeprom.c), `mlxlink` and `mstlink` need
+access to the NIC's PCI function. What is missing, not permitted or not understood has a reason in the result.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from ansible_collections.railyard.fabric.plugins.module_utils.parsers.hca import
     module_words,
 )
 
-#: How long all ports together may take, of a node whose module hangs on its bus.
+#: The time limit for all ports together, in case a module hangs on its bus.
 LIMIT_S = 40.0
-#: So many ports are read at once: each module is read over I2C, which is slow.
+#: How many ports are read at once: each module is read over I2C, which is slow.
 _AT_ONCE = 8
 
 #: Runs a program to its end, or raises ToolError.
@@ -39,16 +39,15 @@ def add(
     ask: Ask,
     port_of: Callable[[str], str] = str,
 ) -> None:
-    """Write `optics` into each netdev and RDMA port that is a card's and has a link.
+    """Set `optics` of each netdev and RDMA port of a NIC with a link.
 
-    An RDMA port whose netdev has it is left out; a VLAN has its port's. Of what has no module, or no link, it
-    is None.
+    An RDMA port whose netdev has it is left out; a VLAN has its port's. Without module or link it is None.
 
     Args:
         netdevs: the netdevs of the facts row.
         hcas: the RDMA ports of the facts row.
-        ask: runs a program; of several threads at once.
-        port_of: returns the netdev of the port that a VLAN lies on.
+        ask: runs a program; several threads call it at once.
+        port_of: returns the netdev of a VLAN's port.
     """
     ports: list[tuple[dict[str, Any], str | None]] = []
     for row in netdevs:
@@ -71,11 +70,11 @@ def add(
 
 
 def _read(netdev: str | None, pci: str, driver: str | None, ask: Ask) -> dict[str, Any]:
-    """Return what is known of one port.
+    """Return what is known about one port.
 
     Returns:
-        `module` as `ethtool_module.parse` has it, `fec` as `ethtool_fec.parse`, `link` as `mlxlink.parse`,
-        each None where it was not read; `unread` says why, by the same names.
+        `module` (`ethtool_module.parse`), `fec` (`ethtool_fec.parse`) and `link` (`mlxlink.parse`), each None
+        where it was not read; `unread` has the reasons by the same names.
     """
     found: dict[str, Any] = {"module": None, "fec": None, "link": None, "unread": {}}
     asked: list[tuple[str, list[list[str]], _Parser]] = []
@@ -84,7 +83,7 @@ def _read(netdev: str | None, pci: str, driver: str | None, ask: Ask) -> dict[st
         asked.append(("fec", [["ethtool", "-I", "--show-fec", netdev]], ethtool_fec.parse))
     row = nic_drivers.find(driver)
     if row is not None and row.link_tools:
-        # Each prints the same; the second is the distribution's.
+        # Both print the same; the second is the distribution's.
         asked.append(("link", [[name, "-d", pci, "-m", "-c"] for name in row.link_tools], mlxlink.parse))
     for name, commands, parse in asked:
         try:
@@ -95,10 +94,10 @@ def _read(netdev: str | None, pci: str, driver: str | None, ask: Ask) -> dict[st
 
 
 def _first(commands: Sequence[Sequence[str]], parse: _Parser, ask: Ask) -> dict[str, Any]:
-    """Return the parsed output of the first program that is there.
+    """Return the parsed output of the first installed program.
 
     Raises:
-        ToolError: there is none, or the one that is there gave no such output.
+        ToolError: none is installed, or its output cannot be parsed.
     """
     for argv in commands:
         try:

@@ -3,10 +3,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Read the PCI Express links from a device up to the root complex, as sysfs has them.
 
-Kernel: drivers/pci/pci-sysfs.c (`current_link_speed`, "32.0 GT/s PCIe", and its kin), drivers/pci/probe.c
+Kernel: drivers/pci/pci-sysfs.c (`current_link_speed`, "32.0 GT/s PCIe", and others), drivers/pci/probe.c
 (`pci_speed_string`). Both ends of a link have these files: the port above it (a root port or a switch's
-downstream port) and what is plugged in below (an endpoint or a switch's upstream port). Between a switch's
-upstream and downstream ports there is no link. So, counted from the root, every second step is one.
+downstream port) and the device below (an endpoint or a switch's upstream port). Between a switch's upstream
+and downstream ports there is no link. So, counted from the root, every second step is a link.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _HOST_BRIDGE = re.compile(r"pci[0-9a-f]{4,8}:[0-9a-f]{2}\Z")
 
 
 def pci_folder(device: str | None) -> str | None:
-    """Return the folder of the PCI device that a device is or hangs below (virtio hangs below one)."""
+    """Return the folder of a device's PCI device (virtio devices are below one)."""
     while device and device != os.path.dirname(device):
         if PCI_ADDRESS.match(os.path.basename(device)):
             return device
@@ -39,7 +39,7 @@ def pci_folder(device: str | None) -> str | None:
 def way(folder: str) -> list[str]:
     """Return the host bridge and the PCI addresses from there to a device; nothing where sysfs shows none.
 
-    Behind a bridge that makes a domain of its own (Intel VMD's `10000:`, Hyper-V's) the way begins there.
+    Behind a bridge with a separate domain (Intel VMD's `10000:`, Hyper-V's) the path begins there.
     """
     parts = os.path.realpath(folder).split("/")
     bridges = [place for place, part in enumerate(parts) if _HOST_BRIDGE.match(part)]
@@ -54,17 +54,17 @@ def path(reader: Reader, folder: str | None) -> list[dict[str, Any]] | None:
         folder: the real folder of the device, None where there is no PCI device.
 
     Returns:
-        Of each link `port`, the address of the port above it, by which the kernel names it too; `speed_gts`
-        and `width` (lanes) as trained; `max_speed_gts` and `max_width`, the most that both ends can do, each
-        None where it is not known; `virtual`: a hypervisor made one of its ends, so that the values say
-        nothing. None where there is no PCI device. A device on the root bus has one link without a `port`.
+        For each link `port`, the address of the port above it, which the kernel uses too; `speed_gts` and
+        `width` (lanes) as trained; `max_speed_gts` and `max_width`, the most that both ends support, each
+        None where unknown; `virtual`: one of its ends is a hypervisor's, so the values mean nothing. None
+        where there is no PCI device. A device on the root bus has one link without a `port`.
     """
     if folder is None:
         return None
     found = []
     devices = _devices(folder)
-    # The device and the port above it, then what that port's switch is plugged into, and so on. Of an odd
-    # number the first is a bridge of another kind.
+    # The device and the port above it, then the slot of that port's switch, and so on. With an odd number the
+    # first is another type of bridge.
     while len(devices) > 1:
         below, port = devices.pop(), devices.pop()
         if not (devices and _is_one_chip(reader, devices[-1], below)):
@@ -73,13 +73,13 @@ def path(reader: Reader, folder: str | None) -> list[dict[str, Any]] | None:
 
 
 def own_link(links: Sequence[Mapping[str, Any]] | None) -> dict[str, Any] | None:
-    """Return how a PCI device's own link is trained, and the most that it and its slot can do.
+    """Return how a PCI device's link is trained, and the most that it and its slot support.
 
     Args:
         links: its `path`.
 
     Returns:
-        The four values of the first of them; None where none of them is known, or a hypervisor made it.
+        The four values of the first link; None where none is known, or the device is virtual.
     """
     link = {key: links[0][key] for key in _VALUES} if links and not links[0]["virtual"] else {}
     return link if any(value is not None for value in link.values()) else None
@@ -95,10 +95,10 @@ def _devices(folder: str) -> list[str]:
 
 
 def _link(reader: Reader, ends: tuple[str, ...]) -> dict[str, Any]:
-    """Return the link between a port and what is below it, or of a device that has no port above it."""
+    """Return the link between a port and the device below it, or of a device without a port above it."""
     link: dict[str, Any] = {"port": os.path.basename(ends[0]) if len(ends) > 1 else None}
     for key, what in (("speed_gts", "link_speed"), ("width", "link_width")):
-        # Both ends state the same; a virtual function has no link of its own.
+        # Both ends have the same values; a virtual function has no link.
         now = (_value(reader, device, "current_" + what) for device in reversed(ends))
         most = (_value(reader, device, "max_" + what) for device in ends)
         link[key] = next((value for value in now if value is not None), None)
@@ -112,7 +112,7 @@ def _link(reader: Reader, ends: tuple[str, ...]) -> dict[str, Any]:
 
 
 def _is_one_chip(reader: Reader, upper: str, lower: str) -> bool:
-    """Tell whether the upstream ports of two switches, one below the other, are levels of one chip."""
+    """Return whether the upstream ports of two switches, one below the other, are levels of one chip."""
     names = ("vendor", "device", "subsystem_vendor", "subsystem_device")
     one, other = (_numbers(reader, device, *names) for device in (upper, lower))
     levels = pci_express.TWO_LEVELS.get(one[1] or 0)
@@ -130,7 +130,7 @@ def _numbers(reader: Reader, device: str, *names: str) -> tuple[int | None, ...]
 
 
 def _value(reader: Reader, device: str, name: str) -> float | None:
-    """Return a speed in GT/s or a number of lanes that PCI Express has."""
+    """Return a valid speed of PCI Express in GT/s, or a number of lanes."""
     where = os.path.join(device, name)
     text = reader.text(where)
     is_speed = name.endswith("speed")

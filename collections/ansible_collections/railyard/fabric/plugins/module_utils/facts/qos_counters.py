@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Counters of PFC, ECN and CNP: which of a port's statistics tell that QoS is at work. Pure.
+"""Select the counters of PFC, ECN and CNP from a port's statistics. Pure.
 
 They keep the kernel's names. Sources, all torvalds/linux: Documentation/networking/device_drivers/ethernet/
 mellanox/mlx5/counters.rst (priority port counters, global pause); below drivers/ infiniband/hw/mlx5/
@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, Optional
 # ethtool's. Durations are in microseconds with mlx5 and mlx4.
 _ETHTOOL = re.compile(
     r"(?:"
-    # mlx5: pause frames of one priority, and what was dropped or marked for want of buffers
+    # mlx5: pause frames of one priority, and packets dropped or marked for lack of buffers
     r"[rt]x_prio[0-7]_(?:pause|pause_duration|pause_transition|discards|buf_discard|cong_discard|marked)"
     r"|[rt]x_pause_ctrl_phy|[rt]x_global_pause(?:_duration|_transition)?|[rt]x_pause_storm_(?:warning|error)_events"
     # mlx4
@@ -26,7 +26,7 @@ _ETHTOOL = re.compile(
     r"|[rt]x_pfc_(?:ena_frames|frames)(?:_pri[0-7])?|pfc_pri[0-7]_[rt]x_(?:duration_us|transitions)"
     r")\Z"
 )
-# hw_counters': the end that notices (np) and the one that reacts (rp).
+# hw_counters: the notification point (np) and the reaction point (rp).
 _HARDWARE = frozenset(
     (
         "np_cnp_sent",
@@ -45,19 +45,19 @@ _DURATION_US = re.compile(
     r"([rt]x)_(?:prio([0-7])_pause_duration|global_pause_duration|pause_duration_prio_([0-7])|pause_duration)\Z"
 )
 _BNXT_DURATION_US = re.compile(r"pfc_pri([0-7])_([rt]x)_duration_us\Z")
-#: Pauses of the whole port, not of one priority.
+#: Pauses of the port, not of one priority.
 ALL_PRIORITIES = "all"
 
 
 class Pause(NamedTuple):
-    """Pauses of one priority in one direction: frames, and how long sending stood still."""
+    """Pauses of one priority in one direction: frames, and how long sending was paused."""
 
     frames: int
     duration_us: Optional[int]  # noqa: UP045 - Python 3.9, which nodes may have, evaluates it
 
 
 def pauses(statistics: Mapping[str, Any]) -> dict[tuple[str, str], Pause]:
-    """Return pauses by direction (`rx`: this port was paused) and priority, of those that ever were.
+    """Return the nonzero pauses by direction (`rx`: this port was paused) and priority.
 
     Args:
         statistics: The netdev's, as `ethtool -S` names them.
@@ -83,7 +83,7 @@ def pauses(statistics: Mapping[str, Any]) -> dict[tuple[str, str], Pause]:
 
 
 def select(statistics: Mapping[str, Any], hw_counters: Mapping[str, Any]) -> dict[str, int]:
-    """Return the counters of QoS of one port.
+    """Return the QoS counters of one port.
 
     Args:
         statistics: The netdev's, as `ethtool -S` names them.

@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the kernel says of each RDMA port (HCA): state, rate, MTU, GID table, counters and its netdev."""
+"""Read the kernel's facts about each RDMA port (HCA): state, rate, MTU, GID table, counters and netdev."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ _RATE = re.compile(r"(?P<gbps>[0-9]+(?:\.[0-9]+)?) Gb/sec(?: \((?P<width>[0-9]+X
 # Also a port that was split: p0s1 (devlink, torvalds/linux net/devlink/port.c).
 _PHYSICAL_PORT = re.compile(r"p[0-9]+(?:s[0-9]+)?\Z")
 _ROCE_V1 = "IB/RoCE v1"
-#: What sysfs calls the link layer of EFA, IB_LINK_LAYER_UNSPECIFIED (torvalds/linux core/sysfs.c).
+#: The link layer of EFA in sysfs, IB_LINK_LAYER_UNSPECIFIED (torvalds/linux core/sysfs.c).
 UNSPECIFIED_LAYER = "Unknown"
 
 
 def _address(gid: str) -> str | None:
-    """Return the IP address that a RoCE GID stands for (IPv4 addresses are mapped into IPv6)."""
+    """Return the IP address of a RoCE GID (IPv4 addresses are mapped into IPv6)."""
     try:
         address = ipaddress.IPv6Address(gid)
     except ValueError:
@@ -48,7 +48,7 @@ def _table(reader: Reader, folder: str) -> Iterator[tuple[str, str]]:
 def _gids(reader: Reader, port_folder: str, ethernet: bool) -> list[dict[str, Any]]:
     rows = []
     for index, gid in _table(reader, os.path.join(port_folder, "gids")):
-        # Type and netdev of an entry that has gone meanwhile answer EINVAL.
+        # Type and netdev of an entry that vanished meanwhile return EINVAL.
         kind = reader.text(os.path.join(port_folder, "gid_attrs", "types", index))
         if kind == _ROCE_V1:
             kind = "RoCE v1" if ethernet else "IB"
@@ -65,7 +65,7 @@ def _gids(reader: Reader, port_folder: str, ethernet: bool) -> list[dict[str, An
 
 
 def is_representor(reader: Reader, folder: str) -> bool:
-    """Tell whether a netdev is a switch representor, which stands for another function's port."""
+    """Return whether a netdev is a switch representor, which represents another function's port."""
     label = reader.text(os.path.join(folder, "phys_port_name"))
     return label is not None and not _PHYSICAL_PORT.match(label)
 
@@ -73,7 +73,7 @@ def is_representor(reader: Reader, folder: str) -> bool:
 def port_of_netdev(reader: Reader, folder: str) -> int:
     """Return the port number of a netdev; mlx4 has both ports on one PCI function.
 
-    `dev_port` counts from 0; mlx4 of older kernels left it 0 and told the port in `dev_id`.
+    `dev_port` counts from 0; mlx4 in older kernels left it at 0 and set `dev_id` instead.
     """
     port = reader.number(os.path.join(folder, "dev_port")) or 0
     return (port or reader.number(os.path.join(folder, "dev_id")) or 0) + 1
@@ -96,10 +96,10 @@ def netdev_by_bus(reader: Reader, hca_folder: str, port: int, ports: int) -> str
 
 
 def _netdev(reader: Reader, hca_folder: str, port: int, ports: int, gids: list[dict[str, Any]]) -> str | None:
-    """Return the netdev of a port, from the surest source to the least.
+    """Return the netdev of a port, from the most reliable source to the least.
 
-    rxe names its netdev in `parent`; a RoCE port names it beside each GID; InfiniBand names none, so
-    that the bus device and port number have to tell.
+    rxe has its netdev in `parent`; a RoCE port has it for each GID; InfiniBand has none, so bus device and
+    port number are compared.
     """
     parent = reader.text(os.path.join(hca_folder, "parent"))
     if parent:
@@ -107,7 +107,7 @@ def _netdev(reader: Reader, hca_folder: str, port: int, ports: int, gids: list[d
     found = netdev_by_bus(reader, hca_folder, port, ports)
     named = [gid["netdev"] for gid in gids if gid["netdev"]]
     if named:
-        # A VLAN's GIDs stand in the same table and name the VLAN.
+        # A VLAN's GIDs are in the same table with the VLAN's name.
         return found if found in named else str(named[0])
     return found
 
@@ -115,7 +115,7 @@ def _netdev(reader: Reader, hca_folder: str, port: int, ports: int, gids: list[d
 def _port_guid(gids: list[dict[str, Any]], layer: str | None) -> str | None:
     """Return the GUID of a port of InfiniBand or EFA: the lower half of its first GID. A RoCE port has none.
 
-    EFA's driver gives no node_guid; its one GID is the device's own address (torvalds/linux efa_verbs.c,
+    EFA's driver has no node_guid; its only GID is the device's address (torvalds/linux efa_verbs.c,
     efa_query_gid).
     """
     first = next((gid["gid"] for gid in gids if gid["index"] == 0), None)
@@ -165,12 +165,12 @@ def _read_port(reader: Reader, device: str, port: int) -> dict[str, Any] | None:
         "counters": _counters(reader, os.path.join(folder, "counters")),
         "hw_counters": _counters(reader, os.path.join(folder, "hw_counters")),
     }
-    # What went away between two of these reads is gone, not a port whose last values are unknown.
+    # A port that vanished between two of these reads is gone, not a port with unknown values.
     return row if os.path.isdir(folder) else None
 
 
 def _add_mtu(reader: Reader, rows: list[dict[str, Any]]) -> None:
-    """Ask for the MTU of all ports at once; of a tree that is not this kernel's own nobody can be asked."""
+    """Add the MTU of all ports, with one query; it only works on the running kernel's sysfs."""
     if not reader.live:
         return
     found = verbs.query([(row["device"], row["port"]) for row in rows])
@@ -189,7 +189,7 @@ def read_port(reader: Reader, device: str, port: int) -> dict[str, Any] | None:
         port: Its port number, from 1.
 
     Returns:
-        HCA object of the facts row, named `device:port`; None when there is no such device or port now.
+        HCA object of the facts row, named `device:port`; None when there is no such device or port.
     """
     row = _read_port(reader, device, port)
     if row is not None:
@@ -219,7 +219,7 @@ def read_hcas(reader: Reader) -> list[dict[str, Any]]:
 def attach(netdevs: list[dict[str, Any]], hcas: list[dict[str, Any]]) -> None:
     """Write each port's name into its netdev's `hca`.
 
-    Of ports that claim one netdev an adapter's goes before a software one's; of equals the first has it.
+    If several ports have the same netdev, an adapter's comes before a software port, else the first.
     """
     by_netdev: dict[str, str] = {}
     for row in sorted(hcas, key=lambda one: one["driver_class"] != "hardware"):

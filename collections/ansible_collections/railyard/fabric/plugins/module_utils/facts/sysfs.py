@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Read small kernel files below a root, so that a test can build the tree it needs.
 
-Nothing here raises for what a kernel file does: an unreadable one is None and, unless its absence is
-ordinary, a line in `warnings`.
+Nothing here raises for errors of kernel files: an unreadable one is None and, unless that is normal, a line
+in `warnings`.
 """
 
 from __future__ import annotations
@@ -14,16 +14,17 @@ import functools
 import os
 import re
 
-# What kernel files answer when a value does not exist now: no such attribute, link down (`speed`, `carrier`),
-# empty slot of the GID table, or a device that has no such operation.
+# Errors of kernel files when a value does not exist now: no such attribute, link down (`speed`, `carrier`),
+# empty slot of the GID table, or a device without this operation.
 _ORDINARY = frozenset(
     (errno.ENOENT, errno.EINVAL, errno.ENOTDIR, errno.ENODATA, errno.EOPNOTSUPP, errno.ENOTTY, errno.ENODEV)
 )
 _GUEST = re.compile(r"^flags\s*:.*\bhypervisor\b", re.M)
-#: A file of sysfs is a page at most, which arm64 may make 64 KiB; what is larger is no value.
+#: A file of sysfs has at most a page, which may be 64 KiB on arm64; larger ones are no values.
 LARGEST_BYTES = 65536
 _PAGE_BYTES = 4096
-# What no value holds. A name may have other letters (the model of a drive), so these alone are refused.
+# Characters that no value has. Names may have other letters (the model of a drive), so only these are
+# rejected.
 _NO_TEXT = re.compile(rb"[\x00-\x08\x0e-\x1f\x7f]")
 _INTEGER = re.compile(r"[-+]?(?:0x[0-9a-f]{1,32}|[0-9]{1,39})\Z", re.I)
 #: A PCI address as sysfs writes it; domains beyond 0xffff have more digits (Intel VMD, Hyper-V).
@@ -31,17 +32,17 @@ PCI_ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]\Z")
 
 
 class Reader:
-    """Reads text, numbers, names and links; remembers what it could not read.
+    """Reads text, numbers, names and links; collects what could not be read.
 
     Attributes:
         sys_root: Where sysfs is mounted.
         proc_root: Where procfs is mounted.
-        etc_root: Where `os-release` lies.
+        etc_root: Where `os-release` is.
         warnings: One sentence per file that exists and could not be read.
     """
 
     def __init__(self, sys_root: str = "/sys", proc_root: str = "/proc", etc_root: str = "/etc") -> None:
-        """Remember the roots; nothing is read yet."""
+        """Set the roots; nothing is read yet."""
         self.sys_root = sys_root
         self.proc_root = proc_root
         self.etc_root = etc_root
@@ -49,12 +50,12 @@ class Reader:
 
     @property
     def live(self) -> bool:
-        """Whether this is the running kernel's sysfs: then an ioctl or a library tells of the same links."""
+        """Whether this is the running kernel's sysfs, so that ioctls and libraries show the same links."""
         return self.sys_root == "/sys"
 
     @functools.cached_property
     def is_guest(self) -> bool:
-        """Whether the processor states that it runs below a hypervisor; x86 alone does."""
+        """Whether the CPU reports a hypervisor (x86 only)."""
         return bool(_GUEST.search(self.text(self.proc("cpuinfo"), whole=False) or ""))
 
     def sys(self, *parts: str) -> str:
@@ -79,7 +80,7 @@ class Reader:
         data = self.data(path, LARGEST_BYTES if whole else None)
         if data is None:
             return None
-        # Some drivers fill a name with NULs.
+        # Some drivers pad a name with NULs.
         data = data.strip(b"\x00 \t\r\n")
         if _NO_TEXT.search(data):
             self.warnings.append(f"{path}: {data[:40]!r} is no text")
@@ -96,11 +97,11 @@ class Reader:
         most = LARGEST_BYTES if most_bytes is None else most_bytes
         try:
             # Without Python's file object: a node has thousands of such files (an rxe port's GID table has
-            # 1024 entries), each of them one read.
+            # 1024 entries), each read once.
             handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
             try:
                 data = os.read(handle, most + 1)
-                # Of a binary attribute the kernel gives a page at a time.
+                # The kernel returns a binary attribute one page at a time.
                 while data and len(data) <= most and len(data) % _PAGE_BYTES == 0:
                     more = os.read(handle, most + 1 - len(data))
                     if not more:
@@ -117,7 +118,7 @@ class Reader:
         return data
 
     def number(self, path: str) -> int | None:
-        """Return a decimal or 0x number; None when there is none (`warnings` says so for other text)."""
+        """Return a decimal or 0x number; None when there is none (with a warning for other text)."""
         text = self.text(path)
         if text is None:
             return None
@@ -159,6 +160,6 @@ def real_device(reader: Reader, netdev_or_hca_folder: str) -> str | None:
 
 
 def numa_node(reader: Reader, folder: str | None) -> int | None:
-    """Return the NUMA node of a PCI device; the kernel's -1 means that the firmware does not say."""
+    """Return the NUMA node of a PCI device; the kernel's -1 means that the firmware does not set it."""
     node = reader.number(os.path.join(folder, "numa_node")) if folder else None
     return node if node is not None and node >= 0 else None

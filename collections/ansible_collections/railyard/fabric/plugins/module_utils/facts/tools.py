@@ -1,23 +1,23 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How a module asks a node's tools: by argv, for whatever they print."""
+"""Run a node's tools by argv and return their output."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import Any
 
-#: What a tool printed on both streams, by its argv; None where there is no such tool.
+#: argv -> what the tool printed on both streams; None where there is no such tool.
 Run = Callable[[Sequence[str]], "str | None"]
 
 
 def runner(module: Any, beside: Sequence[str] = ()) -> Run:
-    """Return what runs a tool.
+    """Return a function that runs a tool.
 
     Args:
-        module: the AnsibleModule; this file is used where Ansible is not installed, and cannot name it.
-        beside: folders in which a tool is looked for as well, beside PATH.
+        module: the AnsibleModule; not typed, since this file is used where Ansible is not installed.
+        beside: additional folders in which to look for a tool.
     """
 
     def run(argv: Sequence[str]) -> str | None:

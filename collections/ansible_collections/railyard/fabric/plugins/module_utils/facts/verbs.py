@@ -1,10 +1,10 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Active and largest MTU of RDMA ports: the two port attributes that sysfs lacks, asked through libibverbs.
+"""Read the active and the largest MTU of RDMA ports, which sysfs lacks, through libibverbs.
 
-A child process asks. A vendor's driver library is mapped into whoever opens a device: what it prints, and a
-crash or a hang in it, must not become the node's facts.
+A child process does it: opening a device loads a vendor's driver library, whose output, crash or hang must
+not affect the facts.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 from ansible_collections.railyard.fabric.plugins.module_utils import bounded
 
 LIBRARY = "libibverbs.so.1"
-# struct ibv_port_attr begins with three C enums: state, max_mtu, active_mtu. The rest is not read, but the
+# struct ibv_port_attr begins with three C enums: state, max_mtu, active_mtu. The rest is not used, but the
 # library writes it: 52 bytes through the exported function, 60 in the newest header.
 _HEAD = struct.Struct("=iii")
 _PORT_ATTR_BYTES = 512
@@ -54,8 +54,8 @@ def _library(ctypes: Any, name: str) -> Any:
     verbs.ibv_open_device.restype = ctypes.c_void_p
     verbs.ibv_close_device.argtypes = [ctypes.c_void_p]
     verbs.ibv_close_device.restype = ctypes.c_int
-    # The header makes ibv_query_port a macro around the provider's own function; the symbol of this name is
-    # the exported one, whose shorter structure every version of the library fills.
+    # The header makes ibv_query_port a macro around the provider's function; the symbol of this name is the
+    # exported one, whose shorter structure every version of the library fills.
     verbs.ibv_query_port.argtypes = [ctypes.c_void_p, ctypes.c_uint8, ctypes.c_void_p]
     verbs.ibv_query_port.restype = ctypes.c_int
     return verbs
@@ -75,8 +75,8 @@ def _ports(ctypes: Any, verbs: Any, handle: Any, numbers: Collection[int]) -> It
 
 
 def _ask(ports: Collection[tuple[str, int]], library: str, say: Callable[[list[Any]], None]) -> None:
-    """Ask for each port and say device, number, active and largest MTU of those that answer."""
-    # A crash is quiet too: no trace of a handler that the parent may have set, no core file.
+    """Query each port and pass on device, number, active and largest MTU of those that answer."""
+    # Keep a crash quiet: no traceback of a handler that the parent may have set, no core file.
     for fault in (signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT, signal.SIGFPE, signal.SIGILL):
         signal.signal(fault, signal.SIG_DFL)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
@@ -101,16 +101,16 @@ def _ask(ports: Collection[tuple[str, int]], library: str, say: Callable[[list[A
 def query(
     ports: Collection[tuple[str, int]], library: str = LIBRARY, limit_s: float = _LIMIT_S
 ) -> dict[tuple[str, int], Mtu]:
-    """Ask libibverbs for the MTU of ports.
+    """Read the MTU of ports with libibverbs.
 
     Args:
         ports: Device and port number of each.
         library: The library's name for the loader.
-        limit_s: After so many seconds what has not answered is given up.
+        limit_s: The time limit for all answers.
 
     Returns:
-        MTU by device and port; a port that cannot be asked (no library, no driver library, no right to open
-        the device, gone, hung) is missing. Empty without ports.
+        MTU by device and port; a port without answer (no library, no driver library, no permission, gone,
+        hung) is missing. Empty without ports.
     """
     if not ports:
         return {}

@@ -1,10 +1,10 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Find the port that a VLAN lies on.
+"""Find the port of a VLAN.
 
-A VLAN's netdev has no statistics of the driver (torvalds/linux net/8021q/vlan_dev.c: vlan_ethtool_ops), and
-its own are software's: errors of the cable, drops and pauses are counted by the port.
+A VLAN's netdev has no driver statistics (torvalds/linux net/8021q/vlan_dev.c: vlan_ethtool_ops): errors of
+the cable, drops and pauses are counted by the port.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _LOWER = "lower_"
 
 
 def port_of(netdev: str, sys_root: str = "/sys") -> str:
-    """Return the netdev of the port that a VLAN lies on; of what is no VLAN its own name.
+    """Return the netdev of a VLAN's port; the netdev itself if it is no VLAN.
 
     Args:
         netdev: the netdev.

@@ -85,10 +85,9 @@ GENERATIONS: Mapping[str, Generation] = {
     )
 }
 
-# Device ids by chip, first to last: [ids]. What shares a range and is no display controller (audio, USB, the
-# Tegra's PCIe bridges, NVSwitch) is told apart by its PCI class. Rubin (0x3000 to 0x30c0) is not here on
-# purpose: nothing of what stands above could be read of it, and unknown is refused with the variable that
-# says it.
+# Device ids by chip, first to last: [ids]. Other devices in a range (audio, USB, the Tegra's PCIe bridges,
+# NVSwitch) are excluded by their PCI class. Rubin (0x3000 to 0x30c0) is left out on purpose: no source has
+# the facts above for it, and an unknown chip is an error that names the variable to set.
 _DEVICES: Sequence[tuple[int, int, str]] = (
     (0x1001, 0x103F, "Kepler"),  # GK110, GK110B, GK210
     (0x1340, 0x1436, "Maxwell"),  # GM107, GM108, GM204, GM206

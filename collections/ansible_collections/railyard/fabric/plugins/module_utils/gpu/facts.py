@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A node's NVIDIA GPUs and driver, from sysfs and procfs, and from nvidia-smi where the driver is loaded.
 
-Reads only. nvidia-smi is asked only when the module is loaded already: it would load it otherwise.
+Only reads. nvidia-smi is run only when the module is loaded already: it would load it otherwise.
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ def loaded(reader: Reader) -> dict[str, Any]:
     return {"version": version, "flavour": flavour}
 
 
-# In the order in which they are unloaded: each before what it stands on. nvidia_fs is GPUDirect Storage's.
+# In the order in which they are unloaded, dependent ones first. nvidia_fs is GPUDirect Storage's.
 _STACK = ("nvidia_fs", "nvidia_drm", "nvidia_modeset", "nvidia_peermem", "nvidia_uvm", "nvidia")
 
 

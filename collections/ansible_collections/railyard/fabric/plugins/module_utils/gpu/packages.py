@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Where a node's NVIDIA software came from: packages, archives, an installer's own files, and room for more.
 
-Reads only; each of its questions is asked once for everything.
+Only reads; each query is run once for all packages.
 """
 
 from __future__ import annotations
@@ -194,10 +194,10 @@ def persistence_daemon(root: str) -> bool:
 
 
 def read(root: str, run: Run, warnings: list[str]) -> dict[str, Any]:
-    """Return all of it; what is not Debian or Ubuntu has no packages, and is said to have none."""
+    """Return all of it; other systems than Debian or Ubuntu have no packages."""
     there = packages(run)
     sources = archives(root)
-    # apt is asked only where there is an archive of somebody else's.
+    # apt is run only where there is a foreign archive.
     came = origins(sorted(there), run) if sources else {}
     for name, one in there.items():
         one.update(came.get(name, {"archive": None, "offered": None}))

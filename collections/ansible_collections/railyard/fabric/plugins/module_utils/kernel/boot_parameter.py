@@ -1,10 +1,10 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Whether a parameter of the kernel's command line is in use, and in GRUB's menu. Reads only.
+"""Check whether a parameter of the kernel's command line is in use, and in GRUB's menu. Only reads.
 
 Debian's and Ubuntu's grub-mkconfig read `/etc/default/grub.d/*.cfg` after `/etc/default/grub`, and
-`update-grub` runs it; without that program the menu is somebody else's (systemd-boot, a network boot).
+`update-grub` runs it; without that program something else manages the menu (systemd-boot, a network boot).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def look(root: str, parameter: str) -> dict[str, t.Any]:
 
     Returns:
         `runs`: the running kernel was booted with it. `in_menu`: an entry of GRUB's menu has it. `can_write`:
-        the menu can be made anew here.
+        the menu can be generated here.
     """
     running = node_files.read_text(os.path.join(root, "proc/cmdline")) or ""
     entries = _LINUX.findall(node_files.read_text(os.path.join(root, _MENU)) or "")

@@ -1,10 +1,10 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Clock and idle states of the CPUs: what each has, and what a wish comes to under the driver that is there.
+"""Read clock governors and idle states of the CPUs, and resolve settings for the active driver.
 
 intel_pstate and amd_pstate in active mode choose the clock themselves: their `powersave` is no low clock, the
-energy-performance preference decides, and under `performance` they take no other preference. All others
+energy-performance preference decides, and under `performance` they accept no other preference. All others
 (acpi-cpufreq, both in passive mode) have the kernel's governors, of which `powersave` pins the lowest clock.
 """
 
@@ -29,7 +29,7 @@ _MODULE = re.compile(r"/cpufreq_(conservative|ondemand|performance|powersave|use
 
 
 class CpuError(Exception):
-    """A wish that this CPU's driver does not fulfil; the message says why, and what it has."""
+    """A setting that this CPU's driver does not support; the message has the reason and the choices."""
 
 
 def governor_path(cpu: str) -> str:
@@ -89,7 +89,7 @@ def read(root: str) -> dict[str, t.Any]:
 
 
 def _offered(root: str, driver: str | None, listed: list[str]) -> list[str]:
-    """Add to the governors that are listed those that the kernel would load when asked: they are modules."""
+    """Add the governors that the kernel can load as modules to the listed ones."""
     if driver in _ACTIVE or not listed:
         return listed
     modules = "\n".join(node_files.list_modules(root, os.uname().release))
@@ -97,7 +97,7 @@ def _offered(root: str, driver: str | None, listed: list[str]) -> list[str]:
 
 
 def governor(state: t.Mapping[str, t.Any], wanted: str | None) -> str | None:
-    """Return the governor that a wish comes to; None leaves them alone.
+    """Return the governor to set; None leaves them unchanged.
 
     Raises:
         CpuError: The driver does not offer it.
@@ -124,13 +124,13 @@ def preferences(
 ) -> dict[str, str | None]:
     """Return the energy-performance preference that each CPU is to have; None: recorded, but not written.
 
-    A change of governor may change it, so that it is recorded together with the governor. Where a governor is
-    held and no preference asked for, the recorded one is held.
+    A change of governor may change it, so it is recorded together with the governor. Where a governor is
+    managed and no preference set, the recorded one is kept.
 
     Args:
         state: From `read`.
-        now: The governor that is held, from `governor`.
-        wanted: The preference that is asked for.
+        now: The managed governor, from `governor`.
+        wanted: The configured preference.
         recorded: The record of original values.
 
     Raises:
@@ -145,8 +145,8 @@ def preferences(
         if overridden and wanted != "performance":
             raise CpuError(
                 f"energy_performance_preference {wanted} is refused by {state['cpufreq_driver']} under "
-                "governor performance, which takes performance alone. Fix: ask for governor powersave with "
-                "it, or for no preference"
+                "governor performance, which accepts performance alone. Fix: set governor powersave with it, "
+                "or no preference"
             )
         offered = state["available_preferences"]
         # Under performance amd_pstate lists that one alone.

@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Values that the kernel shows as files: whether they can be read, and whether root may write them here."""
+"""Read values of kernel files, and check whether root may write them here."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ def read(path: str) -> str | None:
 
 
 def read_settable(path: str) -> str | None:
-    """Return the value, None as well when nobody may write it.
+    """Return the value; None also where it is read-only.
 
-    Later kernels show net.core.rmem_max and its like in every network namespace; only the first may set them.
-    What a container shares with its host is mounted there to be read only.
+    Newer kernels show net.core.rmem_max and similar values in every network namespace; only the first may set
+    them. What a container shares with its host is mounted read-only.
     """
     try:
         may_be_set = os.stat(path).st_mode & 0o222 and not os.statvfs(path).f_flag & os.ST_RDONLY

@@ -3,9 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Interrupts of network ports: on which CPUs they may be served, and on which they should: their NUMA node's.
 
-Run as a program, as a unit does when a port comes (its interrupts are new then), it moves those of the
-netdevs named. It stands alone for that: the standard library is all there is. A driver that has placed an
-interrupt inside the node already (mlx5 gives each queue a CPU of its own there) is not overruled.
+A unit runs it as a program when a port appears (its interrupts are new then), to move those of the given
+netdevs. So it needs the standard library alone. An interrupt that a driver has already placed inside the node
+(mlx5 gives each queue a separate CPU there) is not moved.
 """
 
 from __future__ import annotations
@@ -38,8 +38,7 @@ def read(root: str, netdevs: Sequence[str], known: Collection[str] = ()) -> dict
     Returns:
         `irqs` ({name: CPUs that may serve it}; the driver's names, since numbers change with each boot),
         `irq_numbers` ({name: number}), `irq_cpus` ({name: CPUs of the port's node}; of the netdevs' alone),
-        `irq_ports` ({netdev: PCI address}), `irq_unknown` ({netdev: why nothing can be said of its
-        interrupts}).
+        `irq_ports` ({netdev: PCI address}), `irq_unknown` ({netdev: why its interrupts are unknown}).
     """
     sections = ("irqs", "irq_numbers", "irq_cpus", "irq_ports", "irq_unknown")
     found: dict[str, Any] = {name: {} for name in sections}

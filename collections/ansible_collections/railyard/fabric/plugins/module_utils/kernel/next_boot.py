@@ -31,8 +31,8 @@ class Next(t.NamedTuple):
     """The kernel that boots next.
 
     Attributes:
-        kernel: Its release; None where it cannot be told.
-        told_by: `grub`, or `newest` where no boot loader tells and the newest kernel of /boot is assumed.
+        kernel: Its release; None where it is unknown.
+        told_by: `grub`, or `newest` where no boot loader shows it and the newest kernel of /boot is assumed.
     """
 
     kernel: str | None
@@ -55,7 +55,7 @@ _NONE = Modules(frozenset(), frozenset())
 
 
 def next_kernel(root: str) -> Next:
-    """Tell which kernel boots next, unless somebody stands at the console."""
+    """Return which kernel boots next, unless a user chooses another at the console."""
     text = node_files.read_text(os.path.join(root, _GRUB))
     if text is not None:
         environment = grub_cfg.parse_environment(
@@ -70,7 +70,7 @@ def next_kernel(root: str) -> Next:
 
 
 def chosen_image(menu: grub_cfg.Menu, environment: t.Mapping[str, str]) -> str | None:
-    """Return the kernel's file of the entry that GRUB takes by itself; None where that cannot be told.
+    """Return the kernel's file of GRUB's default entry; None where it is unknown.
 
     Args:
         menu: What grub.cfg says.
@@ -104,7 +104,7 @@ def read_modules(root: str, kernel: str) -> Modules:
             continue  # depmod once saw it, and it has gone since
         if not path.startswith("kernel/"):
             outside.add(module_name(path))
-        # Without the list nothing in the kernel's tree can be told from its own.
+        # Without the list it is unknown which modules in the kernel's tree are its own.
         elif own and _COMPRESSED.sub("", path) not in own:
             added.add(module_name(path))
     return Modules(frozenset(outside), frozenset(added))

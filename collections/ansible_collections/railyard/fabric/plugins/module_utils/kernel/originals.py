@@ -28,14 +28,14 @@ class OriginalsError(Exception):
 def split(
     recorded: Record | None, held: Values, asked: t.Collection[str], seen: Values
 ) -> tuple[Record, Record]:
-    """Tell what of the record is still held from what nobody asks for any more.
+    """Split the record into what is still managed and what is no longer configured.
 
     Args:
         recorded: The record; None when there is none.
-        held: What is asked for and can be had.
-        asked: The sections of which something is asked for.
-        seen: What the kernel has now; None for what cannot be had. What is gone for the moment (a CPU that is
-            offline) stays on record for as long as its section is asked for.
+        held: What is configured and supported.
+        asked: The sections with a configured value.
+        seen: What the kernel has now; None for what is not supported. What is gone for the moment (a CPU that
+            is offline) stays on record for as long as its section is configured.
 
     Returns:
         Two records without a schema: kept, and released, whose values go back to where they were.
@@ -93,6 +93,6 @@ def store(path: str, document: Record) -> None:
 
 
 def remove(path: str) -> None:
-    """Remove the record; what it said has been put back."""
+    """Remove the record; its values have been restored."""
     if os.path.exists(path):
         os.remove(path)

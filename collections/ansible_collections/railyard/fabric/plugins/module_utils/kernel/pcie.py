@@ -73,7 +73,7 @@ def decode(config: bytes) -> Way:
 
 
 def findings(root: str, ports: t.Mapping[str, str]) -> list[str]:
-    """Say what stands in the way of the ports of rails.
+    """Return what slows down the ports of rails.
 
     Args:
         root: `/`, or a folder that looks like it.

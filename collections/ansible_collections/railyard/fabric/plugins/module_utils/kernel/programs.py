@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Modules of this package that lie on the node as programs, for a unit or a rule of udev to run."""
+"""Install modules of this package on the node as programs, for a unit or a udev rule to run."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from ansible_collections.railyard.fabric.plugins.module_utils import atomic_file
 def hold(
     path: str | None, module: types.ModuleType, wanted: bool, check_mode: bool
 ) -> list[dict[str, t.Any]]:
-    """Have a module lie there as a program, or not.
+    """Install a module as a program, or remove it.
 
     Args:
-        path: Where; None leaves alone whatever there is.
-        module: The module, of the standard library's imports alone.
-        wanted: Whether it is to lie there.
-        check_mode: Say what would change, and change nothing.
+        path: Where; None changes nothing.
+        module: The module, which imports the standard library alone.
+        wanted: Whether to install it.
+        check_mode: Report what would change, and change nothing.
 
     Returns:
         The diff; empty when it is so already.
     """
     if path is None:
         return []
-    # Ansible ships module_utils inside a zip file, so the source is asked of the loader, not of the disk.
+    # Ansible ships module_utils inside a zip file, so the source comes from the loader, not from the disk.
     loader: t.Any = module.__loader__
     after = str(loader.get_source(module.__name__)) if wanted else ""
     before = node_files.read_text(path) or ""

@@ -1,11 +1,11 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Sizes of the rings of network ports (`ethtool -g`, `-G`), asked of the kernel and set by ioctl.
+"""Read and set the ring sizes of network ports (`ethtool -g`, `-G`) by ioctl.
 
-Run as a program, as a unit does when a port comes (its driver starts with sizes of its own), it sets those of
-one netdev: `rings.py ens6 rx 8192 tx max`. It stands alone for that: the standard library is all there is.
-A size is a number of descriptors, one packet or a part of one each. Layouts are those of linux/ethtool.h.
+A unit runs it as a program when a port appears (its driver starts with default sizes), to set those of one
+netdev: `rings.py ens6 rx 8192 tx max`. So it needs the standard library alone. A size is a number of
+descriptors, one packet or a part of one each. Layouts are those of linux/ethtool.h.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def read(netdevs: Iterable[str]) -> dict[str, dict[str, str]]:
 
     Returns:
         `rings` ({netdev: "rx 256 tx 256"}) and `ring_most` (the same of the largest), both without netdevs
-        whose driver has no rings to tell of, as software links.
+        whose driver has no rings, such as software links.
     """
     found: dict[str, dict[str, str]] = {"rings": {}, "ring_most": {}}
     for netdev in netdevs:
@@ -85,7 +85,7 @@ def held(state: Mapping[str, Any], wanted: Mapping[str, Mapping[str, str]]) -> d
                     f"descriptors, or {MOST}"
                 )
             now[kind] = most[kind] if size == MOST else int(size)
-        values[netdev] = _words(now)
+        values[netdev] = _format(now)
     return values
 
 
@@ -110,10 +110,10 @@ def write(netdev: str, value: str) -> None:
 
 
 def _text(words: tuple[int, ...], places: Mapping[str, int]) -> str:
-    return _words({kind: words[place] for kind, place in places.items()})
+    return _format({kind: words[place] for kind, place in places.items()})
 
 
-def _words(sizes: Mapping[str, int]) -> str:
+def _format(sizes: Mapping[str, int]) -> str:
     return " ".join(f"{kind} {sizes[kind]}" for kind in KINDS)
 
 
@@ -123,7 +123,7 @@ def _numbers(value: str) -> dict[str, int]:
 
 
 def _ask(netdev: str, question: bytes) -> tuple[int, ...]:
-    """Put a question or an order to the kernel; return the nine words that it wrote over it.
+    """Send a request to the kernel; return the nine words of its answer.
 
     Raises:
         OSError: There is no such netdev, or its driver does not do this.
@@ -137,7 +137,7 @@ def _ask(netdev: str, question: bytes) -> tuple[int, ...]:
 
 
 def main(netdev: str, words: Sequence[str]) -> int:
-    """Set the rings of a port where they are others (`rx 8192 tx max`); return 1, and say why, where not."""
+    """Set the rings of a port where they differ (`rx 8192 tx max`); return 1 after an error."""
     state = read([netdev])
     try:
         if netdev not in state["rings"]:

@@ -1,10 +1,10 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""CPUs, rings, sysctls and switches of sysfs in the running kernel: what there is, what has to be written.
+"""Plan CPU settings, rings, sysctls and sysfs values of the running kernel: what there is, what to write.
 
-What a file in `/etc` cannot do: change the kernel that runs now, notice that somebody changed it since, and
-know what it was. `root` is `/` on a node and a folder in the tests.
+A file in `/etc` cannot change the running kernel, detect later changes, or know the original values. `root`
+is `/` on a node and a folder in the tests.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ _CHOSEN = re.compile(r"\[(\S+)\]")
 
 
 class KernelSettingsError(Exception):
-    """A setting that cannot be had on this node; the message says which, why, and what to do."""
+    """A setting that this node does not support; the message has the setting, the reason and the fix."""
 
 
 class Wanted(t.NamedTuple):
-    """What is asked of a node.
+    """The configured settings of a node.
 
     Attributes:
         governor: For every CPU; None leaves the governors alone.
@@ -53,7 +53,7 @@ class Wanted(t.NamedTuple):
     rings: t.Mapping[str, t.Mapping[str, str]] = {}
 
     def sections(self) -> set[str]:
-        """Return the sections of the record of which something is asked for."""
+        """Return the sections of the record with a configured value."""
         asked = {
             "governors": self.governor is not None,
             "energy_preferences": self.governor is not None or self.energy_preference is not None,
@@ -88,7 +88,7 @@ def sysctl_path(key: str) -> str:
     """Return the path below `root` of a sysctl key in either spelling.
 
     `net.core.rmem_max` is `proc/sys/net/core/rmem_max`; one with slashes (`net/ipv4/conf/eth0.100/rp_filter`,
-    for names with a dot in them) is taken as it stands.
+    for names with a dot in them) is used unchanged.
     """
     return "proc/sys/" + (key if "/" in key else key.replace(".", "/"))
 
@@ -184,7 +184,7 @@ def plan(state: t.Mapping[str, t.Any], *values: originals.Values) -> list[Write]
 def without_rings(
     writes: list[Write], kept: originals.Record, released: originals.Record
 ) -> tuple[list[Write], list[Write]]:
-    """Tell the writes that wait for consent, those of rings, from the others: (others, waiting).
+    """Split off the writes of rings, which need an opt-in: (others, waiting).
 
     What waits to go back stays on record until it has: it moves from `released` to `kept`.
     """
@@ -195,7 +195,7 @@ def without_rings(
 
 
 def apply(root: str, writes: t.Iterable[Write]) -> None:
-    """Write each value; all are tried before the first failure is told.
+    """Write each value; all are tried before an error is raised.
 
     Raises:
         KernelSettingsError: Names every value that the kernel refused.

@@ -1,10 +1,10 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What every measuring tool has in common; a new tool is a module beside this and a line in `registry`.
+"""Base classes of measuring tools; a new tool is a module in this folder and a line in `registry`.
 
-A tool has two sides. The server side says by itself when it is ready (its socket in the kernel's table),
-never by a pause or a probing connection. The client side then runs and both read their own output.
+A tool has two sides. The server side is ready when the kernel's table has its listening socket; there is no
+pause and no probing connection. Then the client side runs, and each side reads its output.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ from ansible_collections.railyard.fabric.plugins.module_utils.channel.rail_socke
 from ansible_collections.railyard.fabric.plugins.module_utils.measure.proof import Claim
 from ansible_collections.railyard.fabric.plugins.module_utils.measure.rdma_port import RdmaPort
 
-# A test that lasted less than this share of the time that was asked for is another test.
+# A test that lasted less than this share of the planned time does not count.
 LEAST_OF_ASKED = 0.5
-# Two ends of one transfer may differ by what was under way when each of them stopped its clock.
+# The two ends of a transfer may differ by the data in flight when each of them stopped its clock.
 ENDS_TOLERANCE = 0.05
-# Where each end cuts its window by its own clock, a busy processor sets the two windows apart: by a share of
-# them, or by so many seconds where they are short.
+# Where each end sets its window by its own clock, a busy CPU shifts the two windows: by a share, or by some
+# seconds where they are short.
 OWN_WINDOWS_TOLERANCE, OWN_WINDOWS_S = 0.15, 0.3
-# Least share of the longest window that all rails of a group must have in common, or they were not at once.
+# The least overlap of all rails of a group, as a share of the longest window.
 LEAST_OVERLAP = 0.90
-# A gap in the counters' samples longer than this share of the window leaves too much to guess.
+# The longest accepted gap in the counters' samples, as a share of the window.
 MOST_GAP = 0.25
 
 
 class Finished(NamedTuple):
-    """A tool that has ended: its output, and when things happened in seconds after the test's start.
+    """A tool that has ended: its output, and times in seconds after the test's start.
 
-    It counts as connected when it begins where its connection was not looked for, or not seen.
+    `connected_s` equals `begun_s` where no connection was looked for or seen.
     """
 
     exit_status: int
@@ -48,24 +48,24 @@ class Finished(NamedTuple):
 
     @property
     def window_s(self) -> list[float]:
-        """Return from when to when it ran, as a row has it."""
+        """Return when it began and ended, in the format of a row."""
         return [round(self.begun_s, 4), round(self.ended_s, 4)]
 
 
 class Reading(NamedTuple):
-    """What one end's output says."""
+    """The parsed result of one end."""
 
     metrics: dict[str, Any]
     claim: Claim | None = None
     window_s: list[float] | None = None
     message_bytes: int | None = None
     extra: dict[str, Any] | None = None
-    # When the tool had begun to send at the latest and ended at the earliest; seconds after the start.
+    # The latest begin and the earliest end of sending, in seconds after the start.
     sending_s: list[float] | None = None
 
 
 class ToolSession:
-    """What a tool may use while it plays one end of one test; the runner implements it."""
+    """What a tool may use at one end of one test; the runner implements it."""
 
     test: Mapping[str, Any]
     own: Place
@@ -74,7 +74,7 @@ class ToolSession:
     mtu_bytes: int
     policy: Mapping[str, Any]
     version: str | None
-    # The other end has failed already, so that its server waits for nobody.
+    # The other end has failed already, so the server waits for no client.
     peer_failed: bool
 
     def rdma_port(self) -> RdmaPort:
@@ -86,43 +86,43 @@ class ToolSession:
         raise NotImplementedError
 
     def run(self, argv: list[str], limit_s: float, connection: bool = False) -> Finished:
-        """Run a command to its end; `connection` asks when it was connected to the peer's port."""
+        """Run a command to its end; with `connection` record when it connected to the peer's port."""
         raise NotImplementedError
 
     def serve(self, argv: list[str], limit_s: float) -> None:
-        """Start a server, which the peer alone may speak to; return when it listens on `port` (TCP)."""
+        """Start a server that only the peer may connect to; return when it listens on `port` (TCP)."""
         raise NotImplementedError
 
     def served(self, patience_s: float) -> Finished:
-        """Give the server so long to end by itself, then end it; return its output."""
+        """Wait up to `patience_s` for the server to end, then end it; return its output."""
         raise NotImplementedError
 
     def ask(self, question: Mapping[str, Any]) -> dict[str, Any]:
-        """Ask the server side of this test something over the rendezvous.
+        """Send a request to the server side of this test and return its answer.
 
         Raises:
-            MeasurementError: what stood in the server's way.
+            MeasurementError: the server's error.
         """
         raise NotImplementedError
 
     def note(self, text: str) -> None:
-        """Add to the raw output that is kept."""
+        """Append to the raw output."""
         raise NotImplementedError
 
 
 class Tool:
-    """One measuring tool; instances carry no state between tests except the server side's own."""
+    """One measuring tool; instances keep no state between tests except that of the server side."""
 
     name = ""
     package: str | None = None
     rdma = False
-    # What it says is held against what the rail's counters show in its own window.
+    # Its result is compared with samples of the rail's counters in its window.
     sampled = False
-    # Both ends must have one version, or one's words mean nothing to the other.
+    # Both ends must have the same version to understand each other.
     same_version = False
-    # So many seconds it may take beyond those that it is asked to measure for.
+    # The time limit beyond the planned measuring time.
     margin_s = 0.0
-    # What it needs of root's capabilities; with none it does not run as root, with None it has all of them.
+    # The capabilities that it needs; with "" it does not run as root, with None it has all.
     capabilities: str | None = ""
 
     def limit_s(self, policy: Mapping[str, Any]) -> float:
@@ -130,15 +130,15 @@ class Tool:
         return self.planned_s(policy) + self.margin_s
 
     def planned_s(self, policy: Mapping[str, Any]) -> float:
-        """Return the seconds that the tool is asked to measure for; 0 where it counts something else."""
+        """Return the planned measuring time in seconds; 0 where the tool does not measure for a time."""
         return 0.0
 
     def program(self, policy: Mapping[str, Any]) -> str:
-        """Return what is started: the tool's name, or a path where the policy names one."""
+        """Return the program to start: the tool's name, or a path from the policy."""
         return self.name
 
     def missing(self, host: str) -> MeasurementError:
-        """Say that the tool is not installed on a host, and how it comes there."""
+        """Return the error of a tool that is not installed on a host."""
         return MeasurementError(
             "tool_missing",
             f"{self.name} is not installed on {host} (Debian package {self.package})",
@@ -147,55 +147,52 @@ class Tool:
         )
 
     def refuses(self, address: str, version: str | None, host: str) -> MeasurementError | None:
-        """Return why this version of the tool, installed on `host`, cannot test a rail with this address."""
+        """Return why this version of the tool on `host` cannot test a rail with this address, or None."""
         return None
 
-    def client(self, play: ToolSession) -> Reading:
-        """Play the client to its end.
+    def client(self, session: ToolSession) -> Reading:
+        """Run the client to its end.
 
         Raises:
             MeasurementError: it failed, with the reason.
         """
         raise NotImplementedError
 
-    def open(self, play: ToolSession) -> None:
-        """Make the server side ready; nothing to do for a tool that the kernel answers."""
+    def open(self, session: ToolSession) -> None:
+        """Start the server side; nothing to do for a tool that the kernel answers."""
 
-    def answer(self, play: ToolSession, question: Mapping[str, Any]) -> dict[str, Any]:
-        """Answer what the client side asks in mid-test.
+    def answer(self, session: ToolSession, question: Mapping[str, Any]) -> dict[str, Any]:
+        """Answer a request of the client side during the test.
 
         Raises:
-            MeasurementError: it cannot; the client is told.
+            MeasurementError: it is sent to the client.
         """
         return {}
 
-    def close(self, play: ToolSession) -> Reading:
+    def close(self, session: ToolSession) -> Reading:
         """End the server side and read its output."""
         return Reading({})
 
     def learn(self, reading: Reading, client: Mapping[str, Any]) -> Reading:
-        """Return the server's reading with what only the client can know of it; `client` is its metrics."""
+        """Return the server's reading completed with the client's metrics."""
         return reading
 
     def claim(self, client: Claim | None, server: Claim | None) -> Claim | None:
-        """Return what both ends together claim; the client's word, unless a tool knows better."""
+        """Return the claim of both ends together: the client's, unless a tool knows better."""
         return client
 
     def doubt(self, reading: Reading, claim: Claim | None, policy: Mapping[str, Any]) -> str | None:
-        """Return in what the tool's own numbers contradict each other, which leaves them unproven."""
+        """Return a contradiction in the tool's numbers, which makes them unproven, or None."""
         return None
 
 
-# Above what a busy node needs to start a program: a version that is not told differs from the other end's.
+# More than a busy node needs to start a program: an unknown version differs from the other end's.
 _VERSION_S = 20.0
 PERFTEST = ("ib_write_bw", "ib_read_bw", "ib_send_bw", "ib_write_lat", "ib_read_lat", "ib_send_lat")
 
 
 def version_of(name: str) -> str | None:
-    """Return the version of a program, of a name or a path.
-
-    `unknown` when it does not say, None when it is not installed.
-    """
+    """Return the version of a program; `unknown` when it prints none, None when it is not installed."""
     tool = os.path.basename(name)
     known = TOOL_VERSIONS.get("perftest" if tool in PERFTEST else tool)
     if known is None:
@@ -211,7 +208,7 @@ def version_of(name: str) -> str | None:
 
 
 def version_differs(name: str, own: str | None, host: str, theirs: str | None, peer: str) -> MeasurementError:
-    """Say that the two ends have a tool in different versions."""
+    """Return the error of a tool that differs in version between the two ends."""
     return MeasurementError(
         "version_differs",
         f"{name} is {own} on {host} and {theirs} on {peer}",
@@ -220,51 +217,51 @@ def version_differs(name: str, own: str | None, host: str, theirs: str | None, p
     )
 
 
-def number(version: str | None) -> tuple[int, ...] | None:
-    """Return a version's numbers, to be compared; None where it is not known."""
+def parse_version(version: str | None) -> tuple[int, ...] | None:
+    """Parse a version into comparable numbers; None where it is unknown."""
     try:
         return tuple(int(part) for part in str(version).split("."))
     except ValueError:
         return None
 
 
-def parsed(play: ToolSession, tool: str, text: str, parse: Callable[[str], dict[str, Any]]) -> dict[str, Any]:
+def parse_output(
+    session: ToolSession, tool: str, text: str, parse: Callable[[str], dict[str, Any]]
+) -> dict[str, Any]:
     """Return the first complete output of a tool as `registry.parse` describes it.
 
     Raises:
-        MeasurementError: `tool_garbage` when it is not the tool's output, `tool_failed` when the tool reports
-            a failure or its result is not complete.
+        MeasurementError: `tool_garbage` if it is not the tool's output, `tool_failed` if the tool reports a
+            failure or its result is incomplete.
     """
     try:
         result = parse(text)
     except Exception as error:
         first = text.strip().splitlines()[:1] or ["nothing"]
-        raise play.own.error(
+        raise session.own.error(
             "tool_garbage",
-            f"{tool} printed something that is not its output: {error} (it begins {first[0][:80]!r})",
-            f"run it by hand on {play.own.host}; look for a wrapper of that name (command -v {tool})",
+            f"{tool} printed something that is not its output: {error} (it begins with {first[0][:80]!r})",
+            f"run it by hand on {session.own.host}; look for a wrapper of that name (command -v {tool})",
         ) from error
     if result.get("valid") and len(result.get("outputs") or []) > 1:
-        raise play.own.error(
+        raise session.own.error(
             "tool_garbage",
-            "{} printed {} results where it was run once: which of them was measured?".format(
-                tool, len(result["outputs"])
-            ),
-            f"run it by hand on {play.own.host}; look for a wrapper of that name (command -v {tool})",
+            "{} printed {} results for one run".format(tool, len(result["outputs"])),
+            f"run it by hand on {session.own.host}; look for a wrapper of that name (command -v {tool})",
         )
     if result.get("valid") and result.get("outputs"):
         output: dict[str, Any] = result["outputs"][0]
         return output
     error_object = result.get("error") or {}
-    said = error_object.get("message") or "; ".join(result.get("warnings") or []) or "no complete result"
-    raise failed(play, tool, str(said))
+    why = error_object.get("message") or "; ".join(result.get("warnings") or []) or "no complete result"
+    raise tool_failed(session, tool, str(why))
 
 
-def failed(play: ToolSession, tool: str, said: str) -> MeasurementError:
-    """Say that a tool reported a failure."""
-    return play.own.error(
+def tool_failed(session: ToolSession, tool: str, why: str) -> MeasurementError:
+    """Return the error of a tool that failed."""
+    return session.own.error(
         "tool_failed",
-        f"{tool} on {play.own.host} failed: {said.strip()[:400]}",
-        f"its whole output is in the raw archive; try {tool} by hand "
-        + (f"between {play.own.address} and {play.peer_address}" if play.peer_address else "there"),
+        f"{tool} on {session.own.host} failed: {why.strip()[:400]}",
+        f"its complete output is in the raw archive; run {tool} by hand "
+        + (f"between {session.own.address} and {session.peer_address}" if session.peer_address else "there"),
     )

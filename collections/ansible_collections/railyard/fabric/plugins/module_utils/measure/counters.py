@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Read what the kernel counts on a netdev and an RDMA port, before, during and after a test."""
+"""Read the kernel's counters of a netdev and an RDMA port before, during and after a test."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from ansible_collections.railyard.fabric.plugins.module_utils.measure.base impor
 
 KEYS = ("tx_bytes", "rx_bytes", "tx_packets", "rx_packets")
 SAMPLE_PERIOD_S = 0.2
-# A reading that took longer tells of no moment: what it read may be older than its time, by all of that.
+# A reading that takes longer has no exact time: its values may be that much older.
 _PROMPT_S = 0.05
 _TRIES = 3
-# Samples are so much of a period apart at least.
+# The least distance of two samples, as a share of the period.
 _APART = 0.1
-# Shares of a window: as far from its ends all samples are kept, and so far apart are those between at most.
+# Shares of a window: how near to its ends all samples are kept, and the largest distance of those in between.
 _NEAR, _KEPT_APART = 1 - LEAST_OVERLAP, 0.8 * MOST_GAP
 SYS = "/sys/class/net"
-# Beside the lifespan: the kernel counts it in ticks, of which the longest take 10 ms.
+# Added to the lifespan: the kernel counts it in ticks of up to 10 ms.
 _TICK_S = 0.02
 _MOST_NAMED = 12
 
@@ -39,28 +39,28 @@ ReadBytes = Callable[[], Optional["tuple[int, int]"]]
 
 
 def read(netdev: str, root: str = SYS) -> Snapshot:
-    """Return the netdev's counters; one that is absent or unreadable is None."""
-    return {key: _number(f"{root}/{netdev}/statistics/{key}") for key in KEYS}
+    """Read a netdev's counters; one that is absent or unreadable is None."""
+    return {key: _read(f"{root}/{netdev}/statistics/{key}").number for key in KEYS}
 
 
 def read_all(netdevs: Mapping[str, str], root: str = SYS) -> dict[str, Snapshot]:
-    """Return the counters of several rails, by rail name."""
+    """Read the counters of several rails, by rail name."""
     return {rail: read(netdev, root) for rail, netdev in netdevs.items()}
 
 
 def spans(before: Snapshot, after: Snapshot, keys: Iterable[str] = KEYS) -> dict[str, list[int | None]]:
-    """Return `{counter: [before, after]}`, the form that result rows carry."""
+    """Return `{counter: [before, after]}` as in result rows."""
     return {key: [before.get(key), after.get(key)] for key in keys}
 
 
 def rate_bytes_per_s(netdev: str, over_s: float, hca: str | None = None, sys_root: str = "/sys") -> float:
-    """Return the traffic of a rail, the busier direction, measured over so many seconds.
+    """Measure the traffic of a rail in the busier direction.
 
     Args:
         netdev: its netdev; empty where it has none.
-        over_s: how long to look.
-        hca: its RDMA port, whose traffic most drivers carry past the netdev's counters. A port whose counters
-            cannot be read shows none: what is measured on it is not proven either.
+        over_s: how long to measure.
+        hca: its RDMA port, whose traffic most drivers do not show in the netdev's counters. A port without
+            readable counters shows none; tests on it are unproven too.
         sys_root: where sysfs is.
     """
     port = Port(hca, sys_root) if hca else None
@@ -86,15 +86,15 @@ def rate_bytes_per_s(netdev: str, over_s: float, hca: str | None = None, sys_roo
 
 
 class Port:
-    """Reads the traffic counters of one RDMA port, in the files that its driver has them in.
+    """Reads the traffic counters of one RDMA port from the files of its driver.
 
-    Which alternative of a file counts is settled once: another one is another counter.
+    Of alternative files one is chosen at the start: another one is another counter.
 
     Attributes:
         driver: its kernel driver; None where sysfs names none.
-        traffic: in which counters its driver shows traffic; None where none can be read.
+        traffic: the counters in which its driver shows traffic; None where none can be read.
         why_not: why none can be read.
-        refresh_s: how long after a moment the counters surely show it.
+        refresh_s: the time after which the counters certainly show what happened.
     """
 
     def __init__(self, hca: str, sys_root: str = "/sys") -> None:
@@ -122,12 +122,12 @@ class Port:
         self.refresh_s = self._refresh_s(row) if row is not None and self.traffic is not None else 0.0
 
     def read(self) -> Snapshot:
-        """Return the counters by the names that rows give them; one that cannot be read is None."""
+        """Read the counters, by their names in rows; one that cannot be read is None."""
         found: Snapshot = {}
         for name, files in self._files.items():
             numbers = [_read(path).number for path in files]
-            whole = [number for number in numbers if number is not None]
-            found[name] = sum(whole) if files and len(whole) == len(numbers) else None
+            readable = [number for number in numbers if number is not None]
+            found[name] = sum(readable) if files and len(readable) == len(numbers) else None
         return found
 
     def _find(self, counter: rdma_counters.Counter) -> tuple[list[str], str]:
@@ -147,7 +147,7 @@ class Port:
         return [], f"{', '.join(problems)}; {counter.folder} holds {listed or 'no file'}"
 
     def _refresh_s(self, row: nic_drivers.NicDriver) -> float:
-        """Return how long a value of hw_counters may be kept: `lifespan`, in ms, which a site may set."""
+        """Return how long values of hw_counters may be cached, from `lifespan` (ms, can be configured)."""
         if not row.lifespan_ms:
             return 0.0
         kept_ms = _read(os.path.join(self._folder, rdma_counters.HW_COUNTERS, "lifespan")).number
@@ -170,13 +170,13 @@ class Sampler:
         self._thread.start()
 
     def stop(self) -> dict[str, list[float]]:
-        """End it and return the lists `t_s` (after `started`), `tx_bytes` and `rx_bytes`."""
+        """Stop and return the lists `t_s` (after `started`), `tx_bytes` and `rx_bytes`."""
         self._over.set()
         self._thread.join(timeout=2 * SAMPLE_PERIOD_S)
         return self.so_far()
 
     def so_far(self) -> dict[str, list[float]]:
-        """Return what `stop` would, and go on."""
+        """Return what `stop` would return, and continue."""
         rows = list(self._rows)
         return {
             "t_s": [round(row[0], 4) for row in rows],
@@ -190,17 +190,17 @@ class Sampler:
             sample = self._sample()
             if sample is not None:
                 self._rows.append(sample)
-            # Against a fixed grid, so that a late sample does not delay those after it. What was missed is
-            # not made up for: samples of one moment have no rate between them.
+            # On a fixed grid, so that a late sample does not delay those after it. Missed samples are
+            # skipped: samples of the same moment have no rate between them.
             now = time.monotonic()
             tick += SAMPLE_PERIOD_S * (1 + math.floor((now - tick) / SAMPLE_PERIOD_S + _APART))
             if self._over.wait(tick - now):
                 return
 
     def _sample(self) -> list[float] | None:
-        """Return the time and the bytes of that time; None where the processor was taken away each time.
+        """Return the time and the bytes at that time; None where the CPU was taken away at each try.
 
-        The bytes that a window begins with would be too few otherwise, and its rate too high.
+        Otherwise the bytes at the start of a window would be too few, and its rate too high.
         """
         for _try in range(_TRIES):
             begun = time.monotonic()
@@ -216,10 +216,10 @@ class Sampler:
 def received(
     samples: Mapping[str, Sequence[float]], window_s: Sequence[float] | None
 ) -> dict[str, list[float]]:
-    """Return what a row keeps of a receiver's samples: `t_s` and `rx_bytes`, all near its window's ends.
+    """Select the samples of a receiver that a row keeps: `t_s` and `rx_bytes`.
 
-    Rails are added up from where the last of them begins to where the first ends, at most a tenth of the
-    window within it. Between these moments so many are kept that no gap is one that the judge refuses.
+    Rails are added up from the last begin to the first end, which are within a tenth of the window from its
+    ends; there all samples are kept. In between enough are kept that the judge accepts every gap.
     """
     times, counts = list(samples["t_s"]), list(samples["rx_bytes"])
     if window_s is None:
@@ -230,15 +230,15 @@ def received(
     for place, (before, at, after) in enumerate(
         zip([-math.inf, *times], times, [*times[1:], math.inf])  # noqa: B905 - Python 3.9 has no strict
     ):
-        tells = any(before <= last and after >= first for first, last in
-                    ((begin, begin + near_s), (end - near_s, end)))  # fmt: skip
-        if tells or (begin <= at <= end and after - times[kept[-1]] > apart_s):
+        is_near = any(before <= last and after >= first for first, last in
+                      ((begin, begin + near_s), (end - near_s, end)))  # fmt: skip
+        if is_near or (begin <= at <= end and after - times[kept[-1]] > apart_s):
             kept.append(place)
     return {"t_s": [times[place] for place in kept], "rx_bytes": [counts[place] for place in kept]}
 
 
 def processor_ticks(text: str) -> dict[str, int]:
-    """Return `{"busy", "total"}` from the first line of /proc/stat; waiting for a disk is not work."""
+    """Return `{"busy", "total"}` from the first line of /proc/stat; iowait is not busy."""
     words = text.split("\n", 1)[0].split()
     ticks = [int(word) for word in words[1:9]]
     idle = sum(ticks[3:5])
@@ -246,26 +246,22 @@ def processor_ticks(text: str) -> dict[str, int]:
 
 
 def read_processor_ticks() -> dict[str, int]:
-    """Return the node's processor time so far, in ticks."""
+    """Read the node's CPU time so far, in ticks."""
     with open("/proc/stat", encoding="ascii") as handle:
         return processor_ticks(handle.read())
 
 
 def node_cpu_percent(before: Mapping[str, int], after: Mapping[str, int]) -> float | None:
-    """Return how busy the whole node was, 100 meaning every processor; None for no time at all."""
+    """Return the CPU load of the node, 100 for all CPUs; None when no time has passed."""
     total = after["total"] - before["total"]
     if total <= 0:
         return None
-    # The kernel's iowait may decrease, which would make a busy node busier than it can be.
+    # The kernel's iowait may decrease, which would give more than 100.
     return min(max(round(100.0 * (after["busy"] - before["busy"]) / total, 1), 0.0), 100.0)
 
 
-def _number(path: str) -> int | None:
-    return _read(path).number
-
-
 def _read(path: str) -> counter_file.Value:
-    """Read a counter of traffic; all ones are what a driver answers that could not read it."""
+    """Read a traffic counter; a driver returns all ones when it cannot read it."""
     value = counter_file.read(path)
     if value.number is not None and value.number >= rdma_counters.UNREADABLE:
         return counter_file.Value(None, "reads all ones")

@@ -1,11 +1,11 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""fio on a mounted file system: what its drives read and write, past the page cache.
+"""Measure with fio what the drives below a mount read and write, without the page cache.
 
-The scratch file has no name (O_TMPFILE): no link can be laid in its way, nobody else can open it, and it is
-gone with the last process that has it open, by whatever hand that dies. fio, which is not root, is handed it
-as its standard input. What it claims is held against what the kernel counted at the device meanwhile.
+The scratch file has no name (O_TMPFILE): no link can be put in its place, no other process can open it, and
+it vanishes with the last process that has it open. fio, which is not root, gets it as its standard input. Its
+claim is compared with the kernel's counters of the device.
 """
 
 from __future__ import annotations
@@ -19,7 +19,11 @@ from typing import Any, NamedTuple
 from ansible_collections.railyard.fabric.plugins.module_utils.facts import block_device
 from ansible_collections.railyard.fabric.plugins.module_utils.facts.sysfs import Reader
 from ansible_collections.railyard.fabric.plugins.module_utils.measure import mounted
-from ansible_collections.railyard.fabric.plugins.module_utils.measure.base import Finished, failed, parsed
+from ansible_collections.railyard.fabric.plugins.module_utils.measure.base import (
+    Finished,
+    parse_output,
+    tool_failed,
+)
 from ansible_collections.railyard.fabric.plugins.module_utils.measure.node_tool import (
     NodeReading,
     NodeTool,
@@ -29,25 +33,25 @@ from ansible_collections.railyard.fabric.plugins.module_utils.parsers import cap
 from ansible_collections.railyard.fabric.plugins.module_utils.parsers.node import fio
 
 _MIB = 1 << 20
-# Whom the launcher runs a tool as that needs nothing of root's.
-_NOBODY = 65533
+# The user id that the launcher gives to unprivileged tools.
+_TOOL_ID = 65533
 _SCRATCH = "/proc/self/fd/0"
 _MARGIN_S = 30.0
-# A drive that writes more slowly than this is not waited for.
+# The slowest write rate that the time limit allows for.
 _SLOWEST_BYTES_PER_S = 20e6
 _WATCH_S = 0.5
-#: What is left free at least, in files of this size, and how full the file system may get.
+#: The free space that is needed, in files of this size, and how full the file system may get.
 ROOM_FILES, MOST_FULL = 2, 0.90
-#: How far a device may have moved more than fio claims: journal and metadata. A small write that waits until
-#: it is on the drive brings the file system's own with it.
+#: How much more a device may move than fio claims: journal and metadata. A small synchronous write adds more
+#: writes of the file system.
 _BESIDE, _BESIDE_SYNC = 1.15, 4.0
 READ_BYTES, WRITTEN_BYTES = "device_read_bytes", "device_written_bytes"
-#: A rate times its time is what was moved, up to how both are rounded.
+#: Rate times duration must equal the moved bytes, up to rounding.
 _RATE_TOLERANCE = 0.05
 
 
 class Job(NamedTuple):
-    """What fio is told of a test."""
+    """fio's options for a test."""
 
     writes: bool
     block_bytes: int
@@ -75,9 +79,9 @@ class Fio(NodeTool):
         self._reader = Reader()
         self._file: int | None = None
         self._device = ""
-        self._told: dict[str, Any] = {}
-        # From the file's beginning on so many bytes are written.
-        self._laid_bytes = 0
+        self._info: dict[str, Any] = {}
+        # How many bytes from the start of the file are written.
+        self._written_bytes = 0
 
     def planned_s(self, policy: Mapping[str, Any]) -> float:
         """Return the seconds of the test."""
@@ -85,35 +89,37 @@ class Fio(NodeTool):
 
     def limit_s(self, policy: Mapping[str, Any]) -> float:
         """Return the seconds of the test, of writing the file before it, and a margin for each."""
-        return self.planned_s(policy) + _laying_s(int(policy["storage_file_bytes"])) + 2 * _MARGIN_S
+        return self.planned_s(policy) + _fill_s(int(policy["storage_file_bytes"])) + 2 * _MARGIN_S
 
-    def measure(self, play: NodeToolSession, check: str) -> NodeReading:
+    def measure(self, session: NodeToolSession, check: str) -> NodeReading:
         """Measure a mount.
 
         Raises:
             MeasurementError: `storage_not_mounted`, `storage_no_device`, `storage_full`, `storage_refused`,
-                `busy`, or what fio says.
+                `busy`, or fio's error.
         """
-        job, policy = JOBS[check], play.policy
+        job, policy = JOBS[check], session.policy
         size = int(policy["storage_file_bytes"])
         if self._file is None:
-            self._open(play, size)
+            self._open(session, size)
         file = self._file
         if file is None:
             raise RuntimeError("no scratch file")
         if not job.writes or check == "storage_sync_write":
-            self._lay(play, file, size)
-        self._mind_others(play)
-        before = self._moved(play)
+            self._fill(session, file, size)
+        self._check_idle(session)
+        before = self._moved(session)
         timed = ("--time_based", f"--runtime={int(policy['storage_duration_s'])}")
         argv = _argv(check, 0, size, (*job.options, *timed))
-        done = play.run_with(argv, self.planned_s(policy) + _MARGIN_S, file)
-        after = self._moved(play)
-        output = _output(play, done, "write" if job.writes else "read")
+        done = session.run_with(argv, self.planned_s(policy) + _MARGIN_S, file)
+        after = self._moved(session)
+        output = _output(session, done, "write" if job.writes else "read")
         if check == "storage_write":
-            # Of what was under way last, a depth of blocks may not have come in turn.
-            self._laid_bytes = min(size, max(self._laid_bytes, output["io_bytes"] // _MIB * _MIB - 16 * _MIB))
-            self._laid_bytes = size if output["io_bytes"] >= 2 * size else self._laid_bytes
+            # The last blocks in flight (the queue depth) may be incomplete.
+            complete = (
+                size if output["io_bytes"] >= 2 * size else output["io_bytes"] // _MIB * _MIB - 16 * _MIB
+            )
+            self._written_bytes = min(size, max(self._written_bytes, complete))
         counters = {
             name: [before[place], after[place]] for place, name in enumerate((READ_BYTES, WRITTEN_BYTES))
         }
@@ -125,24 +131,24 @@ class Fio(NodeTool):
         }
         claimed, lasted_s = int(output["io_bytes"]), float(output["duration_s"] or 0)
         window = [round(max(done.begun_s, done.ended_s - lasted_s), 4), round(done.ended_s, 4)]
-        # A link may sleep while nothing moves over it: how it is trained is read now.
-        self._told.update(block_device.describe(self._reader, self._device))
-        storage = {**self._told, "moved_bytes": claimed, "moved_s": lasted_s}
+        # An idle link may sleep, so its state is read now.
+        self._info.update(block_device.describe(self._reader, self._device))
+        storage = {**self._info, "moved_bytes": claimed, "moved_s": lasted_s}
         doubt = unproven(check, metrics, storage, counters, done.ended_s - done.begun_s, policy)
         return NodeReading(metrics, window, counters, doubt, {"storage": storage})
 
     def release(self) -> None:
-        """Close the scratch file, with which it is gone."""
+        """Close the scratch file, which removes it."""
         if self._file is not None:
             os.close(self._file)
             self._file = None
 
-    def _open(self, play: NodeToolSession, size: int) -> None:
-        """Make the scratch file, where it is a drive that it lies on and there is room."""
-        host, path = play.own.host, str(play.subject)
-        mount, told = mounted.find(play, self._reader)
+    def _open(self, session: NodeToolSession, size: int) -> None:
+        """Create the scratch file, if there is a drive below it and enough space."""
+        host, path = session.own.host, str(session.subject)
+        mount, info = mounted.find(session, self._reader)
         self._device = mount.device
-        self._told = {"mount": path, "filesystem": mount.filesystem, "file_bytes": size, **told}
+        self._info = {"mount": path, "filesystem": mount.filesystem, "file_bytes": size, **info}
         folder = -1
         try:
             folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
@@ -150,24 +156,24 @@ class Fio(NodeTool):
             total, free = room.f_blocks * room.f_frsize, room.f_bavail * room.f_frsize
             full = (total - room.f_bfree * room.f_frsize + size) / max(total, 1)
             if free < ROOM_FILES * size or full > MOST_FULL:
-                raise play.own.error(
+                raise session.own.error(
                     "storage_full",
                     f"{path} of {host} has {free / 1e9:.1f} of {total / 1e9:.1f} GB free, too little for "
                     f"a file of {size / 1e9:.1f} GB",
-                    "make room, or make fabric_policy.storage_file_bytes smaller",
+                    "free space, or lower fabric_policy.storage_file_bytes",
                 )
-            # Relative to what was opened: whoever renames the path meanwhile changes nothing.
+            # Relative to the open folder, so that renaming the path meanwhile changes nothing.
             self._file = os.open(".", os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, 0o600, dir_fd=folder)
             if (
                 f"{os.major(os.fstat(self._file).st_dev)}:{os.minor(os.fstat(self._file).st_dev)}"
                 != mount.device
             ):
-                raise OSError(errno.EXDEV, "its files are on another device than mountinfo says")
+                raise OSError(errno.EXDEV, "its files are on another device than in mountinfo")
             os.posix_fallocate(self._file, 0, size)
-            os.fchown(self._file, _NOBODY, _NOBODY)
+            os.fchown(self._file, _TOOL_ID, _TOOL_ID)
         except OSError as error:
             self.release()
-            raise play.own.error(
+            raise session.own.error(
                 "storage_refused", f"no scratch file below {path} of {host}: {error.strerror or error}",
                 f"see findmnt {path} and dmesg there",
             ) from error  # fmt: skip
@@ -175,41 +181,43 @@ class Fio(NodeTool):
             if folder >= 0:
                 os.close(folder)
 
-    def _lay(self, play: NodeToolSession, file: int, size: int) -> None:
-        """Write what of the file is not written yet: what was never written is read from no drive."""
-        if self._laid_bytes >= size:
+    def _fill(self, session: NodeToolSession, file: int, size: int) -> None:
+        """Write the rest of the file: unwritten blocks would not be read from the drive."""
+        if self._written_bytes >= size:
             return
-        rest = size - self._laid_bytes
+        rest = size - self._written_bytes
         options = ("--rw=write", *_DEEP)
-        done = play.run_with(_argv("lay", self._laid_bytes, rest, options), _laying_s(rest) + _MARGIN_S, file)
-        _output(play, done, "write")
+        done = session.run_with(
+            _argv("fill", self._written_bytes, rest, options), _fill_s(rest) + _MARGIN_S, file
+        )
+        _output(session, done, "write")
         os.fsync(file)
-        self._laid_bytes = size
+        self._written_bytes = size
 
-    def _mind_others(self, play: NodeToolSession) -> None:
-        """Refuse a device that others use, seen twice running."""
-        bound = float(play.policy["busy_bytes_per_s"])
-        if play.policy["allow_busy"]:
+    def _check_idle(self, session: NodeToolSession) -> None:
+        """Raise `busy` if other processes use the device in two samples in a row."""
+        bound = float(session.policy["busy_bytes_per_s"])
+        if session.policy["allow_busy"]:
             return
         rates = []
         for _look in range(2):
-            before, begun = self._moved(play), time.monotonic()
+            before, begun = self._moved(session), time.monotonic()
             time.sleep(_WATCH_S)
-            rates.append((sum(self._moved(play)) - sum(before)) / (time.monotonic() - begun))
+            rates.append((sum(self._moved(session)) - sum(before)) / (time.monotonic() - begun))
             if rates[-1] <= bound:
                 return
-        raise play.own.error(
+        raise session.own.error(
             "busy",
-            f"{self._told['name']} of {play.own.host} moves {min(rates) / 1e6:.1f} MB/s for others, more "
-            f"than {bound / 1e6:.1f}",
+            f"{self._info['name']} of {session.own.host} has {min(rates) / 1e6:.1f} MB/s of other traffic, "
+            f"more than {bound / 1e6:.1f}",
             "wait until the drive is free, or set policy.allow_busy: true",
         )
 
-    def _moved(self, play: NodeToolSession) -> tuple[int, int]:
+    def _moved(self, session: NodeToolSession) -> tuple[int, int]:
         moved = block_device.moved_bytes(self._reader, self._device)
         if moved is None:
-            raise play.own.error(
-                "storage_no_device", f"{play.subject} of {play.own.host} lost its device",
+            raise session.own.error(
+                "storage_no_device", f"{session.subject} of {session.own.host} lost its device",
                 "see dmesg there",
             )  # fmt: skip
         return moved
@@ -223,22 +231,22 @@ def unproven(
     lasted_s: float,
     policy: Mapping[str, Any],
 ) -> str | None:
-    """Return why the device's counters do not bear out what fio claims, or None when they do.
+    """Return why the device's counters do not confirm fio's claim, or None.
 
     Args:
         check: a key of `JOBS`.
         metrics: fio's numbers.
-        storage: `moved_bytes` and `moved_s`, which are fio's too.
+        storage: `moved_bytes` and `moved_s`, fio's too.
         counters: bytes that the device has read and written, before and after.
-        lasted_s: how long fio ran, its start and end included.
-        policy: the run's.
+        lasted_s: how long fio ran, including its start and end.
+        policy: the run's policy.
     """
     claimed, moved_s = int(storage["moved_bytes"]), float(storage["moved_s"])
     job = JOBS[check]
     name = WRITTEN_BYTES if job.writes else READ_BYTES
     seen = counters[name][1] - counters[name][0]
     if claimed < job.block_bytes:
-        return f"fio claims {claimed} bytes, which are not one block"
+        return f"fio claims {claimed} bytes, less than one block"
     if seen < claimed:
         return f"fio claims {claimed} bytes, {name} of the device grew by {seen}: a cache took the rest"
     beside = _BESIDE_SYNC if check == "storage_sync_write" else _BESIDE
@@ -255,15 +263,15 @@ def unproven(
     return None
 
 
-def _laying_s(size: int) -> float:
+def _fill_s(size: int) -> float:
     return size / _SLOWEST_BYTES_PER_S
 
 
 def _argv(name: str, offset: int, size: int, options: Sequence[str]) -> list[str]:
     """Return fio's command line.
 
-    Its job is a thread, so that the kernel ends it with the runner; `randrepeat` would have it read the same
-    places in the same order each run.
+    The job is a thread, so that the kernel ends it with the runner. Without `randrepeat` each run reads other
+    places.
     """
     return [
         "fio", "--output-format=json", f"--name={name}", f"--filename={_SCRATCH}", "--allow_file_create=0",
@@ -272,13 +280,13 @@ def _argv(name: str, offset: int, size: int, options: Sequence[str]) -> list[str
     ]  # fmt: skip
 
 
-def _output(play: NodeToolSession, done: Finished, direction: str) -> dict[str, Any]:
-    """Return the one output of a run of fio.
+def _output(session: NodeToolSession, done: Finished, direction: str) -> dict[str, Any]:
+    """Return the output of a run of fio.
 
     Raises:
         MeasurementError: `tool_failed`, `tool_garbage`.
     """
-    output = parsed(play, "fio", done.text, lambda text: capture.read(fio.parse, text))
+    output = parse_output(session, "fio", done.text, lambda text: capture.read(fio.parse, text))
     if done.exit_status != 0 or output["rw"] != direction or not output["io_bytes"]:
-        raise failed(play, "fio", f"it ended with {done.exit_status}: {done.text.strip()[:300]}")
+        raise tool_failed(session, "fio", f"it ended with {done.exit_status}: {done.text.strip()[:300]}")
     return output

@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""iperf3 over TCP: several streams from client to server, both ends' JSON read."""
+"""Measure TCP bandwidth with iperf3: several streams, the JSON of both ends."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from ansible_collections.railyard.fabric.plugins.module_utils.measure.base impor
     Reading,
     Tool,
     ToolSession,
-    failed,
-    parsed,
+    parse_output,
+    tool_failed,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils.measure.proof import Claim
 from ansible_collections.railyard.fabric.plugins.module_utils.parsers import capture, json_text
 from ansible_collections.railyard.fabric.plugins.module_utils.parsers.iperf3 import output as iperf3
 
 BLOCK_BYTES = 131072
-# A receiver acknowledges about every second segment by a packet of its own.
+# A receiver acknowledges about every second segment in a separate packet.
 _ACKNOWLEDGED = 0.05
 
 
@@ -34,7 +34,7 @@ class Iperf3(Tool):
 
     name = "iperf3"
     package = "iperf3"
-    # Where nodes are emulated on a busy processor, the end of a test takes longer than the test.
+    # On an emulated node with a busy CPU the end of a test takes longer than the test.
     margin_s = 20.0
     sampled = True
 
@@ -42,49 +42,51 @@ class Iperf3(Tool):
         self._bi = bi
 
     def planned_s(self, policy: Mapping[str, Any]) -> float:
-        """Return the seconds of the test, the omitted start included."""
+        """Return the seconds of the test, including the omitted start."""
         return float(policy["iperf3_duration_s"]) + float(policy["iperf3_omit_s"])
 
-    def server_argv(self, play: ToolSession) -> list[str]:
-        """Return the server's command line: one test on the rail's own address, then it ends by itself."""
-        return ["iperf3", "-s", "-1", "-J", "-B", play.own.address, "-p", str(play.port)]
+    def server_argv(self, session: ToolSession) -> list[str]:
+        """Return the server's command line: one test on the rail's address, then it ends."""
+        return ["iperf3", "-s", "-1", "-J", "-B", session.own.address, "-p", str(session.port)]
 
-    def client_argv(self, play: ToolSession) -> list[str]:
+    def client_argv(self, session: ToolSession) -> list[str]:
         """Return the client's command line."""
-        policy = play.policy
-        argv = ["iperf3", "-c", play.peer_address, "-B", play.own.address, "-p", str(play.port), "-J"]
-        argv += ["-t", str(policy["iperf3_duration_s"]), "-O", str(policy["iperf3_omit_s"])]
+        policy = session.policy
+        argv = ["iperf3", "-c", session.peer_address, "-B", session.own.address, "-p", str(session.port)]
+        argv += ["-J", "-t", str(policy["iperf3_duration_s"]), "-O", str(policy["iperf3_omit_s"])]
         argv += ["-P", str(policy["iperf3_streams"]), "-l", str(BLOCK_BYTES)]
         return [*argv, "--bidir"] if self._bi else argv
 
-    def open(self, play: ToolSession) -> None:
+    def open(self, session: ToolSession) -> None:
         """Start the server."""
-        play.serve(self.server_argv(play), self.limit_s(play.policy) + self.margin_s)
+        session.serve(self.server_argv(session), self.limit_s(session.policy) + self.margin_s)
 
-    def client(self, play: ToolSession) -> Reading:
+    def client(self, session: ToolSession) -> Reading:
         """Send, and read the client's JSON."""
-        done = play.run(self.client_argv(play), self.limit_s(play.policy), connection=True)
-        reading = self._read(play, done, server=False)
+        done = session.run(self.client_argv(session), self.limit_s(session.policy), connection=True)
+        reading = self._read(session, done, server=False)
         for name in ("forward_gbps", "reverse_gbps") if self._bi else ("bandwidth_gbps",):
             if not reading.metrics[name]:
-                raise failed(play, "iperf3", f"no byte arrived ({name} is 0)")
-        omit_s = float(play.policy["iperf3_omit_s"])
+                raise tool_failed(session, "iperf3", f"no bytes arrived ({name} is 0)")
+        omit_s = float(session.policy["iperf3_omit_s"])
         begin_s = done.connected_s + omit_s
         window = [
             round(begin_s, 4),
-            round(min(begin_s + duration_s(done.text, play.policy), done.ended_s), 4),
+            round(min(begin_s + duration_s(done.text, session.policy), done.ended_s), 4),
         ]
         return reading._replace(window_s=window)
 
-    def close(self, play: ToolSession) -> Reading:
+    def close(self, session: ToolSession) -> Reading:
         """Read the server's JSON once it has ended."""
-        return self._read(play, play.served(patience_s=1.0 if play.peer_failed else 6.0), server=True)
+        return self._read(
+            session, session.served(patience_s=1.0 if session.peer_failed else 6.0), server=True
+        )
 
     def claim(self, client: Claim | None, server: Claim | None) -> Claim | None:
-        """Return the receiver's count as what must have passed, the sender's as what explains it.
+        """Return the receiver's count as the least that passed, the sender's as the most.
 
-        The sender's includes what was still in its buffer at the end; of that the receiver's kernel may have
-        taken much that its iperf3 did not read any more.
+        The sender's includes what was still in its buffer at the end, much of which the receiver's kernel may
+        have received without its iperf3 reading it.
         """
         if client is None or server is None:
             return None if self._bi else server or client
@@ -97,7 +99,7 @@ class Iperf3(Tool):
         )
 
     def learn(self, reading: Reading, client: Mapping[str, Any]) -> Reading:
-        """Take from the client what arrived of what this server sent."""
+        """Take from the client how much arrived of what this server sent."""
         arrived = client.get("reverse_gbps")
         if not self._bi or not isinstance(arrived, (int, float)) or isinstance(arrived, bool):
             return reading
@@ -107,20 +109,28 @@ class Iperf3(Tool):
         metrics["bandwidth_gbps"] = metrics["forward_gbps"] + metrics["reverse_gbps"]
         return reading._replace(metrics=metrics)
 
-    def _read(self, play: ToolSession, done: Finished, server: bool) -> Reading:
-        output = parsed(play, "iperf3", done.text, _parse)
+    def _read(self, session: ToolSession, done: Finished, server: bool) -> Reading:
+        output = parse_output(session, "iperf3", done.text, _parse)
         if done.exit_status != 0:
-            raise failed(play, "iperf3", f"it printed a result and ended with status {done.exit_status}")
+            raise tool_failed(
+                session, "iperf3", f"it printed a result and ended with status {done.exit_status}"
+            )
         if output.get("protocol") != "TCP":
-            raise failed(play, "iperf3", "it ran {!r}, asked was TCP".format(output.get("protocol")))
+            raise tool_failed(session, "iperf3", "it ran {!r} instead of TCP".format(output.get("protocol")))
         ways = {way["direction"]: way for way in output.get("directions") or []}
         if set(ways) != ({"forward", "reverse"} if self._bi else {"forward"}):
-            raise failed(play, "iperf3", f"it ran the directions {sorted(ways)}, not those that were asked")
-        asked, streams = int(play.policy["iperf3_streams"]), moving_streams(done.text, len(ways))
+            raise tool_failed(
+                session, "iperf3", f"it ran the directions {sorted(ways)}, which were not planned"
+            )
+        wanted, streams = int(session.policy["iperf3_streams"]), count_streams(done.text, len(ways))
         if streams is None:
-            raise failed(play, "iperf3", f"it does not tell how many streams it ran, asked were {asked}")
-        if streams != asked:
-            raise failed(play, "iperf3", f"{streams} of its streams moved something, asked were {asked}")
+            raise tool_failed(
+                session, "iperf3", f"its output does not show its streams, {wanted} were configured"
+            )
+        if streams != wanted:
+            raise tool_failed(
+                session, "iperf3", f"{streams} of its streams moved data, {wanted} were configured"
+            )
         way, back = ways["forward"], ways.get("reverse", {})
         cpu_percent = output.get("cpu_host_percent")
         metrics = {
@@ -131,7 +141,7 @@ class Iperf3(Tool):
         }
         extra: dict[str, Any] = {"streams": streams}
         if self._bi:
-            # Of what a server sends it does not learn how much arrived.
+            # A server does not know how much of its data arrived.
             reverse_gbps = back.get("sent_gbps" if server else "received_gbps")
             both = (way.get("received_gbps"), reverse_gbps)
             del metrics["sent_gbps"]
@@ -147,9 +157,9 @@ class Iperf3(Tool):
 
 
 def moved_bytes(text: str, suffix: str = "") -> float | None:
-    """Return all bytes of a JSON's intervals, the omitted ones too: they crossed the rail like the others.
+    """Return the bytes of all intervals in the JSON, including the omitted ones, which crossed the rail too.
 
-    The summary leaves the omitted start out, and the counters do not.
+    The summary leaves out the omitted start, which the kernel's counters include.
 
     Args:
         text: what iperf3 printed.
@@ -162,8 +172,8 @@ def moved_bytes(text: str, suffix: str = "") -> float | None:
         return None
 
 
-def moving_streams(text: str, ways: int) -> int | None:
-    """Return how many streams moved something, in the direction where fewest did; None where it is not told.
+def count_streams(text: str, ways: int) -> int | None:
+    """Count the streams that moved data, in the direction with the fewest; None where it is not shown.
 
     Args:
         text: what iperf3 printed.
@@ -173,7 +183,7 @@ def moving_streams(text: str, ways: int) -> int | None:
     try:
         streams = json_text.find_objects(text).objects[0]["end"]["streams"]
         for sender, receiver in ((one["sender"], one["receiver"]) for one in streams):
-            # The other end's half may be 0; whether this end was the sender tells the direction.
+            # The other end's half may be 0; `sender` shows the direction.
             if sender["bytes"] or receiver["bytes"]:
                 moving[sender.get("sender")] = moving.get(sender.get("sender"), 0) + 1
     except (AttributeError, IndexError, KeyError, TypeError):
@@ -182,7 +192,7 @@ def moving_streams(text: str, ways: int) -> int | None:
 
 
 def duration_s(text: str, policy: Mapping[str, Any]) -> float:
-    """Return how long the measured part lasted by the JSON, or by the policy where it does not say."""
+    """Return the duration of the measured part from the JSON, or from the policy."""
     try:
         return float(json_text.find_objects(text).objects[0]["end"]["sum_received"]["seconds"])
     except (IndexError, KeyError, TypeError, ValueError):
@@ -190,7 +200,7 @@ def duration_s(text: str, policy: Mapping[str, Any]) -> float:
 
 
 def _parse(text: str) -> dict[str, Any]:
-    """Parse; a server that sent, too, lacks what arrived of it, and is whole here."""
+    """Parse; the result of a server that also sent is valid without the amount that arrived."""
     result: dict[str, Any] = capture.read(iperf3.parse, text)
     outputs = result["outputs"]
     both = len(outputs) == 1 and len(outputs[0]["directions"]) == 2

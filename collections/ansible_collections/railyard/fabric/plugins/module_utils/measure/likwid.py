@@ -1,11 +1,11 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""likwid-bench, which reads memory: what each NUMA node's own CPUs read of its own memory in a second.
+"""Measure memory bandwidth with likwid-bench: how fast the CPUs of each NUMA node read its local memory.
 
-Its benchmark `load` reads a vector from one end to the other, again and again, each thread pinned to a CPU of
-the node and the vector in the node's memory. What is counted is the bytes read; nothing is written, so that
-no cache line is fetched that nobody counts. The vector is too large for the caches.
+Its benchmark `load` reads a vector repeatedly, each thread pinned to a CPU of the node and the vector in the
+node's memory. It counts the bytes read and writes nothing, so there are no uncounted cache line fetches. The
+vector is too large for the caches.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.facts.sysfs import
 from ansible_collections.railyard.fabric.plugins.module_utils.measure.base import (
     LEAST_OF_ASKED,
     Finished,
-    failed,
+    tool_failed,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils.measure.node_tool import (
     NodeReading,
@@ -32,20 +32,20 @@ from ansible_collections.railyard.fabric.plugins.module_utils.measure.node_tool 
 )
 
 CHECK = "memory_bandwidth"
-_MB = 10**6  # likwid's own
+_MB = 10**6  # as likwid counts
 _LEAST_BYTES = 256 * _MB
-# STREAM's rule: four times the caches at least (https://www.cs.virginia.edu/stream/ref.html).
+# STREAM's rule: at least four times the caches (https://www.cs.virginia.edu/stream/ref.html).
 _CACHES = 4
-#: Which share of a node's free memory the vector may take.
+#: The share of a node's free memory that the vector may take.
 _MOST_OF_FREE = 0.5
 _WATCH_S, _SAMPLE_S = 0.5, 0.25
-#: A node whose CPUs work for others for more than this share of their time is busy.
+#: A NUMA node with more than this share of other CPU load is busy.
 _MOST_BUSY = 0.2
-#: In the time that is counted the node's CPUs have to have worked for this share of it.
+#: The least share of the measured time for which the node's CPUs must have worked.
 LEAST_AT_WORK = 0.8
-#: A rate times its time is what was read, up to how both are rounded.
+#: Rate times duration must equal the bytes read, up to rounding.
 _RATE_TOLERANCE = 0.02
-# Memory comes in pages of 4 KiB or 2 MiB, and is counted by the page, whatever its size.
+# The kernel counts pages, of 4 KiB or 2 MiB.
 _LARGE_PAGE, _MOST_FOREIGN = 2 << 20, 0.1
 _THREAD = re.compile(r"^Group: 0 Thread [0-9]+ Global Thread [0-9]+ running on hwthread ([0-9]{1,5}) ", re.M)
 _TIME = re.compile(r"^Time:\s+([0-9.]+e[+-][0-9]+) sec$", re.M)
@@ -59,67 +59,66 @@ class LikwidBench(NodeTool):
 
     name = "likwid-bench"
     package = "likwid"
-    # In it the vectors are filled.
+    # Includes the time for filling the vectors.
     margin_s = 60.0
 
     def __init__(self) -> None:
         self._reader = Reader()
 
     def planned_s(self, policy: Mapping[str, Any]) -> float:
-        """Return the seconds of reading, of all NUMA nodes together."""
+        """Return the seconds of reading for all NUMA nodes together."""
         return float(policy["memory_bandwidth_duration_s"])
 
-    def measure(self, play: NodeToolSession, check: str) -> NodeReading:
+    def measure(self, session: NodeToolSession, check: str) -> NodeReading:
         """Measure each NUMA node.
 
         Raises:
-            MeasurementError: `memory_unfit`, `busy`, or what likwid-bench says.
+            MeasurementError: `memory_unfit`, `busy`, or the error of likwid-bench.
         """
         found = numa.nodes(self._reader)
         if not found:
-            raise play.own.error(
-                "memory_unfit", f"the kernel of {play.own.host} tells of no NUMA node",
+            raise session.own.error(
+                "memory_unfit", f"the kernel of {session.own.host} lists no NUMA node",
                 "see /sys/devices/system/node there",
             )  # fmt: skip
-        seconds = _each_s(play.policy, len(found))
+        seconds = _each_s(session.policy, len(found))
         read: list[dict[str, Any]] = []
         counters: dict[str, list[int]] = {}
         spans: list[float] = []
         for domain, node in enumerate(found):
-            size = _vector_bytes(play, node)
-            self._mind_others(play, node)
-            before = self._counted(play, node)
+            size = _vector_bytes(session, node)
+            self._check_idle(session, node)
+            before = self._read_counters(session, node)
             argv = [self.name, "-t", "load", "-s", str(seconds), "-w", f"M{domain}:{size // _MB}MB"]
             with _Clocks(self._reader, node.cpus) as clocks:
-                done = play.run_with(argv, self.limit_s(play.policy))
-            after = self._counted(play, node)
-            # The kernel counts work, not whose it is: others may have begun meanwhile.
-            self._mind_others(play, node)
-            read.append({"numa_node": node.number, **_output(play, done, node), "cpu_mhz": clocks.told()})
+                done = session.run_with(argv, self.limit_s(session.policy))
+            after = self._read_counters(session, node)
+            # The kernel counts the work of all processes: others may have started meanwhile.
+            self._check_idle(session, node)
+            read.append(
+                {"numa_node": node.number, **_output(session, done, node), "cpu_mhz": clocks.summarize()}
+            )
             counters.update({name: [before[name], after[name]] for name in before})
             spans += [done.begun_s, done.ended_s]
         metrics = {"bandwidth_bytes_per_s": min(one["bandwidth_bytes_per_s"] for one in read)}
         window = [round(spans[0], 4), round(spans[-1], 4)]
-        reason = unproven(metrics, read, counters, play.policy)
+        reason = unproven(metrics, read, counters, session.policy)
         return NodeReading(metrics, window, counters, reason, {"memory": read})
 
-    def _counted(self, play: NodeToolSession, node: NumaNode) -> dict[str, int]:
+    def _read_counters(self, session: NodeToolSession, node: NumaNode) -> dict[str, int]:
         busy, foreign = counter_names(node.number)
-        seen = {
-            busy: numa.busy_ms(self._reader, node.cpus),
-            foreign: numa.foreign(self._reader, node.number),
-        }
+        seen = {busy: numa.busy_ms(self._reader, node.cpus), foreign: numa.foreign(self._reader, node.number)}
         if None in seen.values():
-            raise play.own.error(
+            raise session.own.error(
                 "memory_unfit",
-                f"the kernel of {play.own.host} does not count what NUMA node {node.number} does",
+                f"the kernel of {session.own.host} has no counters for NUMA node {node.number}",
                 "see /proc/stat and /sys/devices/system/node there",
             )
         return {name: int(value or 0) for name, value in seen.items()}
 
-    def _mind_others(self, play: NodeToolSession, node: NumaNode) -> None:
-        """Refuse CPUs that work for others, seen twice running."""
-        if play.policy["allow_busy"]:
+    def _check_idle(self, session: NodeToolSession, node: NumaNode) -> None:
+        """Raise `busy` if other processes use the CPUs in two samples in a row."""
+        if session.policy["allow_busy"]:
             return
         shares = []
         for _look in range(2):
@@ -129,16 +128,16 @@ class LikwidBench(NodeTool):
             shares.append(worked / (time.monotonic() - begun) / len(node.cpus))
             if shares[-1] <= _MOST_BUSY:
                 return
-        raise play.own.error(
+        raise session.own.error(
             "busy",
-            f"the CPUs of NUMA node {node.number} of {play.own.host} work for others for "
-            f"{min(shares):.0%} of their time",
+            f"other processes use {min(shares):.0%} of the CPUs of NUMA node {node.number} on "
+            f"{session.own.host}",
             "wait until the node is free, or set policy.allow_busy: true",
         )
 
 
 class _Clocks:
-    """Looks at CPUs' clocks while something runs on them."""
+    """Samples the clock rates of CPUs."""
 
     def __init__(self, reader: Reader, cpus: Sequence[int]) -> None:
         self._reader, self._cpus = reader, cpus
@@ -158,20 +157,20 @@ class _Clocks:
         while not self._ended.wait(_SAMPLE_S):
             self._seen.append(numa.clocks_mhz(self._reader, self._cpus))
 
-    def told(self) -> dict[str, float] | None:
-        """Return the lowest clock, and the median of all, of the later half; None where none is told."""
+    def summarize(self) -> dict[str, float] | None:
+        """Return the lowest and the median clock of the later half; None where there is none."""
         # The vector is filled first, by one thread.
         late = [clock for clocks in self._seen[len(self._seen) // 2 :] for clock in clocks]
         return {"lowest": min(late), "median": statistics.median(late)} if late else None
 
 
 def counter_names(number: int) -> tuple[str, str]:
-    """Return how a row calls the time that a NUMA node's CPUs worked, and what it had from other nodes."""
+    """Return a row's counters of a NUMA node: the busy time of its CPUs, its allocations elsewhere."""
     return f"numa{number}_busy_ms", f"numa{number}_foreign"
 
 
 def _each_s(policy: Mapping[str, Any], nodes: int) -> int:
-    """Return how long each of so many NUMA nodes is asked to read, in whole seconds as likwid-bench takes."""
+    """Return how long each NUMA node reads, in whole seconds as likwid-bench takes them."""
     return max(1, int(float(policy["memory_bandwidth_duration_s"]) / nodes))
 
 
@@ -181,13 +180,13 @@ def unproven(
     counters: Mapping[str, Sequence[int]],
     policy: Mapping[str, Any],
 ) -> str | None:
-    """Return why the kernel's counters do not bear out what likwid-bench claims, or None when they do.
+    """Return why the kernel's counters do not confirm the claim of likwid-bench, or None.
 
     Args:
-        metrics: the slowest NUMA node's `bandwidth_bytes_per_s`.
-        read: of each NUMA node `numa_node cpus read_bytes read_s vector_bytes bandwidth_bytes_per_s`.
+        metrics: `bandwidth_bytes_per_s` of the slowest NUMA node.
+        read: per NUMA node `numa_node cpus read_bytes read_s vector_bytes bandwidth_bytes_per_s`.
         counters: by `counter_names`, before and after.
-        policy: the run's.
+        policy: the run's policy.
     """
     if len({one["numa_node"] for one in read}) < len(read):
         return "it lists a NUMA node twice"
@@ -203,31 +202,31 @@ def unproven(
             return f"the vector of {name} had {one['vector_bytes']} bytes: a cache may have held it"
         wanted_s = seconds * one["cpus"]
         if busy / 1000 < LEAST_AT_WORK * wanted_s:
-            return f"the CPUs of {name} worked for {busy / 1000:g} s, reading took them {wanted_s:g} s"
+            return f"the CPUs of {name} worked for {busy / 1000:g} s, less than the {wanted_s:g} s of reading"
         if foreign > _MOST_FOREIGN * one["vector_bytes"] / _LARGE_PAGE:
-            return f"{foreign} times memory that {name} was asked for came from another"
+            return f"{foreign} pages that were requested from {name} came from another NUMA node"
         if abs(rate * seconds - one["read_bytes"]) > _RATE_TOLERANCE * one["read_bytes"]:
             return f"{name}: {rate:.0f} B/s for {seconds:g} s are not the {one['read_bytes']} bytes read"
     if metrics["bandwidth_bytes_per_s"] != min(one["bandwidth_bytes_per_s"] for one in read):
-        return "the slowest NUMA node's rate is not the one that it states"
+        return "the bandwidth is not that of the slowest NUMA node"
     return None
 
 
-def _vector_bytes(play: NodeToolSession, node: NumaNode) -> int:
+def _vector_bytes(session: NodeToolSession, node: NumaNode) -> int:
     size = max(_LEAST_BYTES, _CACHES * node.cache_bytes)
     size += -size % _MB
     if size > _MOST_OF_FREE * node.free_bytes:
-        raise play.own.error(
+        raise session.own.error(
             "memory_unfit",
-            f"NUMA node {node.number} of {play.own.host} has {node.free_bytes / 1e9:.1f} GB free, too little "
-            f"for a vector of {size / 1e9:.1f} GB",
+            f"NUMA node {node.number} of {session.own.host} has {node.free_bytes / 1e9:.1f} GB free, "
+            f"too little for a vector of {size / 1e9:.1f} GB",
             "free memory there (numactl --hardware; echo 1 > /proc/sys/vm/drop_caches)",
         )
     return size
 
 
-def _output(play: NodeToolSession, done: Finished, node: NumaNode) -> dict[str, Any]:
-    """Return what a whole run of likwid-bench says.
+def _output(session: NodeToolSession, done: Finished, node: NumaNode) -> dict[str, Any]:
+    """Parse the output of likwid-bench.
 
     Raises:
         MeasurementError: `tool_failed`.
@@ -235,9 +234,13 @@ def _output(play: NodeToolSession, done: Finished, node: NumaNode) -> dict[str, 
     found = [pattern.findall(done.text) for pattern in (_TIME, _VOLUME, _SIZE, _RATE)]
     cpus = sorted(map(int, _THREAD.findall(done.text)))
     if done.exit_status != 0 or any(len(one) != 1 for one in found):
-        raise failed(play, "likwid-bench", f"it ended with {done.exit_status}: {done.text.strip()[-300:]}")
+        raise tool_failed(
+            session, "likwid-bench", f"it ended with {done.exit_status}: {done.text.strip()[-300:]}"
+        )
     if cpus != node.cpus:
-        raise failed(play, "likwid-bench", f"it read by CPUs {cpus}, NUMA node {node.number} has {node.cpus}")
+        raise tool_failed(
+            session, "likwid-bench", f"it used the CPUs {cpus}, NUMA node {node.number} has {node.cpus}"
+        )
     (seconds,), (volume,), (size,), (rate,) = found
     return {
         "cpus": len(cpus),

@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The mount that a test of drives is asked about, and the drives that are below it."""
+"""Find the mount of a storage test and the drives below it."""
 
 from __future__ import annotations
 
@@ -13,30 +13,30 @@ from ansible_collections.railyard.fabric.plugins.module_utils.facts.sysfs import
 from ansible_collections.railyard.fabric.plugins.module_utils.measure.node_tool import NodeToolSession
 
 
-def find(play: NodeToolSession, reader: Reader) -> tuple[Mount, dict[str, Any]]:
-    """Return the mount and what `block_device.describe` says of its device.
+def find(session: NodeToolSession, reader: Reader) -> tuple[Mount, dict[str, Any]]:
+    """Return the mount and `block_device.describe` of its device.
 
     Raises:
-        MeasurementError: `storage_not_mounted`; `storage_no_device` where it stands on no block device, or on
-            a file or memory while the inventory declares hardware.
+        MeasurementError: `storage_not_mounted`; `storage_no_device` where there is no block device below it,
+            or a file or memory while the inventory declares hardware.
     """
-    host, path = play.own.host, str(play.subject)
+    host, path = session.own.host, str(session.subject)
     mount = block_device.mount_at(reader, path)
     if mount is None:
-        raise play.own.error(
+        raise session.own.error(
             "storage_not_mounted", f"nothing is mounted at {path} of {host}",
-            f"mount it (findmnt {path}; /etc/fstab), or take it from fabric_policy.storage_mounts",
+            f"mount it (findmnt {path}; /etc/fstab), or remove it from fabric_policy.storage_mounts",
         )  # fmt: skip
-    told = block_device.describe(reader, mount.device)
-    soft = [disk["name"] for disk in told["disks"] if not disk["hardware"]]
+    info = block_device.describe(reader, mount.device)
+    soft = [disk["name"] for disk in info["disks"] if not disk["hardware"]]
     what = ""
     if block_device.moved_bytes(reader, mount.device) is None:
         what = "no block device"
-    elif soft and play.node_class == "hardware":
-        what = f"{' and '.join(soft)}, behind which is no drive"
+    elif soft and session.node_class == "hardware":
+        what = f"{' and '.join(soft)}, which is not a physical drive"
     if what:
-        raise play.own.error(
+        raise session.own.error(
             "storage_no_device", f"{path} of {host} is {mount.filesystem} on {what}",
-            "name a mount that stands on a drive of this node",
+            "name a mount that is on a drive of this node",
         )  # fmt: skip
-    return mount, told
+    return mount, info

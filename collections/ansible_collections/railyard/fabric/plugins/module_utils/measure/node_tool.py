@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a tool is and may use that measures a node by itself: no peer, no rail, no server."""
+"""Base classes of tools that measure a node alone: no peer, no rail, no server."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from ansible_collections.railyard.fabric.plugins.module_utils.channel.errors imp
 from ansible_collections.railyard.fabric.plugins.module_utils.channel.rail_socket import Place
 from ansible_collections.railyard.fabric.plugins.module_utils.measure.base import Finished, Tool, ToolSession
 
-#: In place of a descriptor; the launcher's `subprocess.DEVNULL`.
+#: Instead of a file descriptor: `subprocess.DEVNULL`.
 NOTHING = subprocess.DEVNULL
 
 
 class NodeReading(NamedTuple):
-    """What a test of a node by itself found.
+    """The result of a test of a node alone.
 
     Attributes:
-        metrics: as the catalogue's `client` names them.
-        window_s: from when to when it measured, in seconds after the row's `started`.
-        counters: name -> what it was before and after, of what has to bear the metrics out.
+        metrics: named as in the catalogue's `client`.
+        window_s: begin and end of the measurement, in seconds after the row's `started`.
+        counters: name -> value before and after, of the counters that have to confirm the metrics.
         doubt: why they do not; None when they do, and then the row is proven.
         extra: further keys of the row.
     """
@@ -36,25 +36,25 @@ class NodeReading(NamedTuple):
 
 
 class Company(NamedTuple):
-    """All nodes, as one of them sees them that does something with all.
+    """What a node knows about all nodes, for a test of all together.
 
     Attributes:
-        nodes: their names, in the same order everywhere.
-        absent: those that are known not to come; who finds another adds it.
-        rails: the own rails by name, those that a test of all may run over.
-        hcas: their RDMA ports, where they have one.
-        obstacles: why a rail of these is no place to be, by its name.
+        nodes: their names, in the same order on each node.
+        absent: the nodes that are known not to take part; tests add to it.
+        rails: this node's usable rails by name.
+        hcas: the RDMA ports of these rails, where they have one.
+        failures: rail name -> why it cannot be used.
         first: the addresses of the first node on these rails.
-        port: the TCP port that it listens at.
-        secret: for this test alone, and the same everywhere.
-        wait_s: how long the others may take to come.
+        port: the TCP port on which the first node listens.
+        secret: of this test, the same on each node.
+        wait_s: how long to wait for the others, in seconds.
     """
 
     nodes: list[str]
     absent: set[str]
     rails: dict[str, Place]
     hcas: dict[str, str]
-    obstacles: dict[str, MeasurementError]
+    failures: dict[str, MeasurementError]
     first: list[str]
     port: int
     secret: str
@@ -62,23 +62,23 @@ class Company(NamedTuple):
 
 
 class NodeToolSession(ToolSession):
-    """What such a tool may use; `own` has no more than the host."""
+    """What such a tool may use; `own` has only the host."""
 
     subject: str | None
     # hardware, virtual or container, as the inventory declares it.
     node_class: str
 
     def company(self) -> Company:
-        """Return what a test of all nodes together has to know of them."""
+        """Return what a test of all nodes together needs to know about them."""
         raise NotImplementedError
 
     def run_with(self, argv: list[str], limit_s: float, stdin: int = NOTHING) -> Finished:
-        """Run a command to its end, in a unit of its own; its words are kept in the raw file.
+        """Run a command to its end in a separate unit; its output is kept in the raw file.
 
         Args:
             argv: the command line.
             limit_s: seconds after which it is ended.
-            stdin: a descriptor that it has as its standard input.
+            stdin: a file descriptor for its standard input.
 
         Raises:
             MeasurementError: `deadline` when it did not end in time, `tool_failed` when it did not start.
@@ -87,19 +87,19 @@ class NodeToolSession(ToolSession):
 
 
 class NodeTool(Tool):
-    """One tool that measures a node; one instance serves all tests of a subject, one after the other."""
+    """A tool that measures a node; one instance runs all tests of a subject, one after the other."""
 
-    def measure(self, play: NodeToolSession, check: str) -> NodeReading:
-        """Measure what a check asks.
+    def measure(self, session: NodeToolSession, check: str) -> NodeReading:
+        """Run a check.
 
         Raises:
-            MeasurementError: it failed, or must not be, with the reason.
+            MeasurementError: it failed or must not run, with the reason.
         """
         raise NotImplementedError
 
     def program_of(self, check: str, policy: Mapping[str, Any]) -> str:
-        """Return the program that every command line of a check begins with."""
+        """Return the program with which every command line of a check begins."""
         return self.name
 
     def release(self) -> None:
-        """Leave the node as it was; called once, after the last test of the subject, on every way out."""
+        """Restore the node; called once after the last test of the subject, also after an error."""

@@ -1,9 +1,9 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""nvbandwidth: copies between the host and each GPU, and between each two GPUs, one after the other.
+"""Run nvbandwidth: copies between the host and each GPU, and between each two GPUs, one after the other.
 
-The copy engines do it, each copy 3 times, and what arrived is compared with what was sent; the medians count.
+The copy engines do each copy 3 times, and the received data is compared with the sent; the medians count.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.module_utils.measure import gpu_tool
-from ansible_collections.railyard.fabric.plugins.module_utils.measure.base import failed
+from ansible_collections.railyard.fabric.plugins.module_utils.measure.base import tool_failed
 from ansible_collections.railyard.fabric.plugins.module_utils.measure.gpu_tool import GpuTool
 from ansible_collections.railyard.fabric.plugins.module_utils.measure.node_tool import (
     NodeReading,
@@ -21,7 +21,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.measure.node_tool 
 from ansible_collections.railyard.fabric.plugins.module_utils.parsers.gpu import nvbandwidth
 
 Matrix = Sequence[Sequence[Any]]
-#: Of each check nvbandwidth's tests, and the metric that is the least number of each.
+#: Check -> nvbandwidth's test -> the metric that is its lowest number.
 COPIES: Mapping[str, Mapping[str, str]] = {
     "gpu_host_bandwidth": {
         "host_to_device_memcpy_ce": "host_to_gpu_GBps",
@@ -31,7 +31,7 @@ COPIES: Mapping[str, Mapping[str, str]] = {
 }
 _PASSED = "Passed"
 _PLANNED_S = 60.0
-# 240 pairs of 16 GPUs behind PCI Express, 26 GB each.
+# 240 pairs of 16 GPUs over PCI Express, 26 GB each.
 _LIMIT_S = 600.0
 
 
@@ -42,50 +42,50 @@ class NvBandwidth(GpuTool):
     folder = "nvbandwidth_folder"
 
     def planned_s(self, policy: Mapping[str, Any]) -> float:
-        """Return the seconds that eight GPUs take which are joined by PCI Express alone."""
+        """Return the seconds that eight GPUs without NVLink take."""
         return _PLANNED_S
 
     def limit_s(self, policy: Mapping[str, Any]) -> float:
-        """Return the seconds after which nobody waits any more."""
+        """Return the seconds after which the program is stopped."""
         return _LIMIT_S
 
-    def measure(self, play: NodeToolSession, check: str) -> NodeReading:
+    def measure(self, session: NodeToolSession, check: str) -> NodeReading:
         """Measure the copies of a check.
 
         Raises:
-            MeasurementError: `tool_missing`, `gpu_unfit`, `gpu_wrong`, or what it says.
+            MeasurementError: `tool_missing`, `gpu_unfit`, `gpu_wrong`, or the tool's error.
         """
-        program, wanted = self.built(play, check), COPIES[check]
-        listed = self.gpus(play, 2 if check == "gpu_peer_bandwidth" else 1)
-        done, output = self.ran(play, [program, "-j", "-t", *wanted], nvbandwidth.parse)
+        program, wanted = self.find_program(session, check), COPIES[check]
+        listed = self.gpus(session, 2 if check == "gpu_peer_bandwidth" else 1)
+        done, output = self.run_program(session, [program, "-j", "-t", *wanted], nvbandwidth.parse)
         tests = {str(test["test"]): test for test in output["tests"]}
         if len(output["gpus"]) != len(listed):
-            raise gpu_tool.other_number(play, self.name, len(output["gpus"]), len(listed))
+            raise gpu_tool.other_number(session, self.name, len(output["gpus"]), len(listed))
         if set(tests) != set(wanted) or len(output["tests"]) != len(wanted):
-            raise failed(play, program, f"it did {sorted(tests)}, asked was {sorted(wanted)}")
+            raise tool_failed(session, program, f"it ran {sorted(tests)} instead of {sorted(wanted)}")
         waived = any(test["status"] != _PASSED for test in tests.values())
         if waived and check != "gpu_peer_bandwidth":
-            raise failed(play, program, "it waived a test that every GPU can do")
+            raise tool_failed(session, program, "it waived a test that every GPU can do")
         if waived or not copied(check, output["tests"][0]["matrix"]):
-            raise play.own.error(
-                "gpu_unfit", f"{play.own.host}: no GPU reaches the memory of another",
-                "see `nvidia-smi topo -p2p r`: some GPUs cannot; else ACS or the IOMMU is in the way",
+            raise session.own.error(
+                "gpu_unfit", f"{session.own.host}: no GPU can access the memory of another",
+                "see `nvidia-smi topo -p2p r`: some GPUs do not support it; else ACS or the IOMMU blocks it",
             )  # fmt: skip
-        gpus = _in_turn(output["gpus"], listed)
+        gpus = _order_gpus(output["gpus"], listed)
         matrices = {name: tests[name]["matrix"] for name in wanted}
-        told = {
+        details = {
             "version": output["version"],
             "gpus": gpus,
-            "joined": [[self.joined(one, other) for other in gpus] for one in gpus],
+            "joined": [[self.find_link(one, other) for other in gpus] for one in gpus],
             "matrices": matrices,
         }
         metrics = {**least(check, matrices), "gpus": len(gpus)}
         doubt = unproven(check, metrics, matrices)
-        return NodeReading(metrics, done.window_s, {}, doubt, {"nvbandwidth": told})
+        return NodeReading(metrics, done.window_s, {}, doubt, {"nvbandwidth": details})
 
 
 def copied(check: str, matrix: Matrix) -> list[float]:
-    """Return the bandwidths of all copies of a test; a GPU's copy to itself is none."""
+    """Return the bandwidths of all copies of a test, without those of a GPU to itself."""
     peer = check == "gpu_peer_bandwidth"
     return [
         cell
@@ -96,29 +96,31 @@ def copied(check: str, matrix: Matrix) -> list[float]:
 
 
 def least(check: str, matrices: Mapping[str, Matrix]) -> dict[str, float]:
-    """Return a check's metrics: of each test the slowest copy."""
+    """Return a check's metrics: the slowest copy of each test."""
     return {metric: min(copied(check, matrices[name])) for name, metric in COPIES[check].items()}
 
 
 def unproven(check: str, metrics: Mapping[str, Any], matrices: Mapping[str, Matrix]) -> str | None:
-    """Return in what nvbandwidth's numbers are not those of the GPUs, or contradict each other, or None."""
+    """Return how nvbandwidth's numbers contradict the GPUs or each other, or None."""
     gpus = int(metrics["gpus"])
     for name, matrix in matrices.items():
         rows = gpus if check == "gpu_peer_bandwidth" else 1
         if len(matrix) != rows or any(len(cells) != gpus for cells in matrix):
-            return f"the matrix of {name} is not of {gpus} GPUs"
+            return f"the matrix of {name} does not match {gpus} GPUs"
         seen = copied(check, matrix)
         if check == "gpu_host_bandwidth" and len(seen) != gpus:
-            return f"{name} copied to {len(seen)} GPUs, there are {gpus}"
+            return f"{name} copied to {len(seen)} of {gpus} GPUs"
         if not seen or min(seen) <= 0:
-            return f"{name} has a copy of no bandwidth"
+            return f"{name} has a copy without bandwidth"
     if least(check, matrices) != {key: value for key, value in metrics.items() if key != "gpus"}:
-        return "the slowest copy's number is not the one that it states"
+        return "a metric is not that of the slowest copy"
     return None
 
 
-def _in_turn(seen: Sequence[Mapping[str, Any]], listed: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return the GPUs in CUDA's order, which need not be nvidia-smi's; unknown is what no address joins."""
+def _order_gpus(
+    seen: Sequence[Mapping[str, Any]], listed: Sequence[Mapping[str, Any]]
+) -> list[dict[str, Any]]:
+    """Return the GPUs in CUDA's order, which may differ from nvidia-smi's; unmatched ones are unknown."""
     by_address = {one["pci"]: one for one in listed}
     unknown = {"index": None, "pcie_generation": None, "pcie_lanes": None}
     return [

@@ -1,16 +1,19 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Find the numbers that stand apart from comparable ones. Pure, for the nodes' repetition and for the judge.
+"""Find outliers among comparable numbers. Pure, for repetition on the nodes and for the judge.
 
-The one place for this rule; its thresholds are data, by kind of number. A number that no source bounds is
-compared in one of three ways:
+This is the only place for this rule; its thresholds are data, by kind of number. A number without a threshold
+is compared in one of three ways:
 
-- with many comparable numbers (`find_outliers`). On hardware, from 8 on, by their median and the median of
-  the distances from it (MAD; 1.4826 of it are a standard deviation of a normal distribution). On software
-  too, whose healthy medians spread up to 5 times between rails of one emulated node: by the largest ratio
-  between neighbours, sorted, where the worse side is at most half. On hardware it is at most two thirds: of
-  three nodes one is an end of so many pairs, and what the third pair reaches is what such cards can do;
+- with many comparable numbers (`find_outliers`). On hardware, from 8 numbers on, by their median and the
+median
+  absolute deviation (MAD; 1.4826 MAD are a standard deviation of a normal distribution). On hardware and on
+  software, whose healthy medians spread up to 5 times between rails of one emulated node: by the largest
+  ratio
+  between neighbors in sorted order. On software the worse side is at most half. On hardware it is at most two
+  thirds: of three nodes a bad one is an end of two of three pairs, and the third pair shows what such NICs
+  reach;
 - with the median of a few others (`find_behind`): drives and GPUs of one model;
 - with a reference value (`behind`): the best rail of a job, what both ends of a pair carry.
 """
@@ -23,24 +26,24 @@ from typing import Any, NamedTuple, TypeVar
 
 Key = TypeVar("Key", bound=Hashable)
 
-#: On which side of the median a number is worse.
+#: The side of the median on which a number is worse.
 BELOW, ABOVE, EITHER = "below", "above", "either"
-#: How many standard deviations from the median an outlier lies at least; what makes one of a MAD.
+#: The least distance of an outlier from the median in standard deviations, and MADs per standard deviation.
 DEVIATIONS, OF_NORMAL = 5.0, 1.4826
-#: Between neighbours, and which part of all the worse side is at most: of software, and of hardware.
+#: The least ratio between neighbors, and the largest share of the worse side: on software, on hardware.
 APART_TIMES, WORSE_SIDE = 5.0, ((1, 2), (2, 3))
-#: So many tests of a drive or a node have to be behind: one number of some seconds may be bad once.
+#: How many tests of a drive or a node have to be behind: a single short test may be bad once.
 REPRODUCED = 2
 
 
 class Kind(NamedTuple):
-    """How far numbers of one kind lie from the median of many, beside DEVIATIONS of their own spread.
+    """The limits for outliers among comparable numbers, in addition to DEVIATIONS.
 
     Attributes:
         worse: the side on which a number is an outlier.
-        share: of the median that it differs by at least.
-        least: by which it differs at least, in its own unit.
-        values: fewer have no spread of their own.
+        share: the least difference as a share of the median.
+        least: the least difference in the number's unit.
+        values: with fewer numbers there is no spread.
     """
 
     worse: str
@@ -50,15 +53,15 @@ class Kind(NamedTuple):
 
 
 class Few(NamedTuple):
-    """How far numbers of one kind lie behind the median of a few others; the limits are those of `behind`.
+    """The limits for numbers that are compared with the median of a few others, see `behind`.
 
     Attributes:
-        named: what they are, as messages name them.
+        named: what they are, for messages.
         remark: the share at which it is reported.
         fault: the share at which it fails.
-        least: of both limits.
-        outliers: the kind of an outlier that fails as well; None where the limit alone decides.
-        values: of fewer nobody can tell which one is wrong, and none fails.
+        least: the least difference for both.
+        outliers: the kind by which an outlier fails too; None where the limit alone decides.
+        values: with fewer numbers none fails, since it is ambiguous which one is wrong.
     """
 
     named: str
@@ -70,29 +73,30 @@ class Few(NamedTuple):
 
 
 RATE, TIME_US = Kind(BELOW, 0.10), Kind(ABOVE, 0.50, 1.0)
-#: B's number by A's, of the same place in two runs.
+#: The ratio of two runs at the same place.
 CHANGE = Kind(EITHER)
-#: What is compared of a test between two nodes: the first of these that it has,
+#: The metric by which tests between two nodes are compared: the first of these that a test has,
 METRICS = {"bandwidth_gbps": RATE, "latency_p50_us": TIME_US, "rtt_average_us": TIME_US}
-#: and of both directions at once each by itself, which their sum would hide.
+#: and each direction of a bidirectional test, which the sum would hide.
 WAYS = {"forward_gbps": RATE, "reverse_gbps": RATE}
 KINDS: Mapping[str, Kind] = {**METRICS, **WAYS}
-#: Drives of one model differ by wear, fill and temperature, and a percentile of some seconds by more than a
-#: rate does; two that were said to be alike differed by a quarter, which is a remark. So it is of GPUs.
+#: Drives of one model differ by wear, fill level and temperature, and a percentile over some seconds differs
+#: more than a rate. Two equal drives differed by a quarter, which is a remark. The same applies to GPUs.
 DRIVE_RATE, DRIVE_US = Few("drives", 0.80, 0.70), Few("drives", 2.0, 3.0, least=100.0)
 GPU_RATE = Few("GPUs", 0.80, 0.70, outliers=RATE)
-#: The share of the best rail of a job, which far more than a busy processor sets apart from others.
+#: The share of the best rail of a job; a busy CPU alone causes a far smaller difference.
 RAIL_OF_JOB = 0.60
 
 
 def behind(value: Any, reference: Any, share: float, least: float = 0.0) -> Any:
-    """Tell whether a number is behind a reference value, or which of a column of rates are.
+    """Return whether a number is behind a reference value, or which of a column of rates are.
 
     Args:
         value: the number.
-        reference: what it is compared with.
-        share: of the reference. A rate is behind below a share under 1, a time above one from 1 on.
-        least: a time that is less than so much above the reference is not behind.
+        reference: the reference value.
+        share: of the reference. Below 1: a rate is behind when it is lower. From 1 on: a time is behind when
+            it is higher.
+        least: a time is behind only when it exceeds the reference by at least this much.
     """
     if share < 1:
         return value < reference * share
@@ -100,16 +104,18 @@ def behind(value: Any, reference: Any, share: float, least: float = 0.0) -> Any:
 
 
 def find_outliers(values: Mapping[Key, float], kind: Kind, hardware: bool) -> set[Key]:
-    """Return whose numbers stand apart from many to the worse.
+    """Return the keys of outliers on the worse side.
 
     Args:
         values: test -> its number, above 0.
-        kind: what is an outlier, and to which side.
-        hardware: all ends are cards.
+        kind: the limits, and the worse side.
+        hardware: all ends are hardware NICs.
     """
     found = find_beyond_spread(values, kind) if hardware else set()
     ranked = sorted(values, key=lambda key: values[key], reverse=kind.worse == BELOW)
-    ratios = [_times(values[ranked[place - 1]], values[ranked[place]]) for place in range(1, len(ranked))]
+    numbers = [values[key] for key in ranked]
+    pairs = (numbers[at - 1 : at + 1] for at in range(1, len(numbers)))
+    ratios = [max(pair) / min(pair) for pair in pairs]
     if not ratios or max(ratios) < APART_TIMES:
         return found
     worse_side = ranked[ratios.index(max(ratios)) + 1 :]
@@ -118,7 +124,7 @@ def find_outliers(values: Mapping[Key, float], kind: Kind, hardware: bool) -> se
 
 
 def find_beyond_spread(values: Mapping[Key, float], kind: Kind) -> set[Key]:
-    """Return whose numbers lie beyond the spread of all; none where there are too few for one."""
+    """Return the keys of numbers beyond the spread of all; none where there are too few numbers."""
     if len(values) < kind.values:
         return set()
     usual, mad = median_and_mad(values.values())
@@ -131,7 +137,7 @@ def find_beyond_spread(values: Mapping[Key, float], kind: Kind) -> set[Key]:
 
 
 def find_behind(values: Mapping[Key, float], few: Few) -> dict[Key, bool]:
-    """Return who is behind the median of the others, and whether so far that it fails."""
+    """Return the keys that are behind the median of the others, and whether each fails."""
     enough = len(values) >= few.values
     apart = find_outliers(values, few.outliers, hardware=True) if few.outliers else set()
     found: dict[Key, bool] = {}
@@ -143,19 +149,15 @@ def find_behind(values: Mapping[Key, float], few: Few) -> dict[Key, bool]:
 
 
 def medians_of_others(values: Mapping[Key, float]) -> dict[Key, float]:
-    """Return of each number the median of all others; none of a single one."""
-    # Sorted once: there may be thousands, and each slice is in order.
+    """Return for each number the median of all others; nothing for a single number."""
+    # Sorted once: there may be thousands, and each slice stays in order.
     ranked = sorted(values, key=lambda key: values[key])
     numbers, several = [values[key] for key in ranked], enumerate(ranked) if len(values) > 1 else ()
     return {key: statistics.median(numbers[:place] + numbers[place + 1 :]) for place, key in several}
 
 
 def median_and_mad(values: Iterable[float]) -> tuple[float, float]:
-    """Return the median of some numbers, and the median of their distances from it."""
+    """Return the median of some numbers and their median absolute deviation."""
     numbers = list(values)
     usual = statistics.median(numbers)
     return usual, statistics.median(abs(value - usual) for value in numbers)
-
-
-def _times(one: float, other: float) -> float:
-    return max(one, other) / min(one, other)

@@ -1,11 +1,10 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""RDMA bandwidth by perftest in its duration mode: what it claims, and whether its numbers agree.
+"""Measure RDMA bandwidth with perftest in duration mode, and check whether its numbers agree.
 
-With `-D duration -f margin` the program sends all the time and counts in the window between two margins. Its
-count times the message size has crossed the rail for certain, and duration / window times as much explains
-what the counters show.
+With `-D duration -f margin` the program sends all the time and counts in the window between two margins. At
+least its count times the message size crossed the rail; at most duration / window times as much.
 """
 
 from __future__ import annotations
@@ -22,13 +21,13 @@ from ansible_collections.railyard.fabric.plugins.module_utils.measure.base impor
 from ansible_collections.railyard.fabric.plugins.module_utils.measure.perftest import Perftest, leave_s
 from ansible_collections.railyard.fabric.plugins.module_utils.measure.proof import RDMA_HEADER_BYTES, Claim
 
-# perftest's own default: messages posted and not yet completed, which go out after the end as well.
+# perftest's default: messages posted and not yet completed, which are sent after the end too.
 _TX_DEPTH = 128
-# How far a bandwidth may lie above iterations x size / window; below it may lie further, since the alarm that
-# ends the window comes late on a busy processor and never early.
+# The tolerance between a bandwidth and iterations x size / window. It may be lower by more, since the alarm
+# that ends the window comes late on a busy CPU and never early.
 _CLAIM_SLACK = 0.10
 _LATE_S = 3.0
-# What two decimals of MiB/s and six of the message rate leave open.
+# Rounding of two decimals of MiB/s and six of the message rate.
 _HALF_DIGIT_GBPS = 0.005 * 2**20 * 8 / 1e9
 _HALF_DIGIT_MPPS = 0.5e-6
 
@@ -36,7 +35,7 @@ _HALF_DIGIT_MPPS = 0.5e-6
 class Bandwidth(Perftest):
     """Bandwidth from client to server; read fetches it the other way, `bi` sends both ways."""
 
-    # To start, to register memory, to exchange keys and to end, where a second processor is a luxury.
+    # To start, register memory, exchange keys and end, on a node with one CPU.
     margin_s = 25.0
 
     def __init__(
@@ -47,39 +46,41 @@ class Bandwidth(Perftest):
         self._read = name.startswith("ib_read")
 
     def planned_s(self, policy: Mapping[str, Any]) -> float:
-        """Return the seconds of the test, its margins included."""
+        """Return the seconds of the test, including its margins."""
         return float(policy["rdma_duration_s"])
 
     def options(self, policy: Mapping[str, Any]) -> list[str]:
-        """Return the options that both ends must have alike."""
+        """Return the options that must be equal on both ends."""
         words = ["-s", str(policy["rdma_message_bytes"]), "-q", str(policy["rdma_qps"])]
         words += ["-D", str(policy["rdma_duration_s"]), "-f", str(policy["rdma_margin_s"])]
         return [*words, "-b"] if self._bi else words
 
-    def open(self, play: ToolSession) -> None:
+    def open(self, session: ToolSession) -> None:
         """Start the server."""
-        self._argv = self.command(play, self.options(play.policy), server=True)
-        play.serve(self._argv, self.limit_s(play.policy) + self.margin_s)
+        self._argv = self.command(session, self.options(session.policy), server=True)
+        session.serve(self._argv, self.limit_s(session.policy) + self.margin_s)
 
-    def client(self, play: ToolSession) -> Reading:
+    def client(self, session: ToolSession) -> Reading:
         """Send, and read the client's table."""
-        self._argv = self.command(play, self.options(play.policy), server=False)
-        done = play.run(self._argv, self.limit_s(play.policy), connection=True)
-        reading = self._reading(play, done)
-        return reading._replace(window_s=window_s(done, play.policy), sending_s=sending_s(done, play.policy))
+        self._argv = self.command(session, self.options(session.policy), server=False)
+        done = session.run(self._argv, self.limit_s(session.policy), connection=True)
+        reading = self._reading(session, done)
+        return reading._replace(
+            window_s=window_s(done, session.policy), sending_s=sending_s(done, session.policy)
+        )
 
-    def close(self, play: ToolSession) -> Reading:
+    def close(self, session: ToolSession) -> Reading:
         """Read the server's table once it has ended."""
-        return self._reading(play, play.served(leave_s(play)))
+        return self._reading(session, session.served(leave_s(session)))
 
     def claim(self, client: Claim | None, server: Claim | None) -> Claim | None:
-        """Return the client's word, and of `bi` each end's for what it sent."""
+        """Return the client's claim; with `bi` each end's for what it sent."""
         if not self._bi or client is None or server is None:
             return client
         return client._replace(back_at_least=server.at_least, back_at_most=server.at_most)
 
     def doubt(self, reading: Reading, claim: Claim | None, policy: Mapping[str, Any]) -> str | None:
-        """Tell when a bandwidth does not follow from the iterations of its own table."""
+        """Return how a bandwidth contradicts the iterations of its table, or None."""
         claimed_gbps = reading.metrics.get("bandwidth_gbps")
         count = claim if self._bi else reading.claim
         if claimed_gbps is None or count is None:
@@ -100,17 +101,16 @@ class Bandwidth(Perftest):
             return f"{self.name} claims {claimed_gbps:g} Gbit/s and {rate_mpps:g} million messages a second"
         return None
 
-    def _reading(self, play: ToolSession, done: Finished) -> Reading:
-        policy = play.policy
-        asked = {"bidirectional": self._bi, "qps": policy["rdma_qps"]}
-        output = self.read(play, done, asked)
-        extra = self.port_fields(play, output, self._argv)
+    def _reading(self, session: ToolSession, done: Finished) -> Reading:
+        policy = session.policy
+        output = self.read(session, done, {"bidirectional": self._bi, "qps": policy["rdma_qps"]})
+        extra = self.port_fields(session, output, self._argv)
         size = int(policy["rdma_message_bytes"])
         if not output["rows"]:
             return Reading({}, None, None, size, extra)
         row = output["rows"][0]
         if row["message_bytes"] != size:
-            raise self.differs(play, "message_bytes", row["message_bytes"], size)
+            raise self.mismatch(session, "message_bytes", row["message_bytes"], size)
         metrics = {
             "bandwidth_gbps": row["bandwidth_average_gbps"],
             "message_rate_mpps": row["message_rate_mpps"],
@@ -132,16 +132,16 @@ class Bandwidth(Perftest):
 
 
 def measured_s(policy: Mapping[str, Any]) -> float:
-    """Return the seconds in which perftest counts."""
+    """Return the length of perftest's window in seconds."""
     return float(policy["rdma_duration_s"]) - 2.0 * float(policy["rdma_margin_s"])
 
 
 def window_s(done: Finished, policy: Mapping[str, Any]) -> list[float]:
-    """Return when the window was, seconds after the test's start.
+    """Return the estimated window, in seconds after the test's start.
 
-    perftest does not say. It sends for the duration at some time between its connection and its end; what is
-    left is its start and its farewell. Half of that before the first margin is wrong by less than the margin,
-    so that traffic flows in all of the window.
+    perftest does not print it. It sends for the duration at some time between its connection and its end; the
+    rest is its start and end. Assuming half of the rest before the first margin is wrong by less than the
+    margin, so there is traffic in all of the window.
     """
     begun_s, left_s = _time_left(done, policy)
     begin_s = begun_s + left_s / 2 + float(policy["rdma_margin_s"])
@@ -149,9 +149,9 @@ def window_s(done: Finished, policy: Mapping[str, Any]) -> list[float]:
 
 
 def sending_s(done: Finished, policy: Mapping[str, Any]) -> list[float]:
-    """Return when perftest had begun to send at the latest, and when it ended at the earliest.
+    """Return the latest begin and the earliest end of sending.
 
-    Where its start and farewell took longer than the duration the second comes before the first.
+    Where its start and end took longer than the duration the second comes before the first.
     """
     begun_s, left_s = _time_left(done, policy)
     return [round(begun_s + left_s, 4), round(begun_s + float(policy["rdma_duration_s"]), 4)]
@@ -160,11 +160,11 @@ def sending_s(done: Finished, policy: Mapping[str, Any]) -> list[float]:
 def sending_seen_s(
     bounds_s: list[float], claim: Claim | None, samples: Mapping[str, list[float]], policy: Mapping[str, Any]
 ) -> list[float]:
-    """Narrow `sending_s` down by the counters of a driver that counts at once.
+    """Narrow `sending_s` down with the counters of a driver that counts immediately.
 
-    An emulated node takes seconds for perftest's start and farewell, and what is left between the bounds is
-    then too short to add up rails. The counter shows where the data began: at the first sample by which it
-    rose at half of the claimed rate it was sending, and two samples before not yet; it lasts the duration.
+    An emulated node takes seconds to start and end perftest, and then the interval is too short to add up
+    rails. The counter shows the begin of the data: at the first sample with at least half of the claimed rate
+    perftest was sending, and two samples before it was not yet. It sends for the duration.
     """
     rate = claim.at_least / measured_s(policy) / 2 if claim is not None else 0.0
     times, sent = samples["t_s"], samples["tx_bytes"]
@@ -176,6 +176,6 @@ def sending_seen_s(
 
 
 def _time_left(done: Finished, policy: Mapping[str, Any]) -> tuple[float, float]:
-    """Return when it was connected, and the seconds until its end in which it did not send."""
+    """Return when it connected, and the seconds until its end in which it did not send."""
     begun_s = done.connected_s
     return begun_s, max(done.ended_s - begun_s - float(policy["rdma_duration_s"]), 0.0)

@@ -1,12 +1,12 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""RDMA bandwidth between GPUs' memories (GPUDirect), by a perftest that the site built with CUDA.
+"""Measure RDMA bandwidth between GPU memories (GPUDirect) with a perftest that the site built with CUDA.
 
-Each end takes the GPU that is nearest to the rail's card, by its bus address, which no order of CUDA's
-changes (`--use_cuda_bus_id`, since tag 4.4-0.36). A card reaches that memory by the module nvidia_peermem, or
-else by DMA-BUF (`--use_cuda_dmabuf`, since 4.5-0.18). What a build can do it tells by `--help`. Latency of
-writes is not measured: perftest refuses it of GPU memory (26.04), or any latency (to 4.5-0.17).
+Each end uses the GPU nearest to the rail's NIC, by its bus address, which does not depend on CUDA's order
+(`--use_cuda_bus_id`, since tag 4.4-0.36). The NIC accesses its memory through the module nvidia_peermem, or
+through DMA-BUF (`--use_cuda_dmabuf`, since 4.5-0.18). `--help` shows what a build supports. Write latency is
+not measured: perftest does not support it with GPU memory (26.04), or no latency at all (up to 4.5-0.17).
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from ansible_collections.railyard.fabric.plugins.module_utils.measure.base impor
 from ansible_collections.railyard.fabric.plugins.module_utils.measure.perftest_bw import Bandwidth
 
 _BUS_ID, _DMABUF = "--use_cuda_bus_id", "--use_cuda_dmabuf"
-# NVIDIA's own since driver 470, and what Mellanox had before.
+# NVIDIA's since driver 470, and Mellanox's before.
 _PEER_MODULES = ("nvidia_peermem", "nv_peer_mem")
-# perftest's words where the card cannot reach the memory.
+# perftest's message where the NIC cannot access the memory.
 _NOT_REACHED = "Couldn't allocate MR"
 _HELP_S = 20.0
-# CUDA starts each GPU of the node where nothing keeps them awake (persistence mode).
+# Without persistence mode CUDA starts each GPU of the node.
 _CUDA_S = 30.0
 _BUILD = (
     "build perftest with CUDA there (./autogen.sh && ./configure "
@@ -48,71 +48,72 @@ class GpuBandwidth(Bandwidth):
         self._reader = reader or Reader()
 
     def program(self, policy: Mapping[str, Any]) -> str:
-        """Return the site's own program."""
+        """Return the path of the program that the site built."""
         return os.path.join(str(policy["gpudirect_perftest_folder"]), self.name)
 
     def missing(self, host: str) -> MeasurementError:
-        """Say that the site's folder has no such program."""
+        """Return the error of a folder without the program."""
         return _unfit(
             host, f"{host} has no program {self.name} in fabric_policy.gpudirect_perftest_folder", _BUILD
         )
 
     def limit_s(self, policy: Mapping[str, Any]) -> float:
-        """Return the seconds of the test and a margin, in which CUDA starts as well."""
+        """Return the seconds of the test and a margin, including the start of CUDA."""
         return super().limit_s(policy) + _CUDA_S
 
-    def command(self, play: ToolSession, options: list[str], server: bool) -> list[str]:
-        """Return the command line of one end; the GPU is looked for now.
+    def command(self, session: ToolSession, options: list[str], server: bool) -> list[str]:
+        """Return the command line of one end, with the GPU as found now.
 
         Raises:
-            MeasurementError: as of host memory, and `gpudirect_unfit`: no GPU, or a build that cannot use it.
+            MeasurementError: as in `Perftest`, and `gpudirect_unfit`: no GPU, or a build that cannot use it.
         """
-        host = play.own.host
-        card = hca.read_device(self._reader, play.rdma_port().device)["pci"]
+        host = session.own.host
+        card = hca.read_device(self._reader, session.rdma_port().device)["pci"]
         gpu = gpus.nearest(self._reader, card) if card else None
         if gpu is None:
-            seen = "its card has no place on the PCI bus" if card is None else "it has no NVIDIA GPU"
-            raise _unfit(host, f"{host} has no GPU near a card: {seen}", "leave such nodes out (--limit)")
+            why = "its NIC is not on the PCI bus" if card is None else "it has no NVIDIA GPU"
+            raise _unfit(host, f"{host} has no GPU near a NIC: {why}", "leave such nodes out (--limit)")
         self._gpu = gpu
-        return super().command(play, [*options, *self._cuda_words(play)], server)
+        return super().command(session, [*options, *self._build_cuda_options(session)], server)
 
-    def read(self, play: ToolSession, done: Finished, asked: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the output as of host memory; it has to name the GPU whose memory it used.
+    def read(self, session: ToolSession, done: Finished, expected: Mapping[str, Any]) -> dict[str, Any]:
+        """Parse the output, which has to name the GPU whose memory it used.
 
         Raises:
-            MeasurementError: as there, and `gpudirect_unfit` where the card does not reach the GPU's memory.
+            MeasurementError: as in `Perftest`, and `gpudirect_unfit` where the NIC cannot access the GPU's
+                memory.
         """
         try:
-            output = super().read(play, done, asked)
-        except MeasurementError as obstacle:
+            output = super().read(session, done, expected)
+        except MeasurementError as failure:
             if _NOT_REACHED not in done.text:
                 raise
             raise _unfit(
-                play.own.host,
-                f"the card of {play.own.rail} could not register memory of GPU {self._gpu}",
-                "load nvidia_peermem, or have open kernel modules of NVIDIA's driver (DMA-BUF); see dmesg",
-            ) from obstacle
+                session.own.host,
+                f"the NIC of {session.own.rail} could not register memory of GPU {self._gpu}",
+                "load nvidia_peermem, or install NVIDIA's open kernel modules (DMA-BUF); see dmesg",
+            ) from failure
         if not output.get("gpu"):
-            raise self.differs(play, "gpu", None, self._gpu)
+            raise self.mismatch(session, "gpu", None, self._gpu)
         return output
 
-    def port_fields(self, play: ToolSession, output: Mapping[str, Any], argv: list[str]) -> dict[str, Any]:
-        """Return what a row says of port and program, and which GPU's memory it was."""
-        return {**super().port_fields(play, output, argv), "gpu": self._gpu, "gpu_name": output["gpu"]}
+    def port_fields(self, session: ToolSession, output: Mapping[str, Any], argv: list[str]) -> dict[str, Any]:
+        """Return the row's keys about port, program and GPU."""
+        return {**super().port_fields(session, output, argv), "gpu": self._gpu, "gpu_name": output["gpu"]}
 
-    def _cuda_words(self, play: ToolSession) -> list[str]:
-        """Return the options by which this build uses the GPU's memory on this node."""
-        program, host = self.program(play.policy), play.own.host
+    def _build_cuda_options(self, session: ToolSession) -> list[str]:
+        """Return the options with which this build uses the GPU's memory on this node."""
+        program, host = self.program(session.policy), session.own.host
         try:
-            told = bounded.ask([program, "--help"], _HELP_S).text
+            options = bounded.ask([program, "--help"], _HELP_S).text
         except bounded.ToolError as error:
-            raise _unfit(host, f"{program} of {host} does not say what it can do: {error}", _BUILD) from error
-        if _BUS_ID not in told:
+            raise _unfit(host, f"{program} of {host} does not print its help: {error}", _BUILD) from error
+        if _BUS_ID not in options:
             raise _unfit(host, f"{program} of {host} was built without CUDA, as distributions' are", _BUILD)
         words = [f"{_BUS_ID}={self._gpu}"]
         if any(os.path.isdir(self._reader.sys("module", one)) for one in _PEER_MODULES):
             return words
-        if _DMABUF not in told:
+        if _DMABUF not in options:
             raise _unfit(
                 host,
                 f"no nvidia_peermem is loaded on {host}, and {program} was built without DMA-BUF",

@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Run perftest with SRD, the connection type of AWS's EFA, or say why the installed build cannot.
+"""Run perftest with SRD, the connection type of AWS's EFA, or report why the installed build cannot.
 
 perftest has SRD for send since 4.4-0.9, for read since 4.4-0.32 and for write since 23.07, where it was built
 with libefa (linux-rdma/perftest pull requests 57 and 206). Debian 12 has 4.5, Debian 13 has 25.01.
@@ -19,10 +19,10 @@ _HELP_S = 20.0
 #: How perftest's help begins.
 _HELP = "Usage:"
 _NEWER = (
-    "install perftest 23.07 or newer on all nodes, built with libefa, as that of Debian 13 is, or build it "
-    "from github.com/linux-rdma/perftest"
+    "install perftest 23.07 or newer, built with libefa, on all nodes (Debian 13 has it), or build it from "
+    "github.com/linux-rdma/perftest"
 )
-#: What perftest prints when it refuses SRD after it has opened the device, and what to do then
+#: What perftest prints when it rejects SRD after it has opened the device, and the fix
 #: (src/perftest_parameters.c, check_mtu in src/perftest_communication.c).
 _REFUSALS = (
     (re.compile(r"SRD connection (?:not possible|only possible|was not found)[^\n]{0,80}"), _NEWER),
@@ -39,15 +39,12 @@ _REFUSALS = (
 
 @functools.cache
 def why_not(program: str, connection: str) -> str:
-    """Return why a program of perftest cannot use a connection type; empty where it can.
+    """Return why a program of perftest cannot use a connection type (as for `-c`); empty where it can.
 
-    The list in its help does not show it: that of ib_write_bw 25.01 leaves SRD out, which the program takes,
-    and that of ib_send_bw has it in each build. `-c` is read before `--help`, and a build without the type
+    The list in its help is not reliable: that of ib_write_bw 25.01 leaves SRD out although the program
+    supports it,
+    and that of ib_send_bw has it in each build. `-c` is parsed before `--help`, and a build without the type
     ends there.
-
-    Args:
-        program: Path or name.
-        connection: As `-c` takes it.
     """
     try:
         answer = bounded.ask([program, "-c", connection, "--help"], _HELP_S)
@@ -59,23 +56,24 @@ def why_not(program: str, connection: str) -> str:
     return lines[0][:200] if lines else f"it ended with status {answer.status} and printed nothing"
 
 
-def words(name: str, connection: str) -> list[str]:
+def build_options(name: str, connection: str) -> list[str]:
     """Return the options for a connection type.
 
-    perftest writes small messages inline, which a queue pair of EFA refuses unless it was made for that, as
-    builds since 26.04 do (linux-rdma/perftest commit 7fe4d64). So each build times writes without.
+    perftest writes small messages inline, which a queue pair of EFA rejects unless it was created for that,
+    as builds since 26.04 do (linux-rdma/perftest commit 7fe4d64). So inline is off for write latency in each
+    build.
     """
     return ["-c", connection, *(["-I", "0"] if name == "ib_write_lat" else [])]
 
 
 def require(name: str, program: str, connection: str, host: str) -> None:
-    """Raise `rdma_unsupported` where a program cannot use a connection type.
+    """Raise `rdma_unsupported` where a program cannot use a connection type (as for `-c`).
 
     Args:
-        name: Of the test, such as `ib_write_bw`.
-        program: Path or name of the program.
-        connection: As `-c` takes it.
-        host: The node.
+        name: name of the test, such as `ib_write_bw`.
+        program: path or name of the program.
+        connection: connection type.
+        host: the node.
     """
     if reason := why_not(program, connection):
         message = f"{name} of {host} cannot test EFA, which needs -c {connection}: {reason}"
@@ -83,14 +81,7 @@ def require(name: str, program: str, connection: str, host: str) -> None:
 
 
 def refusal(text: str, name: str, device: str, host: str) -> MeasurementError | None:
-    """Return the error for what perftest printed when it refused SRD on a device, None where it did not.
-
-    Args:
-        text: What it printed.
-        name: Of the test.
-        device: RDMA device.
-        host: The node.
-    """
+    """Return the error where perftest's output (`text`) shows that it rejected SRD on a device, or None."""
     for pattern, fix in _REFUSALS:
         if found := pattern.search(text):
             message = f"{name} on {device} of {host}: {found.group()}"

@@ -1,9 +1,9 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A rail's RDMA port at the moment of a test: read from the kernel each time, remembered never.
+"""Find a rail's RDMA port at the moment of a test; it is read from the kernel each time, never cached.
 
-A device may go between inspection and test, and a GID's index moves when an address comes or goes.
+A device may vanish between inspection and test, and the index of a GID changes when addresses change.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ class RdmaPort(NamedTuple):
     """The port and its GID.
 
     Attributes:
-        device: Its device.
-        port: Its number.
-        gid_index: That of the rail's address on RoCE, 0 on EFA; None on InfiniBand, which needs none.
-        gid_type: The GID's type on RoCE.
-        numa_node: The device's.
+        device: the RDMA device.
+        port: the port number.
+        gid_index: that of the rail's address on RoCE, 0 on EFA; None on InfiniBand, which needs none.
+        gid_type: the GID's type on RoCE.
+        numa_node: the device's NUMA node.
         port_guid: None on RoCE.
-        connection: What perftest's `-c` needs; empty for its default, RC.
+        connection: the value for perftest's `-c`; empty for its default, RC.
     """
 
     device: str
@@ -46,48 +46,45 @@ def find(place: Place, hca: str | None, reader: Reader | None = None) -> RdmaPor
         hca: the port that the rail is bound to, as `device:port`.
         reader: where sysfs is.
 
-    Returns:
-        Where the ends meet over the management network the port is named by device and number alone.
-
     Raises:
-        MeasurementError: `hca_missing`: it is not there; `link_layer_wrong`: a rail without IP has another
+        MeasurementError: `hca_missing`: it does not exist; `link_layer_wrong`: a rail without IP has another
             kind of port; `no_gid`: its table lacks the rail's address.
     """
     if not hca:
         raise place.error(
             "hca_missing",
             f"{place.rail} of {place.host} has no RDMA port: none belongs to {place.netdev or 'it'}",
-            f"run the role rdma_stack and look at: rdma link (a port with netdev {place.netdev})"
+            f"run the role rdma_stack, then check `rdma link` for a port with netdev {place.netdev}"
             if place.netdev
-            else "name the rail's pci in the inventory, run the role rdma_stack and look at: rdma link",
+            else "name the rail's pci in the inventory, run the role rdma_stack, then check `rdma link`",
         )
     device, _colon, port = hca.partition(":")
     reader = reader or Reader()
     seen = rdma_port.read_port(reader, device, int(port)) if port.isdecimal() else None
     if seen is None:
         on = f" on {place.netdev}" if place.netdev else ""
-        called = _called(place, reader)
+        renamed = _find_new_name(place, reader)
         raise place.error(
             "hca_missing",
-            f"{place.host} has no RDMA port {hca} now, which is to carry {place.rail}{on}"
-            + (f": the port of {place.netdev} is called {called} now" if called else ""),
+            f"{place.host} has no RDMA port {hca} now, which {place.rail}{on} needs"
+            + (f": the port of {place.netdev} is called {renamed} now" if renamed else ""),
             "measure again: the device was renamed after this run had read the node's facts"
-            if called
-            else "look at: rdma link; dmesg | grep -i -e mlx -e rxe; the role rdma_stack makes it again",
+            if renamed
+            else "check: rdma link; dmesg | grep -i -e mlx -e rxe; the role rdma_stack creates it again",
         )
     numa_node = seen.get("numa_node")
     if seen["link_layer"] == "InfiniBand":
         return RdmaPort(device, int(port), None, None, numa_node, seen.get("port_guid"))
     if connection := nic_drivers.connection_of(seen["driver"]):
-        # EFA's table has one GID, without whose index nothing arrives (linux-rdma/perftest issue 113).
+        # EFA's table has one GID; without its index nothing arrives (linux-rdma/perftest issue 113).
         return RdmaPort(device, int(port), 0, None, numa_node, seen.get("port_guid"), connection)
     if place.management:
         raise place.error(
             "link_layer_wrong",
-            f"{hca} of {place.host} is {seen['link_layer']}, and its rail {place.rail} has no IP, which only "
-            "InfiniBand and EFA do without",
-            "set the port's type to InfiniBand (LINK_TYPE_P1=1 or LINK_TYPE_P2=1 by mstconfig of package "
-            "mstflint), or give the rail its address",
+            f"{hca} of {place.host} is {seen['link_layer']}, and its rail {place.rail} has no IP address, "
+            "which all but InfiniBand and EFA need",
+            "set the port's type to InfiniBand (LINK_TYPE_P1=1 or LINK_TYPE_P2=1 with mstconfig from the "
+            "package mstflint), or give the rail an address",
         )
     choice = gid.choose(seen["gids"], place.address, place.netdev)
     if choice is None:
@@ -95,14 +92,14 @@ def find(place: Place, hca: str | None, reader: Reader | None = None) -> RdmaPor
             "no_gid",
             f"{hca} of {place.host} has no GID for {place.address}, the address of {place.rail} on "
             f"{place.netdev}",
-            f"look whether {place.netdev} has the address (ip addr show dev {place.netdev}) and is up; "
+            f"check that {place.netdev} has the address (ip addr show dev {place.netdev}) and is up; "
             f"grep . /sys/class/infiniband/{device}/ports/{port}/gids/*",
         )
     return RdmaPort(device, int(port), choice.index, choice.type, numa_node)
 
 
-def _called(place: Place, reader: Reader) -> str | None:
-    """Return the name that the rail's port has now, found by its netdev; None where that has none, or two."""
+def _find_new_name(place: Place, reader: Reader) -> str | None:
+    """Return the current name of the rail's port, by its netdev; None where that has none or two."""
     found = [
         row["hca"] for row in rdma_port.read_hcas(reader) if place.netdev and row["netdev"] == place.netdev
     ]

@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which tool answers which check. A new tool: a module beside this, a line here, its checks in catalogue."""
+"""Map checks to tools. A new tool needs a module here, a line in this file, and its checks in `catalogue`."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ TOOL_OF_CHECK: dict[str, Callable[[], Tool]] = {
     "rdma_read_latency": lambda: Latency("ib_read_lat"),
     "rdma_send_latency": lambda: Latency("ib_send_lat"),
 }
-# Of a node by itself.
+# Tools that test a node alone.
 NODE_TOOLS: dict[str, Callable[[], NodeTool]] = {
     **dict.fromkeys((*OPERATIONS, "collective_training"), TorchJob),
     **dict.fromkeys(fio.JOBS, fio.Fio),
@@ -57,28 +57,27 @@ NODE_TOOLS: dict[str, Callable[[], NodeTool]] = {
     **dict.fromkeys(nvbandwidth.COPIES, nvbandwidth.NvBandwidth),
 }
 CHECKS = (*TOOL_OF_CHECK, *NODE_TOOLS)
-# Each check has its own port beside those of other checks, so that a server that is slow to go is in
-# nobody's way.
+# Each check has a separate port, so that a server that ends slowly does not block another.
 SLOT_OF_CHECK: dict[str, int] = {check: slot for slot, check in enumerate(sorted(TOOL_OF_CHECK))}
-# Room for the checks to come.
+# With room for future checks.
 SLOTS = 32
 _ROUNDS_APART = 4
 _FIRST = 16
 
 
 def tool_port(base_port: int, round_number: int, rail_index: int, rails: int, check: str) -> int:
-    """Return the server's port: its own per rail and check, and not that of a neighbouring round."""
+    """Return the server's port: unique per rail and check, and different from those of nearby rounds."""
     row = (round_number % _ROUNDS_APART) * max(rails, 1) + rail_index
     return base_port + _FIRST + row * SLOTS + SLOT_OF_CHECK[check]
 
 
 def program(test: Mapping[str, Any], policy: Mapping[str, Any]) -> str:
-    """Return what is started for a test: its tool's name, or a path that the policy names."""
+    """Return the program of a test: its tool's name, or a path from the policy."""
     tool = TOOL_OF_CHECK.get(str(test["check"]))
     return str(test["tool"]) if tool is None else tool().program(policy)
 
 
 def planned_s(check: str, policy: Mapping[str, Any]) -> float:
-    """Return the seconds that a check's tool is asked to measure for."""
+    """Return the planned measuring time of a check's tool."""
     tool = (NODE_TOOLS if check in NODE_TOOLS else TOOL_OF_CHECK)[check]()
     return tool.planned_s(policy)

@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""sockperf ping-pong over TCP: one-way latency as half the round trip."""
+"""Measure TCP latency with sockperf ping-pong: one-way latency as half of the round trip."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from ansible_collections.railyard.fabric.plugins.module_utils.measure.base impor
     Reading,
     Tool,
     ToolSession,
-    failed,
-    parsed,
+    parse_output,
+    tool_failed,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils.measure.proof import Claim
 from ansible_collections.railyard.fabric.plugins.module_utils.parsers import capture, sockperf
@@ -24,7 +24,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.parsers import cap
 # "issue: 2890836 support IPv6" in its history, first released in 3.8; 3.7 ends with "Invalid address".
 _IPV6_SINCE = (3, 8)
 _SENT = re.compile(r"\[Total Run\].*?SentMessages=(\d+)")
-#: A row's metric and the parser's word for it.
+#: (metric of a row, field of the parser)
 FIELDS = (
     ("latency_average_us", "average_us"),
     ("latency_p50_us", "p50_us"),
@@ -41,7 +41,7 @@ class Sockperf(Tool):
 
     name = "sockperf"
     package = "sockperf"
-    # sockperf 3.7 takes 2.2 s beyond -t to calibrate its clock and to sort what it has seen.
+    # sockperf 3.7 takes 2.2 s beyond -t to calibrate its clock and to sort its observations.
     margin_s = 20.0
 
     def planned_s(self, policy: Mapping[str, Any]) -> float:
@@ -49,53 +49,54 @@ class Sockperf(Tool):
         return float(policy["sockperf_duration_s"])
 
     def refuses(self, address: str, version: str | None, host: str) -> MeasurementError | None:
-        """Refuse IPv6 where this sockperf does not know it."""
-        known = base.number(version)
+        """Return the error of a sockperf without IPv6 on an IPv6 rail, or None."""
+        known = base.parse_version(version)
         if ":" not in address or known is None or known >= _IPV6_SINCE:
             return None
         since = ".".join(map(str, _IPV6_SINCE))
         return MeasurementError(
             "tool_too_old",
-            f"sockperf {version} on {host} knows no IPv6 address, and {address} is the rail's; {since} does",
+            f"sockperf {version} on {host} does not support IPv6 (the rail has {address}); {since} does",
             host,
-            f"install sockperf {since} or newer on all nodes, or give the rail an IPv4 subnet too, which is "
-            "then measured",
+            f"install sockperf {since} or newer on all nodes, or give the rail an IPv4 subnet too",
         )
 
-    def server_argv(self, play: ToolSession) -> list[str]:
+    def server_argv(self, session: ToolSession) -> list[str]:
         """Return the server's command line; it serves until it is stopped."""
-        return ["sockperf", "sr", "--tcp", "-i", play.own.address, "-p", str(play.port)]
+        return ["sockperf", "sr", "--tcp", "-i", session.own.address, "-p", str(session.port)]
 
-    def client_argv(self, play: ToolSession) -> list[str]:
+    def client_argv(self, session: ToolSession) -> list[str]:
         """Return the client's command line."""
-        argv = ["sockperf", "pp", "--tcp", "-i", play.peer_address, "-p", str(play.port)]
-        argv += ["--client_ip", play.own.address]
-        argv += ["-m", str(play.policy["sockperf_message_bytes"])]
-        return [*argv, "-t", str(play.policy["sockperf_duration_s"])]
+        argv = ["sockperf", "pp", "--tcp", "-i", session.peer_address, "-p", str(session.port)]
+        argv += ["--client_ip", session.own.address]
+        argv += ["-m", str(session.policy["sockperf_message_bytes"])]
+        return [*argv, "-t", str(session.policy["sockperf_duration_s"])]
 
-    def open(self, play: ToolSession) -> None:
+    def open(self, session: ToolSession) -> None:
         """Start the server."""
-        play.serve(self.server_argv(play), self.limit_s(play.policy) + self.margin_s)
+        session.serve(self.server_argv(session), self.limit_s(session.policy) + self.margin_s)
 
-    def client(self, play: ToolSession) -> Reading:
-        """Exchange messages and read the table; sockperf exits 0 whatever happened."""
-        done = play.run(self.client_argv(play), self.limit_s(play.policy))
-        output = parsed(play, "sockperf", done.text, lambda text: capture.read(sockperf.parse, text))
-        if output.get("metric") not in (None, "one_way"):
-            raise failed(play, "sockperf", "it reported {}, not one-way latency".format(output.get("metric")))
+    def client(self, session: ToolSession) -> Reading:
+        """Exchange messages and read the table; sockperf always exits with 0."""
+        done = session.run(self.client_argv(session), self.limit_s(session.policy))
+        output = parse_output(session, "sockperf", done.text, lambda text: capture.read(sockperf.parse, text))
+        if (metric := output.get("metric")) not in (None, "one_way"):
+            raise tool_failed(session, "sockperf", f"it reported {metric}, not one-way latency")
         metrics = {name: output.get(field) for name, field in FIELDS}
         observations = float(metrics["observations"] or 0)
         claim = Claim("packets", observations, float(sent_messages(done.text) or observations))
-        size_bytes = int(play.policy["sockperf_message_bytes"])
+        size_bytes = int(session.policy["sockperf_message_bytes"])
         return Reading(metrics, claim, done.window_s, size_bytes, {"latency_is": "one_way"})
 
-    def close(self, play: ToolSession) -> Reading:
+    def close(self, session: ToolSession) -> Reading:
         """Stop the server; only the client's table counts."""
-        play.served(patience_s=0.0)
-        return Reading({}, None, None, int(play.policy["sockperf_message_bytes"]), {"latency_is": "one_way"})
+        session.served(patience_s=0.0)
+        return Reading(
+            {}, None, None, int(session.policy["sockperf_message_bytes"]), {"latency_is": "one_way"}
+        )
 
 
 def sent_messages(text: str) -> int | None:
-    """Return all messages of the run, warm-up included: that many packets crossed the rail at least."""
+    """Return the number of messages sent, including warm-up: at least as many packets crossed the rail."""
     found = _SENT.search(text)
     return int(found.group(1)) if found else None

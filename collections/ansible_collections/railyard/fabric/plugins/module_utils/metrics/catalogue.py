@@ -28,14 +28,10 @@ DIRECTIONS = ("rx", "tx")
 ALL_PRIORITIES = "all"
 #: Values of label `counter` of `railyard_rail_congestion_total`, named as the drivers name them.
 CONGESTION_COUNTERS = ("np_cnp_sent", "np_ecn_marked_roce_packets", "rp_cnp_handled", "rp_cnp_ignored")
-#: Values of `railyard_quick_status`; the same as the exit status of railyard-quick.
-QUICK_STATUS = {0: "good", 1: "wrong", 3: "unknown"}
 #: Values of label `outcome` of `railyard_rail_not_good`.
 NOT_GOOD_OUTCOMES = ("fail", "unmeasured", "unproven")
 #: Values of label `by` of `railyard_slurm_node_drained`.
 DRAINED_BY = ("railyard", "other")
-#: Labels of a run's numbers (`railyard_bandwidth_gbps` and others), whose names come from the checks.
-RUN_NUMBER_LABELS = ("cluster", "check", "node", "peer", "rail", "direction", "subject", "stat")
 
 
 class Metric(NamedTuple):

@@ -21,7 +21,8 @@ from typing import Any, NamedTuple, Optional
 from ansible_collections.railyard.fabric.plugins.module_utils import node_files
 from ansible_collections.railyard.fabric.plugins.module_utils.state import baseline
 
-#: The drop-in by which role node_metrics owns the distribution's service; where it is, the exporter is ours.
+#: The drop-in by which role node_metrics manages the distribution's service; with it, the exporter is
+#: managed.
 DROP_IN = "/etc/systemd/system/prometheus-node-exporter.service.d/railyard.conf"
 #: The unit that writes the metrics, and the name of the file that it writes.
 WRITER, METRICS_FILE = "/etc/systemd/system/railyard-metrics.service", "railyard_node.prom"
@@ -48,7 +49,7 @@ class Wanted(NamedTuple):
     """What is wanted of the node.
 
     Attributes:
-        listen: the address that an exporter of ours listens on.
+        listen: the address on which a managed exporter listens.
         port: its port.
         rail_addresses: the rails' addresses, which it must not listen on.
         textfile_folder: the folder that an exporter reads which is there; empty to find it.
@@ -91,11 +92,11 @@ class Listener(NamedTuple):
 
 
 def choose(root: str, wanted: Wanted) -> dict[str, Any]:
-    """Return whether an exporter of ours is to run, and where the metrics' file goes.
+    """Return whether to run a managed exporter, and where the metrics' file goes.
 
     Returns:
-        `own`, `textfile_folder`, `socket` (whether ours can be given its socket by systemd), `notes`, and
-        `has_user` (whether the package's system user is there).
+        `own`, `textfile_folder`, `socket` (whether systemd can give the managed one its socket), `notes`, and
+        `has_user` (whether the package's system user exists).
 
     Raises:
         ExporterError: nothing can be done; nothing was changed.
@@ -158,7 +159,7 @@ def parse_starts(text: str) -> list[list[str]]:
 
 
 def _metrics_file(argv: Sequence[str]) -> str | None:
-    """Return the file that the writer writes; None where it is nothing that the role would have asked for."""
+    """Return the file that the writer writes; None where it is none of the role's."""
     path = "".join(argv[argv.index("--out") + 1 :][:1]) if "--out" in argv else ""
     is_plain = os.path.isabs(path) and os.path.normpath(path) == path
     return path if is_plain and os.path.basename(path) == METRICS_FILE else None
@@ -221,13 +222,7 @@ def _keep(
         notes.append("It can be reached on the rails' addresses")
     if wanted.secured:
         notes.append("node_metrics_tls and node_metrics_basic_auth do not change it")
-    return {
-        "own": False,
-        "textfile_folder": folders[0],
-        "socket": False,
-        "notes": notes,
-        "has_user": True,
-    }
+    return {"own": False, "textfile_folder": folders[0], "socket": False, "notes": notes, "has_user": True}
 
 
 def _is_folder(root: str, folder: str) -> bool:
@@ -235,13 +230,13 @@ def _is_folder(root: str, folder: str) -> bool:
 
 
 def _who_has(root: str, wanted: Wanted, listeners: Sequence[Listener]) -> str:
-    """Return who else listens where ours is to listen; empty where nobody does."""
+    """Return what else listens where the managed exporter should listen; empty for nothing."""
     for one in listeners:
         same = ipaddress.ip_address(one.address) == ipaddress.ip_address(wanted.listen)
         if one.port != wanted.port or not (same or _is_any(one.address)):
             continue
         owners = [pid for pid in _pids(root) if one.inode in _inodes(root, pid)]
-        # systemd holds the socket of ours.
+        # systemd holds the socket of the managed exporter.
         if baseline.is_ours(root, DROP_IN) and any(
             pid == 1 or _is_exporter(_argv(root, pid)) for pid in owners
         ):
@@ -338,7 +333,7 @@ def _address(text: str) -> str:
 
 
 def read_wanted(params: Mapping[str, Any]) -> Wanted:
-    """Return what module node_exporter_info was asked."""
+    """Return the parameters of module node_exporter_info."""
     return Wanted(
         params["listen"],
         params["port"],

@@ -44,9 +44,7 @@ class Sample(NamedTuple):
 
 
 def render(
-    samples: Iterable[Sample],
-    metrics: Mapping[str, Metric] = METRICS,
-    most_series: int = MOST_SERIES,
+    samples: Iterable[Sample], metrics: Mapping[str, Metric] = METRICS, most_series: int = MOST_SERIES
 ) -> str:
     """Return the file's text.
 
@@ -133,7 +131,7 @@ def _line(name: str, labels: Labels, value: Number) -> str:
 
 
 def _number(value: Number) -> str:
-    """Return a number as Go reads it; a whole one without a fraction, however large."""
+    """Format a number as Go reads it; an integer without a fraction, however large."""
     if isinstance(value, bool):
         return str(int(value))
     return str(int(value)) if isinstance(value, float) and value.is_integer() else repr(value)

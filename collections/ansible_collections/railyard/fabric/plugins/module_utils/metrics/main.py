@@ -37,7 +37,7 @@ def main(argv: list[str] | None = None) -> int:
         return _fail(f"expectation: {error}. Fix: run role node_metrics for this node again")
     folder = os.path.dirname(asked.out)
     if not os.path.isdir(folder):
-        # Not made here: a folder that node_exporter does not read would hide that nobody sees the metrics.
+        # Not created here: a folder that node_exporter does not read would hide that there are no metrics.
         return _fail(f"{folder}: no such folder. Fix: run role node_metrics for this node again")
     root = asked.root.rstrip("/")
     reader = Reader(f"{root}/sys", f"{root}/proc", f"{root}/etc")

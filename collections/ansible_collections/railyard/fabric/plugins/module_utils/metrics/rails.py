@@ -60,7 +60,7 @@ def collect(
     Returns:
         The samples, and the sums to be kept.
     """
-    # Addresses are not asked for: a rail's GID is found by the planned address.
+    # Addresses are not needed: a rail's GID is found by the planned address.
     bound = bind(expected.rails, quick_rails.facts(reader, None))
     sums = {name: rail for name, rail in kept.items() if name in bound}
     samples: list[Sample] = []

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""A candidate netplan file, tried in a root folder of its own before anything on the node is written."""
+"""Try a candidate netplan file in a separate root folder before anything on the node is written."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from ansible_collections.railyard.fabric.plugins.module_utils.netplan import ren
 Run = Callable[[list[str]], tuple[int, str, str]]
 
 SYSCTL_FILE = "/etc/sysctl.d/60-railyard-rails.conf"
-# The trial of all files that are not ours; what is generated there must be so after a change.
+# The trial of all files but Railyard's; what netplan generates there must not change.
 OTHERS = "others"
 _FOLDERS = ("lib/netplan", "etc/netplan", "run/netplan")
 _GENERATED = ("/run/systemd/network", "/run/NetworkManager/system-connections")
 
 
 class CandidateError(ValueError):
-    """netplan refuses the files; the message is netplan's, with the node's own paths."""
+    """netplan rejects the files; the message is netplan's, with the node's paths."""
 
 
 def netplan_files(root: str = "/") -> dict[str, str]:
@@ -48,7 +48,7 @@ def files(
     frontend: Mapping[str, Any] | None = None,
     rp_filter: int = routing.LOOSE,
 ) -> list[dict[str, Any]]:
-    """Return what a change writes, in order.
+    """Return the files that a change writes, in order.
 
     Args:
         rails: the rails and, marked `network`, the managed networks, as `resolve.place` leaves them.
@@ -67,19 +67,19 @@ def files(
     texts = (
         (path, render.render(own), 0o600),
         (netplan_networks.FILE, netplan_networks.render(networks, frontend, carried), 0o600),
-        # Read again for each netdev that appears, by udev: world-readable as all of sysctl.d.
+        # udev reads it again for each new netdev: world-readable like all of sysctl.d.
         (SYSCTL_FILE, routing.sysctl_text(own, rp_filter), 0o644),
     )
     return [{"path": place, "text": text or None, "mode": mode} for place, text, mode in texts]
 
 
 def own_rails(rails: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Return the rails without the managed networks that stand among them."""
+    """Return the rails without the managed networks among them."""
     return [rail for rail in rails if not rail.get("network")]
 
 
 def sysctls(rails: Sequence[Mapping[str, Any]], rp_filter: int = routing.LOOSE) -> dict[str, str]:
-    """Return `{path under /proc/sys: value}` that a change sets once netplan has applied."""
+    """Return `{path under /proc/sys: value}` that a change sets after `netplan apply`."""
     found: dict[str, str] = {}
     for rail in own_rails(rails):
         found.update(routing.sysctls(rail, rp_filter))
@@ -87,7 +87,7 @@ def sysctls(rails: Sequence[Mapping[str, Any]], rp_filter: int = routing.LOOSE) 
 
 
 def is_netplan(path: str) -> bool:
-    """Say whether netplan reads this path."""
+    """Return whether netplan reads this path."""
     return path.endswith(".yaml") and os.path.dirname(path).lstrip("/") in _FOLDERS
 
 
@@ -109,27 +109,27 @@ def _fill(files: Mapping[str, str], candidates: Mapping[str, str], target: str) 
 def generate(
     run: Run, netplan: str, files: Mapping[str, str], candidates: Mapping[str, str], work: str
 ) -> tuple[dict[str, str], str]:
-    """Let netplan generate from files in a folder of their own.
+    """Run `netplan generate` on files in a separate folder.
 
     Args:
         run: runs an argv list, returns exit status, standard output, standard error.
         netplan: path of the netplan command.
         files: `{path on the node: where to read it}` of the files that take part.
-        candidates: `{path on the node: text}` of the files that are not there yet.
+        candidates: `{path on the node: text}` of new files.
         work: an empty folder for this trial.
 
     Returns:
-        `({path on the node: text} of what was generated, netplan's standard error)`.
+        `({path on the node: text} of the generated files, netplan's standard error)`.
 
     Raises:
-        CandidateError: netplan refuses; the text says what and where.
+        CandidateError: netplan rejects the files; the message has the reason and the place.
     """
     _fill(files, candidates, work)
     status, out, err = run([netplan, "generate", "--root-dir", work])
     said = (err + out).replace(work, "")
     if status != 0:
         raise CandidateError(said.strip() or f"netplan generate ended with {status}")
-    # .link files speak of names and hardware, they configure no address
+    # .link files set names and hardware properties, not addresses
     texts = {
         path: text
         for path, text in tree(work).items()
@@ -139,9 +139,9 @@ def generate(
 
 
 def without(run: Run, netplan: str, path: str, stanzas: Mapping[str, Sequence[str]], work: str) -> str:
-    """Return a netplan file's text without some of its stanzas, as netplan itself writes it.
+    """Return a netplan file's text without some of its stanzas, written by netplan.
 
-    There need not be another reader of YAML on the node. Comments and order do not survive.
+    So the node needs no other YAML parser. Comments and order are lost.
 
     Args:
         run: runs an argv list.
@@ -151,13 +151,13 @@ def without(run: Run, netplan: str, path: str, stanzas: Mapping[str, Sequence[st
         work: folder of the trial.
 
     Raises:
-        CandidateError: what stays is not whole.
+        CandidateError: the rest is not a valid file.
     """
     patch = json.dumps({section: dict.fromkeys(ids) for section, ids in stanzas.items()})
     hint = os.path.splitext(os.path.basename(path))[0]
     status, _out, err = run([netplan, "set", "--root-dir", work, "--origin-hint", hint, f"network={patch}"])
     if status != 0:
-        # netplan's own sentence, without the Python around it
+        # netplan's message, without the Python traceback around it
         said = re.search(r"\S+\.yaml:.*", err.replace(work, ""))
         raise CandidateError(said.group() if said else err.strip()[-300:])
     with open(work + path, encoding="utf-8") as handle:
@@ -193,7 +193,7 @@ def stanza_keys(run: Run, netplan: str, section: str, work: str) -> dict[str, di
 
 
 def tree(work: str) -> dict[str, str]:
-    """Return `{path on the node: text}` of all that netplan generated in the folder of a trial."""
+    """Return `{path on the node: text}` of all files that netplan generated in the folder of a trial."""
     texts = {}
     for folder, _folders, names in sorted(os.walk(os.path.join(work, "run"))):
         for name in sorted(names):
@@ -209,8 +209,8 @@ def claims_by_netplan(
 ) -> list[tuple[str, str, str]]:
     """Return `(netdev, file, reason)` for each other netplan file that configures a rail's netdev.
 
-    The files are tried together, since one may need another; only when a claim shows up is each tried alone,
-    to name it. A file that is not whole alone is named when it mentions the netdev; where none explains the
+    The files are tried together, since one may need another; only when a claim is found each is tried alone
+    to identify it. A file that is invalid alone is named when it mentions the netdev; where none explains the
     claim, all are named.
     """
     if not files:
@@ -233,7 +233,7 @@ def claims_by_netplan(
 
 
 def netdev_facts(netdevs: list[str], sys_root: str = "/sys") -> dict[str, dict[str, Any]]:
-    """Return `{netdev: {"mac", "driver"}}` from sysfs, for matching against other people's files."""
+    """Return `{netdev: {"mac", "driver"}}` from sysfs, to match other files."""
     facts = {}
     for netdev in netdevs:
         base = os.path.join(sys_root, "class/net", netdev)

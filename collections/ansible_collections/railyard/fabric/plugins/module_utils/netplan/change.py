@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What a node's rails ask of its network, found out without changing anything; and the proof afterwards."""
+"""Find out without a change what a node's rails need from its network; and prove the change afterwards."""
 
 from __future__ import annotations
 
@@ -26,15 +26,11 @@ from ansible_collections.railyard.fabric.plugins.module_utils.netplan import tak
 from ansible_collections.railyard.fabric.plugins.module_utils.rails import resolve
 from ansible_collections.railyard.fabric.plugins.module_utils.rollback import restore, snapshot
 
-# Where others may configure a netdev outside netplan.
-_NETWORKD_FOLDERS = (
-    "/etc/systemd/network",
-    "/run/systemd/network",
-    "/etc/NetworkManager/system-connections",
-)
-# networkd goes on working after `netplan apply` returns: what is right must stay right for so long.
+# Where a netdev may be configured outside netplan.
+_NETWORKD_FOLDERS = ("/etc/systemd/network", "/run/systemd/network", "/etc/NetworkManager/system-connections")
+# networkd continues after `netplan apply` returns: the state must stay correct for this long.
 CALM_S = 1.0
-# A link that was down needs this long to find its partner before "no carrier" is believed.
+# A link that was down needs this long to come up before "no carrier" counts.
 CARRIER_PATIENCE_S = 8.0
 PROOF_PATIENCE_S = 30.0
 
@@ -44,8 +40,8 @@ def examine(wanted: Mapping[str, Any], netplan: str, work: str) -> tuple[list[st
 
     Args:
         wanted: `rails` and `networks` (dicts of the plan), `frontend` (the inventory's), `path` (the rails'
-            netplan file), `rp_filter`, `take_over` (whether files of others may be moved aside),
-            `accept_drift` (go on although the change would sweep away rules or apply others' edits).
+            netplan file), `rp_filter`, `take_over` (whether foreign files may be moved aside),
+            `accept_drift` (continue although the change would remove rules or apply foreign edits).
         netplan: path of the netplan command.
         work: an empty folder for trials.
 
@@ -60,8 +56,8 @@ def examine(wanted: Mapping[str, Any], netplan: str, work: str) -> tuple[list[st
         return problems, {}
     rp_filter = int(wanted["rp_filter"])
     netdevs = [rail["netdev"] for rail in resolved]
-    # What carries a VLAN gets an MTU, and a netdev that left the inventory loses what our file gave it: an
-    # undo brings both back, and neither is anybody else's loss.
+    # The parent of a VLAN gets an MTU, and a netdev that left the inventory loses its settings from our file:
+    # a rollback restores both, and neither affects other configuration.
     before = "".join(_as_it_is({"path": path, "text": None})["before"] or "" for path in _own_paths(wanted))
     more = {rail["parent"] for rail in resolved if rail.get("parent")} | _netdevs_of(before)
     ports = netdevs + sorted(more - set(netdevs) - {str((wanted["frontend"] or {}).get("netdev"))})
@@ -83,7 +79,7 @@ def examine(wanted: Mapping[str, Any], netplan: str, work: str) -> tuple[list[st
     swept: list[str] = []
     rules: dict[str, Any] = {"foreign_rules": [], "own_rules": []}
     if changed and not problems:
-        # Looked at only when there is something to apply: a run without a change sweeps nothing.
+        # Checked only when there is something to apply: a run without a change removes nothing.
         swept, rules = _would_sweep(netdevs, taken, netplan, work)
         rules["own_rules"] += _rules_of(before, taken)
     findings = {
@@ -109,7 +105,7 @@ def examine(wanted: Mapping[str, Any], netplan: str, work: str) -> tuple[list[st
 def _would_sweep(
     netdevs: Sequence[str], taken: Mapping[str, Any], netplan: str, work: str
 ) -> tuple[list[str], dict[str, Any]]:
-    """Say where files and running state differ before we begin, so that an apply would do more than ours."""
+    """Return where files and running state differ before the change: an apply would change that too."""
     facts = candidate.netdev_facts(list(netdevs))
     texts = unmanaged.networkd_texts()
     keeps = unmanaged.keeps_foreign_rules()
@@ -121,7 +117,7 @@ def _would_sweep(
     loaded = {
         path: text
         for path, text in restore.generated_files().items()
-        if not path.endswith(".link")  # speaks of names, and does not take effect on a live netdev
+        if not path.endswith(".link")  # sets names, and has no effect on an existing netdev
     }
     sources = {path: _read(source) for path, source in files.items()}
     found += unmanaged.pending_edits(ours, loaded, facts, sources)
@@ -134,9 +130,7 @@ def _read(path: str) -> str:
         return handle.read()
 
 
-def _resolve(
-    wanted: Mapping[str, Any],
-) -> tuple[list[dict[str, Any]], dict[str, Any] | None, list[str]]:
+def _resolve(wanted: Mapping[str, Any]) -> tuple[list[dict[str, Any]], dict[str, Any] | None, list[str]]:
     resolved, problems = [], []
     own = [_as_it_is({"path": path, "text": None})["before"] or "" for path in _own_paths(wanted)]
     macs = resolve.macs_of("\n".join(own))
@@ -161,15 +155,15 @@ def _own_paths(wanted: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def _netdevs_of(text: str) -> set[str]:
-    """Return the netdevs that a file of ours configures, those that are there."""
+    """Return the existing netdevs that a file of Railyard configures."""
     names = {name.strip('"') for name in re.findall(r"^    ([^ #][^ ]*):$", text, re.MULTILINE)}
     return {name for name in names if os.path.exists(os.path.join("/sys/class/net", name))}
 
 
 def _rules_of(text: str, taken: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Return the running rules of a file of ours: a rail that left the inventory takes its rule along."""
+    """Return the running rules of a file of Railyard, including those of rails that left the inventory."""
     tables = set(re.findall(r"^ +table: ([0-9]+)$", text, re.MULTILINE))
-    # networkd marks what it took from a file as static; a rule made by hand is of protocol boot.
+    # networkd marks rules from files as static; a manual rule has protocol boot.
     return [
         rule
         for rule in taken["rules"]
@@ -189,7 +183,7 @@ def _as_it_is(entry: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _owners(resolved: Sequence[Mapping[str, Any]], frontend: Mapping[str, Any] | None) -> dict[str, str]:
-    """Return `{netdev: name of the rail or network}` of all netdevs that our files configure."""
+    """Return `{netdev: name of the rail or network}` for all netdevs that Railyard's files configure."""
     owner = {str(rail["parent"]): rail["name"] for rail in resolved if rail.get("parent")}
     owner.update({rail["netdev"]: rail["name"] for rail in resolved})
     if frontend is not None:
@@ -204,14 +198,14 @@ def _foreign(
     netplan: str,
     work: str,
 ) -> tuple[list[str], list[dict[str, Any]], list[str]]:
-    """Return what of others' files keeps us from writing, the entries that move files aside, and warnings."""
+    """Return the problems with foreign files, the entries that move files aside, and warnings."""
     ours = {entry["path"] for entry in entries}
     files = {path: source for path, source in candidate.netplan_files().items() if path not in ours}
     written = netplan_claims.read_networkd(_NETWORKD_FOLDERS)
     try:
         claims = netplan_take_over.look(restore.run, netplan, files, written, list(owner), work)
     except candidate.CandidateError as error:
-        return [f"netplan refuses the files that are on the node already, mend them first: {error}"], [], []
+        return [f"netplan rejects the existing files on the node, fix them first: {error}"], [], []
     facts = candidate.netdev_facts(list(owner))
     claims += [
         netplan_take_over.Claim(*claim, "it is ifupdown's, whose other lines belong to somebody")
@@ -233,9 +227,9 @@ def _foreign(
 def _try_candidate(
     entries: Sequence[Mapping[str, Any]], owned: Sequence[str], aside: Sequence[str], netplan: str, work: str
 ) -> tuple[list[str], list[str]]:
-    """Let netplan generate from all files as they will be; returns problems and unexpected lines it said.
+    """Run netplan generate on all files as they will be; return problems and unexpected lines of its output.
 
-    What it makes of others' files must not change: `_foreign` has left that in the folder of its trial.
+    What it generates from foreign files must not change: `_foreign` has left that in the folder of its trial.
     """
     ours = {entry["path"] for entry in entries}
     files = {path: source for path, source in candidate.netplan_files().items() if path not in ours}
@@ -248,7 +242,7 @@ def _try_candidate(
     try:
         _texts, said = candidate.generate(restore.run, netplan, files, candidates, trial)
     except candidate.CandidateError as error:
-        return [f"netplan refuses the candidate for {', '.join(candidates)}: {error}"], []
+        return [f"netplan rejects the candidate for {', '.join(candidates)}: {error}"], []
     altered = unmanaged.altered(
         candidate.tree(os.path.join(work, candidate.OTHERS)),
         candidate.tree(trial),
@@ -259,7 +253,7 @@ def _try_candidate(
 
 
 def prove(record: Mapping[str, Any], applied: Mapping[str, Any] | None) -> tuple[list[str], list[str]]:
-    """Look once at an applied change; returns `(problems, rails without carrier)`."""
+    """Check an applied change once; return `(problems, rails without carrier)`."""
     if applied is None:
         return ["netplan apply has not finished"], []
     netdevs = record["netdevs"]
@@ -283,7 +277,7 @@ def prove(record: Mapping[str, Any], applied: Mapping[str, Any] | None) -> tuple
 
 
 def await_applied(record: Mapping[str, Any], read_applied: Any) -> bool:
-    """Wait until netplan is done; False when it is not before the deadline, or patience runs out."""
+    """Wait until netplan is done; return False when it is not before the deadline or the time limit."""
     end = min(time.monotonic() + PROOF_PATIENCE_S, record["expires_monotonic_s"])
     while read_applied() is None:
         if time.monotonic() >= end:
@@ -295,9 +289,9 @@ def await_applied(record: Mapping[str, Any], read_applied: Any) -> bool:
 def await_proof(
     record: Mapping[str, Any], read_applied: Any, patience_s: float = PROOF_PATIENCE_S
 ) -> tuple[list[str], list[str]]:
-    """Look until the change is proven or patience or the deadline runs out; returns as `prove` does."""
+    """Check until the change is proven, or until the deadline or the time limit; return like `prove`."""
     started = time.monotonic()
-    # Leaves the undo its time: a proof in the last second would only race with it.
+    # Leaves time for the rollback: a proof in the last second would race with it.
     end = min(started + patience_s, record["expires_monotonic_s"] - 1.0)
     carrier_end = min(started + CARRIER_PATIENCE_S, started + (end - started) / 2)
     calm_since: float | None = None

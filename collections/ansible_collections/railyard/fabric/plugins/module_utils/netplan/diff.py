@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""A network change as `--diff` shows it: each file that is not as wanted, and the running network."""
+"""Show a network change for `--diff`: each file that differs, and the running network."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def rows(findings: Mapping[str, Any]) -> list[dict[str, str]]:
 
 
 def _line(row: Any, side: str) -> str:
-    """Say one side of a difference; where it is a whole sentence (a return), it is what is to be undone."""
+    """Format one side of a difference; a plain sentence (of a restore) is on the side that is undone."""
     if isinstance(row, str):
         return f"{row}\n" if side == "is" else ""
     return f"{row['rail']} ({row['netdev']}): {row['what']} {row[side]}\n"

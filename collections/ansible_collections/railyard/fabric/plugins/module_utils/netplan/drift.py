@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Does a node's running network agree with its rails: used before an apply (drift) and after it (proof)."""
+"""Compare a node's running network with its rails: before an apply (drift) and after it (proof)."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.module_utils.netplan import render, routing
 
-# netplan and systemctl print these on nodes where nothing is wrong; whatever else they print is reported.
+# netplan and systemctl print these on nodes without problems; other lines are reported.
 HARMLESS = (
-    # Open vSwitch is not installed, and not asked for.
+    # Open vSwitch is not installed and not needed.
     "Cannot call Open vSwitch: ovsdb-server.service is not running",
     "Cannot call openvswitch: ovsdb-server.service is not running",
     # The first apply finds networkd not started yet, and starts it.
@@ -26,7 +26,7 @@ HARMLESS = (
 
 def unexpected_lines(stderr: str) -> list[str]:
     """Return the lines of netplan's standard error that are not known to be harmless, each once."""
-    # Every step of an apply generates anew, and says the same again.
+    # Every step of an apply generates again and repeats its messages.
     lines = dict.fromkeys(line.strip() for line in stderr.splitlines())
     return [line for line in lines if line and not any(known in line for known in HARMLESS)]
 
@@ -36,10 +36,11 @@ def _cidr(text: str) -> str:
 
 
 def drift(rails: Sequence[Mapping[str, Any]], snapshot: Mapping[str, Any]) -> list[dict[str, str]]:
-    """Return what the running network says otherwise than the rails.
+    """Return the differences between the running network and the rails.
 
-    Without carrier networkd sets no address, so a missing one is then no drift: applying again would not
-    help. The MTU and the link being up are set with or without a cable.
+    Without carrier networkd sets no address, so a missing address is then no drift: applying again would not
+    help.
+    The MTU and the link state are set with or without a cable.
 
     Args:
         rails: rail dicts with their netdev resolved.
@@ -95,14 +96,14 @@ def sysctl_drift(
 
 
 def sentence(row: Mapping[str, str]) -> str:
-    """Say one drift row in words: `rail0 (ens6): mtu is 1500, planned 9000`."""
+    """Format a drift row: `rail0 (ens6): mtu is 1500, planned 9000`."""
     return f"{row['rail']} ({row['netdev']}): {row['what']} is {row['is']}, planned {row['planned']}"
 
 
 def without_carrier(rails: Sequence[Mapping[str, Any]], snapshot: Mapping[str, Any]) -> list[str]:
-    """Name the rails that are up and whose cable or peer is away: a finding, not a fault of the files.
+    """Return the rails that are up without carrier: a finding about cable or peer, not an error of the files.
 
-    A link that is down has no carrier either, which says nothing about its cable.
+    A link that is down has no carrier either, which means nothing for its cable.
     """
     found = []
     for rail in rails:
@@ -117,7 +118,7 @@ def without_carrier(rails: Sequence[Mapping[str, Any]], snapshot: Mapping[str, A
 def guards(
     rails: Sequence[Mapping[str, Any]], snapshot: Mapping[str, Any], masters: Mapping[str, str]
 ) -> list[str]:
-    """Return why these netdevs must not be rails: ports of another device, or the way to the node."""
+    """Return why these netdevs must not be rails: ports of another device, or the path to the node."""
     found = []
     seen: dict[str, str] = {}
     for rail in rails:
@@ -130,7 +131,7 @@ def guards(
                 f"{where} is a port of {masters[rail['netdev']]}; take it out of that bond or bridge, or "
                 "name another netdev for the rail"
             )
-        # A rail's own table may hold a default route by its gateway; the node's are in main.
+        # The table of a rail may have a default route through its gateway; the node's are in main.
         defaults = [
             row
             for row in snapshot["routes"]

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Does a packet filter of the node look at what comes in; what its rules say of a rail is not judged."""
+"""Detect a packet filter on the node's input; its rules are not evaluated."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import re
 from collections.abc import Callable
 
 Run = Callable[[list[str]], "tuple[int, str, str]"]
-# A chain with neither a rule nor a policy that drops, as a fresh nftables.conf has it, filters nothing.
+# A chain without rules and without a dropping policy, as in a new nftables.conf, filters nothing.
 _NFT_INPUT = re.compile(r"type filter hook input [^\n]*?(?:policy drop;|\n\s*[^}\s])")
-# ufw and firewalld are what they write; nft does not show the legacy tables, the kernel's other set.
+# ufw and firewalld use these; nft does not show the legacy tables, the kernel's other set.
 _IPTABLES_INPUT = re.compile(r"^(?::INPUT DROP\b|-A INPUT )", re.MULTILINE)
 _SEEN_BY = (
     (["nft", "list", "ruleset"], _NFT_INPUT),

@@ -2,10 +2,10 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The netplan file of the frontend and of the networks beside the rails, where they have `manage: true`.
+"""The netplan file of the frontend and of other networks with `manage: true`. Pure.
 
-A managed network is handled as a rail without a table of its own. The frontend is written, but never counted
-among what the change may alter: losing an address or a default route of it is what undoes the change. Pure.
+A managed network is treated like a rail without a routing table. The frontend is written, but is never among
+the netdevs that a change may alter: losing its address or default route triggers the rollback.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ HEADER = (
 
 
 def as_rails(networks: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return managed networks in the form of rails, so that one code places, checks and proves both.
+    """Return managed networks in the format of rails, so that the same code resolves, checks and proves both.
 
     Args:
         networks: as the filter `node_networks` returns them.
@@ -40,7 +40,7 @@ def as_rails(networks: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 
 def managed_frontend(frontend: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    """Return the frontend where Railyard is to write it, else None."""
+    """Return the frontend if Railyard manages it, else None."""
     return dict(frontend) if frontend and frontend.get("manage") else None
 
 
@@ -66,7 +66,7 @@ def render(
     Args:
         networks: rows of `as_rails`, placed on the node.
         frontend: as `managed_frontend` returns it, or None.
-        carried: netdevs that a stanza stands for already, in this file or the rails': VLANs may lie on them.
+        carried: netdevs that already have a stanza, in this file or the rails': VLANs may use them.
 
     Returns:
         The file's text, empty when nothing is managed (the file must then be absent).
@@ -77,8 +77,8 @@ def render(
     ethernets, vlans = netplan_render.stanzas(networks, known)
     links = {str(row["parent"]) for row in networks if row.get("vlan") is not None}
     for netdev in sorted(links & set(carried)):
-        # netplan wants to have read of a VLAN's link before, and reads the rails' file after this one: it
-        # merges the two.
+        # netplan needs the stanza of a VLAN's link first, and reads the rails' file after this one; it merges
+        # the two.
         ethernets = [f"    {scalar(netdev)}:", netplan_render.RENDERER, *ethernets]
     if frontend is not None:
         ethernets = [*_frontend(frontend), *ethernets]

@@ -2,11 +2,11 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Nodes that were changed earlier in the same run, asked over the rails: does the new MTU get there?
+"""Ping nodes that were changed earlier in the same run over the rails, to check the new MTU.
 
-The first node of a run has nobody to ask: its peers still have the old MTU. What was not changed in this run
-is never asked, and a peer that does not answer at all is a finding, not a fault of the files: cables are not
-netplan's.
+The first node of a run has no such peer: others still have the old MTU. Only nodes that were changed in this
+run are pinged, and a peer that does not answer at all is a finding, not an error of the files: netplan does
+not configure cables.
 """
 
 from __future__ import annotations
@@ -69,11 +69,11 @@ def _answers(run: Run, netdev: str, peer: Mapping[str, Any], size: list[str]) ->
 def ask(
     run: Run, rails: Sequence[Mapping[str, Any]], peers: Sequence[Mapping[str, Any]]
 ) -> tuple[list[str], list[str]]:
-    """Ping each chosen peer over its rail, small and with the whole MTU.
+    """Ping each chosen peer over its rail, with small packets and with the full MTU.
 
     Returns:
-        `(problems, findings)`: a peer that answers small packets and none of the whole MTU is a problem,
-        since larger ones would vanish from now on; one that answers none is a finding.
+        `(problems, findings)`: a peer that answers small packets and none of the full MTU is a problem, since
+        larger packets would be lost from now on; one that answers none is a finding.
     """
     netdevs = {rail["name"]: rail["netdev"] for rail in rails}
 

@@ -2,10 +2,10 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The one place where Railyard renders netplan: a node's rails in, the text of its netplan file out.
+"""Render netplan: a node's rails in, the text of its netplan file out. The only place that does so.
 
-Pure and standard library only, since it runs on the node, where rails that are named by MAC or bus address
-have just got their netdev, and in the golden tests.
+Pure and standard library only: it runs in the golden tests and on the node, where rails that are named by MAC
+or bus address get their netdev.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ HEADER = (
     "# The next run undoes what is changed here by hand; change the inventory instead.\n"
 )
 
-# Of each device, never of the file: there is one global renderer, and it holds for everybody's files.
+# Per device, never for the file: a global renderer would apply to all files of the node.
 RENDERER = "      renderer: networkd"
 
-# What YAML 1.1 would read as something else than a string when it stands bare.
+# Values that YAML 1.1 does not read as strings when they are not quoted.
 _BARE_ID = re.compile(r"[A-Za-z][A-Za-z0-9_-]*\Z")
 _YAML_WORDS = {"y", "n", "yes", "no", "true", "false", "on", "off", "null"}
 
 
 class RenderError(ValueError):
-    """A rail says something that this role does not write."""
+    """A rail has a setting that this role does not write."""
 
 
 def scalar(text: str) -> str:
@@ -45,16 +45,16 @@ def scalar(text: str) -> str:
 
 
 def has_stanza(rail: Mapping[str, Any]) -> bool:
-    """Say whether the rail needs netplan at all: an InfiniBand rail without IP does not."""
+    """Return whether the rail needs netplan at all: an InfiniBand rail without IP does not."""
     return bool(addresses(rail))
 
 
 def head(device: Mapping[str, Any], *, parent: bool) -> list[str]:
-    """Return a device's id and, where its permanent MAC is known, the match that does not rest on the name.
+    """Return a device's id and, where its permanent MAC is known, a match that does not depend on the name.
 
-    netplan's reference says of `mtu` that it "will not work reliably for devices matched by name only and
-    rendered by networkd", since udev renames devices (netplan-yaml, `mtu`; LP #1724895). The MAC is matched
-    where the kernel calls it permanent; `set-name` keeps the name that rules, sysctls and NCCL know.
+    netplan's reference says that `mtu` "will not work reliably for devices matched by name only and rendered
+    by networkd", since udev renames devices (netplan-yaml, `mtu`; LP #1724895). The MAC is matched where it
+    is permanent; `set-name` keeps the name that rules, sysctls and NCCL use.
     """
     name = str(device["parent"] if parent else device["netdev"])
     lines = [f"    {scalar(name)}:", RENDERER]
@@ -68,7 +68,7 @@ def head(device: Mapping[str, Any], *, parent: bool) -> list[str]:
 
 
 def quiet() -> list[str]:
-    """Return what a netdev that only carries VLANs is told: no addresses of its own."""
+    """Return the settings of a netdev that only carries VLANs: no addresses."""
     return ["      dhcp4: false", "      dhcp6: false", "      accept-ra: false", "      link-local: []"]
 
 
@@ -83,10 +83,10 @@ def _settings(rail: Mapping[str, Any]) -> list[str]:
     lines = [
         "      dhcp4: false",
         "      dhcp6: false",
-        # Unless declared, a router's advertisement must not give the node a default route through a rail.
+        # Unless declared, a router advertisement must not give the node a default route through a rail.
         f"      accept-ra: {'true' if rail.get('accept_ra') else 'false'}",
     ]
-    # Kept by default: RoCE v2 has a GID from the link-local address, and IPv6 neighbours need one.
+    # Kept by default: RoCE v2 has a GID from the link-local address, and IPv6 neighbor discovery needs one.
     lines.append("      link-local:" + ("" if local else " []"))
     lines += [f"        - {scalar(str(family))}" for family in local]
     if rail.get("ipoib_mode"):
@@ -107,7 +107,7 @@ def _settings(rail: Mapping[str, Any]) -> list[str]:
         lines.append(f"        - from: {scalar(rule['from'])}")
         lines.append(f"          table: {rule['table']}")
         lines.append(f"          priority: {rule['priority']}")
-    # Without it a node with a cable out waits two minutes at boot for a rail.
+    # Without it a node with an unplugged cable waits two minutes at boot for a rail.
     lines.append("      optional: true")
     return lines
 
@@ -135,7 +135,7 @@ def render(rails: Sequence[Mapping[str, Any]]) -> str:
 
     Args:
         rails: rail dicts as `rails.plan_node` makes them, `netdev` known and, as `resolve.place`
-            leaves it, `parent` where a VLAN is asked and `permanent_mac` where there is one; order is kept.
+            leaves it, `parent` for a VLAN and `permanent_mac` where there is one; the order is kept.
 
     Returns:
         The file's text, or an empty string when no rail needs a stanza (the file must then be absent).
@@ -154,7 +154,7 @@ def stanzas(used: Sequence[Mapping[str, Any]], known: Sequence[str] = ()) -> tup
 
     Args:
         used: rails that have an address.
-        known: netdevs that another stanza stands for, so that a VLAN on them needs none.
+        known: netdevs that have another stanza, so that a VLAN on them needs none.
 
     Raises:
         RenderError: as `render`.

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The way back on request: what a confirmed change replaced, as a change of its own."""
+"""Plan the restore of what a confirmed change replaced, as a new change."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def _text(path: str | None) -> str | None:
 
 
 def _entry(entry: Mapping[str, Any]) -> dict[str, Any]:
-    """Turn a file of the confirmed change around: what was replaced is what is wanted."""
+    """Reverse a file of the confirmed change: its old content becomes the wanted one."""
     before = _text(entry["path"]) if os.path.exists(entry["path"]) else None
     wanted = _text(entry["backup"])
     turned = {**entry, "text": wanted, "before": before, "wrong": before != wanted}
@@ -34,18 +34,18 @@ def _entry(entry: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def plan(folder: str) -> tuple[str, dict[str, Any]]:
-    """Say what leads back to before the last confirmed change; reads only.
+    """Plan the restore of the state before the last confirmed change; only reads.
 
     Args:
         folder: the state folder.
 
     Returns:
-        `(why nothing is to be done or "", findings)`. Findings: `files`, `sysctls`, `rails` (empty: the plan
-        is what is being left), `netdevs`, `drift` (sentences on the rails' running state), `snapshot`,
-        `target`, `reverts`, `foreign_rules`, `own_rules`.
+        `(why there is nothing to do or "", findings)`. Findings: `files`, `sysctls`, `rails` (empty: the plan
+        no longer applies), `netdevs`, `drift` (sentences on the rails' running state), `snapshot`, `target`,
+        `reverts`, `foreign_rules`, `own_rules`.
 
     Raises:
-        OSError: a backup is gone.
+        OSError: a backup is missing.
     """
     record = atomic_files.read_json(os.path.join(folder, "confirmed.json"))
     if record is None:

@@ -2,11 +2,11 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Which way a rail's packets go: its routes, its own routing table and rule, and how it answers ARP.
+"""Plan a rail's routes, its routing table and rule, and its ARP settings. Pure.
 
-Linux routes by destination alone and answers ARP for any of its addresses on any netdev, so that on a node
-with several rails a reply may leave by another rail than the one it was asked on. Each rail therefore has a
-table that a rule picks by source address, and ARP sysctls that keep its address to itself. Pure.
+Linux routes by destination alone and answers ARP for any of its addresses on any netdev, so on a node with
+several rails a reply may leave by another rail than the request. Each rail therefore has a table that a rule
+selects by source address, and ARP sysctls that restrict its address to its netdev.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ import ipaddress
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-# Kernel documentation, networking/ip-sysctl: arp_ignore 1 answers only for addresses of the netdev that was
-# asked; arp_announce 2 asks with the netdev's own address; rp_filter 2 (loose) wants any way back, since with
-# a table per rail the strict check would look in main alone. For each the larger of conf/all and conf/NETDEV
-# counts.
+# Kernel documentation, networking/ip-sysctl: arp_ignore 1 answers only for addresses of the netdev that
+# received the request; arp_announce 2 sends requests with the netdev's address; rp_filter 2 (loose) accepts
+# any route back, since with a table per rail the strict check would only use main. For each the larger of
+# conf/all and conf/NETDEV applies.
 ARP_IGNORE = 1
 ARP_ANNOUNCE = 2
 LOOSE = 2
@@ -135,9 +135,10 @@ def drift(rail: Mapping[str, Any], snapshot: Mapping[str, Any]) -> list[tuple[st
     found = [("route", "absent", _route_text(key)) for key in sorted(planned - set(running))]
     own = {str(table)} if table is not None else set()
     for key, row in sorted(running.items()):
-        # In main only what networkd wrote from a file can be ours; the table is ours whole.
-        ours = row["protocol"] == "static" if row["table"] == MAIN else row["table"] in own
-        if ours and key not in planned:
+        # In main only routes that networkd set from a file may be Railyard's; the rail's table is all
+        # Railyard's.
+        is_managed = row["protocol"] == "static" if row["table"] == MAIN else row["table"] in own
+        if is_managed and key not in planned:
             found.append(("route", _route_text(key), "absent"))
     wanted = {(_network(rule["from"]), str(rule["table"]), rule["priority"]) for rule in rules(rail)}
     there = {
@@ -155,7 +156,7 @@ def _source(rule: Mapping[str, Any]) -> str:
 
 
 def _is_plain(row: Mapping[str, Any]) -> bool:
-    # The kernel's own multicast route stands in no file.
+    # The kernel's multicast route is in no file.
     return row.get("type", "unicast") == "unicast" and not str(row.get("dst", "")).startswith("ff00")
 
 

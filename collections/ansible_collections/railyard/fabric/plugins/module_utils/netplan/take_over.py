@@ -2,10 +2,10 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Files of others that configure a rail's netdev: an installer's, cloud-init's, somebody's own.
+"""Find foreign files that configure a rail's netdev: an installer's, cloud-init's, a user's.
 
-They are a finding. Asked to take over, the change moves them aside; out of a file that also brings up the
-management network it moves the stanzas of our netdevs alone, and netplan writes what stays.
+They are a finding. With take-over the change moves them aside; from a file that also configures the
+management network it moves only the stanzas of managed netdevs, and netplan writes the rest.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from ansible_collections.railyard.fabric.plugins.module_utils import node_files
 from ansible_collections.railyard.fabric.plugins.module_utils.netplan import candidate
 from ansible_collections.railyard.fabric.plugins.module_utils.netplan import claims as netplan_claims
 
-# Outside netplan's `*.yaml` and networkd's `*.network`: still there for a person, read by nobody.
+# Matches neither netplan's `*.yaml` nor networkd's `*.network`: kept for the user, read by no program.
 ASIDE = ".railyard-disabled"
-# cloud-init writes its netplan file anew at boot unless this is said (its documentation, "Disabling network
+# Without this cloud-init writes its netplan file again at boot (its documentation, "Disabling network
 # configuration").
 CLOUD_INIT_FILE = "/etc/cloud/cloud.cfg.d/99-railyard-network.cfg"
 _DISABLED = "network: {config: disabled}"
@@ -39,15 +39,15 @@ _CLOUD_INITS_OWN = "/etc/netplan/50-cloud-init.yaml"
 
 
 class Claim(NamedTuple):
-    """A file that configures a netdev of ours.
+    """A foreign file that configures a managed netdev.
 
     Attributes:
         netdev: the netdev.
         path: the file.
         reason: by what it claims the netdev.
-        blocked: why nothing of it can be moved aside; empty when it can.
-        fix: what helps then; empty when taking the netdev out of the file does.
-        stays: the file's text without the stanzas of our netdevs; None when it holds nothing else.
+        blocked: why it cannot be moved aside; empty when it can.
+        fix: the fix in that case; empty when it is to take the netdev out of the file.
+        stays: the file's text without the stanzas of managed netdevs; None when it has nothing else.
     """
 
     netdev: str
@@ -61,16 +61,16 @@ class Claim(NamedTuple):
 def sort(
     texts: Mapping[str, str], present: Mapping[str, Mapping[str, str]], ours: Sequence[str]
 ) -> tuple[dict[str, list[str]], dict[str, list[str]], bool]:
-    """Sort stanzas by whose netdevs they configure.
+    """Sort stanzas by whether they configure managed netdevs, others, or both.
 
     Args:
-        texts: `{path: text}` of what netplan generates of a file, or a hand-written file of networkd.
-        present: `{netdev: {"mac", "driver"}}` of all netdevs of the node, and of ours that are yet to come.
-        ours: the netdevs that our files configure.
+        texts: `{path: text}` that netplan generates from a file, or a manually written file of networkd.
+        present: `{netdev: {"mac", "driver"}}` of all netdevs of the node, and of managed ones to come.
+        ours: the netdevs that Railyard's files configure.
 
     Returns:
-        `({section: ids} of those that configure nothing but ours, {id: the others} of those that configure
-        ours and others, whether there are more)`.
+        `({section: ids} of stanzas with managed netdevs alone, {id: the others} of those with managed netdevs
+        and others, whether there are more)`.
     """
     mine: dict[str, list[str]] = {}
     shared: dict[str, list[str]] = {}
@@ -83,7 +83,7 @@ def sort(
         if found & set(ours) and others:
             shared[netplan_claims.netdef(path)] = others
         elif found & set(ours):
-            # A netdev of ours is a port, or a VLAN on one.
+            # A managed netdev is a port, or a VLAN on one.
             device = texts.get(re.sub(r"network\Z", "netdev", path), text)
             section = "vlans" if re.search(r"^(?:Kind|type)=vlan$", device, re.MULTILINE) else "ethernets"
             mine.setdefault(section, []).append(netplan_claims.netdef(path))
@@ -113,14 +113,14 @@ def look(
         sys_root: where sysfs is, for tests.
 
     Raises:
-        CandidateError: netplan refuses the others' files as they are.
+        CandidateError: netplan rejects the existing files.
     """
     facts = candidate.netdev_facts(list(ours), sys_root)
     claims = candidate.claims_by_netplan(run, netplan, files, facts, work)
     claims += netplan_claims.claims(facts, written, {})
     if not claims:
         return []
-    # A VLAN of ours need not be there yet.
+    # A managed VLAN may not exist yet.
     there = node_files.list_names(os.path.join(sys_root, "class/net"))
     present = candidate.netdev_facts(sorted({*there, *ours}), sys_root)
     parts: dict[str, tuple[str, str, str | None]] = {}
@@ -193,7 +193,7 @@ def _virtual_functions(run: candidate.Run, netplan: str, ids: Sequence[str], wor
 
 
 def _shared(shared: Mapping[str, Sequence[str]], ours: Sequence[str]) -> tuple[str, str]:
-    """Return `blocked` and `fix` of a stanza that matches netdevs of ours and of others."""
+    """Return `blocked` and `fix` of a stanza that matches managed netdevs and others."""
     for netdef, others in shared.items():
         each = f"`match: {{name: {others[0]}}}`" if netdef else f"`Name={' '.join(others)}`"
         where = f"its stanza {netdef}" if netdef else "its [Match]"
@@ -217,26 +217,26 @@ def moves(claims: Sequence[Claim]) -> list[dict[str, Any]]:
 
 
 def cloud_init(root: str = "/") -> list[dict[str, Any]]:
-    """Return the entry that keeps cloud-init off the network; none where cloud-init is not there."""
+    """Return the entry that disables cloud-init's network configuration; none without cloud-init."""
     if not os.path.isdir(os.path.join(root, os.path.dirname(CLOUD_INIT_FILE).lstrip("/"))):
         return []
     return [{"path": CLOUD_INIT_FILE, "text": CLOUD_INIT_TEXT, "mode": 0o644}]
 
 
 def problems(claims: Sequence[Claim], owner: Mapping[str, str], path: str, *, take_over: bool) -> list[str]:
-    """Say which claims keep the change from being made.
+    """Return the claims that prevent the change.
 
     Args:
         claims: as `look` returns them.
         owner: `{netdev: name of the rail or network}`.
-        path: our file.
+        path: Railyard's file.
         take_over: whether files may be moved aside.
     """
     said = []
     for claim in claims:
         if take_over and not claim.blocked:
             continue
-        fix = claim.fix or f"take {claim.netdev} out of that file, so that only {path} speaks of it"
+        fix = claim.fix or f"take {claim.netdev} out of that file, so that only {path} configures it"
         if claim.path == _CLOUD_INITS_OWN:
             fix += f", and write `{_DISABLED}` to {CLOUD_INIT_FILE}, or cloud-init may undo it at a boot"
         if take_over or claim.fix:

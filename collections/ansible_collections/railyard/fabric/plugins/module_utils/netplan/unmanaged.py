@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What a change would do to others: rules that no file declares, edits never applied, their files altered."""
+"""Find side effects of a change: rules that no file declares, edits never applied, altered files."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _NETWORKD_DIRS = (
     "/usr/lib/systemd/network",
     "/lib/systemd/network",
 )
-# What netplan writes in another place, or not at all, when the renderer changes.
+# Files that netplan writes elsewhere, or not at all, when the renderer changes.
 _OF_THE_RENDERER = ("/run/systemd/network/", "/run/NetworkManager/", "/run/udev/rules.d/90-netplan.rules")
 _CONF_DIRS = ("usr/lib/systemd", "run/systemd", "etc/systemd")
 _TABLES = {"default": "253", "main": "254", "local": "255"}
@@ -118,10 +118,10 @@ def keeps_foreign_rules(root: str = "/") -> bool:
 
 
 def rule_sentence(rule: Mapping[str, Any]) -> str:
-    """Say that a rule is nobody's, and what can be done about it."""
-    words = " ".join(snapshot.rule_argv("add", rule)[4:])
+    """Return the message about a rule that no file declares, with the fix."""
+    text = " ".join(snapshot.rule_argv("add", rule)[4:])
     return (
-        f"routing rule `{words}` is in no file of netplan or networkd: networkd deletes it when a change is "
+        f"routing rule `{text}` is in no file of netplan or networkd: networkd deletes it when a change is "
         "applied; declare it in netplan, set ManageForeignRoutingPolicyRules=no in networkd.conf, or have it "
         "put back after the change: rail_network_accept_drift=true"
     )
@@ -133,11 +133,11 @@ def pending_edits(
     facts: Mapping[str, Mapping[str, str]],
     yaml_texts: Mapping[str, str],
 ) -> list[str]:
-    """Say which of networkd's files netplan would generate otherwise than they are loaded, the rails' apart.
+    """Return the networkd files, without the rails', that netplan would generate differently than loaded.
 
     Args:
-        would_be: `{path: text}` that netplan makes of the files as they lie on the node.
-        loaded: `{path: text}` of what it made when it was last applied.
+        would_be: `{path: text}` that netplan generates from the files on the node.
+        loaded: `{path: text}` that it generated at the last apply.
         facts: `{netdev: {"mac", "driver"}}` of the rails.
         yaml_texts: `{path: text}` of the node's netplan files, to name the likely one.
     """
@@ -160,20 +160,21 @@ def pending_edits(
 def altered(
     before: Mapping[str, str], after: Mapping[str, str], facts: Mapping[str, Mapping[str, str]]
 ) -> list[tuple[str, str]]:
-    """Return `(generated file, what becomes of it)` for what a change would alter of others' files.
+    """Return `(generated file, what becomes of it)` for foreign files that a change would alter.
 
     Args:
-        before: `{path: text}` of all that netplan makes of others' files alone, as they are.
-        after: what it makes of all files once the change is made.
-        facts: `{netdev: {"mac", "driver"}}` of our netdevs: what others say of these goes by consent alone.
+        before: `{path: text}` of all that netplan generates from foreign files alone, as they are.
+        after: what it generates from all files after the change.
+        facts: `{netdev: {"mac", "driver"}}` of managed netdevs, whose foreign files the user has opted to
+            move.
     """
-    ours = {claims.netdef(path) for _netdev, path, _reason in claims.claims(facts, before, {})}
-    names = "|".join(re.escape(name) for name in {*facts, *ours}) or "(?!)"
+    managed = {claims.netdef(path) for _netdev, path, _reason in claims.claims(facts, before, {})}
+    names = "|".join(re.escape(name) for name in {*facts, *managed}) or "(?!)"
     named = re.compile(rf"(?<![\w.-])(?:{names})(?![\w.-])")
     found = []
     for path, old in before.items():
         netdef, new = claims.netdef(path), after.get(path)
-        if new == old or netdef in ours:
+        if new == old or netdef in managed:
             continue
         if not netdef and (named.search(old) or (new is not None and _has_all(new, old))):
             continue
@@ -182,14 +183,14 @@ def altered(
 
 
 def altered_sentence(path: str, fate: str, moved: Sequence[str]) -> str:
-    """Say that a change would alter what is others', and what can be done about it.
+    """Return the message about a foreign file that a change would alter, with the fix.
 
     Args:
-        path: what netplan generated.
+        path: the generated file.
         fate: what becomes of it, as `altered` has it.
-        moved: files of others that the change moves aside, or out of which it moves stanzas.
+        moved: foreign files that the change moves aside, or from which it moves stanzas.
     """
-    fix = "give no stanza of theirs the name of a rail's netdev"
+    fix = "give no other stanza the name of a rail's netdev"
     if moved:
         files = " and ".join(moved)
         fix = f"it is needed for something that {files} sets up: take the rails out of {files} by hand"
@@ -199,10 +200,10 @@ def altered_sentence(path: str, fate: str, moved: Sequence[str]) -> str:
                 f"that stays (`network: {{version: 2, renderer: ...}}`), or take the rails out of {files} by "
                 "hand"
             )
-    return f"{path}, which netplan makes of others' files, would {fate} with the change; {fix}"
+    return f"{path}, which netplan generates from other files, would {fate} with the change; {fix}"
 
 
 def _has_all(new: str, old: str) -> bool:
-    """Say whether each line of the old text is in the new one, which may say more: ours share such files."""
+    """Return whether each line of the old text is in the new one, which may have more from shared files."""
     lines = [set(line.split()) for line in new.splitlines()]
     return all(any(set(line.split()) <= one for one in lines) for line in old.splitlines())

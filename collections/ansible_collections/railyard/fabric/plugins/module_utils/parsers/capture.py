@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A tool's output as it was captured: a terminal's marks and a launcher's labels off, then its parser."""
+"""Parse a tool's captured output: remove terminal escapes and launchers' labels, then run its parser."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from ansible_collections.railyard.fabric.plugins.module_utils.parsers.common imp
 
 Parser = Callable[[str], dict[str, Any]]
 
-# What a tool prints nothing more behind in the same line: such a line is whole without its end. The first
-# are JSON's, which of itself shows where it ends.
+# Ends of lines after which a tool prints nothing more: such a line is complete without a line end. The first
+# are of JSON, which shows its end itself.
 _WHOLE_LINE = re.compile(
     r"\}\s*\Z|^\s*(?:\[\s*\{.*)?\]\s*\Z"
     r"|[0-9] (?:GB/s|ms)\s*\Z|Link layer:\s+(?:InfiniBand|Ethernet)\s*\Z|Avg bus bandwidth +: [0-9.]+ \Z"
     r"|^SUM \w+ [0-9]+\.[0-9]{2}\s*\Z"
 )
 _PROMPT = re.compile(r"[#$%] ?\Z")
-# A capture that `railyard parse` takes has 16 MiB; shorter lines no tool prints.
+# `railyard parse` accepts captures of 16 MiB; no tool prints shorter lines.
 _MOST_LINES = 500000
 # NCCL's work on no GPU, datagrams that came late or twice, and how far a GPU is from its limit.
 _OF_EITHER_SIGN = ("gpu", "lost_packets", "lost_percent", "temperature.gpu.tlimit")
-# What these print has no end of its own: that a line says nothing may be the cut's doing.
+# The output of these has no end mark: a line without values may be truncated.
 _WITHOUT_END = ("nccl-log",)
 
 
@@ -51,7 +51,7 @@ def read(parser: Parser, text: str) -> dict[str, Any]:
     lines = text.count("\n") + text.count("\r")
     if lines > _MOST_LINES:
         raise NotThisTool(f"this text of {lines} lines is no capture", f"line {_MOST_LINES}")
-    # What of a file's beginning or end never reached the disk is NULs; the rest is text all the same.
+    # Parts of a file that never reached the disk are NULs; the rest is text.
     text = unwrap.without_overstrikes(text.strip("\0"))
     if is_binary(text):
         raise NotThisTool("this is binary data and no output of a tool")
@@ -60,13 +60,13 @@ def read(parser: Parser, text: str) -> dict[str, Any]:
     hole, negative = text.find("\0"), _below_zero(found["outputs"], found["tool"])
     if found["valid"] and (hole >= 0 or negative):
         where = f"line {text.count(chr(10), 0, hole) + 1}"
-        said = negative or f"{where}: NULs stand where a part of the text is missing"
-        return result(found["tool"], found["outputs"], error("garbled", said), found["warnings"])
+        reported = negative or f"{where}: a part of the text is missing (NULs)"
+        return result(found["tool"], found["outputs"], error("garbled", reported), found["warnings"])
     return _without_cut_line(parser, text, found) if found["valid"] else found
 
 
 def _below_zero(value: Any, name: str) -> str | None:
-    """Name the first number that is below 0 as no count, rate, size or time is."""
+    """Return the name of the first negative number; counts, rates, sizes and times are never negative."""
     if isinstance(value, dict):
         parts = list(value.items())
     elif isinstance(value, list):
@@ -78,7 +78,7 @@ def _below_zero(value: Any, name: str) -> str | None:
 
 
 def _without_cut_line(parser: Parser, text: str, found: dict[str, Any]) -> dict[str, Any]:
-    """Believe no last line without a line end, unless it is whole or nothing that was read comes from it."""
+    """Drop a last line without a line end, unless it is complete or nothing was read from it."""
     before, _end, last = text.rpartition("\n")
     if not last.strip() or _WHOLE_LINE.search(last):
         return found
@@ -95,7 +95,7 @@ def _without_cut_line(parser: Parser, text: str, found: dict[str, Any]) -> dict[
 
 
 def _bare(parser: Parser, text: str) -> dict[str, Any]:
-    """Parse; where that fails, parse once more without what a launcher or a comment put before each line."""
+    """Parse; if that fails, parse again without a launcher's or a comment's prefix on each line."""
     found: dict[str, Any] | None = None
     refusal: NotThisTool | None = None
     try:
@@ -104,7 +104,7 @@ def _bare(parser: Parser, text: str) -> dict[str, Any]:
         refusal = problem
     if found is not None and found["valid"]:
         return found
-    # A comment mark is a tool's own sign, too: without it a text must be whole, or no other reading is left.
+    # Tools print comment marks too: a text without them must be complete, or the only one that can be parsed.
     others = ((unwrap.without_labels(text), False), (unwrap.without_comment_marks(text), found is not None))
     for bare, must_be_whole in others:
         try:

@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What all parsers share: the shape of a result, and ways to read numbers that never raise."""
+"""Shared by all parsers: the format of a result, and functions to read numbers that never raise."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 SCHEMA = 1
 
-# Longer digit strings are no measurement; int() refuses them above 4300 digits with an exception of its own.
+# Longer digit strings are no measurement; int() raises above 4300 digits.
 _LONGEST_NUMBER = 40
 
 _LONGEST_LINE = 8192
@@ -19,13 +19,14 @@ _LONGEST_MESSAGE = 400
 Kinds = tuple[tuple[str, re.Pattern[str]], ...]
 _SAMPLE = 65536
 _MOST_UNPRINTABLE = 0.1
-# NUL and its like, and what undecodable bytes become; ESC, tabs and line ends do occur in text.
+# Control characters and undecodable bytes; ESC, tabs and line ends do occur in text.
 _UNPRINTABLE = re.compile("[\x00-\x08\x0e-\x1a\x1c-\x1f\x7f\ufffd]")
 
 _LINE_END = re.compile(r"\r\n|\r|\n")
 _NUMBER = re.compile(r"[-+]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][-+]?[0-9]{1,3})?\Z")
 
-# What a shell, systemd or timeout prints when it ended the tool: the numbers before it are not a whole run.
+# What a shell, systemd or timeout prints when it ended the tool: the numbers before it are of an incomplete
+# run.
 _ENDED = re.compile(
     r"^(?:.{0,200}: line [0-9]+: +[0-9]+ +)?"
     r"(?:Killed|Terminated|Aborted|Segmentation fault|Hangup|Interrupt)\b"
@@ -34,11 +35,11 @@ _ENDED = re.compile(
 
 
 class NotThisTool(Exception):  # noqa: N818 - the name is the contract's and says what happened
-    """The text is not output of the tool it was said to come from.
+    """The text is not output of the given tool.
 
     Attributes:
         message: What was expected and what is there instead.
-        position: Where, in words a person can use ("line 1").
+        position: Where it is, for example "line 1".
     """
 
     def __init__(self, message: str, position: str = "line 1") -> None:
@@ -61,8 +62,8 @@ def result(
         tool: Name as the user gives it to `railyard parse`.
         outputs: One element per run found in the text.
         error: `{"class", "message"}` or None; an error always makes the result invalid.
-        warnings: Sentences for the reader.
-        valid: Whether each run is whole.
+        warnings: Sentences for the user.
+        valid: Whether each run is complete.
 
     Returns:
         `{"schema", "tool", "valid", "error", "warnings", "outputs"}`.
@@ -78,16 +79,16 @@ def result(
 
 
 def error(kind: str, message: str) -> dict[str, str]:
-    """Return an error object; the message is cut to a length that a terminal can show."""
+    """Return an error object; the message is cut to a length that fits a terminal."""
     return {"class": kind, "message": message.strip()[:_LONGEST_MESSAGE]}
 
 
 def runs(found: list[dict[str, Any]], *keys: str) -> list[list[dict[str, Any]]]:
-    """Part what several runs printed into one text: a run names nothing twice.
+    """Split the output of several runs: a run never has the same name twice.
 
     Args:
         found: Devices, links, GIDs or GPUs in their order.
-        keys: What names one of them.
+        keys: The keys that identify one of them.
 
     Returns:
         The runs; none when nothing was found.
@@ -105,8 +106,8 @@ def runs(found: list[dict[str, Any]], *keys: str) -> list[list[dict[str, Any]]]:
 
 
 def not_read(form: str) -> str:
-    """Return the warning that the text holds a second form of the same output, which was passed over."""
-    return f"the text holds {form}, too, which is not read"
+    """Return the warning that the text has a second form of the same output, which was skipped."""
+    return f"the text also has {form}, which is not read"
 
 
 def whole_lines(text: str) -> list[str]:
@@ -115,12 +116,12 @@ def whole_lines(text: str) -> list[str]:
 
 
 def split_lines(text: str) -> list[str]:
-    """Split at line ends and cut what no tool prints in one line, so that no pattern runs for minutes."""
+    """Split at line ends and truncate overlong lines, so that no pattern runs for minutes."""
     return [line[:_LONGEST_LINE] for line in whole_lines(text)]
 
 
 def refusal(expected: str, lines: list[str]) -> NotThisTool:
-    """Return what to raise for a text that is another tool's: what was expected, and how it begins."""
+    """Return the error of a text of another tool: what was expected, and how it begins."""
     return NotThisTool(f"{expected}; the text begins with {first_text(lines)}")
 
 
@@ -128,8 +129,8 @@ def trouble(kinds: Kinds, line: str, message: str | None = None) -> dict[str, st
     """Return the error of the first kind whose pattern is in the line's beginning.
 
     Args:
-        kinds: Class and pattern, the more telling ones first.
-        line: What the tool said.
+        kinds: Class and pattern, the more specific ones first.
+        line: The line of the tool.
         message: What to show of it; the line itself where this is None.
     """
     for kind, pattern in kinds:
@@ -139,7 +140,7 @@ def trouble(kinds: Kinds, line: str, message: str | None = None) -> dict[str, st
 
 
 def is_binary(text: str) -> bool:
-    """Tell whether the text's beginning is data that no tool prints: control characters, decoding errors."""
+    """Return whether the text begins with data that no tool prints: control characters, decoding errors."""
     sample = text[:_SAMPLE]
     return len(_UNPRINTABLE.findall(sample)) > len(sample) * _MOST_UNPRINTABLE
 
@@ -186,7 +187,7 @@ def scaled(value: float | None, factor: float, digits: int = 9) -> float | None:
 
 
 def ended_by_signal(line: str) -> bool:
-    """Tell whether a line says that the tool was killed or interrupted from outside."""
+    """Return whether a line reports that the tool was killed or interrupted."""
     return bool(_ENDED.search(line[:400]))
 
 

@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Find JSON objects in what a tool printed: cut short, repeated keys, nan, noise around; never raises."""
+"""Find JSON objects in a tool's output, also truncated or with repeated keys or nan; never raises."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import json
 import re
 from typing import Any
 
-# Some tools print C's nan and inf, which are no JSON in any spelling; Python reads only the capitalised ones.
+# Some tools print C's nan and inf, which are not JSON; Python reads only the capitalized ones.
 _BARE_WORD = re.compile(r'("\s*:\s*)-?(?:nan|inf|infinity)(?:\([^)\n]{0,40}\))?(?=\s*[,}\]\n])', re.I)
 _OBJECT_START = re.compile(r"^[ \t]*\{", re.M)
 # `^` does not match in the middle of a line: an object right behind another.
@@ -18,10 +18,10 @@ REPEATED = "_bidir_reverse"
 
 
 def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Keep the last of several equal keys under its own name; json.loads alone would drop the first one.
+    """Keep all of several equal keys; json.loads alone would keep only the last one.
 
-    iperf3 3.7 to 3.9 repeat `sum_sent` and its like for the reverse half of `--bidir`; later versions give
-    them the suffix that is given here.
+    iperf3 3.7 to 3.9 repeat `sum_sent` and similar keys for the reverse half of `--bidir`; later versions
+    give them the suffix that is added here.
     """
     kept: dict[str, Any] = {}
     for key, value in pairs:
@@ -36,9 +36,9 @@ class Found:
     """What `find_objects` saw.
 
     Attributes:
-        objects: The whole objects, in order.
+        objects: The complete objects, in order.
         around: The text before, between and after them.
-        cut: Text that begins like an object and does not end as one, or None.
+        cut: Text that begins like an object and does not end like one, or None.
     """
 
     def __init__(self) -> None:

@@ -15,9 +15,7 @@ _HEADER = re.compile(r"^PING6?[ (]")
 _STATISTICS = re.compile(r"^-{2,4} ?.* ping6? statistics -{2,4}\s*$|^----.*PING Statistics----\s*$")
 # iputils is translated; whatever the language, this line has dashes around and "ping" within.
 _STATISTICS_ABROAD = re.compile(r"^--- .{0,200}ping.{0,200} ---\s*$", re.I)
-_COUNTS = re.compile(
-    r"^([0-9]+) packets transmitted, ([0-9]+)(?: packets)? received\b(.*)$",
-)
+_COUNTS = re.compile(r"^([0-9]+) packets transmitted, ([0-9]+)(?: packets)? received\b(.*)$")
 _DUPLICATES = re.compile(r"\+?([0-9]+) duplicates\b")
 _ERRORS = re.compile(r"\+([0-9]+) errors\b")
 _CORRUPTED = re.compile(r"\+[0-9]+ corrupted\b|^wrong data byte #")
@@ -75,12 +73,12 @@ class _Run:
         self.has_rtt = True
 
     def verdict(self) -> tuple[dict[str, str] | None, list[str]]:
-        """Return (error, warnings) of this run; no error means that it is whole."""
+        """Return (error, warnings) of this run; no error means that it is complete."""
         out = self.output
         if self.interrupted:
             return error("interrupted", "the run was interrupted before its end"), []
         if self.is_abroad and out["transmitted"] is None:
-            return error("language", "the statistics are no English. Fix: run ping with LC_ALL=C"), []
+            return error("language", "the statistics are not in English. Fix: run ping with LC_ALL=C"), []
         if out["transmitted"] is None or out["received"] is None or out["loss_percent"] is None:
             return self.trouble or error("truncated", "the statistics line is missing or cut short"), []
         if out["transmitted"] == 0:
@@ -151,7 +149,7 @@ def parse(text: str) -> dict[str, Any]:
     recognised = False
     for line in lines:
         if _HEADER.match(line):
-            # What was printed before the first header (warnings, patterns) belongs to that first run.
+            # Lines before the first header (warnings, patterns) belong to the first run.
             if run.has_header or run.output["transmitted"] is not None:
                 runs.append(run)
                 run = _Run()
@@ -167,8 +165,8 @@ def parse(text: str) -> dict[str, Any]:
         raise common.refusal("no line of ping's output", lines)
     problem, warnings = None, []
     for one in runs:
-        found, said = one.verdict()
+        found, reported = one.verdict()
         problem = problem or found
-        warnings += said
+        warnings += reported
     with_data = [one.output for one in runs if one.has_header or one.output["transmitted"] is not None]
     return common.result("ping", with_data, problem, warnings)

@@ -73,7 +73,7 @@ def parse(tool: str, text: str) -> dict[str, Any]:
         text: What the tool printed.
 
     Returns:
-        `{"schema", "tool", "valid", "error", "warnings", "outputs"}`; `valid` only for a whole, good run.
+        `{"schema", "tool", "valid", "error", "warnings", "outputs"}`; `valid` only for a complete, good run.
 
     Raises:
         NotThisTool: The text is not this tool's, or there is no such tool.

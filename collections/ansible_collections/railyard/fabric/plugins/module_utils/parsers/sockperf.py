@@ -16,12 +16,12 @@ _SERVER = re.compile(r"\[SERVER\] listen on")
 _MODE_WORD = re.compile(
     r"\bsockperf\s+(?:client\s+)?(pp|ping-pong|ul|under-load|tp|throughput|pb|playback)\b"
 )
-# -n ends the run by its count and not by the clock; 3.8 and later have other words for it.
+# -n ends the run by its count and not by the clock; 3.8 and later print another message.
 _END = re.compile(
     r"Test end \((?:interrupted by ([^)]{1,40})|reached packet number|finished observation count)\)"
 )
-# The file of --full-log has the statistics and not the course of the test; it says what was asked.
-_ASKED_S = re.compile(r"test was performed using the following parameters: .{0,400}--time=([0-9]{1,9})\b")
+# The file of --full-log has the statistics and the options, not the messages of the test.
+_PLANNED_S = re.compile(r"test was performed using the following parameters: .{0,400}--time=([0-9]{1,9})\b")
 _TOTAL_S = re.compile(r"\[Total Run\] RunTime=([0-9.]{1,20}) sec")
 _VALID = re.compile(r"\[Valid Duration\].{0,120}SentMessages=([0-9]+); ReceivedMessages=([0-9]+)\s*$")
 _AVERAGE = re.compile(r"====> avg-(lat|latency|rtt) ?= {0,12}([0-9.]+) \(std-dev ?= {0,12}([0-9.]+)(?:, |\))")
@@ -61,9 +61,9 @@ _GBPS_PER_MEBIBIT = 2**20 / 1e9
 _DECIMALS_OF_M = 9
 _FARTHEST_APART = 0.01
 _HEADER_BYTES, _FRAGMENT_BYTES = 28, 1472
-# A run that was ended early lacks more than its clock is off.
+# A run that was ended early is shorter by more than the error of its clock.
 _SHORTEST_SHARE = 0.95
-# under-load asks for a reply to every 100th message; ping-pong loses a few at most.
+# under-load requests a reply to every 100th message; ping-pong loses a few at most.
 _UNDER_LOAD_REPLY_SHARE = 0.5
 
 
@@ -82,7 +82,7 @@ class _Run:
         self.average_seen = 0
         self.summary: float | None = None
         self.late_signal = False
-        self.asked_s: float | None = None
+        self.planned_s: float | None = None
         self.total_s: float | None = None
         self.message_bytes: int | None = None
         self.slack_gbps = 0.0
@@ -96,8 +96,8 @@ class _Run:
         self._read_course(line)
         self._read_latency(line)
         self._read_rate(line)
-        said = re.sub(r"^sockperf: (?:ERROR: )?", "", line)
-        self.trouble = self.trouble or common.trouble(_TROUBLE, line, said)
+        reported = re.sub(r"^sockperf: (?:ERROR: )?", "", line)
+        self.trouble = self.trouble or common.trouble(_TROUBLE, line, reported)
 
     def _read_course(self, line: str) -> None:
         if end := _END.search(line):
@@ -105,9 +105,9 @@ class _Run:
             if self.ends and "signal" in reason:
                 self.late_signal = True
             self.ends.append(reason)
-        asked_s, total_s = _ASKED_S.search(line), _TOTAL_S.search(line)
-        if asked_s:
-            self.asked_s = to_float(asked_s.group(1))
+        planned_s, total_s = _PLANNED_S.search(line), _TOTAL_S.search(line)
+        if planned_s:
+            self.planned_s = to_float(planned_s.group(1))
         if total_s:
             self.total_s = to_float(total_s.group(1))
         sent = _VALID.search(line)
@@ -160,15 +160,15 @@ class _Run:
             self.mode = _MODES["tp"]
 
     def output(self) -> dict[str, Any]:
-        """Return the numbers; a trailing second signal is how under-load ends on its own."""
+        """Return the numbers; under-load normally ends with a second signal."""
         if self.mode == _MODES["pp"] and self.late_signal:
             self.mode = _MODES["ul"]
         head = {"version": self.version, "mode": self.mode}
         return {**head, **(self.rate if self.mode == _MODES["tp"] else self.latency)}
 
     def problem(self) -> dict[str, str] | None:
-        """Return the reason why this run is not whole."""
-        # "by user" is what SIGINT says.
+        """Return the reason why this run is incomplete."""
+        # "by user" is the message after SIGINT.
         if self.killed or (self.ends and ("signal" in self.ends[0] or "user" in self.ends[0])):
             return error("interrupted", "the run was interrupted before its end")
         if self.trouble:
@@ -194,8 +194,8 @@ class _Run:
         return None
 
     def _is_log(self) -> bool:
-        """Tell whether this is a file of --full-log whose test ran as long as it was asked to."""
-        return bool(self.asked_s and self.total_s and self.total_s >= self.asked_s * _SHORTEST_SHARE)
+        """Return whether this is a file of --full-log whose test ran for the configured time."""
+        return bool(self.planned_s and self.total_s and self.total_s >= self.planned_s * _SHORTEST_SHARE)
 
     def _rate_problem(self) -> dict[str, str] | None:
         rate, stated = self.rate["message_rate"], self.rate["bandwidth_gbps"]
@@ -203,7 +203,7 @@ class _Run:
             return error("no_data", "no message was sent")
         if self.message_bytes is None:
             return None
-        # Up to 2.2 the headers of IP and UDP are counted as well, for each fragment.
+        # Up to 2.2 the headers of IP and UDP are included, for each fragment.
         headers = _HEADER_BYTES * -(-self.message_bytes // _FRAGMENT_BYTES)
         least, most = (rate * size * 8 / 1e9 for size in (self.message_bytes, self.message_bytes + headers))
         slack = _FARTHEST_APART * most + self.slack_gbps

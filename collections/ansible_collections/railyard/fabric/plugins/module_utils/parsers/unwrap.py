@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Take off what a capture gains on its way: indentation, quote marks, time stamps, labels of launchers."""
+"""Remove what is added to a capture: indentation, quote marks, time stamps, labels of launchers."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import re
 
 from ansible_collections.railyard.fabric.plugins.module_utils.parsers.common import whole_lines
 
-# Some tools write a terminal's escapes into pipes, too.
+# Some tools write terminal escapes into pipes too.
 _ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
 _DAY = r"(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)"
 _MONTH = r"(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)"
 _CLOCK = r"[0-9]{2}:[0-9]{2}:[0-9]{2}"
-# Nothing that a tool prints itself begins so: each line is freed of it, whether or not the others have it.
+# No tool prints these itself: they are removed from each line, whether or not the others have them.
 _STAMPS = (
     # `kubectl logs --timestamps`, `ts`, container runtimes
     re.compile(rf"\[?[0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}}[T ]{_CLOCK}(?:[.,][0-9]{{1,9}})?"
@@ -37,9 +37,9 @@ _HOST = re.compile(r"(\[?[A-Za-z][\w.-]{0,63}\]?) {0,20}[:|](?: |$)")
 _POD = re.compile(r"(\[[a-z]{1,20}(?:/[\w.-]{1,253}){1,3}\])(?: |$)")
 # An example in a comment of a script or a program.
 _COMMENT = re.compile(r"\s{0,8}(?:#|\*|//)(?:[ \t]|$)")
-# What ping -f prints for each probe, and takes back for each reply.
+# What ping -f prints for each probe, and erases for each reply.
 _OVERSTRIKE = re.compile("\\.?\x08(?: \x08)?")
-# One or two lines that begin alike are a tool's own messages (`ping: ...`, `iperf3: ...`).
+# One or two lines with the same beginning are messages of a tool (`ping: ...`, `iperf3: ...`).
 _FEWEST_LINES = 4
 _MOST_LABELS = 64
 _OWN_LABELS = ("sockperf", "iperf3", "ping", "ping6", "ibwarn", "ibpanic", "rdma", "fio", "hca_id", "link")
@@ -74,7 +74,7 @@ def _dedented(lines: list[str]) -> list[str]:
 
 
 def _flush(lines: list[str]) -> list[str]:
-    """Move lines that a label and one more blank stood before to the left (iperf3 -T)."""
+    """Unindent lines that had a label and one more blank (iperf3 -T)."""
     common = min((len(line) - len(line.lstrip(" ")) for line in lines if line.strip()), default=0)
     return [line[common:] for line in lines]
 
@@ -85,7 +85,7 @@ def without_overstrikes(text: str) -> str:
 
 
 def without_comment_marks(text: str) -> str | None:
-    """Take `#`, `*` or `//` off the beginning of each line; None when not every line has one."""
+    """Remove `#`, `*` or `//` from the beginning of each line; None when not every line has one."""
     lines = [line for line in text.split("\n") if line.strip()]
     found = [_COMMENT.match(line[:20]) for line in lines]
     if len(lines) < _FEWEST_LINES or not all(found):
@@ -94,13 +94,13 @@ def without_comment_marks(text: str) -> str | None:
 
 
 def clean(text: str) -> str:
-    """Remove terminal escapes, quote marks, time stamps and common indentation; the words stay as they are.
+    """Remove terminal escapes, quote marks, time stamps and common indentation; the text is not changed.
 
     Args:
         text: A capture as it was pasted or collected.
 
     Returns:
-        The text, its line ends all alike.
+        The text, with uniform line ends.
     """
     # A page that shows a capture writes its blanks as no-break spaces.
     lines = whole_lines(_ANSI.sub("", text.lstrip("\ufeff").replace("\xa0", " ")))
@@ -108,7 +108,7 @@ def clean(text: str) -> str:
 
 
 def without_labels(text: str) -> str | None:
-    """Sort the lines of a launcher by its labels (`0: `, `host1: `, `host1 | `) and take these off.
+    """Sort the lines of a launcher by its labels (`0: `, `host1: `, `host1 | `) and remove these.
 
     Args:
         text: What `clean` returned.

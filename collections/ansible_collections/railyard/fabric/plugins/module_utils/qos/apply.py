@@ -15,7 +15,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.qos import node as
 from ansible_collections.railyard.fabric.plugins.module_utils.qos import replay
 from ansible_collections.railyard.fabric.plugins.module_utils.qos import settings as roce_qos
 from ansible_collections.railyard.fabric.plugins.module_utils.qos.settings import QosError
-from ansible_collections.railyard.fabric.plugins.module_utils.qos.tools import Run, said
+from ansible_collections.railyard.fabric.plugins.module_utils.qos.tools import Run, format_error
 
 PORT_SETTINGS = (*roce_qos.AT_LOAD, "global_pause")
 
@@ -33,7 +33,7 @@ class Work(NamedTuple):
 def look(
     node: roce_qos_node.Node, ports: list[roce_qos_node.Port], declared: roce_qos.Declared
 ) -> list[Work]:
-    """Return what is to be done at each port; raise QosError with all that stands in the way."""
+    """Return what is to be done at each port; raise QosError with all problems."""
     work, problems = [], []
     for port in ports:
         settings = roce_qos.wanted(declared, port.driver)
@@ -135,7 +135,7 @@ def do(action: dict[str, Any], run: Run) -> str | None:
     answer = run(action["argv"])
     if answer.status in action["ok"]:
         return None
-    return f"{' '.join(action['argv'])}: {said(answer)}"
+    return f"{' '.join(action['argv'])}: {format_error(answer)}"
 
 
 def kept_files(
@@ -151,7 +151,7 @@ def kept_files(
         for one in work
     ]
     record = {"schema": replay.SCHEMA, "sys_root": node.sys_root, "ports": ports}
-    # Ansible ships module_utils inside a zip file, so the source is asked of the loader, not of the disk.
+    # Ansible ships module_utils inside a zip file, so the source comes from the loader, not from the disk.
     loader: Any = replay.__loader__
     source = str(loader.get_source(replay.__name__))
     return {

@@ -43,7 +43,7 @@ def write_value(action: Mapping[str, Any]) -> None:
     with contextlib.ExitStack() as stack:
         if "folder" in action:
             stack.enter_context(folder_made(action["folder"]))
-        # The kernel's files are there or not; one that we made would be nobody's. Its refusal comes on close.
+        # A kernel's file exists or not; it must not be created. The kernel's error comes on close.
         descriptor = os.open(action["path"], os.O_WRONLY | os.O_TRUNC)
         with os.fdopen(descriptor, "w", encoding="ascii") as handle:
             handle.write(action["text"])

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """RoCE QoS of a port: what is wanted, what differs, what the node has no way to set. Pure.
 
-A setting is a name and a value. What is asked depends on the driver: mlx4 (ConnectX-3, RoCE v1) has flow
+A setting is a name and a value. The settings depend on the driver: mlx4 (ConnectX-3, RoCE v1) has flow
 control and nothing else. Sources: NVIDIA/doroce-linux doRoCE.sh (trust DSCP, PFC on priority 3, class 106);
 docs.nvidia.com/doca/sdk/explicit+congestion+notification (ecn/ in sysfs), MLNX_OFED 4.5 "Flow Control"
 (pfctx, pfcrx); torvalds/linux drivers/net/ethernet/mellanox/mlx4/en_main.c (both are read-only once loaded).

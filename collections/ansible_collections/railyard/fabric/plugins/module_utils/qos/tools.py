@@ -45,7 +45,7 @@ Run = Callable[[Sequence[str]], Answer]
 
 
 def command(*words: str, ok: Sequence[int] = (0,)) -> Action:
-    """Return the action of running a program; `ok` are the exit statuses that mean it is as asked."""
+    """Return the action of running a program; `ok` are the exit statuses of success."""
     return {"argv": list(words), "ok": list(ok)}
 
 
@@ -54,8 +54,8 @@ def write(path: str, text: str) -> Action:
     return {"path": path, "text": text}
 
 
-def said(answer: Answer) -> str:
-    """Return what a program that failed had to say, on one line."""
+def format_error(answer: Answer) -> str:
+    """Return the message of a program that failed, on one line."""
     text = " ".join(f"{answer.error} {answer.out}".split())
     return (text or "no word")[:300] + f" (exit status {answer.status})"
 
@@ -63,7 +63,7 @@ def said(answer: Answer) -> str:
 def _ask(run: Run, *argv: str) -> str:
     answer = run(argv)
     if answer.status != 0:
-        raise QosError(f"{' '.join(argv)}: {said(answer)}")
+        raise QosError(f"{' '.join(argv)}: {format_error(answer)}")
     return answer.out
 
 
@@ -281,7 +281,7 @@ def read_pause(run: Run, netdev: str) -> dict[str, bool] | None:
         return found
     if "not supported" in answer.error + answer.out:
         return None
-    raise QosError(f"ethtool -a {netdev}: {said(answer)}")
+    raise QosError(f"ethtool -a {netdev}: {format_error(answer)}")
 
 
 def pause_action(netdev: str, pause: dict[str, bool]) -> Action:

@@ -1,10 +1,9 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Files that name RDMA devices, compared with the devices that are there: a boot may have renamed them.
+"""Compare files that name RDMA devices with the existing devices: a boot may have renamed them.
 
-Whatever starts a job reads these files and nothing of them is wrong by itself: with `NCCL_NET=IB` and names
-that no device has, NCCL ends the job.
+Jobs read these files: with `NCCL_NET=IB` and names of missing devices NCCL ends the job.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.quick.found import
 from ansible_collections.railyard.fabric.plugins.module_utils.rails.bind import Bound
 
 ITEM = "device_names"
-#: Files below /etc that name devices: those that role nccl_profile writes.
+#: Files below /etc that name devices, written by the role nccl_profile.
 FILES = (
     "nccl.conf",
     "railyard/nccl.env",
@@ -33,11 +32,11 @@ def look(node: str, ports: Sequence[str], bound: Mapping[str, Bound], reader: Re
 
     Args:
         node: its name in the inventory.
-        ports: all RDMA ports of the node, as `mlx5_0:1`; none where no driver is loaded, and then nothing is
-            known of the names.
+        ports: all RDMA ports of the node, as `mlx5_0:1`; none where no driver is loaded, and then the names
+            are unknown.
         bound: the rails.
         reader: where /etc is.
-        found: takes what is found.
+        found: takes the findings.
     """
     if not ports:
         return
@@ -72,7 +71,7 @@ def look(node: str, ports: Sequence[str], bound: Mapping[str, Bound], reader: Re
 
 
 def missing(text: str, ports: Sequence[str]) -> list[str]:
-    """Return the devices that settings of NCCL and UCX ask for and that are not there.
+    """Return the missing devices that settings of NCCL and UCX name.
 
     Args:
         text: a file of lines `NAME=value`.
@@ -87,6 +86,6 @@ def missing(text: str, ports: Sequence[str]) -> list[str]:
             if not (asked.excludes or asked.wrong):
                 gone.update(dict.fromkeys(asked.unused(known)))
         elif name == "UCX_NET_DEVICES":
-            # UCX's list may name netdevs as well, which have no port.
+            # UCX's list may name netdevs too, which have no port.
             gone.update((one, None) for one in value.split(",") if ":" in one and one not in ports)
     return list(gone)

@@ -1,9 +1,9 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Tell Slurm what a quick look found: a node that is wrong gets no new job. Running jobs are never ended.
+"""Drain a node in Slurm after a quick check that found errors, and resume it. Running jobs are never ended.
 
-Somebody else's drain is left as it is, before and after; what is resumed is what a quick look drained.
+A drain by another user or program is left unchanged; only a drain of the quick check is resumed.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ from ansible_collections.railyard.fabric.plugins.module_utils import bounded
 from ansible_collections.railyard.fabric.plugins.module_utils.quick.found import GOOD, WRONG, Found, reason
 from ansible_collections.railyard.fabric.plugins.module_utils.state import slurm
 
-#: How reasons begin by which a quick look knows its own drain.
+#: The beginning of the reason by which the quick check recognizes its own drain.
 REASON = slurm.own_reason("quick check:")
 _EACH_S = 4.5
 _ITEM, _CAUSE = "slurm", "slurm_unreachable"
 
 
 def tell(found: Found, drain: bool, resume: bool, name: str | None = None) -> None:
-    """Drain a node that is wrong, end such a drain where all is good; say what was done.
+    """Drain a node with errors, or resume it if all is good; report what was done.
 
     Args:
-        found: what was found; takes what became of it in Slurm.
-        drain: whether a node that is wrong is drained.
-        resume: whether a drain of an earlier look may be ended.
+        found: the findings; takes what was done in Slurm.
+        drain: whether to drain a node with errors.
+        resume: whether to end a drain of an earlier quick check.
         name: the node's name in Slurm; by default the first part of its host name.
     """
     if not {GOOD: resume, WRONG: drain}.get(found.status, False):
@@ -56,8 +56,8 @@ def _update(node: str, *words: str) -> None:
     """Change the node.
 
     Raises:
-        SlurmError: Slurm does not take it.
-        ToolError: it does not answer.
+        SlurmError: Slurm rejects it.
+        ToolError: Slurm does not answer.
     """
     ended = bounded.ask(["scontrol", "update", f"NodeName={node}", *words], _EACH_S)
     if ended.status != 0:

@@ -1,10 +1,10 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the last look saw, kept on the node: the rails' error counters, what was wrong, XIDs; what grew since.
+"""Store the last check on the node (error counters of rails, errors, XIDs), and compare the counters with it.
 
-Each who looks by a name of its own has a last look of its own, so that a health check, a prolog and a person
-do not take each other's growth away. A record is as large as the node has counters; nothing is added up.
+Each name has a separate last check, so that a health check, a prolog and a user do not affect each other. A
+record has the node's counters; nothing is added up.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from ansible_collections.railyard.fabric.plugins.module_utils.facts.link_errors 
     NOTICE,
     PHYSICAL,
     SYMBOL,
+    is_saturated,
     show_link,
-    stands_still,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils.numeric import is_number, is_whole
 from ansible_collections.railyard.fabric.plugins.module_utils.quick import xids
@@ -40,11 +40,11 @@ Values = Mapping[str, int]
 
 
 class LookError(Exception):
-    """The last look cannot be read or kept; the message says why."""
+    """The last check cannot be read or stored; the message has the reason."""
 
 
 class Seen(NamedTuple):
-    """A rail's error counters, and of which port they are."""
+    """A rail's error counters and their port."""
 
     netdev: str
     hca: str | None
@@ -52,10 +52,10 @@ class Seen(NamedTuple):
 
 
 class Last(NamedTuple):
-    """A look: of which boot, so many seconds after it, and what each rail had.
+    """A check: its boot, its time in seconds since boot, and the counters of each rail.
 
-    `log_next` is the number of the first record of the kernel's log that was not there yet; `findings` is
-    what was wrong and is reported until a look at the same item is good.
+    `log_next` is the number of the next record of the kernel's log; `findings` are the errors, which are
+    reported until a check of the same item is good.
     """
 
     boot_id: str | None
@@ -67,13 +67,13 @@ class Last(NamedTuple):
 
 
 class Grown(NamedTuple):
-    """What is said of a rail's counters since the last look.
+    """The growth of a rail's counters since the last check.
 
     Attributes:
-        wrong: counters that may not grow, and by how much.
-        unknown: why some tell nothing.
-        told: what grew and is no fault of the node by itself: packets sent again, or dropped.
-        is_first: no earlier look of this port, in this boot, to hold it against.
+        wrong: counters that must not grow, and by how much.
+        unknown: why some counters are unknown.
+        told: growth that is not an error of the node alone: packets retransmitted or dropped.
+        is_first: there is no earlier check of this port in this boot to compare with.
     """
 
     wrong: dict[str, int]
@@ -83,22 +83,22 @@ class Grown(NamedTuple):
 
 
 def check_name(name: str) -> str:
-    """Return a name by which somebody looks.
+    """Return a valid name of a check.
 
     Raises:
-        ValueError: it would be no file name.
+        ValueError: it cannot be a file name.
     """
     if not _NAME.match(name):
-        raise ValueError(f"{name!r} is no name of 1 to 32 of a-z, 0-9, - and _, a letter first")
+        raise ValueError(f"{name!r} is not a name of 1 to 32 of a-z, 0-9, - and _, a letter first")
     return name
 
 
 @contextlib.contextmanager
 def alone(folder: str, name: str, wait_s: float = _LOCK_WAIT_S) -> Iterator[None]:
-    """Be the only one that looks by this name.
+    """Lock the checks of this name.
 
     Raises:
-        LookError: another does for longer than `wait_s`, or the folder cannot be written.
+        LookError: another one runs for longer than `wait_s`, or the folder cannot be written.
     """
     path = os.path.join(folder, name + ".lock")
     with contextlib.ExitStack() as held:
@@ -106,17 +106,17 @@ def alone(folder: str, name: str, wait_s: float = _LOCK_WAIT_S) -> Iterator[None
             os.makedirs(folder, mode=0o755, exist_ok=True)
             held.enter_context(owner_lock.held(path, wait_s))
         except owner_lock.LockedError as error:
-            raise LookError(f"another look as {name} is under way: {error}") from error
+            raise LookError(f"another check as {name} is running: {error}") from error
         except OSError as error:
             raise LookError(f"{path}: {error.strerror or error}") from error
         yield
 
 
 def load(folder: str, name: str) -> Last | None:
-    """Read the last look; None where there was none.
+    """Read the last check; None where there was none.
 
     Raises:
-        LookError: what is kept is no look.
+        LookError: the record is invalid.
     """
     path = os.path.join(folder, name + ".json")
     try:
@@ -129,7 +129,7 @@ def load(folder: str, name: str) -> Last | None:
     try:
         return _read(json.loads(data))
     except (ValueError, RecursionError, TypeError, KeyError, AttributeError) as error:
-        raise LookError(f"{path} is no record of a look; it is written anew") from error
+        raise LookError(f"{path} is not a record of a check; it is written again") from error
 
 
 def _read(document: Any) -> Last:
@@ -140,11 +140,11 @@ def _read(document: Any) -> Last:
     for rail, seen in document["rails"].items():
         values = seen["values"]
         if not all(is_whole(value) for value in values.values()):
-            raise ValueError("a counter is no number")
+            raise ValueError("a counter is not a number")
         rails[rail] = Seen(seen["netdev"], seen["hca"], dict(values))
     log_next = document["log_next"]
     if not is_whole(log_next) or log_next < 0:
-        raise ValueError("log_next is no number")
+        raise ValueError("log_next is not a number")
     # A record of an earlier version has neither.
     findings = tuple(Finding.read(one) for one in document.get("findings", ()))
     return Last(
@@ -158,10 +158,10 @@ def _read(document: Any) -> Last:
 
 
 def store(folder: str, name: str, look: Last) -> None:
-    """Keep a look, in one step.
+    """Store a check atomically.
 
     Raises:
-        LookError: the disk is full, or the like.
+        LookError: it cannot be written, for example because the disk is full.
     """
     path = os.path.join(folder, name + ".json")
     rails = {rail: seen._asdict() for rail, seen in look.rails.items()}
@@ -179,17 +179,17 @@ def store(folder: str, name: str, look: Last) -> None:
 
 
 def grown(last: Last | None, now: Last, rail: str, rate_gbps: float | None = None) -> Grown:
-    """Compare a rail's counters with the last look.
+    """Compare a rail's counters with the last check.
 
-    A counter that went back began anew (a driver loaded again): what it has since then grew. One of a cable
-    that is new and stands above 0 grew, too, where others of the port were there before. Symbol errors may
-    grow by what the link may have in the time since then; a burst may come at any time.
+    A counter that decreased was reset (a driver reload): its value is the growth. A new counter of the cable
+    above 0 has grown too, if other counters of the port existed before. Symbol errors may grow by the
+    permitted rate of the link since then, and by one burst at any time.
 
     Args:
-        last: the last look, or None.
+        last: the last check, or None.
         now: this one.
         rail: the rail's name.
-        rate_gbps: the rate that its link trained to; without it only a burst is permitted.
+        rate_gbps: the link's trained rate; without it only a burst is permitted.
     """
     seen = now.rails[rail]
     before = last.rails.get(rail) if last is not None and last.boot_id == now.boot_id else None
@@ -198,13 +198,13 @@ def grown(last: Last | None, now: Last, rail: str, rate_gbps: float | None = Non
     if not show_link(seen.values):
         unknown.append("it has no error counters of its link")
     for name, value in seen.values.items():
-        if KINDS.get(name) in (PHYSICAL, SYMBOL) and stands_still(name, value):
-            unknown.append(f"{name} stands at its greatest value, {value}")
+        if KINDS.get(name) in (PHYSICAL, SYMBOL) and is_saturated(name, value):
+            unknown.append(f"{name} is at its maximum, {value}")
     if before is None or not same_port:
         return Grown({}, unknown, {}, True)
     gone = [name for name in before.values if name not in seen.values and KINDS.get(name) == PHYSICAL]
     if gone:
-        unknown.append(f"{gone[0]} is not there any more")
+        unknown.append(f"{gone[0]} no longer exists")
     since_s = now.uptime_s - last.uptime_s if last is not None else 0.0
     symbols = symbol_errors.permitted(rate_gbps, None, since_s)
     most_symbols = symbols.errors if symbols else symbol_errors.AT_ONCE

@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A quick look at a node: rails, error counters, governor, GPUs; bounded in time, and each part in words."""
+"""Run the quick check of a node: rails, error counters, governor, GPUs; with a time limit."""
 
 from __future__ import annotations
 
@@ -27,21 +27,21 @@ from ansible_collections.railyard.fabric.plugins.module_utils.quick.expectation 
 from ansible_collections.railyard.fabric.plugins.module_utils.quick.found import Finding, Found
 from ansible_collections.railyard.fabric.plugins.module_utils.rails.bind import Bound
 
-# With what Slurm is told afterwards it ends within 30 s; Slurm kills its health check after 60 s.
+# With the calls of Slurm afterwards it ends within 30 s; Slurm kills its health check after 60 s.
 LIMIT_S = 20.0
 _IP_S = 5.0
-# All questions to nvidia-smi together.
+# All queries of nvidia-smi together.
 _GPU_S = 15.0
 _ITEM_GOVERNOR = "governor"
 
 
 class How(NamedTuple):
-    """How to look.
+    """How to check.
 
     Attributes:
-        name: who looks; has a last look of its own.
-        folder: where last looks are kept.
-        keep: whether this one is kept.
+        name: the name of the check, which has a separate last check.
+        folder: where last checks are stored.
+        keep: whether this one is stored.
         loopback: whether each HCA is tested with itself.
         root: `/`, or a folder that looks like it.
     """
@@ -54,20 +54,20 @@ class How(NamedTuple):
 
 
 def bounded_look(expected: Expectation, how: How, limit_s: float = LIMIT_S) -> Found:
-    """Look at the node for so many seconds at most; what hangs is unknown."""
-    document, why = bounded.call(lambda at: look(expected, how, at, limit_s).whole(), limit_s)
-    return unfinished(why, how, expected) if document is None else Found.of(document)
+    """Check the node with a time limit; what hangs is unknown."""
+    document, why = bounded.call(lambda at: look(expected, how, at, limit_s).to_json(), limit_s)
+    return unfinished(why, how, expected) if document is None else Found.from_json(document)
 
 
 def unfinished(
     why: str, how: How, expected: Expectation | None, cause: tuple[str, str] = ("look", "look_unfinished")
 ) -> Found:
-    """Return the result of a look that did not come to its end; what was wrong before stays reported.
+    """Return the result of a check that did not finish; earlier errors stay reported.
 
     Args:
-        why: why it did not.
-        how: how the node was looked at.
-        expected: what the node is to be; None where that is not known.
+        why: why it did not finish.
+        how: how the node was checked.
+        expected: the expected state, or None where it is unknown.
         cause: item and cause of it.
     """
     found = Found()
@@ -79,13 +79,13 @@ def unfinished(
 
 
 def read_boot_id(how: How) -> str | None:
-    """Return the kernel's name for this boot; None where it does not tell."""
+    """Return the kernel's id of this boot; None where it is unknown."""
     reader = Reader(proc_root=f"{how.root.rstrip('/')}/proc")
     return reader.text(reader.proc("sys", "kernel", "random", "boot_id"))
 
 
 def look(expected: Expectation, how: How, at: At, limit_s: float) -> Found:
-    """Look at the node; `at` is told what is looked at."""
+    """Check the node; `at` is called with what is being checked."""
     deadline = time.monotonic() + limit_s
     root = how.root.rstrip("/")
     reader = Reader(f"{root}/sys", f"{root}/proc", f"{root}/etc")
@@ -114,7 +114,7 @@ def look(expected: Expectation, how: How, at: At, limit_s: float) -> Found:
 
 
 def _is_expected(finding: Finding, expected: Expectation | None) -> bool:
-    """Tell whether the expectation still has what a finding is of; without one nothing is known."""
+    """Return whether the expectation still has a finding's item; True without an expectation."""
     if expected is None:
         return True
     if finding.rail:
@@ -148,16 +148,16 @@ def _since_last(
     found: Found,
     at_rest: Callable[[int, list[kernel_log.Record]], int | None],
 ) -> None:
-    """Compare error counters and the kernel's log with the last look, and keep them and what is wrong.
+    """Compare error counters and the kernel's log with the last check, and store them and the errors.
 
     Args:
-        expected: what the node is to be.
+        expected: the expected state.
         bound: the rails.
-        how: how to look.
+        how: how to check.
         reader: where the kernel's files are.
-        found: takes what is found.
-        at_rest: looks at what comes after them, of the log from a record on; takes the log's new records,
-            and returns the number of the next one.
+        found: takes the findings.
+        at_rest: runs the remaining checks, with the log from a record on; takes the log's new records, and
+            returns the number of the next one.
     """
     boot_id = read_boot_id(how)
     looked = False

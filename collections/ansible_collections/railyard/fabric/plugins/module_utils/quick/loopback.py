@@ -1,9 +1,10 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""One ib_write_bw of an HCA with itself, on request: card, slot and driver work; nothing crosses a wire.
+"""Run ib_write_bw of an HCA with itself, on request: tests NIC, slot and driver, without the network.
 
-No authority says what a card does with itself, so the number is told and never judged; that there is none is.
+There is no threshold for a NIC with itself, so the bandwidth is reported and not judged; a missing result is
+an error.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.quick.found import
 from ansible_collections.railyard.fabric.plugins.module_utils.rails.bind import Bound
 from ansible_collections.railyard.fabric.plugins.module_utils.rules import rdma
 
-# 64 MB through the card, some milliseconds; the exchange of keys is over the loopback netdev.
+# 64 MB through the NIC, some milliseconds; the exchange of keys is over the loopback netdev.
 _WORDS = ("ib_write_bw", "-F", "-s", "65536", "-n", "1000")
 _HERE = "127.0.0.1"
 _EACH_S = 6.0
@@ -35,7 +36,7 @@ _CAUSE = "loopback_failed"
 
 
 def look(bound: Mapping[str, Bound], transport: str, deadline: float, found: Found) -> None:
-    """Test the HCA of each rail, one after the other, until the time of `time.monotonic` is over."""
+    """Test the HCA of each rail, one after the other, until a deadline (`time.monotonic`)."""
     done: dict[str, None] = {}
     for rail, one in bound.items():
         item = f"loopback/{rail}"
@@ -56,24 +57,24 @@ def look(bound: Mapping[str, Bound], transport: str, deadline: float, found: Fou
             found.good.append(f"loopback {hca} {gbps:.1f} Gbit/s")
             found.good_items.append(item)
     if not done:
-        found.add_unknown("loopback: asked for, and no rail has an HCA", "loopback", _CAUSE)
+        found.add_unknown("loopback: requested, but no rail has an HCA", "loopback", _CAUSE)
 
 
 def argv(hca: str, gid_index: int | None, port: int, connection: str = "") -> list[str]:
-    """Return the words that both ends share."""
+    """Return the part of the command line that both ends share."""
     device, _colon, number = hca.partition(":")
     words = [*_WORDS, "-d", device, "-i", number, "-p", str(port)]
     if connection:
-        words += perftest_srd.words(_WORDS[0], connection)
+        words += perftest_srd.build_options(_WORDS[0], connection)
     return words if gid_index is None else [*words, "-x", str(gid_index)]
 
 
 def _measure(hca: str, one: Bound, transport: str) -> float:
-    """Return the Gbit/s.
+    """Return the bandwidth in Gbit/s.
 
     Raises:
-        ToolError: perftest is not there, hangs, or was built without the connection type.
-        ValueError: it gives no number.
+        ToolError: perftest is missing, hangs, or was built without the connection type.
+        ValueError: it prints no number.
     """
     chosen = rdma.choice(one) if transport == "roce" else None
     if transport == "roce" and chosen is None:
@@ -105,12 +106,12 @@ def _measure(hca: str, one: Bound, transport: str) -> float:
 
 
 def _await(server: subprocess.Popen[bytes], port: int) -> None:
-    """Wait until somebody listens; asked of the kernel, since a connection would be taken for the client.
+    """Wait until the server listens, by the kernel's table, since it would take a connection for its client.
 
-    A server that has ended is not waited for: its client says what is wrong.
+    If the server has ended, its client reports the error.
 
     Raises:
-        ToolError: it does not listen in time, which a busy node's may not.
+        ToolError: it does not listen in time, for example on a busy node.
     """
     until = time.monotonic() + _LISTENS_S
     while server.poll() is None:

@@ -1,11 +1,10 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The quick check as a program of the node's: no controller, one line, an exit status.
+"""The quick check as a program on the node: no controller, one line of output, an exit status.
 
-Exit status: 0 all that is expected was looked at and is good, 1 something is wrong, 3 something expected
-could not be looked at (a bad expectation, a program that is missing or hangs, a full disk). 2 is a wrong
-command line.
+Exit status: 0 all that is expected is good, 1 something is wrong, 3 something expected could not be checked
+(an invalid expectation, a program that is missing or hangs, a full disk). 2 is a wrong command line.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ EXPECTATION = "/etc/railyard/quick.json"
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Look, say it in one line, and return the exit status."""
+    """Check the node, print one line, and return the exit status."""
     asked = _parser().parse_args(argv)
     how = How(asked.name, asked.folder, not asked.no_keep, asked.loopback, asked.root)
     began_s = time.monotonic()
@@ -57,7 +56,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _look(expect: str, how: How) -> tuple[str, Found]:
-    """Look at the node; return its name and what was found, whatever breaks."""
+    """Check the node; return its name and the findings, whatever fails."""
     node = socket.gethostname().split(".", maxsplit=1)[0]
     try:
         expected = expectation.load(expect)
@@ -66,10 +65,8 @@ def _look(expect: str, how: How) -> tuple[str, Found]:
         return node, unfinished(f"expectation: {error}", how, None, cause)
     try:
         return expected.node, bounded_look(expected, how)
-    except (
-        Exception
-    ) as error:  # a defect is reported as well: the node's metrics and Slurm look at the result
-        return expected.node, unfinished(f"it broke down: {error.__class__.__name__}: {error}", how, expected)
+    except Exception as error:  # a bug is reported too: the node's metrics and Slurm use the result
+        return expected.node, unfinished(f"it failed: {error.__class__.__name__}: {error}", how, expected)
 
 
 def _name(text: str) -> str:
@@ -82,24 +79,24 @@ def _name(text: str) -> str:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="railyard-quick",
-        description="Look at this node quickly: rails, error counters since the last look, governor, GPUs.",
-        epilog="Exit status: 0 good, 1 something is wrong, 3 something expected could not be looked at.",
+        description="Check this node quickly: rails, error counters since the last check, governor, GPUs.",
+        epilog="Exit status: 0 good, 1 something is wrong, 3 something expected could not be checked.",
     )
     parser.add_argument("--expect", default=EXPECTATION, metavar="FILE", help="default: %(default)s")
     parser.add_argument(
         "--as", dest="name", default="local", type=_name, metavar="NAME",
-        help="who looks: error counters are held against the last look by this name; default: %(default)s",
+        help="name of the check: error counters are compared with its last one; default: %(default)s",
     )  # fmt: skip
-    parser.add_argument("--json", action="store_true", help="print one JSON object in place of the line")
+    parser.add_argument("--json", action="store_true", help="print one JSON object instead of the line")
     parser.add_argument(
-        "--loopback", action="store_true", help="test each HCA with itself by ib_write_bw: load on its slot"
+        "--loopback", action="store_true", help="test each HCA with itself with ib_write_bw: load on its slot"
     )
     parser.add_argument("--drain", action="store_true", help="drain the node in Slurm if something is wrong")
     parser.add_argument(
         "--resume", action="store_true", help="end such a drain, and no other, if all is good"
     )
-    parser.add_argument("--no-keep", action="store_true", help="do not keep this look as the last one")
-    parser.add_argument("--folder", default=last_look.FOLDER, help="where last looks are: %(default)s")
+    parser.add_argument("--no-keep", action="store_true", help="do not store this check as the last one")
+    parser.add_argument("--folder", default=last_look.FOLDER, help="folder of the last checks: %(default)s")
     # A tree that looks like a node, for tests.
     parser.add_argument("--root", default="/", help=argparse.SUPPRESS)
     return parser

@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A node's rails in a quick look: what its facts must say, and its error counters since the last look."""
+"""Check a node's rails: their facts, and their error counters since the last check."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.rules.ruling impor
 
 
 def facts(reader: Reader, ip_json: str | None) -> dict[str, Any]:
-    """Return netdevs and RDMA ports as a facts row has them."""
+    """Return netdevs and RDMA ports in the format of a facts row."""
     rows = netdev.read_netdevs(reader, ip_json)
     ports = rdma_port.read_hcas(reader)
     rdma_port.attach(rows, ports)
@@ -34,13 +34,13 @@ def facts(reader: Reader, ip_json: str | None) -> dict[str, Any]:
 def look(
     expected: Expectation, seen: Mapping[str, Any], addresses_known: bool, found: Found
 ) -> dict[str, Bound]:
-    """Hold the rails against their facts.
+    """Compare the rails with their facts.
 
     Args:
-        expected: what the node is to be.
+        expected: the expected state.
         seen: from `facts`.
         addresses_known: whether the facts' addresses were read; else they are not judged.
-        found: takes what is found.
+        found: takes the findings.
 
     Returns:
         Rail name -> what it is bound to.
@@ -60,7 +60,7 @@ def look(
             detail = ruling.detail.removeprefix(expected.node + " ")
             words = f"{ruling.cause}: {detail}"
             is_good = is_good and ruling.outcome not in (FAIL, UNMEASURED)
-            # A netdev that is missing has no link, no address and no MTU, and is said once.
+            # A missing netdev has no link, no address and no MTU, and is reported once.
             if ruling.outcome in (FAIL, UNMEASURED) and words not in said:
                 said[words] = None
                 add = found.add_wrong if ruling.outcome == FAIL else found.add_unknown
@@ -90,11 +90,11 @@ def _rulings(
 
 
 def counters(bound: Mapping[str, Bound], sys_root: str) -> dict[str, last_look.Seen]:
-    """Return the error counters of the rails that are there."""
+    """Return the error counters of the existing rails."""
     seen = {}
     for name, one in bound.items():
         if one.netdev is None and one.hca is None:
-            continue  # that it is not there has been said
+            continue  # already reported as missing
         device = str((one.netdev or {}).get("netdev") or "")
         hca = str(one.hca["hca"]) if one.hca is not None else None
         seen[name] = last_look.Seen(device, hca, link_errors.read(device, hca, sys_root))
@@ -102,7 +102,7 @@ def counters(bound: Mapping[str, Bound], sys_root: str) -> dict[str, last_look.S
 
 
 def since(last: last_look.Last | None, now: last_look.Last, bound: Mapping[str, Bound], found: Found) -> None:
-    """Report what the error counters did since the last look."""
+    """Report the growth of the error counters since the last check."""
     first = []
     grew = False
     doubts = 0
@@ -117,7 +117,7 @@ def since(last: last_look.Last | None, now: last_look.Last, bound: Mapping[str, 
             found.add_unknown(f"link_errors: {rail}: {words}", item, "counters_unread", rail)
         if not (grown.wrong or grown.unknown or grown.is_first):
             found.good_items.append(item)
-        found.told += [f"{rail}: {_listed(grown.told)}, told and not judged"] if grown.told else []
+        found.told += [f"{rail}: {_listed(grown.told)}, reported but not judged"] if grown.told else []
         first += [rail] if grown.is_first else []
     if first:
         why = "after a reboot " if last is not None and last.boot_id != now.boot_id else ""

@@ -1,10 +1,10 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What each look of railyard-quick leaves for the node's metrics: when, how long, its status and findings.
+"""Store the result of each check for the node's metrics: time, duration, status and findings.
 
-A file for each name by which somebody looks. It is marked before a look begins, so that one that was killed,
-as Slurm kills its health check after 60 s, shows as well.
+One file for each name of a check. It is marked before a check begins, so that a killed check is visible too
+(Slurm kills its health check after 60 s).
 """
 
 from __future__ import annotations
@@ -23,24 +23,24 @@ from ansible_collections.railyard.fabric.plugins.module_utils.quick.found import
 SCHEMA = 1
 _ENDING = ".trace.json"
 _LARGEST_BYTES = 1 << 20
-#: By these names a node looks at itself all the time (role quick_check); others are a person's or a job's.
+#: The names of regular checks (role quick_check); others are of users or jobs.
 STEADY = ("timer", "slurm")
-#: A look ends within half a minute; one that began longer ago and has not ended was killed.
+#: A check ends within half a minute; one that began longer ago and has not ended was killed.
 ENDS_WITHIN_S = 60.0
 
 
 class Trace(NamedTuple):
-    """What a look left.
+    """The stored result of a check.
 
     Attributes:
-        boot_id: of which boot it is.
-        began_unix_s: when a look began that has not ended yet; None where none is under way.
-        ended_unix_s: when the last look ended; None where none has.
+        boot_id: its boot.
+        began_unix_s: when a check began that has not ended yet, or None.
+        ended_unix_s: when the last check ended, or None.
         duration_s: how long that took.
         status: its exit status.
-        findings: what it found wrong, or expected and could not look at.
-        xids: XIDs of this boot, from the last look that read the kernel's log.
-        nvlinks: `pci` and `active` of each GPU, from the last look that nvidia-smi answered.
+        findings: what it found wrong, or expected and could not check.
+        xids: XIDs of this boot, from the last check that read the kernel's log.
+        nvlinks: `pci` and `active` of each GPU, from the last check with an answer of nvidia-smi.
     """
 
     boot_id: Optional[str] = None  # noqa: UP045 - Python 3.9, which nodes may have, evaluates it
@@ -54,14 +54,14 @@ class Trace(NamedTuple):
 
 
 def begin(folder: str, name: str, now_unix_s: float) -> None:
-    """Mark that a look begins; what the last one left stays until it ends."""
+    """Mark that a check begins; the last result stays until it ends."""
     _store(folder, name, (load(folder, name) or Trace())._replace(began_unix_s=now_unix_s))
 
 
 def end(
     folder: str, name: str, found: Found, boot_id: str | None, now_unix_s: float, duration_s: float
 ) -> None:
-    """Keep what a look found; of GPUs what it could not see is kept from the last look of the same boot."""
+    """Store the findings of a check; unknown values of GPUs are kept from the last check of the same boot."""
     before = load(folder, name) or Trace()
     if before.boot_id != boot_id:
         before = Trace()
@@ -82,7 +82,7 @@ def end(
 
 
 def load(folder: str, name: str) -> Trace | None:
-    """Read what the last look left; None where there is none, or what is there is no trace."""
+    """Read the stored result; None where there is none or it is invalid."""
     try:
         with open(os.path.join(folder, name + _ENDING), "rb") as handle:
             return _read(json.loads(handle.read(_LARGEST_BYTES)))
@@ -91,9 +91,9 @@ def load(folder: str, name: str) -> Trace | None:
 
 
 def load_newest(folder: str, now_unix_s: float) -> Trace | None:
-    """Read the trace that tells of the node: the newest of those who look all the time, else of anybody.
+    """Read the newest result: of the regular checks, else of any.
 
-    A look that was killed is in it as one that ended when it began, with nothing known.
+    A killed check counts as one that ended when it began, with an unknown result.
     """
     names = [name[: -len(_ENDING)] for name in node_files.list_names(folder) if name.endswith(_ENDING)]
     for group in ([one for one in names if one in STEADY], names):
@@ -105,12 +105,12 @@ def load_newest(folder: str, now_unix_s: float) -> Trace | None:
 
 
 def _closed(trace: Trace, now_unix_s: float) -> Trace:
-    """Return a trace whose look was killed as that of one that ended."""
+    """Return the result of a killed check as that of one that ended."""
     began = trace.began_unix_s
-    # A clock that was set back makes it begin in the future; that look is over as well.
+    # A clock that was set back makes it begin in the future; that check is over too.
     if began is None or 0 <= now_unix_s - began <= ENDS_WITHIN_S:
         return trace
-    said = f"the look did not end within {ENDS_WITHIN_S:.0f} s: it was killed, or hangs"
+    said = f"the check did not end within {ENDS_WITHIN_S:.0f} s: it was killed, or hangs"
     killed = Finding("look", "look_unfinished", "", False, said)
     wrong = tuple(one for one in trace.findings if one.is_wrong)
     status = trace.status if wrong else UNKNOWN
@@ -127,7 +127,7 @@ def _store(folder: str, name: str, trace: Trace) -> None:
         "xids": xids.document(trace.xids),
     }
     path = os.path.join(folder, name + _ENDING)
-    # A full disk, or a person who is not root: the look itself says so, and an old trace shows by its time.
+    # With a full disk, or without root, the check itself reports it, and an old result shows by its time.
     with contextlib.suppress(OSError):
         atomic_files.write_file(path, json.dumps(document) + "\n", 0o600, (os.geteuid(), os.getegid()))
 

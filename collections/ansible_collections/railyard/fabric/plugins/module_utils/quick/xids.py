@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Count a GPU's XIDs over the looks of one boot, since the kernel's log forgets its oldest records."""
+"""Count a GPU's XIDs over the checks of one boot, since the kernel's log drops its oldest records."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.facts import kerne
 from ansible_collections.railyard.fabric.plugins.module_utils.numeric import is_whole
 from ansible_collections.railyard.fabric.plugins.module_utils.rules import xid
 
-#: More sorts of XIDs than any node has; what comes beyond them is not counted.
+#: More different XIDs than any node has; further ones are not counted.
 _MOST_SORTS = 256
 
 
@@ -20,7 +20,7 @@ class Xids(NamedTuple):
     """XIDs of this boot.
 
     Attributes:
-        since_reset: `kernel_log.Log.seen` of all looks: since the driver was loaded or the GPU was reset.
+        since_reset: `kernel_log.Log.seen` of all checks: since the driver was loaded or the GPU was reset.
         total: GPU and label -> how many since boot.
     """
 
@@ -32,7 +32,7 @@ NONE = Xids([], {})
 
 
 def add(before: Xids, records: Iterable[kernel_log.Record]) -> Xids:
-    """Return the counts with the records of one more look."""
+    """Add the records of another check."""
     total = dict(before.total)
     records = list(records)
     for record in records:
@@ -44,7 +44,7 @@ def add(before: Xids, records: Iterable[kernel_log.Record]) -> Xids:
 
 
 def label(number: int, is_fatal: bool) -> str:
-    """Return an XID as metrics name it: `144_fatal` where the driver's word decides whether it is fatal."""
+    """Return an XID's label in metrics: `144_fatal` where the driver decides whether it is fatal."""
     return f"{number}_fatal" if is_fatal and number in xid.SAID_TO_BE_FATAL else str(number)
 
 

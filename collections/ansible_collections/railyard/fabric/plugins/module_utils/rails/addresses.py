@@ -23,8 +23,8 @@ class PlanError(ValueError):
 
     Attributes:
         variable: dotted path of the variable at fault, as `fabric.rails[0].subnet` or `node_index`.
-        rail: name of the rail, or None where the whole node is concerned.
-        problem: what is wrong, in words that name no host (equal problems of many hosts fold into one).
+        rail: name of the rail, or None for the node.
+        problem: what is wrong, without the host (equal problems of many hosts fold into one).
         fix: what to write instead.
     """
 
@@ -66,7 +66,7 @@ def address_text(network: Network, value: int) -> str:
 def node_number(name: str, node_index: int | None = None) -> int | None:
     """Return the node's index: `node_index`, else the number that ends the host's name, else None.
 
-    The host's name is what stands before the first dot. A name that is an IP address has no such number. The
+    The host's name is the part before the first dot. A name that is an IP address has no such number. The
     place in the inventory is never used: it shifts when a node is added.
 
     Raises:

@@ -23,7 +23,7 @@ class Finding:
 
     Attributes:
         cause: id in the cause table.
-        detail: what was seen, in words.
+        detail: what was found.
     """
 
     cause: str
@@ -62,7 +62,7 @@ class Selected(NamedTuple):
     """Which netdevs answer to what the plan says of a rail: one is the rail's, none or several are not.
 
     Attributes:
-        key: what told: `netdev`, `mac`, `pci` or `hca`; None where the plan names none.
+        key: what identified it: `netdev`, `mac`, `pci` or `hca`; None where the plan names none.
         found: the netdevs.
     """
 
@@ -124,14 +124,14 @@ def bind(rails: Sequence[Mapping[str, Any]], facts: Mapping[str, Any]) -> dict[s
 
 
 def netdevs(rails: Sequence[Mapping[str, Any]], facts: Mapping[str, Any]) -> dict[str, str]:
-    """Return rail name -> netdev name for the rails that could be bound; what a node's work order carries."""
+    """Return rail name -> netdev name for the rails that could be bound, for a node's test schedule."""
     return {
         name: str(one.netdev["netdev"]) for name, one in bind(rails, facts).items() if one.netdev is not None
     }
 
 
 def hcas(rails: Sequence[Mapping[str, Any]], facts: Mapping[str, Any]) -> dict[str, str]:
-    """Return rail name -> HCA port (`mlx5_0:1`) for the rails that have one; what a work order carries."""
+    """Return rail name -> HCA port (`mlx5_0:1`) for the rails that have one, for a test schedule."""
     return {name: str(one.hca["hca"]) for name, one in bind(rails, facts).items() if one.hca is not None}
 
 
@@ -245,10 +245,7 @@ def _find_port(rail: Mapping[str, Any], facts: Mapping[str, Any], one: Bound) ->
 
 
 def _parent(
-    rail: Mapping[str, Any],
-    devices: Sequence[Mapping[str, Any]],
-    one: Bound,
-    named: Mapping[str, Any] | None,
+    rail: Mapping[str, Any], devices: Sequence[Mapping[str, Any]], one: Bound, named: Mapping[str, Any] | None
 ) -> Mapping[str, Any] | None:
     hca_netdev = named.get("netdev") if named is not None else None
     key, found = select(rail, devices, hca_netdev)
@@ -316,7 +313,7 @@ def _check_parent(
 
 
 def _mtu_limits(device: Mapping[str, Any], hca: Mapping[str, Any] | None) -> list[tuple[int, str]]:
-    """Return what bounds a netdev's MTU, in bytes, and in words why where that is not the driver's word."""
+    """Return the limits of a netdev's MTU in bytes, and the reasons of those that are not the driver's."""
     limits = []
     mode = device.get("ipoib_mode")
     most = rdma_mtu.ipoib_most(mode, hca)

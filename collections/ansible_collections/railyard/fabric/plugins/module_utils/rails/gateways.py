@@ -115,7 +115,7 @@ def gateway_of(
         return None
     refuse = functools.partial(PlanError, told.variable, spec["name"])
     if subnet is None:
-        # `first` and `last` speak of every family that has a subnet; an address names one.
+        # `first` and `last` apply to every family that has a subnet; an address is of one.
         if rule in ("first", "last"):
             return None
         raise refuse("there is a gateway, but no subnet that it could be in", "add one")

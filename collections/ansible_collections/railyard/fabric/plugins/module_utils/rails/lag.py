@@ -9,9 +9,9 @@ drivers/net/ethernet/mellanox/mlx5/core/lag/lag.c: mlx5_handle_changeupper_event
 
 Each queue pair leaves by one port; which one, the card decides, by turns or by a hash, and for what comes in
 the switch. So one queue pair carries one port's rate (NVIDIA/nccl issue 1015; deepseek-ai/DeepEP pull request
-671: 183 Gbit/s of 2 x 200, and 372 with 8 queue pairs), several carry up to the sum, and nobody promises more
-than one port. The device states one port's rate; `rdma link` shows the first port as its netdev, its GIDs
-the bond.
+671: 183 Gbit/s of 2 x 200, and 372 with 8 queue pairs), several carry up to the sum, and no vendor promises
+more than one port. The device states one port's rate; `rdma link` shows the first port as its netdev, its
+GIDs the bond.
 """
 
 from __future__ import annotations

@@ -246,7 +246,7 @@ def plan_rail(
             rail["address" + family] = host_address(variable, spec["name"], subnet, number, host_offset)
         rail["subnet" + family] = subnet
         rail["gateway" + family] = gateway_of(spec, family, rule, subnet, rail["address" + family])
-        # That a whole rail has `gateway: none` with node_prefix, the schema has said.
+        # A rail with `gateway: none` and node_prefix is an error of the schema already.
         alone = rail["gateway" + family] is None and spec["gateway" + family] != "none"
         if alone and of_node is not None and subnet is not None:
             raise PlanError(
@@ -256,7 +256,7 @@ def plan_rail(
                 "write first or last at the rail, or the leaf's address in the node's rail_overrides",
             )
     if rail["address"] is not None or rail["address6"] is not None:
-        # A bond's network is the site's: no table of ours is there.
+        # The site manages a bond's network: it has no table of Railyard.
         rail["table"] = spec["table"] if rail["bond"] is None else None
         rail["ipoib_mode"] = spec["ipoib_mode"]
     rail["routes"] = routes_of(spec, rail)

@@ -17,7 +17,7 @@ KERNEL_HEADERS = 96
 LEAST_HEADERS = 44
 #: perftest takes no more than this on a ConnectX-3, whose 4096 is at fault, on either link layer.
 MLX4_BYTES = 2048
-#: IPoIB: what stands before each packet (RFC 4391), and the most in connected mode (IPOIB_CM_MTU).
+#: IPoIB: the header of each packet (RFC 4391), and the most in connected mode (IPOIB_CM_MTU).
 IPOIB_HEADER_BYTES = 4
 IPOIB_CONNECTED_BYTES = 0x10000 - 0x10
 

@@ -22,7 +22,7 @@ _PHYSICAL_PORT = re.compile(r"p[0-9]+\Z")
 
 
 class ResolveError(ValueError):
-    """A rail's netdev cannot be told; the message names rail, what was sought and the fix."""
+    """A rail's netdev was not found; the message has the rail, what was searched for and the fix."""
 
 
 def _netdevs(sys_root: str) -> list[str]:
@@ -77,7 +77,7 @@ def _netdev_of_hca(sys_root: str, hca: str) -> str | None:
     named = node_files.read_word(os.path.join(base, "ports", port, "gid_attrs/ndevs/0"))
     if named:
         return named
-    # InfiniBand ports have no ndev; their IPoIB netdev shares the PCI device and is told apart by its port.
+    # InfiniBand ports have no ndev; their IPoIB netdev shares the PCI device and is identified by its port.
     siblings = node_files.list_names(os.path.join(base, "device/net"))
     return next((netdev for netdev in siblings if _is_port(sys_root, netdev, int(port))), None)
 
@@ -103,7 +103,7 @@ def _number(text: str) -> int:
 
 
 def macs_of(text: str) -> dict[str, str]:
-    """Return `{netdev: MAC}` of the ports that a netplan file of ours matches by MAC."""
+    """Return `{netdev: MAC}` for the ports that a netplan file of Railyard matches by MAC."""
     pairs = re.findall(r"^        macaddress: (\S+)\n      set-name: (\S+)$", text, re.MULTILINE)
     return {netdev.strip('"'): mac.strip('"') for mac, netdev in pairs}
 
@@ -202,7 +202,7 @@ def permanent_mac(netdev: str, sys_root: str = "/sys") -> str | None:
     ):
         return None
     same = [other for other in _by_mac(sys_root, mac) if other != netdev]
-    # Ports that share a MAC (some virtual functions, cards that were cloned) are told apart by name alone.
+    # Ports that share a MAC (some virtual functions, cloned NICs) are identified by name alone.
     return (
         None
         if any(os.path.exists(os.path.join(sys_root, "class/net", one, "device")) for one in same)

@@ -1,12 +1,12 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Names of a node's RDMA devices by a udev rule of the site's own, in the place of rdma-core's.
+"""Name a node's RDMA devices with a udev rule that replaces rdma-core's.
 
 rdma-core's `60-rdma-persistent-naming.rules` names devices by their PCI address; a file of the same name in
-/etc/udev/rules.d takes its place (linux-rdma/rdma-core Documentation/udev.md, "Stable names"). The rule acts
-when a device is added, and `rdma_rename` leaves virtual devices (rxe, siw) as they are. No rule gives a name
-of the kernel's, such as mlx5_0: the kernel may hand it out to the next device.
+/etc/udev/rules.d replaces it (linux-rdma/rdma-core Documentation/udev.md, "Stable names"). The rule acts when
+a device is added, and `rdma_rename` leaves virtual devices (rxe, siw) unchanged. No rule assigns names of the
+kernel's pattern, such as mlx5_0, which the kernel may give to the next device.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.rails import bind
 
 RULES = "/etc/udev/rules.d/60-rdma-persistent-naming.rules"
 KEEP, KERNEL, RAIL = MODES = ("keep", "kernel", "rail")
-#: One plane: each rail is one network. The number of planes is what p counts.
+#: One plane: each rail is one network; p counts the planes.
 _NAME = "roce_p1_rail{}"
 _HEAD = """\
 # Managed by Railyard (role rdma_stack): change the inventory, not this file.
@@ -30,7 +30,7 @@ _HEAD = """\
 """
 _RULE = 'ACTION=="add", SUBSYSTEM=="infiniband", {match}PROGRAM="rdma_rename %k {policy}"\n'
 _OF_A_RAIL = re.compile(r"roce_p[0-9]+_rail[0-9]+\Z")
-# By rdma_rename: on-board index, GUID or PCI address, with VF and SF after it.
+# Names of rdma_rename: on-board index, GUID or PCI address, with VF and SF after it.
 _OF_RDMA_CORE = re.compile(
     r"(?:ib|roce|iw|opa|rdma)(?:o[0-9]+|x[0-9a-f]{16}|(?:P[0-9]+)?p[0-9]+s[0-9]+(?:f[0-9]+)?)"
     r"(?:v[0-9]+)?(?:S[0-9]+)?\Z"
@@ -40,7 +40,7 @@ _PCI = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]\Z")
 
 
 class NamesError(Exception):
-    """The names cannot be as asked; the message says what stands in the way, and what to do."""
+    """The names cannot be set as configured; the message has the reason and the fix."""
 
 
 class Rename(NamedTuple):
@@ -54,9 +54,9 @@ class Plan(NamedTuple):
     """What to do.
 
     Attributes:
-        rules: text of the rules file; None where there is to be none.
-        renames: devices that are renamed at once: nothing uses them.
-        waiting: what waits for a boot, as module `pending` has it.
+        rules: text of the rules file; None for no file.
+        renames: devices that are renamed at once, since nothing uses them.
+        waiting: what waits for a boot, in the format of the module `pending`.
     """
 
     rules: str | None
@@ -71,17 +71,17 @@ def plan(
     users: Mapping[str, Sequence[str]],
     replaces_ours: bool,
 ) -> Plan:
-    """Say what has to be done so that the devices have the names that are asked for.
+    """Plan what has to be done so that the devices get the configured names.
 
     Args:
         mode: one of MODES.
         rails: the plan's rails.
-        facts: the node's facts row, of which netdevs and HCA ports count.
+        facts: the node's facts row, for netdevs and HCA ports.
         users: RDMA device -> the programs that have it open.
         replaces_ours: whether the node has the file that this module writes.
 
     Raises:
-        NamesError: names all that stands in the way.
+        NamesError: with all reasons.
     """
     devices = {str(port.get("device")): port for port in bind.ports(facts)}
     if mode == RAIL:
@@ -104,10 +104,10 @@ def plan(
 def rail_names(rails: Sequence[Mapping[str, Any]], facts: Mapping[str, Any]) -> dict[str, str]:
     """Return PCI address -> the name of the rail's device.
 
-    A rail called rail3 has number 3; where one is called otherwise, rails are counted from 0.
+    A rail called rail3 has number 3; if a rail has another name, rails are counted from 0.
 
     Raises:
-        NamesError: names all rails that cannot have one.
+        NamesError: with all rails that cannot have a name.
     """
     matches = [_NUMBERED.match(str(rail.get("name"))) for rail in rails]
     numbers = [int(found.group(1)) for found in matches if found]

@@ -1,10 +1,10 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What of the RDMA driver is there: where the loaded module comes from, and whose stack is installed.
+"""Find out where the loaded RDMA driver comes from, and which vendor's stack is installed.
 
-`root` is `/` on a node and a folder in the tests. Loads nothing: what is on disk is what depmod knows, since
-that is what modprobe would take.
+`root` is `/` on a node and a folder in the tests. Nothing is loaded: modules on disk are those that depmod
+lists, since modprobe would load these.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from ansible_collections.railyard.fabric.plugins.module_utils.rdma.hardware impo
 
 MODULES = ("mlx5_core", "mlx4_core")
 VENDORS = ("doca", "mlnx_ofed")
-# Packages by which a vendor's stack is known. Both have the kernel part under the same name; the
-# metapackages differ. Ubuntu's own has one for each flavour of its kernels (Ubuntu Server's page "Install and
-# maintain DOCA-OFED").
+# Packages that identify a vendor's stack. Both have the kernel part under the same name; the metapackages
+# differ. Ubuntu's stack has one for each flavor of its kernels (Ubuntu Server's page "Install and maintain
+# DOCA-OFED").
 _STACKS = (
     ("doca", re.compile(r"doca-(?:ofed|networking|all)\Z")),
     ("ubuntu", re.compile(r"doca-ofed-(?:aws|azure|gcp|generic|oracle)\b.*\Z")),
@@ -32,10 +32,10 @@ _STACKS = (
         re.compile(r"mlnx-ofed-(?:all|basic|dpdk|eth-only|guest|hpc|hypervisor|kernel-only|vma)\b.*\Z"),
     ),
 )
-# What mlnxofedinstall leaves, which asks for no metapackage; the second is built for one kernel only.
+# Packages of mlnxofedinstall, which installs no metapackage; the second is built for one kernel only.
 _KERNEL_PARTS = ("mlnx-ofed-kernel-dkms", "mlnx-ofed-kernel-modules")
 Run = t.Callable[[t.Sequence[str]], "str | None"]
-# The variable of UEFI that says it: four bytes of attributes, then the value.
+# The UEFI variable: four bytes of attributes, then the value.
 _SECURE_BOOT = "firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
 _STATUS_BYTE = 4
 
@@ -44,10 +44,10 @@ class KernelModule(t.NamedTuple):
     """A kernel module of the driver.
 
     Attributes:
-        loaded: The version that it says it has (the kernel's own say none), or `inbox`; None where it is not
+        loaded: Its reported version, or `inbox` for the kernel's own, which has none; None where it is not
             loaded.
         on_disk: `vendor` (built outside the kernel), `inbox`, or None where the running kernel has none.
-        version_on_disk: Of a vendor's module, as modinfo tells it; None where it does not.
+        version_on_disk: The version of a vendor's module by modinfo; None where it has none.
     """
 
     name: str
@@ -57,7 +57,7 @@ class KernelModule(t.NamedTuple):
 
 
 class Kernel(t.NamedTuple):
-    """A kernel that could be booted, or whose headers wait for it.
+    """A kernel that can be booted, or of which only the headers are installed.
 
     Attributes:
         kernel: Its release.
@@ -71,8 +71,8 @@ class Kernel(t.NamedTuple):
 
 
 def _places(root: str, kernel: str) -> dict[str, str]:
-    """Return where depmod knows the modules of a kernel, below its folder."""
-    # Of a kernel without modules on disk what is loaded is all there is.
+    """Return the paths of a kernel's modules by depmod, below its folder."""
+    # A kernel without modules on disk only has the loaded ones.
     paths = node_files.list_modules(root, kernel)
     return {os.path.basename(path).split(".", maxsplit=1)[0]: path for path in paths}
 
@@ -81,10 +81,10 @@ def read_modules(root: str, reader: Reader, kernel: str, run: Run | None = None)
     """Return the modules of the driver.
 
     Args:
-        root: Where `lib/modules` lies.
+        root: The folder with `lib/modules`.
         reader: Reads what is loaded.
         kernel: The running kernel.
-        run: Runs an argv and returns what it printed, None where it failed; without it no version is read.
+        run: Runs an argv and returns its output, None where it failed; without it no version is read.
     """
     places = _places(root, kernel)
     modules = []
@@ -106,13 +106,13 @@ def read_kernels(root: str, needed: t.Collection[str]) -> list[Kernel]:
 
     Args:
         root: Where `lib/modules` lies.
-        needed: The modules that the node's cards need.
+        needed: The modules that the node's NICs need.
     """
     kernels = []
     for name in node_files.list_names(os.path.join(root, "lib/modules")):
         places = _places(root, name)
         headers = kernel_headers.are_there(root, name)
-        # A kernel that was removed may leave an empty folder.
+        # A removed kernel may leave an empty folder.
         if places or headers:
             built = [one for one in needed if one in places and not places[one].startswith("kernel/")]
             kernels.append(Kernel(name, headers, len(built) == len(needed)))
@@ -125,10 +125,10 @@ def without_driver(
     """Return the kernels that a boot would leave without the vendor's driver, each with the reason.
 
     Args:
-        kernels: From `read_kernels`. One without headers that neither runs nor boots next is an old one,
-            which nobody builds for.
+        kernels: From `read_kernels`. One without headers that neither runs nor boots next is an old one, for
+            which no modules are built.
         running: The running kernel.
-        boots_next: The kernel that boots next, where that can be told.
+        boots_next: The kernel that boots next, if known.
     """
     missing = []
     for one in kernels:
@@ -148,7 +148,7 @@ def without_driver(
 
 
 def pending(modules: t.Iterable[KernelModule], needed: t.Container[str]) -> str | None:
-    """Say why what runs is not what the next boot would load; None when it is."""
+    """Return why the loaded driver is not the one that the next boot would load, or None."""
     said = []
     for one in modules:
         if one.name not in needed or one.on_disk is None:
@@ -162,7 +162,7 @@ def pending(modules: t.Iterable[KernelModule], needed: t.Container[str]) -> str 
 
 
 def installed_stack(packages: t.Mapping[str, Package]) -> tuple[str | None, list[str]]:
-    """Name the vendor's stack that is installed, and the packages by which it is known."""
+    """Return the name of the installed vendor's stack, and the packages that identify it."""
     there = sorted(name for name, package in packages.items() if package.state == "installed")
     for stack, pattern in _STACKS:
         names = [name for name in there if pattern.match(name)]
@@ -175,13 +175,13 @@ def installed_stack(packages: t.Mapping[str, Package]) -> tuple[str | None, list
 def refuse_stack(
     provider: str, stack: str | None, versions: t.Mapping[str, str], allowed: t.Container[str]
 ) -> list[str]:
-    """Say which other stack is in the way of a vendor's.
+    """Return an error if another stack conflicts with a vendor's, or None.
 
     Args:
-        provider: The one that is wanted.
-        stack: The one that is there, as `installed_stack` names it.
-        versions: The packages by which it is known.
-        allowed: Packages that may be removed, or be moved to what is wanted.
+        provider: The wanted provider.
+        stack: The installed one, as named by `installed_stack`.
+        versions: The packages that identify it.
+        allowed: Packages that may be removed or replaced.
     """
     kept = [f"{name} {version}" for name, version in sorted(versions.items()) if name not in allowed]
     if provider not in VENDORS or stack in (None, provider) or not kept:
@@ -199,17 +199,17 @@ def refuse_stack(
 
 
 def to_remove(provider: str, stack: str | None, names: t.Sequence[str]) -> list[str]:
-    """Name what must not be there beside the provider; the kernel part is not removed but moved."""
+    """Return the packages that conflict with the provider; the kernel part is not removed but replaced."""
     return list(names) if provider in VENDORS and stack not in (None, provider, "unknown") else []
 
 
 def kernel_metapackages(packages: t.Mapping[str, Package]) -> list[str]:
-    """Name what would bring another kernel."""
+    """Return the packages that would install another kernel."""
     return kernel_headers.metapackages(_installed(packages))
 
 
 def headers_to_follow(packages: t.Mapping[str, Package]) -> list[str]:
-    """Name the headers that would follow the kernel's metapackages, and are not there."""
+    """Return the missing headers packages that would follow the kernel's metapackages."""
     return kernel_headers.to_follow(_installed(packages))
 
 
@@ -218,7 +218,7 @@ def _installed(packages: t.Mapping[str, Package]) -> list[str]:
 
 
 def secure_boot(reader: Reader) -> bool | None:
-    """Tell whether Secure Boot is on; None where there is no UEFI, or it does not say."""
+    """Return whether Secure Boot is on; None without UEFI, or where it is unknown."""
     try:
         with open(reader.sys(_SECURE_BOOT), "rb") as file:
             value = file.read()
@@ -228,11 +228,11 @@ def secure_boot(reader: Reader) -> bool | None:
 
 
 def firmware_differs(cards: t.Iterable[Card], wanted: t.Mapping[str, str]) -> list[str]:
-    """Say which card has another firmware than its generation is to have.
+    """Return a message for each NIC whose firmware is not the wanted one of its generation.
 
     Args:
-        cards: The cards with the firmware that sysfs tells.
-        wanted: Generation to version.
+        cards: The NICs with their firmware by sysfs.
+        wanted: Generation -> version.
     """
     said = []
     for card in cards:

@@ -1,10 +1,10 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which card is to get which firmware, and whether the image is the one that was promised. Pure.
+"""Plan firmware updates of NICs, and check the images. Pure.
 
-An image is for one board, known by its PSID, which the kernel tells as `board_id`. The functions of a card
-share one flash, so a card is planned once.
+An image is for one board, identified by its PSID (the kernel's `board_id`). The functions of a NIC share one
+flash, so a NIC is planned once.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _KEYS = ("version", "file", "sha256")
 
 
 def check_images(images: t.Mapping[str, t.Any]) -> list[str]:
-    """Say which image is not described well enough to be burnt.
+    """Return an error for each image whose description is incomplete.
 
     Args:
         images: PSID to `version`, `file` (on the controller) and `sha256`.
@@ -32,11 +32,11 @@ def check_images(images: t.Mapping[str, t.Any]) -> list[str]:
 
 
 def plan(cards: t.Iterable[Card], images: t.Mapping[str, t.Mapping[str, t.Any]]) -> list[dict[str, t.Any]]:
-    """Return the cards that run another firmware than their board's image has.
+    """Return the NICs that run another firmware than their board's image.
 
     Args:
-        cards: What stands on the bus, in the order of the addresses.
-        images: As in `check_images`, without fault.
+        cards: The NICs on the bus, in the order of their addresses.
+        images: As in `check_images`, without errors.
     """
     planned: dict[str, dict[str, t.Any]] = {}
     for card in cards:
@@ -54,12 +54,11 @@ def plan(cards: t.Iterable[Card], images: t.Mapping[str, t.Mapping[str, t.Any]])
 
 
 def waits(planned: t.Iterable[t.Mapping[str, t.Any]], may_write: bool) -> list[dict[str, str]]:
-    """Return what cannot be done without consent, for the module `waits`.
+    """Return the updates that need an opt-in or a reset, in the format of the module `pending`.
 
     Args:
         planned: From `plan`.
-        may_write: Whether firmware may be written; what is written runs after the card's next reset, which a
-            boot is.
+        may_write: Whether firmware may be written; it runs after the NIC's next reset, for example a reboot.
     """
     return [
         {
@@ -72,13 +71,13 @@ def waits(planned: t.Iterable[t.Mapping[str, t.Any]], may_write: bool) -> list[d
 
 
 def refuse_image(one: t.Mapping[str, t.Any], sha256: str, image: Flash, flash: Flash) -> str | None:
-    """Say why an image must not be burnt; None when it may.
+    """Return why an image must not be written, or None.
 
     Args:
-        one: A card as it is planned.
-        sha256: Of the image on the node.
-        image: What the image is.
-        flash: What the card has.
+        one: A planned NIC.
+        sha256: The checksum of the image on the node.
+        image: The content of the image.
+        flash: The content of the NIC's flash.
     """
     if sha256 != one["sha256"].lower():
         return (

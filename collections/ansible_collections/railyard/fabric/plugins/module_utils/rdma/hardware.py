@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which RDMA cards a node has, by what stands on its PCI bus: seen without any driver."""
+"""List a node's RDMA NICs by their PCI ids, without any driver."""
 
 from __future__ import annotations
 
@@ -12,12 +12,9 @@ from ansible_collections.railyard.fabric.plugins.module_utils.facts.sysfs import
 
 VENDOR = "15b3"
 
-# Device number → generation, in the words of the vendor. The tables of the kernel's own drivers say which
-# numbers
-# they serve: mlx4_pci_table in drivers/net/ethernet/mellanox/mlx4/main.c, mlx5_core_pci_table in
-# .../mlx5/core/main.c
-# (as of ConnectX-9). 1004 and 101e are virtual functions that several generations share: the oldest of them
-# is named.
+# Device id → generation, by the vendor's names. The ids are in the tables of the kernel's drivers:
+# mlx4_pci_table in drivers/net/ethernet/mellanox/mlx4/main.c, mlx5_core_pci_table in .../mlx5/core/main.c (as
+# of ConnectX-9). 1004 and 101e are virtual functions that several generations share: the oldest is named.
 GENERATIONS = {
     "1003": "ConnectX-3",
     "1004": "ConnectX-3",
@@ -46,24 +43,23 @@ GENERATIONS = {
     "a2dc": "BlueField-3",
     "a2df": "BlueField-4",
 }
-# The numbers that mlx4's table has; the others are mlx5's.
+# The ids in mlx4's table; the others are mlx5's.
 _MLX4 = ("1003", "1004", "1007")
-# PCI classes of a card's network functions: InfiniBand, Ethernet and "other" network controllers. A
-# BlueField has
-# management and DMA functions beside them, under numbers that are not in the table above.
+# PCI classes of a NIC's network functions: InfiniBand, Ethernet and "other" network controllers. A BlueField
+# also has management and DMA functions, with ids that are not in the table above.
 _NETWORK_CLASS = "0x02"
 
 
 class Card(t.NamedTuple):
-    """One function of a card on the PCI bus.
+    """A function of a NIC on the PCI bus.
 
     Attributes:
         pci: Its address.
-        pci_id: Vendor and device, as `lspci -n` writes them.
-        generation: None where the table does not know the number.
-        driver: What serves it now; None where nothing does.
-        firmware: Of the RDMA device on it; None while there is none.
-        psid: The board, as the vendor names it for firmware images; None while there is no RDMA device.
+        pci_id: Vendor and device, as `lspci -n` prints them.
+        generation: None where the table does not have the id.
+        driver: The current driver, or None.
+        firmware: The firmware of its RDMA device; None without RDMA device.
+        psid: The board's id for firmware images; None without RDMA device.
     """
 
     pci: str
@@ -75,7 +71,7 @@ class Card(t.NamedTuple):
 
 
 def read_cards(reader: Reader) -> list[Card]:
-    """Return the network functions of the vendor's cards, in the order of their addresses."""
+    """Return the network functions of the vendor's NICs, in the order of their addresses."""
     cards = []
     folder = reader.sys("bus", "pci", "devices")
     for pci in reader.names(folder):
@@ -95,5 +91,5 @@ def read_cards(reader: Reader) -> list[Card]:
 
 
 def needed_modules(cards: t.Iterable[Card]) -> list[str]:
-    """Name the kernel modules that serve the cards."""
+    """Return the kernel modules for the NICs."""
     return sorted({"mlx4_core" if card.pci_id.rpartition(":")[2] in _MLX4 else "mlx5_core" for card in cards})

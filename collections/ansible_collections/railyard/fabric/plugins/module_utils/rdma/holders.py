@@ -1,15 +1,14 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What holds the modules of the RDMA stack, so that its unit cannot replace them.
+"""Find what uses the modules of the RDMA stack, so that its unit cannot replace them.
 
-`openibd restart` unloads one module after the other and ends where one is in use: half of the stack is
-gone then, and with it the node's rails. So everything is looked at before: /sys/module/NAME/holders are the
-modules that stand on NAME, and a refcnt above their number is a process, a mount or another user of the
-kernel's.
+`openibd restart` unloads one module after the other and stops where one is in use: then half of the stack is
+gone, and the node's rails with it. So all is checked before: /sys/module/NAME/holders are the modules that
+depend on NAME, and a refcnt above their number is a process, a mount or another user in the kernel.
 
 Sources: Mellanox/doca-driver-build, module_unload_deps.sh (the same arithmetic) and entrypoint.sh (what it
-unloads before openibd: nvidia_peermem and, only when told, the storage modules); its pull request 481
+unloads before openibd: nvidia_peermem and, only if configured, the storage modules); its pull request 481
 (2026-09-04: openibd found nvidia_peermem on ib_uverbs and could not finish); spidernet-io/spiderpool, page on
 the OFED driver (openibd: "mlx_compat is in use by: nvme_core nvme_fabrics", 'Please stop "opensm"').
 """
@@ -21,9 +20,9 @@ import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils.facts.sysfs import Reader
 
-# What the vendor's unit replaces; all else that matters stands on one of these.
+# The modules that the vendor's unit replaces; all others that matter depend on one of these.
 _ROOTS = ("mlx_compat", "ib_core", "mlx5_core", "mlx4_core")
-#: What the vendor's unit unloads itself.
+#: The modules that the vendor's unit unloads itself.
 OWN = frozenset(
     (
         *_ROOTS,
@@ -41,11 +40,11 @@ OWN = frozenset(
         "rdma_ucm",
     )
 )
-#: How an HCA reaches GPU memory: gone with the stack, and loaded again after it.
+#: The modules by which an HCA accesses GPU memory: unloaded with the stack, and loaded again after it.
 PEER_MEMORY = ("nvidia_peermem", "nv_peer_mem")
-#: What the vendor's unit does not know and the kernel loads again by itself, by alias.
+#: Modules that the vendor's unit does not know and that the kernel loads again by alias.
 _AUXILIARY = ("mlx5_vdpa", "mlx5_fwctl", "mlx5_dpll")
-#: File systems and disks over RDMA. What is in use of them would lose its data.
+#: File systems and disks over RDMA. Those in use would lose data.
 _STORAGE = {
     "beegfs": "BeeGFS",
     "cifs": "SMB Direct",
@@ -66,12 +65,12 @@ _STORAGE = {
 
 
 class Holder(t.NamedTuple):
-    """A loaded module that stands on the stack, or belongs to it.
+    """A loaded module of the stack, or one that depends on it.
 
     Attributes:
-        name: Its name as /sys/module has it.
-        users: How many users it has beside the modules on top of it; None where that cannot be read.
-        on_top: The modules on top of it.
+        name: Its name in /sys/module.
+        users: How many users it has besides dependent modules; None where that cannot be read.
+        on_top: The modules that depend on it.
     """
 
     name: str
@@ -80,14 +79,13 @@ class Holder(t.NamedTuple):
 
 
 class Plan(t.NamedTuple):
-    """What stands in the way of a restart of the stack.
+    """What prevents a restart of the stack.
 
     Attributes:
-        refusals: What has to be ended by a person before the node is drained: storage in use, and modules
-            that are not known here.
-        busy: What jobs and daemons may still use; asked again once the node is drained.
-        unload: What is unloaded before the restart, each before what it stands on.
-        reload: What of it has to be loaded again.
+        refusals: What the user has to end before the node is drained: storage in use, and unknown modules.
+        busy: What jobs and daemons may still use; checked again once the node is drained.
+        unload: The modules to unload before the restart, dependent ones first.
+        reload: Those of them that have to be loaded again.
     """
 
     refusals: list[str]
@@ -97,7 +95,7 @@ class Plan(t.NamedTuple):
 
 
 def read(reader: Reader) -> list[Holder]:
-    """Return the loaded modules of the stack and all that stand on it, those on top first."""
+    """Return the loaded modules of the stack and all that depend on it, dependent ones first."""
     found: dict[str, Holder] = {}
 
     def visit(name: str) -> None:
@@ -121,7 +119,7 @@ def read(reader: Reader) -> list[Holder]:
 
 
 def _in_order(found: dict[str, Holder]) -> list[Holder]:
-    """Return each module after all that stand on it."""
+    """Return each module after all that depend on it."""
     order: list[Holder] = []
     placed: set[str] = set()
 
@@ -139,7 +137,7 @@ def _in_order(found: dict[str, Holder]) -> list[Holder]:
 
 
 def plan(holders: t.Iterable[Holder]) -> Plan:
-    """Return what stands in the way of a restart, and what has to go first."""
+    """Plan a restart: what prevents it, and what has to be unloaded first."""
     refusals, busy, unload = [], [], []
     for one in holders:
         is_known = one.name in OWN or one.name in PEER_MEMORY or one.name in _AUXILIARY
@@ -153,8 +151,8 @@ def plan(holders: t.Iterable[Holder]) -> Plan:
                 unload.append(one.name)
         elif not is_known:
             refusals.append(
-                f"{one.name} stands on the RDMA stack and is not known here. Fix: unload it with what uses "
-                f"it (`lsmod | grep {one.name}`), or reboot the node (playbooks/reboot.yml)"
+                f"{one.name} depends on the RDMA stack and is unknown. Fix: unload it with what uses it "
+                f"(`lsmod | grep {one.name}`), or reboot the node (playbooks/reboot.yml)"
             )
         elif one.users != 0:
             busy.append(
@@ -168,5 +166,5 @@ def plan(holders: t.Iterable[Holder]) -> Plan:
 
 def _used(one: Holder) -> str:
     if one.users is None:
-        return "does not say whether it is used"
-    return f"is used, {one.users} time{'s' if one.users != 1 else ''} beside the modules on top of it"
+        return "has no readable usage count"
+    return f"is used, {one.users} time{'s' if one.users != 1 else ''} besides the modules that depend on it"

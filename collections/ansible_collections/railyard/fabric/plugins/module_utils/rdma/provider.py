@@ -1,11 +1,12 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which provider of the RDMA stack a node's cards can have. Pure: cards and node in, choice and refusals out.
+"""Choose the provider of the RDMA stack for a node's NICs. Pure: NICs and node in, choice and refusals out.
 
-Which release serves which generation is data, with its sources, in `releases`. What else decides:
-- 4.9 builds on kernels up to 5.4 (release notes of 4.9-2.2.6.0), on Debian to 10 and Ubuntu to 20.04,
-  whose own Python is older than what Railyard needs on a node.
+The releases for each generation are data with sources in `releases`. Other conditions:
+- 4.9 builds on kernels up to 5.4 (release notes of 4.9-2.2.6.0), on Debian to 10 and Ubuntu to 20.04, whose
+Python is
+  older than what Railyard needs on a node.
 - Since DOCA 3.2 the kernel part is DKMS only, which NVIDIA cannot sign (general support of DOCA 3.2.1).
 """
 
@@ -31,14 +32,14 @@ _MOK_STEPS = (
 
 
 class Node(t.NamedTuple):
-    """What of the node decides beside its cards.
+    """The properties of the node that matter, besides its NICs.
 
     Attributes:
-        kernel: The running kernel, as `uname -r` says it.
+        kernel: The running kernel, as `uname -r` prints it.
         python: The version of the node's Python, major and minor.
-        has_headers: Whether the headers of the running kernel are there to build modules against.
-        secure_boot: Whether Secure Boot is on; None where it cannot be told.
-        key_enrolled: Whether the site says that the key which DKMS signs with is enrolled.
+        has_headers: Whether the headers of the running kernel are installed, to build modules.
+        secure_boot: Whether Secure Boot is on; None where it is unknown.
+        key_enrolled: Whether the site declares that the key with which DKMS signs is enrolled.
         system: Its distribution and architecture.
     """
 
@@ -51,7 +52,7 @@ class Node(t.NamedTuple):
 
 
 class Choice(t.NamedTuple):
-    """The provider, why it cannot be had (nothing is done then), and what has to be known before the act."""
+    """The provider, why it cannot be used (then nothing is done), and notes about the installation."""
 
     provider: str
     refusals: list[str]
@@ -66,14 +67,14 @@ def choose(
     uris: t.Sequence[str] = (),
     suites: t.Sequence[str] = ("./",),
 ) -> Choice:
-    """Decide between providers, or say why the wanted one does not fit.
+    """Choose a provider, or return why the wanted one does not fit.
 
     Args:
         wanted: `doca`, `mlnx_ofed`, `inbox` or `auto`.
-        version: Of the vendor's metapackage (`4.9-7.1.0.0`, `2.9.5-0.1.8`); empty where none is named.
-        cards: What stands on the bus.
-        node: What else decides.
-        uris: Where the vendor's repository is, if a vendor's is taken.
+        version: The version of the vendor's metapackage (`4.9-7.1.0.0`, `2.9.5-0.1.8`); empty for any.
+        cards: The NICs on the bus.
+        node: Other properties of the node.
+        uris: The vendor's repository, if a vendor's stack is used.
         suites: Its suites.
     """
     provider = best(cards, node, version) if wanted == "auto" else wanted
@@ -98,7 +99,7 @@ def choose(
 
 
 def best(cards: t.Sequence[Card], node: Node, version: str = "") -> str:
-    """Name the provider that serves all cards; where there is none, or no card, the kernel's own."""
+    """Return the provider that serves all NICs; `inbox` where there is none, or no NIC."""
     if not cards:
         return "inbox"
     if _oldest(cards):
@@ -107,7 +108,7 @@ def best(cards: t.Sequence[Card], node: Node, version: str = "") -> str:
 
 
 def _refuse_doca(version: str, cards: t.Sequence[Card], node: Node) -> list[str]:
-    """Say which cards this release of DOCA-OFED does not serve."""
+    """Return errors for NICs that this release of DOCA-OFED does not serve."""
     if not cards:
         return ["no card of NVIDIA Networking is on the PCI bus. Fix: use provider inbox, or look for it"]
     refusals = []
@@ -139,7 +140,7 @@ def _refuse_doca(version: str, cards: t.Sequence[Card], node: Node) -> list[str]
 
 
 def _find_unlisted(version: str, cards: t.Sequence[Card]) -> list[str]:
-    """Say which cards no list of the vendor's that is known here gives to this release of DOCA-OFED."""
+    """Return a note for NICs that no known list of the vendor has for this release of DOCA-OFED."""
     release = _doca_release(version)
     unlisted = []
     for card in cards:
@@ -156,7 +157,7 @@ def _find_unlisted(version: str, cards: t.Sequence[Card]) -> list[str]:
 
 
 def _refuse_mlnx_ofed(version: str, cards: t.Sequence[Card], node: Node) -> list[str]:
-    """Say why this version of MLNX_OFED does not go with the cards or the node."""
+    """Return why this version of MLNX_OFED does not fit the NICs or the node."""
     release = _release(version)
     if release is None:
         return [f"the version of MLNX_OFED {version!r} is none. Fix: name one, such as 4.9-7.1.0.0"]
@@ -194,7 +195,7 @@ def _refuse_mlnx_ofed(version: str, cards: t.Sequence[Card], node: Node) -> list
 
 
 def _building(node: Node) -> list[str]:
-    """Say what stands between a module's source and a loaded module."""
+    """Return notes about building and loading the modules."""
     findings = []
     if not node.has_headers:
         findings.append(
@@ -210,7 +211,7 @@ def _building(node: Node) -> list[str]:
 
 
 def _refuse_unsigned(node: Node) -> list[str]:
-    """Refuse modules that Secure Boot would not load: after the next boot the node would have no rails."""
+    """Return an error for modules that Secure Boot would not load at the next boot, leaving no rails."""
     if not node.secure_boot or node.key_enrolled:
         return []
     return [
@@ -221,12 +222,12 @@ def _refuse_unsigned(node: Node) -> list[str]:
 
 
 def _oldest(cards: t.Sequence[Card]) -> list[Card]:
-    """Return the cards that only MLNX_OFED 4.9 serves, of all that the vendor has."""
+    """Return the NICs that only MLNX_OFED 4.9 serves."""
     return [card for card in cards if releases.served_by(card.generation).mlnx_ofed_legacy]
 
 
 def _ended(version: str, cards: t.Sequence[Card]) -> list[Card]:
-    """Return the cards that an earlier release of DOCA-OFED was the last for."""
+    """Return the NICs whose support ended with an earlier release of DOCA-OFED."""
     release = _doca_release(version)
     found = []
     for card in cards:
@@ -237,7 +238,7 @@ def _ended(version: str, cards: t.Sequence[Card]) -> list[Card]:
 
 
 def _too_new(version: str, cards: t.Sequence[Card]) -> list[Card]:
-    """Return the cards that the list of this release of DOCA-OFED, or of a later one, does not have."""
+    """Return the NICs that are missing in the list of this or a later release of DOCA-OFED."""
     release = _doca_release(version)
     return [
         card
@@ -247,7 +248,7 @@ def _too_new(version: str, cards: t.Sequence[Card]) -> list[Card]:
 
 
 def _by_release(cards: t.Sequence[Card], field: str) -> list[tuple[str, list[Card]]]:
-    """Return the cards by the release in a field of their row."""
+    """Group the NICs by the release in a field of their row."""
     groups: dict[releases.Release, list[Card]] = {}
     for card in cards:
         groups.setdefault(getattr(releases.served_by(card.generation), field), []).append(card)
@@ -255,17 +256,17 @@ def _by_release(cards: t.Sequence[Card], field: str) -> list[tuple[str, list[Car
 
 
 def _named(cards: t.Sequence[Card]) -> str:
-    """Name cards with their addresses."""
+    """Format NICs with their addresses."""
     return ", ".join(f"{card.generation or card.pci_id} ({card.pci})" for card in cards)
 
 
 def _can_legacy(node: Node) -> bool:
-    """Tell whether MLNX_OFED 4.9 can be had here."""
+    """Return whether MLNX_OFED 4.9 can be used here."""
     return _kernel(node.kernel) <= _LEGACY_KERNEL and node.python >= _NODE_PYTHON
 
 
 def _kernel(release: str) -> tuple[int, int]:
-    """Return major and minor of a kernel; one that cannot be read is newer than any."""
+    """Return major and minor of a kernel; an invalid version counts as newer than any."""
     match = re.match(r"(\d+)\.(\d+)", release)
     return (int(match.group(1)), int(match.group(2))) if match else (9999, 0)
 

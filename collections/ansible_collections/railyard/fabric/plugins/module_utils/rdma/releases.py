@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which releases of the vendor's drivers serve which generation of cards, from the vendor's own lists.
+"""Map generations of NICs to the releases of the vendor's drivers, from the vendor's lists.
 
 Lists that were read, in stored copies, on 2026-11-26:
 
@@ -30,9 +30,9 @@ class Served(t.NamedTuple):
     """The releases that serve a generation; a generation without a row is served by every current release.
 
     Attributes:
-        doca_last: The last release of DOCA that lists it; None where none is known to have dropped it.
-        doca_absent_until: The newest release of DOCA whose list was read and lacks it; None where none does.
-        doca_listed_from: The first release of DOCA that is known to serve it, where an earlier list lacks it.
+        doca_last: The last release of DOCA that lists it; None where it is not known to be dropped.
+        doca_absent_until: The newest release of DOCA whose list was read and lacks it, or None.
+        doca_listed_from: The first release of DOCA that is known to serve it, if an earlier list lacks it.
         mlnx_ofed: Whether the current releases of MLNX_OFED (5.1 to 24.10) serve it.
         mlnx_ofed_legacy: Whether those before 5.1 do, which end with 4.9.
     """
@@ -60,10 +60,10 @@ SERVED = {
 
 
 def served_by(generation: str | None) -> Served:
-    """Return the row of a generation; one that the table does not know is taken for a current one."""
+    """Return the row of a generation; an unknown one counts as current."""
     return SERVED.get(generation or "", _CURRENT)
 
 
 def name_release(release: Release) -> str:
-    """Return a release as the vendor writes it."""
+    """Format a release like the vendor."""
     return f"{release[0]}.{release[1]}"

@@ -1,11 +1,11 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Soft-RoCE (rxe) devices of a node: what is there, whose it is, and what has to be made or removed.
+"""Plan the Soft-RoCE (rxe) devices of a node: which to create and which to remove.
 
-An rxe device lives as long as the boot and the netdev below it. Nothing on it says who made it, so what
-Railyard wants is recorded: a device is Railyard's when the record has it, unless it was found there when it
-was first wanted, and is still that one. `root` is `/` on a node and a folder in the tests.
+An rxe device exists until a reboot, or as long as its netdev. Nothing on it shows who created it, so Railyard
+keeps a record: a device is Railyard's when the record has it, unless it existed before and is still the same
+one. `root` is `/` on a node and a folder in the tests.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ from ansible_collections.railyard.fabric.plugins.module_utils import atomic_file
 
 SCHEMA = 1
 MODULE = "rdma_rxe"
-# IB_DEVICE_NAME_MAX and IFNAMSIZ of the kernel, each less the byte that ends the name.
+# IB_DEVICE_NAME_MAX and IFNAMSIZ of the kernel, without the terminating byte.
 _DEVICE_CHARACTERS = 63
 _NETDEV_CHARACTERS = 15
-# No `/` and `:`, which part device and port in `rdma` and in hca; none of udev's wildcards; no `^` or `=`
-# first, which NCCL takes as operators.
+# No `/` and `:`, which separate device and port in `rdma` and in hca; none of udev's wildcards; no `^` or `=`
+# first, which are operators for NCCL.
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*\Z")
 _CONTAINER_MARKS = ("run/systemd/container", "run/.containerenv", ".dockerenv")
 
 
 class SoftRoceError(Exception):
-    """Soft-RoCE cannot be had as asked; the message says what stands in the way, and what to do."""
+    """Soft-RoCE cannot be set up as configured; the message has the reason and the fix."""
 
 
 class Wanted(t.NamedTuple):
-    """An rxe device and the netdev that it is to be on."""
+    """A wanted rxe device and its netdev."""
 
     device: str
     netdev: str
@@ -43,9 +43,9 @@ class Present(t.NamedTuple):
     """An RDMA device of the node.
 
     Attributes:
-        netdev: What an rxe device lies on; empty for a driver that does not say.
+        netdev: The netdev of an rxe device; empty for drivers that do not show it.
         is_rxe: Whether it is a Soft-RoCE device.
-        identity: Changes when the device is removed and made again, or the node boots.
+        identity: Changes when the device is removed and created again, or the node boots.
     """
 
     netdev: str
@@ -54,7 +54,7 @@ class Present(t.NamedTuple):
 
 
 class Plan(t.NamedTuple):
-    """What to do: `record` is what the record shall hold then, `foreign` what is there and left alone."""
+    """What to do; `record` is the new record, `foreign` the devices that are left alone."""
 
     delete: list[Wanted]
     add: list[Wanted]
@@ -63,13 +63,13 @@ class Plan(t.NamedTuple):
 
 
 def check_devices(devices: t.Iterable[t.Mapping[str, t.Any]]) -> list[Wanted]:
-    """Return the devices asked for.
+    """Return the wanted devices.
 
     Args:
         devices: `{"device", "netdev"}` each.
 
     Raises:
-        SoftRoceError: A name that the kernel or a tool would not take, or one that occurs twice.
+        SoftRoceError: A name that the kernel or a tool does not accept, or one that occurs twice.
     """
     wanted = [Wanted(str(one["device"]), str(one["netdev"])) for one in devices]
     problems = []
@@ -93,16 +93,16 @@ def check_devices(devices: t.Iterable[t.Mapping[str, t.Any]]) -> list[Wanted]:
 
 
 def in_container(root: str) -> bool:
-    """Tell whether this is a container, whose kernel, and so whose rxe devices, are its host's."""
+    """Return whether this is a container, which shares the kernel and the rxe devices of its host."""
     return any(os.path.exists(os.path.join(root, mark)) for mark in _CONTAINER_MARKS)
 
 
 def missing_module(root: str, release: str) -> str | None:
-    """Say what to install when kernel `release` has no rdma_rxe; None when it has it, loaded or not.
+    """Return what to install if kernel `release` has no rdma_rxe; None if it has it, loaded or not.
 
     Args:
         root: `/`, or a folder that looks like it.
-        release: The running kernel, as `uname -r` says it.
+        release: The running kernel, as `uname -r` prints it.
     """
     if os.path.isdir(os.path.join(root, "sys/module", MODULE)):
         return None
@@ -125,7 +125,7 @@ def read_devices(root: str) -> dict[str, Present]:
     devices = {}
     for folder in sorted(glob.glob(os.path.join(root, "sys/class/infiniband/*"))):
         netdev = node_files.read_word(os.path.join(folder, "parent"))
-        # Only rxe tells its netdev in `parent` and is a channel adapter without a bus; siw is an RNIC.
+        # Only rxe has its netdev in `parent` and is a channel adapter without a bus; siw is an RNIC.
         is_virtual = "/devices/virtual/" in os.path.realpath(folder)
         is_rxe = (
             bool(netdev)
@@ -135,7 +135,7 @@ def read_devices(root: str) -> dict[str, Present]:
         try:
             inode = os.stat(folder).st_ino
         except OSError:
-            continue  # removed while we look
+            continue  # removed meanwhile
         devices[os.path.basename(folder)] = Present(netdev, is_rxe, f"{boot}/{inode}")
     return devices
 
@@ -151,7 +151,7 @@ def plan(
     known_netdevs: t.Container[str],
     recorded: t.Sequence[t.Mapping[str, t.Any]],
 ) -> Plan:
-    """Say what has to be done so that the node has the devices wanted, and of Railyard's no other.
+    """Plan what has to be done so that the node has the wanted devices, and no others of Railyard.
 
     Args:
         wanted: From `check_devices`.
@@ -160,7 +160,7 @@ def plan(
         recorded: The entries of the record, from `load_record`.
 
     Raises:
-        SoftRoceError: Names everything that stands in the way; nothing was changed.
+        SoftRoceError: With all reasons; nothing was changed.
     """
     called = _renamed(present, recorded)
     own = {name for name in present if _is_own(name, present[name], recorded)} | set(called.values())
@@ -179,22 +179,20 @@ def plan(
             continue
         there = left.get(one.device)
         if one.netdev not in known_netdevs:
-            problems.append(
-                f"netdev {one.netdev}, which is to carry {one.device}, does not exist on this node"
-            )
+            problems.append(f"netdev {one.netdev}, which {one.device} needs, does not exist on this node")
         elif there is not None and not there.is_rxe:
             problems.append(
                 f"{one.device} is another driver's device: give the Soft-RoCE device another name"
             )
         elif there is not None and there.netdev != one.netdev:
             problems.append(
-                f"{one.device} is on {there.netdev}, not {one.netdev}, and not made by Railyard: "
+                f"{one.device} is on {there.netdev}, not {one.netdev}, and not created by Railyard: "
                 f"remove it (rdma link delete {one.device}) or name its netdev"
             )
         elif by_netdev.get(one.netdev, one.device) != one.device:
             other = by_netdev[one.netdev]
             problems.append(
-                f"{one.netdev} has the Soft-RoCE device {other}, not made by Railyard, and cannot have a "
+                f"{one.netdev} has the Soft-RoCE device {other}, not created by Railyard, and cannot have a "
                 f"second: name it {other}, or remove it (rdma link delete {other})"
             )
     if problems:
@@ -211,24 +209,24 @@ def plan(
 def load_record(path: str) -> list[dict[str, t.Any]]:
     """Return the record's entries.
 
-    Each has `device`, `netdev`, and in `found` the identity of a device that was there when it was first
-    wanted; None where Railyard made it.
+    Each has `device`, `netdev`, and in `found` the identity of a device that existed when it was first
+    wanted; None where Railyard created it.
 
     Raises:
-        SoftRoceError: The file is no record; to go on would leave devices behind that Railyard made.
+        SoftRoceError: The file is no record; continuing would leave devices behind that Railyard created.
     """
     try:
         document = atomic_files.load_record(path, SCHEMA)
     except ValueError as error:
-        raise SoftRoceError(f"{path} is no record of devices ({error}): remove it") from error
+        raise SoftRoceError(f"{path} is not a record of devices ({error}): remove it") from error
     entries = [] if document is None else document.get("devices")
     if not isinstance(entries, list):
-        raise SoftRoceError(f"{path} holds no list of devices: remove it")
+        raise SoftRoceError(f"{path} has no list of devices: remove it")
     return entries
 
 
 def store_record(path: str, entries: t.Sequence[t.Mapping[str, t.Any]]) -> None:
-    """Write the record, old or new after a power cut; without entries there is none."""
+    """Write the record atomically; without entries remove it."""
     if not entries:
         if os.path.exists(path):
             os.remove(path)
@@ -246,10 +244,10 @@ def _is_own(name: str, there: Present, recorded: t.Iterable[t.Mapping[str, t.Any
 
 
 def _renamed(present: t.Mapping[str, Present], recorded: t.Sequence[t.Mapping[str, t.Any]]) -> dict[str, str]:
-    """Return recorded device -> what it is called now, for those that a site's udev rule has renamed.
+    """Return recorded device -> current name, for devices that a udev rule of the site has renamed.
 
-    A netdev carries one rxe device, and the role's own rule makes it there at each boot; so one by another
-    name on that netdev, where the recorded name is gone, is the same device.
+    A netdev has one rxe device, and the role's rule creates it at each boot; so one with another name on that
+    netdev, where the recorded name is gone, is the same device.
     """
     known = {entry.get("device") for entry in recorded}
     return {
@@ -272,7 +270,7 @@ def _entry(
 
 
 def _package(root: str, release: str) -> str:
-    """Say where a distribution keeps the module that its small kernels lack."""
+    """Return the distribution's package with the module that its small kernels lack."""
     ids = re.findall(
         r"(?m)^ID(?:_LIKE)?=\"?([^\"\n]*)", node_files.read_word(os.path.join(root, "etc/os-release"))
     )

@@ -92,9 +92,9 @@ class BareNode(_BareNodeOfSome):
     """A node as it was found.
 
     `key` is what the controller called the node (never taken for a name of its files); `hostname` what it
-    calls itself; `default_route` the netdevs of its default routes; `login_address` the node's own address of
-    this SSH connection; `nvlink_domain` what nvidia-smi tells of the fabric, `UUID.clique` as Kubernetes
-    labels it.
+    calls itself; `default_route` the netdevs of its default routes; `login_address` the node's address of
+    this SSH connection; `nvlink_domain` the NVLink fabric by nvidia-smi, `UUID.clique` as in Kubernetes
+    labels.
     """
 
     schema: Literal[1]
@@ -111,7 +111,7 @@ class BareNode(_BareNodeOfSome):
 
 
 def read(row: object) -> BareNode:
-    """Return what a node said.
+    """Parse the answer of a node.
 
     Raises:
         RefusedError: it is not what the module writes, or names a port twice.

@@ -21,12 +21,12 @@ class _BmcOfSome(TypedDict, total=False):
 
 
 class Bmc(_BmcOfSome):
-    """Which of its ports was asked last, in how many questions, and what came of it."""
+    """The port that was tried last, the number of tries, and the result."""
 
     state: Literal["answered", "refused", "silent", "no_way"]
     port: Positive
 
 
-def of(row: Mapping[str, object]) -> Bmc | None:
-    """Return what a row says of a BMC, None where that is not understood."""
+def parse(row: Mapping[str, object]) -> Bmc | None:
+    """Parse a row about a BMC; None where it is invalid."""
     return reader.read_if(Bmc, row.get("bmc"))

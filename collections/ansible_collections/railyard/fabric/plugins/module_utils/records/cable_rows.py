@@ -81,6 +81,6 @@ _KINDS: Mapping[str, Any] = {
 }
 
 
-def refusal(check: str, told: object) -> str | None:
-    """Return why what a row tells of a cable is not what a node writes for a check, or None."""
-    return reader.refusal(_KINDS[check], told, "cabling")
+def refusal(check: str, value: object) -> str | None:
+    """Return why a row's `cabling` is invalid for a check, or None."""
+    return reader.refusal(_KINDS[check], value, "cabling")

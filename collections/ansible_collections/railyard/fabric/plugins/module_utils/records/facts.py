@@ -111,7 +111,7 @@ class Optics(TypedDict):
 
 
 class _PortOfSome(TypedDict, total=False):
-    optics: Optional[Optics]  # where it was asked for; earlier versions have none
+    optics: Optional[Optics]  # where it was requested; earlier versions have none
 
 
 class Netdev(_PortOfSome):
@@ -265,9 +265,9 @@ class KernelLog(TypedDict):
     seen: list[Xid]
 
 
-#: Why a part of the facts of GPUs has no answer; `facts.gpus` has the words of `class`.
+#: Why a part of the facts of GPUs is missing; `facts.gpus` has the values of `class`.
 NoAnswer = TypedDict("NoAnswer", {"class": Literal["absent", "silent", "failed", "garbled"], "message": str})
-#: What nvidia-smi answers: by its names, beside `pci`. Words for trouble stand as it printed them.
+#: nvidia-smi's values by its field names, and `pci`. Error texts are kept as printed.
 GpuRow = dict[str, Union[str, float, None]]
 
 

@@ -245,11 +245,11 @@ def refusal(row: Mapping[str, Any]) -> str | None:
     """Return why a row that says `measured` is not what a node writes of a test of itself, or None.
 
     Args:
-        row: with a check and a tool that were asked.
+        row: with a planned check and tool.
     """
     key = ACCOUNTS.get(str(row["tool"]))
     if key is None:
-        return f"nobody knows what {row['tool']} says"
+        return f"the tool {row['tool']} is unknown"
     if key not in row:
         return f"{key} is missing"
     kind = _KINDS.get(key) or (Training if row["check"] == "collective_training" else Sweep)

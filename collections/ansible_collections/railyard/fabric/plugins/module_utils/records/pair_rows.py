@@ -42,7 +42,7 @@ class Claim(TypedDict, total=False):
 
 
 class OtherEnd(TypedDict, total=False):
-    """What the other end said over the rail that it found; of a sweep a digest of that."""
+    """The result that the other end sent over the rail; in a sweep its digest."""
 
     host: Optional[str]
     boot_id: Optional[str]

@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Check once whether JSON is what a record says, so that nobody behind it asks for types again.
+"""Check JSON against the types of a record once, so that later code need not check types again.
 
 A record is a `TypedDict`: a value that was checked stays the dict that it was, and its type tells mypy and
 the reader which keys it has. Standard library alone.
@@ -48,7 +48,7 @@ class AtLeast(NamedTuple):
         return bool(value >= self.least)
 
     def __str__(self) -> str:
-        """Return it in words."""
+        """Return the rule as text."""
         return f"at least {self.least:g}"
 
 
@@ -62,7 +62,7 @@ class Long(NamedTuple):
         return len(value) == self.values
 
     def __str__(self) -> str:
-        """Return it in words."""
+        """Return the rule as text."""
         return f"of {self.values} values"
 
 
@@ -81,7 +81,7 @@ class Matches(NamedTuple):
         return _compiled(self.pattern).fullmatch(value) is not None
 
     def __str__(self) -> str:
-        """Return it in words."""
+        """Return the rule as text."""
         return f"of the form {self.pattern}"
 
 
@@ -105,7 +105,7 @@ class AboveZero(_Same):
         return bool(value > 0)
 
     def __str__(self) -> str:
-        """Return it in words."""
+        """Return the rule as text."""
         return "above 0"
 
 
@@ -117,7 +117,7 @@ class NotEmpty(_Same):
         return bool(value)
 
     def __str__(self) -> str:
-        """Return it in words."""
+        """Return the rule as text."""
         return "a list with at least one value"
 
 
@@ -129,7 +129,7 @@ class NotTwice(_Same):
         return len(set(value)) == len(value)
 
     def __str__(self) -> str:
-        """Return it in words."""
+        """Return the rule as text."""
         return "without duplicates"
 
 

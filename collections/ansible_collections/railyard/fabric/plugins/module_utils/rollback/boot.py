@@ -4,8 +4,8 @@
 
 """A reset inside a change's window: two units that undo it at the next boot, before and after networkd.
 
-The timer that undoes an unconfirmed change dies with its boot. The units' links are written with the record
-and removed with it; as nothing of this boot waits for them, systemd need not be told.
+The timer that rolls an unconfirmed change back ends with its boot. The units' links are written and removed
+with the record; since nothing in this boot waits for them, systemd need not be reloaded.
 """
 
 from __future__ import annotations

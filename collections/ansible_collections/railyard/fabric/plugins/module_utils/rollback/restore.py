@@ -138,7 +138,7 @@ def restore(
 
 
 def replay(argvs: Sequence[Sequence[str]]) -> None:
-    """Run `ip` commands, each said with its outcome."""
+    """Run `ip` commands, and log each with its result."""
     for argv in argvs:
         status, _out, err = run(argv)
         say(f"{' '.join(argv)} -> {status} {err.strip()}")

@@ -30,7 +30,7 @@ SYSCTLS = (
     "ipv4/arp_announce",
 )
 _KERNEL_RULES = {("inet", 0), ("inet", 32766), ("inet", 32767), ("inet6", 0), ("inet6", 32766)}
-# The kernel makes routes from addresses; routers' advertisements and routing daemons come and go with theirs.
+# The kernel creates routes from addresses; router advertisements and routing daemons manage more routes.
 _OTHERS_ROUTES = {"kernel", "ra", "redirect", "bgp", "isis", "ospf", "rip", "eigrp", "babel", "bird", "zebra"}
 _OTHERS_ROUTES |= {"gated", "mrt", "dnrouted", "xorp", "ntk", "keepalived", "openr"}
 _ROUTE_KEYS = ("dst", "gateway", "via", "dev", "metric", "scope", "prefsrc", "metrics", "nexthops")
@@ -148,7 +148,7 @@ def differences(before: Snapshot, now: Snapshot, netdevs: Sequence[str]) -> list
     """Say in sentences how the running network differs from the snapshot; empty when it is the same.
 
     Links are compared on the rails (`netdevs`), addresses on every link of both, routes and rules everywhere.
-    Carrier is left out: a cable is not ours to bring back.
+    Carrier is left out: a rollback cannot restore a cable.
     """
     found = []
     for netdev in netdevs:

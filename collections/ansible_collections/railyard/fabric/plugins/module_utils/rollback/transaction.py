@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The pending network change on the node: kept, applied, confirmed or undone, whoever is still alive.
+"""The pending network change on the node: stored, applied, confirmed or rolled back by the node itself.
 
 `netplan_stage` writes the record and arms the timer; `apply` and `expire` then run in systemd units of their
 own, so neither a lost connection nor a killed controller stops them; after a reset, `boot` and `settle` do
@@ -72,7 +72,7 @@ def in_flight(folder: str) -> dict[str, Any] | None:
 
 
 def is_stale(record: Mapping[str, Any]) -> bool:
-    """Say whether nobody will finish this change: its boot is over, or its deadline long past."""
+    """Return whether this change will not be finished: its boot is over, or its deadline long past."""
     return settled_within_s(record) < 0
 
 
@@ -176,7 +176,7 @@ def confirm(folder: str, token: str) -> bool:
 
 
 def _finish(folder: str, record: Mapping[str, Any], last: Mapping[str, Any]) -> None:
-    """Have the rename on disk, then clean up; what cannot be written is said and no more."""
+    """Sync the rename to disk, then clean up; write errors are only logged."""
     atomic_files.sync_folder(folder)
     netplan_boot.disarm()
     atomic_files.clear(record["files"])
@@ -274,7 +274,7 @@ def boot(folder: str) -> int:
             return 0
         record["failed"] = _put_files_back(record)
         status, out, err = restore.run(["netplan", "generate"])
-        # This boot's clock: a controller that asks is told how long `settle` may take.
+        # This boot's clock: the controller can query how long `settle` may take.
         record.update(boot_id=boot_id(), expires_monotonic_s=time.monotonic() + restore.BOOT_PATIENCE_S)
         with contextlib.suppress(OSError):
             atomic_files.write_file(os.path.join(folder, "rolling_back.json"), json.dumps(record))

@@ -1,11 +1,11 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What facts must say of a node's GPUs; docs/gpu.md has it in words, with the sources. Pure.
+"""Judge the facts of a node's GPUs; docs/gpu.md describes the rules with their sources. Pure.
 
-Judged are a GPU's own words (a remap that waits, uncorrectable ECC errors, a slowdown that its hardware asked
-for, its own limit of temperature), what the inventory declares, and like against like. What has no authority
-(a temperature, PCIe's generation, which falls when a GPU is idle, errors that were corrected) is recorded.
+Judged are a GPU's reports (a pending remap, uncorrectable ECC errors, a slowdown by its hardware, its
+temperature limit), what the inventory declares, and comparable GPUs. Values without a source (a temperature,
+the generation of PCIe, which falls when a GPU is idle, corrected errors) are recorded.
 """
 
 from __future__ import annotations
@@ -39,20 +39,20 @@ _NOT_DECLARED = (
     "declared alike has another"
 )
 _NO_XID = (
-    "no XID for which NVIDIA's catalogue asks to reset the GPU, restart the node or mend the hardware, nor a "
-    "fatal SXID, since the driver was loaded; and no recovery that a GPU asks for itself"
+    "no XID for which NVIDIA's catalogue requires to reset the GPU, restart the node or fix the hardware, "
+    "nor a fatal SXID, since the driver was loaded; and no recovery that a GPU requests itself"
 )
 _LOG_CUT = (
-    "recorded: no critical XID stands in what is left of the kernel's log, which has lost what was before "
-    "since_boot_s seconds of this boot"
+    "recorded: no critical XID is in the kernel's log, which has lost what was before since_boot_s seconds "
+    "of this boot"
 )
 _MEMORY_IS_WELL = (
     "no uncorrectable ECC error since the driver was loaded, and no page or row that waits to be retired or "
     "remapped, or could not be"
 )
 _NOT_SLOWED = (
-    "no slowdown that a GPU's hardware asked for (heat, power brake), and none at its own limit; "
-    "temperatures are recorded"
+    "no slowdown by a GPU's hardware (heat, power brake), and none at its temperature limit; temperatures "
+    "are recorded"
 )
 _ALL_LANES = (
     "as many lanes as GPU and slot can do; the generation, which falls when a GPU is idle, and errors "
@@ -163,7 +163,7 @@ def _kind(node: Node, seen: Gpus) -> Ruling:
 
 
 def _is_model(declared: str, name: str) -> bool:
-    """Tell whether all words of a declared model stand in a GPU's name: `H100` in `NVIDIA H100 80GB HBM3`."""
+    """Return whether a GPU's name has all words of a declared model: `H100` in `NVIDIA H100 80GB HBM3`."""
     words = name.lower().replace("-", " ").split()
     return all(word in words for word in declared.lower().replace("-", " ").split())
 
@@ -203,7 +203,7 @@ def _xids(node: Node, seen: Gpus) -> Ruling:
 
 def _memory(node: Node, seen: Gpus) -> Ruling:
     rows = seen["rows"]
-    errors = gpu_rows.told(rows, _ECC)
+    errors = gpu_rows.select_values(rows, _ECC)
     many = [
         (pci, f"{value:g} uncorrectable ECC errors since the driver was loaded")
         for pci, value in errors
@@ -218,8 +218,10 @@ def _memory(node: Node, seen: Gpus) -> Ruling:
     observed = {
         "uncorrectable_errors": _sum(errors),
         "waiting_or_failed": len(waits),
-        "uncorrectable_errors_ever": _sum(gpu_rows.told(rows, "ecc.errors.uncorrected.aggregate.total")),
-        "corrected_errors": _sum(gpu_rows.told(rows, "ecc.errors.corrected.volatile.total")),
+        "uncorrectable_errors_ever": _sum(
+            gpu_rows.select_values(rows, "ecc.errors.uncorrected.aggregate.total")
+        ),
+        "corrected_errors": _sum(gpu_rows.select_values(rows, "ecc.errors.corrected.volatile.total")),
     }
     wanted = {"uncorrectable_errors": 0, "waiting_or_failed": 0}
     ruling = Ruling.passed(observed, wanted, _MEMORY_IS_WELL)
@@ -244,13 +246,13 @@ def _slowdown(node: Node, seen: Gpus) -> Ruling:
         for key, said in _SLOWDOWNS.items()
         if gpu_rows.is_yes(row.get(key))
     ]
-    left = gpu_rows.told(rows, "temperature.gpu.tlimit")
+    left = gpu_rows.select_values(rows, "temperature.gpu.tlimit")
     hot = [(pci, f"{value:g} °C below its own limit") for pci, value in left if value <= 0]
     observed = {
         "gpus_slowed_down": len(slowed),
         "gpus_at_limit": len(hot),
-        "temperature_max_c": _end(max, gpu_rows.told(rows, "temperature.gpu")),
-        "memory_temperature_max_c": _end(max, gpu_rows.told(rows, "temperature.memory")),
+        "temperature_max_c": _end(max, gpu_rows.select_values(rows, "temperature.gpu")),
+        "memory_temperature_max_c": _end(max, gpu_rows.select_values(rows, "temperature.memory")),
         "least_below_limit_c": _end(min, left),
         "gpus_slowed_by_software": sum(
             gpu_rows.is_yes(row.get(_THROTTLE + "sw_thermal_slowdown")) for row in rows
@@ -268,9 +270,9 @@ def _slowdown(node: Node, seen: Gpus) -> Ruling:
 
 def _power(node: Node, seen: Gpus) -> Ruling:
     rows, cap = seen["rows"], node.declared.get("power_cap_w")
-    limits = gpu_rows.told(rows, "power.limit")
-    defaults = dict(gpu_rows.told(rows, "power.default_limit"))
-    drawn = _end(max, gpu_rows.told(rows, "power.draw"))
+    limits = gpu_rows.select_values(rows, "power.limit")
+    defaults = dict(gpu_rows.select_values(rows, "power.default_limit"))
+    drawn = _end(max, gpu_rows.select_values(rows, "power.draw"))
     ruling = Ruling.passed({"power_limit_w": _end(min, limits), "power_draw_max_w": drawn}, {}, "")
     if unknown := _silent(node, rows, "power.limit"):
         return ruling.unknown("gpu_unknown", unknown)
@@ -296,14 +298,14 @@ def _power(node: Node, seen: Gpus) -> Ruling:
 
 def _pcie(node: Node, seen: Gpus) -> Ruling:
     rows = seen["rows"]
-    now, most = (dict(gpu_rows.told(rows, f"pcie.link.width.{key}")) for key in ("current", "max"))
+    now, most = (dict(gpu_rows.select_values(rows, f"pcie.link.width.{key}")) for key in ("current", "max"))
     narrow = [(pci, f"PCIe runs at {width:g} lanes, {most[pci]:g} are possible") for pci, width in now.items()
               if pci in most and width < most[pci]]  # fmt: skip
-    counted = gpu_rows.told(rows, "aer_correctable", is_whole)
+    counted = gpu_rows.select_values(rows, "aer_correctable", is_whole)
     observed = {
         "gpus_lacking_lanes": len(narrow),
         **{
-            f"generation_{key}": _kinds(gpu_rows.told(rows, f"pcie.link.gen.{key}"))
+            f"generation_{key}": _kinds(gpu_rows.select_values(rows, f"pcie.link.gen.{key}"))
             for key in ("current", "max")
         },
         "corrected_errors": _sum(counted) if counted else None,
@@ -380,7 +382,7 @@ def _nic(node: Node, seen: Gpus) -> Ruling:
 
 
 def _silent(node: Node, rows: Iterable[GpuRow], *keys: str) -> str:
-    """Tell of a GPU that does not tell what another GPU of its model does, or return nothing."""
+    """Describe a GPU that lacks a value which another GPU of its model has, or return nothing."""
     for key in keys:
         telling = {row.get("name") for row in rows if row.get(key) is not None}
         for row in rows:
@@ -417,5 +419,5 @@ CHECKS = tuple(_RULES)
 
 
 def checks(declared: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return what is asked of a node that declares its GPUs; of one without GPUs, that there are none."""
+    """Return the checks of a node that declares its GPUs; without GPUs only their number."""
     return CHECKS if declared["count"] else CHECKS[:1]

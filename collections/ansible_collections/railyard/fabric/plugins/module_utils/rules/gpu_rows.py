@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How the rules of GPUs read a node's facts: who tells what, in which words. Pure."""
+"""Read a node's facts for the rules of GPUs. Pure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.records.facts impo
 
 MOST_NAMED = 4
 _MOST_WORDS = 60
-# Each without being the other's: "Yes" and 1 are what versions say; "Not Active" is what most of them do.
+# Values for yes and no differ between versions.
 _YES, _NO = ("yes", "1", "active"), ("no", "0", "not active")
 
 
@@ -37,7 +37,7 @@ class Node(NamedTuple):
 
 
 def why_unknown(node: Node, seen: Gpus, parts: Sequence[str] | None) -> str | None:
-    """Tell why nothing is known of the parts of the facts that a rule rests on, or None; it may need none."""
+    """Return why the facts that a rule needs are unknown, or None."""
     if parts is None:
         return None
     if not seen["pci"]:
@@ -53,16 +53,16 @@ def why_unknown(node: Node, seen: Gpus, parts: Sequence[str] | None) -> str | No
 
 
 def each(node: Node, words: Iterable[tuple[str, str]]) -> str:
-    """Return what is said of GPUs in one line, each with its address; of many the first."""
+    """Join messages about GPUs in one line, each with its address; of many the first."""
     all_words = [f"{address}: {one}" for address, one in words]
     more = f"; and {len(all_words) - MOST_NAMED} more" if len(all_words) > MOST_NAMED else ""
     return f"{node.name} " + "; ".join(all_words[:MOST_NAMED]) + more
 
 
-def told(
+def select_values(
     rows: Sequence[GpuRow], key: str, is_one: Callable[[Any], bool] = is_number
 ) -> list[tuple[str, Any]]:
-    """Return address and value of the GPUs that tell one."""
+    """Return address and value of the GPUs that have one."""
     return [(str(row["pci"]), row[key]) for row in rows if is_one(row.get(key))]
 
 
@@ -121,7 +121,7 @@ def find_unread(node: Node, rows: Iterable[GpuRow], check: str) -> str:
 
 
 def find_twice(rows: Sequence[GpuRow]) -> str:
-    """Describe a GPU or an index that stands twice in nvidia-smi's rows, or return nothing."""
+    """Describe a GPU or an index that is twice in nvidia-smi's rows, or return nothing."""
     for key in ("pci", "index"):
         counts = Counter(row[key] for row in rows if row.get(key) is not None)
         if twice := [value for value, count in counts.items() if count > 1]:

@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What facts must say of a rail's link, address and MTU. Pure."""
+"""Judge the facts of a rail's link, address and MTU. Pure."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from ansible_collections.railyard.fabric.plugins.module_utils.rules.ruling impor
 CHECKS = ("link", "address", "mtu")
 # What a netdev with a carrier reports; `unknown` is that of a driver without operational states (RFC 2863).
 _UP = ("up", "unknown")
-#: States of an RDMA port that carries no traffic, in the words of drivers/infiniband/core/sysfs.c.
+#: States of an RDMA port without traffic, as in drivers/infiniband/core/sysfs.c.
 NOT_ACTIVE = ("NOP", "DOWN", "INIT", "ARMED", "ACTIVE_DEFER")
 
 
 def left_out(check: str, rail: Mapping[str, Any], transport: str | None) -> Ruling | None:
-    """Return why the inventory does not ask this of a rail; None where it does."""
+    """Return why the inventory excludes a rail from this check, or None."""
     if check == "address" and not _planned(rail):
         return Ruling.not_applicable("the inventory declares no subnet for this rail")
     if check == "link" and transport == "efa":
@@ -76,7 +76,7 @@ def _link(node: str, rail: Mapping[str, Any], bound: Bound, node_class: str | No
     where = f"{on_rail} ({device['netdev']})"
     observed = {key: device.get(key) for key in ("admin_up", "carrier", "operstate")}
     wanted: dict[str, Any] = {"admin_up": True, "carrier": True}
-    basis = "an asked rail is up"
+    basis = "a planned rail is up"
     rate = rail.get("rate_gbps")
     hardware = device.get("driver_class") == "hardware"
     speed = device.get("speed_mbps")
@@ -98,7 +98,7 @@ def _link(node: str, rail: Mapping[str, Any], bound: Bound, node_class: str | No
     if bound.findings:
         return _found(ruling, on_rail, bound)
     if node_class == "hardware" and device.get("driver_class") in ("software", "virtual"):
-        # Its bounds would be those of a link that nobody can hold to anything.
+        # Its thresholds would be of a link without a real rate.
         seen = f"its driver {device.get('driver')} is {device['driver_class']}"
         return ruling.failed("not_hardware", f"{where}: {seen}")
     if device.get("admin_up") is not True or device.get("carrier") is not True:
@@ -125,13 +125,13 @@ def _why_down(port: Mapping[str, Any] | None) -> str:
 
 
 def _undeclared_speed(ruling: Ruling, where: str, device: Mapping[str, Any]) -> Ruling:
-    """Hold a card's speed against what its port can do; the floors of bandwidth rest on that as well."""
+    """Compare a NIC's speed with its port's maximum, from which the bandwidth thresholds come too."""
     runs, most = _positive(device.get("speed_mbps")), _positive(device.get("speed_max_mbps"))
     ruling.observed["speed_mbps"] = device.get("speed_mbps")
     if not most:
         return ruling.recorded(
             f"{where} is up; its speed is recorded, not judged: the inventory declares no rate_gbps, and the "
-            "driver does not tell what the port can do; declare rate_gbps of this rail",
+            "driver does not tell what the port can do; declare rate_gbps of this rail"
         )
     ruling.floor["speed_mbps"], ruling.ceiling["speed_mbps"] = most, max(most, runs)
     if not runs:

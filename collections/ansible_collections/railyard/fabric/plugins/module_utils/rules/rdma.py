@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What facts must say of a rail's RDMA: its port, its GID, its RDMA MTU, its P_Keys. Pure."""
+"""Judge the facts of a rail's RDMA: port, GID, RDMA MTU, P_Keys. Pure."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ _UNDERSTOOD: Mapping[str, tuple[str, ...]] = {
     "node_type": ("CA", "unspecified"),
 }
 _MOST_WORDS = 60
-#: A rate is told in whole steps; what differs by more than this share from the declared one is another step.
-#: A faster one is a finding too: the bounds of bandwidth rest on what is declared.
+#: Rates have fixed steps; a difference of more than this share from the declared one is another step. A
+#: faster one is a finding too: the bandwidth thresholds come from the declared rate.
 _RATE_SHARE = 0.99
 
 
@@ -249,12 +249,11 @@ def _path(ruling: Ruling, where: str, bound: Bound) -> Ruling | None:
 def _undeclared_rate(
     ruling: Ruling, where: str, port: Mapping[str, Any], fastest: Mapping[str, tuple[float, str]]
 ) -> Ruling:
-    """Hold an InfiniBand port's rate against its like's, since nothing tells what the port itself could do.
+    """Compare an InfiniBand port's rate with its peers', since its maximum is unknown.
 
-    The kernel states the rate and width that a link trained to and no others (`rate` in
-    Documentation/ABI/stable/sysfs-class-infiniband), and so does ibv_query_port (active_speed and
-    active_width). A port of the same board that runs faster shows what this one can do; where none does, all
-    may be slow alike, and there is nothing to judge by.
+    The kernel only shows the trained rate and width of a link (`rate` in
+    Documentation/ABI/stable/sysfs-class-infiniband), like ibv_query_port (active_speed and active_width). A
+    faster port of the same board shows what this one can do; where none is faster, all may be slow.
     """
     seen = port.get("rate_gbps")
     if not is_number(seen) or seen <= 0:
@@ -270,7 +269,7 @@ def _undeclared_rate(
     return ruling.recorded(
         f"{where} is up; its rate, {runs}, is recorded, not judged: the inventory declares no rate_gbps, the "
         "node does not tell what the port can do, and no port of its board runs faster; declare rate_gbps of "
-        "this rail",
+        "this rail"
     )
 
 
@@ -288,15 +287,15 @@ def _gid(where: str, rail: Mapping[str, Any], bound: Bound, port: Mapping[str, A
     if found.type != gid.ROCE_V2:
         return ruling.recorded(
             f"gid_v1_only: {where} has the address as {found.type} alone (index {found.index}): it is not "
-            f"routable, and NCCL needs NCCL_IB_ROCE_VERSION_NUM=1 or NCCL_IB_GID_INDEX={found.index}",
+            f"routable, and NCCL needs NCCL_IB_ROCE_VERSION_NUM=1 or NCCL_IB_GID_INDEX={found.index}"
         )
     return ruling
 
 
 def _pkeys(where: str, rail: str, bound: Bound, node: Node) -> Ruling:
-    """Hold a port's P_Keys against those of most ports: jobs use one index of the table on all of them.
+    """Compare a port's P_Keys with those of most ports: jobs use one index of the table on all of them.
 
-    A rail that has others on every node is a partition of its own, and no odd port; nobody declares either.
+    A rail with other keys on every node is a separate partition, not a wrong port; neither is declared.
     """
     mine = _keys_of(bound)
     ruling = Ruling.passed({"pkeys": ", ".join(mine) or None}, {"pkeys": ", ".join(mine)}, _PKEYS_ALIKE)

@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a rule says of a node's facts: in the node's own quick check, and in the verdicts of a run."""
+"""The result of a rule on a node's facts, for the node's quick check and for the verdicts of a run."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ class Ruling:
         ceiling: metric -> greatest value (for a state, the state itself).
         basis: what the bounds rest on.
         cause: id in the cause table, None where there is nothing to explain.
-        detail: what was seen, in words, that speaks against it.
-        proof: `proven` when the facts are whole, else None.
+        detail: what was found that contradicts it.
+        proof: `proven` when the facts are complete, else None.
     """
 
     outcome: str = UNMEASURED
@@ -43,7 +43,7 @@ class Ruling:
 
     @classmethod
     def not_applicable(cls, basis: str) -> Ruling:
-        """Return what is said of what the inventory leaves out, as `basis` says."""
+        """Return the result of a check that the inventory excludes; `basis` is the reason."""
         return cls(NOT_APPLICABLE, basis=basis)
 
     def recorded(self, basis: str) -> Ruling:

@@ -5,9 +5,9 @@
 
 By the immediate action of NVIDIA's "Analyzing Xid Errors with the Xid Catalog" (docs.nvidia.com/deploy/
 xid-errors): what asks to reset the GPU, to restart the node, or to follow a workflow for hardware is
-critical. What asks to restart the application (13, 31, 43, 45; 94, an error that was contained) or nothing
-(63, a row that is remapped; 92) is told; what it leaves behind shows in the GPU's memory. 154 says what
-another XID asks for. A number that is not in the catalogue is told.
+critical. XIDs that require to restart the application (13, 31, 43, 45; 94, a contained error) or nothing (63,
+a row that is remapped; 92) are reported; their effects show in the GPU's memory. 154 has the action for
+another XID. A number that is not in the catalogue is reported.
 """
 
 from __future__ import annotations

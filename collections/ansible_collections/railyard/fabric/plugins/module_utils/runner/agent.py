@@ -1,10 +1,10 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What `srun` starts on a node: does what Ansible's modules do there, by standard input and output.
+"""The program that `srun` starts on a node: Ansible's modules, over standard input and output.
 
-Nothing passes through a shared file system, which root on a node may not read and others may. The runner is
-this process's child in the step's control group: what ends the step ends it and its tools.
+Nothing passes through a shared file system, which root on a node may not be able to read and other users may.
+The runner is a child of this process in the step's control group: ending the step ends it and its tools.
 """
 
 from __future__ import annotations
@@ -29,57 +29,54 @@ from ansible_collections.railyard.fabric.plugins.module_utils.facts import node 
 from ansible_collections.railyard.fabric.plugins.module_utils.facts.sysfs import Reader
 from ansible_collections.railyard.fabric.plugins.module_utils.runner import frames
 from ansible_collections.railyard.fabric.plugins.module_utils.runner.control import Control
-from ansible_collections.railyard.fabric.plugins.module_utils.runner.progress import TOLD
+from ansible_collections.railyard.fabric.plugins.module_utils.runner.progress import STATUS_KEYS
 from ansible_collections.railyard.fabric.plugins.module_utils.runner.record import STATUS
 from ansible_collections.railyard.fabric.plugins.module_utils.schedule import work_order
 
 INSPECT, MEASURE = "inspect", "measure"
-# What the controller says, a line each.
+# Messages of the controller, one per line.
 ALIVE, START, TAKEN = "alive", "start", "taken"
-# What a node says.
+# Messages of a node.
 HELLO, FACTS, STAGED, PROGRESS, ARCHIVE, ERROR, BYE = (
     "hello", "facts", "staged", "progress", "archive", "error", "bye",
 )  # fmt: skip
 _LAUNCHER = "direct"
 _LOOK_S, _BEGIN_S, _START_S = 2.0, 20.0, 120.0
 _TOOL_S = 30.0
-# From the archive's way to the controller to its word that it is on its disk.
+# From sending the archive until the controller confirms that it is on its disk.
 _TAKEN_S = 120.0
 _STOPS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 def main(arguments: Sequence[str], program: str) -> int:
-    """Do a step's part on this node.
+    """Run this node's part of a step and return the exit status: 0 when it is done.
 
     Args:
         arguments: `inspect` or `measure`, and the launcher's name of this node.
         program: the file with this program and the runner.
-
-    Returns:
-        The exit status: 0 when the part is done.
     """
     what, name = arguments
     output = Output(sys.stdout.buffer)
-    output.say(HELLO, {"name": name, "root": os.geteuid() == 0, **processors()})
+    output.send(HELLO, {"name": name, "root": os.geteuid() == 0, **count_cpus()})
     if os.geteuid() != 0:
         return 1
     try:
         if what == INSPECT:
-            output.say(FACTS, node_facts.collect(Reader(), _printed, None))
+            output.send(FACTS, node_facts.collect(Reader(), _read_output, None))
         else:
             Measurement(name, program, sys.stdin.buffer, output).run()
-    except MeasurementError as obstacle:
-        output.say(ERROR, obstacle.as_error())
+    except MeasurementError as failure:
+        output.send(ERROR, failure.as_error())
         return 1
     except (OSError, ValueError, KeyError) as error:
-        output.say(ERROR, {"class": "not_staged", "message": f"{type(error).__name__}: {error}"})
+        output.send(ERROR, {"class": "not_staged", "message": f"{type(error).__name__}: {error}"})
         return 1
-    output.say(BYE, {})
+    output.send(BYE, {})
     return 0
 
 
-def processors(online: str = "/sys/devices/system/cpu/online") -> dict[str, int]:
-    """Return how many processors this step may use, and how many the node has (0 when it does not say)."""
+def count_cpus(online: str = "/sys/devices/system/cpu/online") -> dict[str, int]:
+    """Count the CPUs that this step may use, and those of the node (0 if unknown)."""
     total = 0
     with contextlib.suppress(OSError, ValueError), open(online, encoding="ascii") as handle:
         for part in handle.read().strip().split(","):
@@ -89,12 +86,12 @@ def processors(online: str = "/sys/devices/system/cpu/online") -> dict[str, int]
 
 
 class Output:
-    """Standard output, by which the node speaks; one that nobody reads any more is not an error of ours."""
+    """Standard output, framed. A reader that has gone away is not an error."""
 
     def __init__(self, stream: BinaryIO) -> None:
         self._stream = stream
 
-    def say(self, kind: str, content: Any) -> None:
+    def send(self, kind: str, content: Any) -> None:
         """Send a message: bytes as they are, anything else as JSON."""
         data = content if isinstance(content, bytes) else json.dumps(content).encode()
         with contextlib.suppress(BrokenPipeError):
@@ -104,24 +101,24 @@ class Output:
 
 
 class Measurement:
-    """One run on this node, from the order on standard input to the archive on standard output."""
+    """One run on this node, from the test schedule on standard input to the archive on standard output."""
 
     def __init__(self, name: str, program: str, stream: BinaryIO, output: Output) -> None:
         self._name = name
         self._program = program
         self._stream = stream
         self._output = output
-        # None: nothing more is to come.
-        self._words: queue.Queue[str | None] = queue.Queue()
-        # Nobody is there any more, or somebody wants an end.
+        # None marks the end of the input.
+        self._messages: queue.Queue[str | None] = queue.Queue()
+        # Set when the controller is gone, or a signal asks for the end.
         self._stop = threading.Event()
 
     def run(self) -> None:
         """Stage, start, wait, hand over.
 
         Raises:
-            MeasurementError: the node is not to be had; what was laid ready is cleared.
-            KeyError, ValueError: what was sent is no order.
+            MeasurementError: the node is not available; what was staged is removed.
+            KeyError, ValueError: the input is not a test schedule.
         """
         for number in _STOPS:
             signal.signal(number, lambda _number, _frame: self._stop.set())
@@ -134,12 +131,12 @@ class Measurement:
         lease_s = float(order["policy"]["lease_s"])
         control.stage(work_order.pack(order), sha256, self._program, str(sent["controller"]), lease_s, False)
         try:
-            self._output.say(STAGED, {})
+            self._output.send(STAGED, {})
             # All nodes are staged before any begins to wait for its partner.
-            if not self._heard(START, _START_S):
+            if not self._receive(START, _START_S):
                 raise MeasurementError(
                     "interrupted",
-                    "not measured: the controller gave no word to begin",
+                    "not measured: the controller did not send the start message",
                     control.node,
                     "start the validation again",
                 )
@@ -157,76 +154,76 @@ class Measurement:
 
     def _listen(self) -> None:
         for line in self._stream:
-            self._words.put(line.decode("utf-8", "replace").strip())
-        self._words.put(None)
+            self._messages.put(line.decode("utf-8", "replace").strip())
+        self._messages.put(None)
         self._stop.set()
 
-    def _heard(self, word: str, limit_s: float) -> bool:
-        """Wait for a word of the controller's; False when it is not to come."""
+    def _receive(self, wanted: str, limit_s: float) -> bool:
+        """Wait for a message of the controller; return False when it will not come."""
         deadline = time.monotonic() + limit_s
         while True:
-            # What was said is heard after the deadline too: it was this end that was held up.
+            # Look once more after the deadline: this process may have been the one that was delayed.
             over = time.monotonic() >= deadline
             try:
-                said = self._words.get(timeout=0.0 if over else _LOOK_S)
-                if said is None or said == word:
-                    return said == word
+                message = self._messages.get(timeout=0.0 if over else _LOOK_S)
+                if message is None or message == wanted:
+                    return message == wanted
             except queue.Empty:
                 if over:
                     return False
-            # Who is to stop hands over what there is: that word is waited for all the same.
-            if word == START and self._stop.is_set():
+            # A stopped node still hands over its results, so it keeps waiting for `TAKEN`.
+            if wanted == START and self._stop.is_set():
                 return False
 
     def _wait(self, control: Control, limit_s: float) -> None:
-        """Wait for the runner's end; each sign of the controller's life renews the lease."""
+        """Wait until the runner ends; each sign of life of the controller renews the lease."""
         begun = time.monotonic()
         while not self._stop.is_set() and time.monotonic() < begun + limit_s:
-            # For a while after it was started a node that is held up does not show it yet.
+            # On a busy node a runner that was just started is not visible yet.
             if not control.running() and (
                 os.path.exists(os.path.join(control.folder, STATUS)) or time.monotonic() > begun + _BEGIN_S
             ):
                 return
             with contextlib.suppress(queue.Empty):
-                if self._words.get(timeout=_LOOK_S) == ALIVE:
-                    # One that is gone was taken over: the runner sees that for itself.
+                if self._messages.get(timeout=_LOOK_S) == ALIVE:
+                    # A lease without the file was taken over, which the runner notices itself.
                     with contextlib.suppress(OSError):
                         os.utime(control.lease.alive_path(control.run))
-                    self._output.say(PROGRESS, _status(os.path.join(control.folder, STATUS)))
+                    self._output.send(PROGRESS, _read_status(os.path.join(control.folder, STATUS)))
 
     def _hand_over(self, control: Control) -> None:
-        """End what still runs, send what was measured, and clear the node once the controller has it."""
+        """End what still runs, send the results, and clean up the node once the controller has them."""
         packed = control.collect(False)
         if not packed["archive"]:
             return
         with open(packed["archive"], "rb") as handle:
-            self._output.say(ARCHIVE, handle.read())
-        if self._heard(f"{TAKEN} {self._name}", _TAKEN_S):
+            self._output.send(ARCHIVE, handle.read())
+        if self._receive(f"{TAKEN} {self._name}", _TAKEN_S):
             control.remove(False)
 
 
-def _status(path: str) -> dict[str, Any]:
-    said = atomic_files.read_json(path)
-    return {key: said.get(key) for key in TOLD} if said is not None else {}
+def _read_status(path: str) -> dict[str, Any]:
+    status = atomic_files.read_json(path)
+    return {key: status.get(key) for key in STATUS_KEYS} if status is not None else {}
 
 
 def _unlimit_locked_memory() -> None:
-    """Let the tools register memory: Slurm hands on the limits of whoever called srun."""
+    """Let the tools register memory: Slurm passes on the limits of the user who called srun."""
     unlimited = (resource.RLIM_INFINITY, resource.RLIM_INFINITY)
-    with contextlib.suppress(OSError, ValueError):  # where root may not, RDMA tools say what they lack
+    with contextlib.suppress(OSError, ValueError):  # where root may not, RDMA tools report the limit
         resource.setrlimit(resource.RLIMIT_MEMLOCK, unlimited)
 
 
 def _run_command(argv: Sequence[str]) -> tuple[int, str, str]:
-    # This is a program of its own, where there is no AnsibleModule whose run_command could do it.
+    # There is no AnsibleModule here, and so no run_command.
     done = subprocess.run(  # pylint: disable=ansible-bad-function
         list(argv), stdin=subprocess.DEVNULL, capture_output=True, check=False
     )
     return done.returncode, done.stdout.decode("utf-8", "replace"), done.stderr.decode("utf-8", "replace")
 
 
-def _printed(argv: Sequence[str]) -> str | None:
-    """Return what a tool prints for the facts; None when there is no such tool, or it hangs."""
+def _read_output(argv: Sequence[str]) -> str | None:
+    """Return what a tool prints for the facts; None when it is missing or hangs."""
     path = shutil.which(argv[0])
     if path is None:
         return None

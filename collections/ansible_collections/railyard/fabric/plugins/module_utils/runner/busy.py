@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Is somebody else at work on this node? A measurement must not disturb a job, nor be disturbed by one."""
+"""Detect other work on this node: a measurement must not disturb a job, nor be disturbed by one."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from ansible_collections.railyard.fabric.plugins.module_utils.channel.errors imp
 from ansible_collections.railyard.fabric.plugins.module_utils.channel.rail_socket import Place
 from ansible_collections.railyard.fabric.plugins.module_utils.measure import counters
 
-#: What a look at a node comes to.
+#: The states of a node.
 IDLE, BUSY, UNKNOWN = "idle", "busy", "unknown"
 _WATCH_S = 0.5
 _STEP_TITLE = b"slurmstepd: ["
 _MOST_JOB_BYTES, _MOST_PARENTS = 16, 64
-# A job whose title does not say its number: nobody's own, since another's may look the same.
+# A job without a number in its title. It never counts as this run's own: another job may look the same.
 _UNNAMED = "?"
 
 
@@ -32,15 +32,15 @@ def background_bytes_per_s(place: Place, hca: str | None = None) -> float:
 def rail_is_busy(
     place: Place, policy: Mapping[str, object], rate: float, hca: str | None = None
 ) -> MeasurementError | None:
-    """Return the obstacle when a rail's traffic is above the policy's bound, twice running.
+    """Return an error if a rail's traffic exceeds the policy's limit in two samples in a row, or None.
 
-    A driver that renews its counters once a second shows all of it in one of two looks.
+    A driver that updates its counters once a second shows all the traffic in one of two samples.
 
     Args:
         place: the rail.
-        policy: the run's.
-        rate: the traffic of the first look in bytes per second.
-        hca: its RDMA port.
+        policy: the run's policy.
+        rate: the first sample, in bytes per second.
+        hca: the rail's RDMA port.
     """
     bound = float(str(policy["busy_bytes_per_s"]))
     if policy["allow_busy"] or rate <= bound:
@@ -56,7 +56,7 @@ def rail_is_busy(
 
 
 def node_is_busy(host: str, policy: Mapping[str, object]) -> MeasurementError | None:
-    """Return the obstacle when GPU processes or a Slurm job run here, the run's own job apart."""
+    """Return an error if GPU processes or a Slurm job other than this run's own run here, or None."""
     if policy["allow_busy"]:
         return None
     # The job that holds the node for this run, where the run itself came by SSH.
@@ -68,23 +68,23 @@ def look(host: str, held_by: Collection[str] = ()) -> tuple[str, str]:
     """Return whether a node is IDLE, BUSY or UNKNOWN, and why.
 
     Args:
-        host: the node, for the sentence.
-        held_by: Slurm jobs that do not count; the one that this process is of does not either.
+        host: the node, for the message.
+        held_by: Slurm jobs to ignore; the job of this process is ignored too.
     """
-    processes, silence = gpu_processes()
+    processes, unknown_why = gpu_processes()
     if processes:
         return BUSY, "GPU processes run on {}: {}".format(host, ", ".join(processes[:5]))
     jobs = sorted(slurm_jobs() - own_slurm_job() - set(held_by))
     if jobs:
         named = ", ".join(jobs[:5])
         return BUSY, f"a Slurm job runs on {host} (the slurmstepd of a step is there: {named})"
-    if silence:
-        return UNKNOWN, f"it is not known whether GPU processes run on {host}: {silence}"
+    if unknown_why:
+        return UNKNOWN, f"it is not known whether GPU processes run on {host}: {unknown_why}"
     return IDLE, ""
 
 
 def gpu_processes() -> tuple[list[str], str]:
-    """Return `pid name` of each GPU compute process, and why they are not known; none without nvidia-smi."""
+    """Return `pid name` of each GPU compute process, and why they are unknown; none without nvidia-smi."""
     argv = ["nvidia-smi", "--query-compute-apps=pid,process_name", "--format=csv,noheader"]
     try:
         printed = bounded.ask(argv, 10, subprocess.DEVNULL)
@@ -100,16 +100,16 @@ def gpu_processes() -> tuple[list[str], str]:
 def slurm_jobs(root: str = "/proc") -> set[str]:
     """Return the Slurm jobs with a step here: the slurmstepd of each has the title `slurmstepd: [job.step]`.
 
-    `slurmstepd infinity` is of no job: with cgroup/v2 slurmd keeps one, which holds its systemd scope open.
+    `slurmstepd infinity` belongs to no job: with cgroup/v2 slurmd runs one to keep its systemd scope open.
     """
     found = (_job_of_step(root, pid) for pid in filter(str.isdigit, os.listdir(root)))
     return {job for job in found if job is not None}
 
 
 def own_slurm_job(root: str = "/proc", pid: str = "self") -> set[str]:
-    """Return the Slurm job that this process is of, if any: that of the slurmstepd above it.
+    """Return the Slurm job of this process, if any, by the slurmstepd among its parents.
 
-    Not by the environment, which sudo takes away and anybody can set.
+    The environment is not used: sudo removes it, and any user can set it.
     """
     for _generation in range(_MOST_PARENTS):
         job = _job_of_step(root, pid)
@@ -125,7 +125,7 @@ def own_slurm_job(root: str = "/proc", pid: str = "self") -> set[str]:
 
 
 def _job_of_step(root: str, pid: str) -> str | None:
-    """Return the job of a slurmstepd: `614` for `[614.0]` and for `[614+1.batch]`; None for others."""
+    """Return the job of a slurmstepd (`614` for `[614.0]` and `[614+1.batch]`); None for other processes."""
     try:
         with open(os.path.join(root, pid, "cmdline"), "rb") as handle:
             title = handle.read(len(_STEP_TITLE) + _MOST_JOB_BYTES)

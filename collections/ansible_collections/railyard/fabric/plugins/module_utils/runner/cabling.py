@@ -1,12 +1,12 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Where do the cables end? Each rail says who it is and listens for the others, before the first test.
+"""Check where the cables end: before the first test each rail sends beacons and listens for the others.
 
-Nodes begin at different times, and one that is held up hears nothing for a while. So a rail goes on, in the
-background and once a second, until some time after it has heard all that it must hear, or until they have had
-the time that a first meeting is given; the tests wait only until nothing new has been heard for a moment. A
-healthy pair takes a second, a broken one two.
+Nodes begin at different times, and a busy node hears nothing for a while. So a rail continues in the
+background, once a second, until some time after it has heard every expected peer, or until the time limit of
+a first meeting. The tests wait only until nothing new has been heard for a moment: one second for a healthy
+pair, two for a broken one.
 """
 
 from __future__ import annotations
@@ -28,78 +28,79 @@ from ansible_collections.railyard.fabric.plugins.module_utils.channel.rail_socke
 from ansible_collections.railyard.fabric.plugins.module_utils.runner.context import RunContext, link_state
 from ansible_collections.railyard.fabric.plugins.module_utils.schedule import cable_checks, work_order
 
-# However many nodes: the tests begin after so long, and what is missing by then is heard beside them.
+# The longest that the tests wait; beacons that come later are received while tests run.
 _MOST_S = 3.0
 _QUIET_S = 1.5
 _LEAST_S = 0.6
 _EVERY_S, _SLOWLY_S = 0.15, 1.0
 _FAST_BEACONS = 10
-# So many go out after the last news, so that whoever has just come hears at least one.
+# Beacons sent after the last new peer, so that it receives at least one.
 _AFTER_NEWS = 3
-# Who has heard all speaks on for so long: the others may be deaf for a moment, and judged is who stays deaf.
+# A rail that has heard every peer keeps sending: a peer may miss beacons for a moment, and only a peer that
+# keeps missing them fails.
 _SPEAKS_ON_S = 10.0
 _TICK_S = 0.05
-#: How many names a row lists; beyond them it counts.
+#: How many names a row lists; beyond them it only counts.
 NAMED = 16
-# Both questions to a peer that answers neither, with the time that a busy node takes to begin them.
-_ASKED_S = 12.0
+# Both ARP queries to a peer that answers neither, with the time that a busy node takes to begin them.
+_PROBE_S = 12.0
 _ARPHRD_ETHER = "1"
-# So many frames of switches are read at most, whoever sends more.
+# The most LLDP frames that are read.
 _MOST_FRAMES = 1000
 
 Line = Mapping[str, Any]
 
 
 class Cabling:
-    """All of this node's cables, for the whole run."""
+    """All cable checks of this node, for the whole run."""
 
     def __init__(self, run_context: RunContext) -> None:
         self._context = run_context
         self._lines: dict[str, dict[str, Line]] = {}
         for line in cable_checks.asked_lines(run_context.order, run_context.node):
             self._lines.setdefault(str(line["rail"]), {})[str(line["check"])] = line
-        self._ears: list[BeaconListener] = []
+        self._beacons: list[BeaconListener] = []
         self._switches: list[LldpListener] = []
         if not self._lines:
             return
         places = {rail: place.netdev for rail, place in run_context.places.items()}
         chart = cable_checks.Map(run_context.order)
-        for rail, asked in self._lines.items():
-            obstacle = run_context.obstacles.get(rail) or _not_ethernet(run_context.places[rail])
-            if obstacle is not None:
-                for question in asked.values():
-                    run_context.refuse(question, obstacle)
+        for rail, checks in self._lines.items():
+            failure = run_context.failures.get(rail) or _not_ethernet(run_context.places[rail])
+            if failure is not None:
+                for check in checks.values():
+                    run_context.refuse(check, failure)
                 continue
             place = run_context.places[rail]
-            # Where each node has a network of its own, only the switch is there to be heard.
-            if cable_checks.CABLING in asked:
-                self._ears.append(BeaconListener(run_context, chart, place, asked, places))
-            if cable_checks.NEIGHBOUR in asked:
-                self._switches.append(LldpListener(run_context, place, asked[cable_checks.NEIGHBOUR]))
+            # Where each node has a separate network, only the switch can be heard.
+            if cable_checks.CABLING in checks:
+                self._beacons.append(BeaconListener(run_context, chart, place, checks, places))
+            if cable_checks.NEIGHBOUR in checks:
+                self._switches.append(LldpListener(run_context, place, checks[cable_checks.NEIGHBOUR]))
 
-    def settle(self) -> None:
-        """Begin on all rails and wait until nothing new is heard; raises nothing."""
-        for ear in self._ears:
-            ear.start()
+    def start(self) -> None:
+        """Start on all rails and wait until nothing new is heard; raises nothing."""
+        for one in self._beacons:
+            one.start()
         deadline = time.monotonic() + _MOST_S
-        for ear in self._ears:
-            while not ear.settled.wait(0.1) and time.monotonic() < deadline:
+        for one in self._beacons:
+            while not one.settled.wait(0.1) and time.monotonic() < deadline:
                 if self._context.stop.is_set():
                     return
 
     def close(self) -> None:
-        """End what still listens and see that each question has its row."""
-        for ear in self._ears:
-            ear.closing.set()
-        for ear in self._ears:
-            if ear.is_alive():
-                ear.join(_ASKED_S + 1.0)
+        """Stop listening; each check gets its row."""
+        for one in self._beacons:
+            one.closing.set()
+        for one in self._beacons:
+            if one.is_alive():
+                one.join(_PROBE_S + 1.0)
         for switch in self._switches:
             switch.close()
 
 
 class BeaconListener(threading.Thread):
-    """One rail: its beacon, whom it hears, and the questions to one neighbour there."""
+    """One rail: it sends beacons, receives those of others, and sends ARP queries to one neighbor."""
 
     def __init__(
         self,
@@ -120,7 +121,7 @@ class BeaconListener(threading.Thread):
         self._ring = chart.ring(run_context.node, place.rail)
         self._nonce = beacon.new_nonce()
         self._heard: dict[tuple[str, str], str] = {}
-        # Whoever is not expected here, with its nonce; it is believed once it has answered ours.
+        # Unexpected senders with their nonces; accepted once they have answered this rail's nonce.
         self._guests: dict[tuple[str, str], bytes] = {}
         self._strangers = 0
         self._begun = self._until = time.monotonic()
@@ -130,25 +131,25 @@ class BeaconListener(threading.Thread):
         self.closing = threading.Event()
 
     def run(self) -> None:
-        """Speak and listen to the end; every question gets its row."""
+        """Send and listen until the end; each check gets its row."""
         try:
             state = link_state(self._place.netdev)
             if state not in ("up", "unknown"):
-                raise self._obstacle("link_down", f"{self._place.netdev} is {state}", "see its link check")
+                raise self._failure("link_down", f"{self._place.netdev} is {state}", "see its link check")
             with beacon.open_socket(self._place.netdev) as sock:
                 self._begun = time.monotonic()
                 self._listen(sock)
             if self._probe is not None:
-                self._probe.join(_ASKED_S)
-            self._context.record.add([self._row(self._lines[cable_checks.CABLING], self._told())])
-        except MeasurementError as obstacle:
-            self._refuse(obstacle)
+                self._probe.join(_PROBE_S)
+            self._context.record.add([self._row(self._lines[cable_checks.CABLING], self._summarize())])
+        except MeasurementError as failure:
+            self._refuse(failure)
         except OSError as error:
             fix = f"look at the link: ip -s link show dev {self._place.netdev}; the runner has to be root"
-            self._refuse(self._obstacle("beacon_refused", f"no beacon could be sent: {error}", fix))
+            self._refuse(self._failure("beacon_refused", f"no beacon could be sent: {error}", fix))
         finally:
             if not self._context.stop.is_set():
-                self._refuse(self._unheard())  # what has its row already gets no second one
+                self._refuse(self._unheard())  # a check that has its row gets no second one
             self.settled.set()
 
     def _listen(self, sock: socket.socket) -> None:
@@ -167,18 +168,18 @@ class BeaconListener(threading.Thread):
                 last_news, since_news = time.monotonic(), 0
                 next_beacon = min(next_beacon, last_news + _EVERY_S)
             self._until = time.monotonic()
-            self._ask_the_peer()
+            self._probe_peer()
             quiet_s = time.monotonic() - last_news
-            self.heard_all = self._whole(since_news)
+            self.heard_all = self._has_heard_all(since_news)
             if quiet_s > _QUIET_S or self.heard_all:
                 self.settled.set()
-            # Whoever came in the last moment has heard this port too before it goes.
+            # A peer that came at the last moment has received a beacon too before this ends.
             over = time.monotonic() - self._begun > patience_s and since_news >= _AFTER_NEWS
             if over or (self.heard_all and quiet_s > _SPEAKS_ON_S):
                 return
 
     def _take(self, sock: socket.socket) -> bool:
-        """Take in what has come; tell whether it holds anybody new."""
+        """Read the beacons that have come; return whether one is from a new sender."""
         found, strangers = beacon.heard(sock, self._seal)
         self._strangers += strangers
         before = len(self._heard) + len(self._guests)
@@ -193,41 +194,38 @@ class BeaconListener(threading.Thread):
                 self._heard.setdefault(who, one.mac)
         return len(self._heard) + len(self._guests) > before
 
-    def _whole(self, since_news: int) -> bool:
-        asked = not self._ring or (self._probe is not None and not self._probe.is_alive())
+    def _has_heard_all(self, since_news: int) -> bool:
+        probed = not self._ring or (self._probe is not None and not self._probe.is_alive())
         long_enough = time.monotonic() - self._begun >= _LEAST_S and since_news >= _AFTER_NEWS
         awaited = [*((peer, self._place.rail) for peer in self._expected), *self._guests]
-        return asked and long_enough and all(who in self._heard for who in awaited)
+        return probed and long_enough and all(who in self._heard for who in awaited)
 
-    def _ask_the_peer(self) -> None:
-        """Ask the next node of the ring; when all is quiet and it was not heard, the next that was."""
+    def _probe_peer(self) -> None:
+        """Probe the next node of the ring; once all is quiet, the next node that was heard."""
         if self._probe is not None:
             return
         for peer in self._ring if self.settled.is_set() else self._ring[:1]:
             if (peer, self._place.rail) in self._heard:
-                self._probe = threading.Thread(target=self._probed, args=(peer,), daemon=True)
+                self._probe = threading.Thread(target=self._run_probe, args=(peer,), daemon=True)
                 self._probe.start()
                 return
 
-    def _probed(self, peer: str) -> None:
+    def _run_probe(self, peer: str) -> None:
+        probes = ((cable_checks.OWNER, self._probe_owner), (cable_checks.REPLY, self._probe_reply))
         try:
             rows = [
-                self._row(self._lines[check], found(peer))
-                for check, found in ((cable_checks.OWNER, self._owner), (cable_checks.REPLY, self._reply))
-                if check in self._lines
+                self._row(self._lines[check], probe(peer)) for check, probe in probes if check in self._lines
             ]
         except OSError as error:
-            self._refuse(
-                self._obstacle("beacon_refused", f"{peer} could not be asked: {error}", "see the row")
-            )
+            failure = self._failure("beacon_refused", f"{peer} could not be queried: {error}", "see the row")
+            self._refuse(failure)
             return
         self._context.record.add(rows)
 
-    def _owner(self, peer: str) -> dict[str, Any]:
+    def _probe_owner(self, peer: str) -> dict[str, Any]:
         address = self._chart.ports[peer][self._place.rail].address
         other = self._chart.other_address(peer, self._place.rail)
-        asked = [address] if other is None else [address, other[1]]
-        claims = arp_probe.claimants(self._place, asked)
+        claims = arp_probe.claimants(self._place, [address] if other is None else [address, other[1]])
         return {
             "peer": peer,
             "peer_address": address,
@@ -236,15 +234,15 @@ class BeaconListener(threading.Thread):
             "other_rail": other[0] if other else None,
             "other_address": other[1] if other else None,
             "other_claimed_by": claims[other[1]][:NAMED] if other else [],
-            # MAC -> whose it is, for the claimants that send beacons themselves.
+            # MAC -> node and rail, for the claimants that send beacons themselves.
             "known": {
                 mac: f"{node} {rail}"
-                for (node, rail), mac in self._heard.copy().items()  # it grows in another thread
+                for (node, rail), mac in self._heard.copy().items()  # another thread adds to it
                 if mac in claims[address] or (other is not None and mac in claims[other[1]])
             },
         }
 
-    def _reply(self, peer: str) -> dict[str, Any]:
+    def _probe_reply(self, peer: str) -> dict[str, Any]:
         address = self._chart.ports[peer][self._place.rail].address
         return {
             "peer": peer,
@@ -253,7 +251,7 @@ class BeaconListener(threading.Thread):
             "replies": arp_probe.replies(self._place, address, self._netdevs),
         }
 
-    def _told(self) -> dict[str, Any]:
+    def _summarize(self) -> dict[str, Any]:
         rail = self._place.rail
         missing = [name for name in sorted(self._expected) if (name, rail) not in self._heard]
         foreign: dict[cable_checks.Segment | None, list[str]] = {}
@@ -275,57 +273,57 @@ class BeaconListener(threading.Thread):
                 for segment, nodes in foreign.items()
             ],
             "strangers": self._strangers,
-            # By the clock on the wall: who listened when another had gone has not missed it.
+            # By the wall clock: a rail that listened after a peer had ended has not missed it.
             "listened": [
                 round(time.time() - (time.monotonic() - moment_s), 1)
                 for moment_s in (self._begun, self._until)
             ],
         }
 
-    def _row(self, line: Line, told: Mapping[str, Any]) -> dict[str, Any]:
-        return measured_row(self._context, line, told, time.monotonic() - self._begun)
+    def _row(self, line: Line, found: Mapping[str, Any]) -> dict[str, Any]:
+        return build_row(self._context, line, found, time.monotonic() - self._begun)
 
-    def _refuse(self, obstacle: MeasurementError) -> None:
+    def _refuse(self, failure: MeasurementError) -> None:
         for check, line in self._lines.items():
             if check != cable_checks.NEIGHBOUR:
-                self._context.refuse(line, obstacle)
+                self._context.refuse(line, failure)
 
     def _unheard(self) -> MeasurementError:
         message = f"no beacon of the rail's other nodes came in on {self._place.netdev}"
-        return self._obstacle("peer_unheard", message, "see the cabling check of this rail")
+        return self._failure("peer_unheard", message, "see the cabling check of this rail")
 
-    def _obstacle(self, error_class: ErrorClass, message: str, fix: str) -> MeasurementError:
+    def _failure(self, error_class: ErrorClass, message: str, fix: str) -> MeasurementError:
         return MeasurementError(error_class, f"{self._place.rail}: {message}", self._place.host, fix)
 
 
 class LldpListener:
-    """Hears what the switch says of itself, from the run's first moment to its last."""
+    """Receives the switch's LLDP frames from the start of the run to its end."""
 
     def __init__(self, run_context: RunContext, place: Place, line: Line) -> None:
         self._context = run_context
         self._place = place
         self._line = line
         self._begun = time.monotonic()
-        self._obstacle: MeasurementError | None = None
+        self._failure: MeasurementError | None = None
         self._sock: socket.socket | None = None
         try:
             self._sock = lldp.open_socket(place.netdev)
         except OSError as error:
             fix = "the runner has to be root"
-            self._obstacle = place.error("beacon_refused", f"{place.rail}: LLDP: {error}", fix)
+            self._failure = place.error("beacon_refused", f"{place.rail}: LLDP: {error}", fix)
 
     def close(self) -> None:
-        """Write down who was heard, by this ear or by lldpd."""
-        if self._obstacle is not None or self._sock is None:
-            if self._obstacle is not None:
-                self._context.refuse(self._line, self._obstacle)
+        """Write the row of the neighbors that this socket or lldpd received."""
+        if self._failure is not None or self._sock is None:
+            if self._failure is not None:
+                self._context.refuse(self._line, self._failure)
             return
         found = list(
             dict.fromkeys([*self._drain(self._sock), *lldp.daemon_says().get(self._place.netdev, [])])
         )
-        told = {"neighbours": [one._asdict() for one in found[: lldp.MOST]], "count": len(found)}
-        row = measured_row(self._context, self._line, told, time.monotonic() - self._begun)
-        row.update({"proof": "unproven", "proof_reason": "nothing proves what a switch says by LLDP"})
+        neighbours = {"neighbours": [one._asdict() for one in found[: lldp.MOST]], "count": len(found)}
+        row = build_row(self._context, self._line, neighbours, time.monotonic() - self._begun)
+        row.update({"proof": "unproven", "proof_reason": "nothing proves what a switch reports by LLDP"})
         self._context.record.add([row])
 
     def _drain(self, sock: socket.socket) -> Sequence[lldp.Neighbour]:
@@ -334,7 +332,7 @@ class LldpListener:
             for _frame in range(_MOST_FRAMES):
                 try:
                     frame, origin = sock.recvfrom(2048)
-                except OSError:  # nothing more has come, or the netdev is gone
+                except OSError:  # no more frames, or the netdev is gone
                     break
                 one = lldp.read(frame) if origin[2] != beacon.PACKET_OUTGOING else None
                 if one is not None:
@@ -342,12 +340,12 @@ class LldpListener:
         return list(found)
 
 
-def measured_row(
-    run_context: RunContext, line: Line, told: Mapping[str, Any], lasted_s: float
+def build_row(
+    run_context: RunContext, line: Line, found: Mapping[str, Any], lasted_s: float
 ) -> dict[str, Any]:
-    """Return the row of a question about a cable that has its answer."""
+    """Build the row of a cable check that has a result."""
     row = run_context.record.blank_row(line, run_context.rails[str(line["rail"])], None)
-    row.update({"status": "measured", "proof": "proven", "cabling": dict(told)})
+    row.update({"status": "measured", "proof": "proven", "cabling": dict(found)})
     row["metrics"] = {"listened_s": round(lasted_s, 3)}
     return row
 

@@ -1,12 +1,12 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A failure is reproduced before it is one: which tests are measured again. Pure, for nodes and controller.
+"""Decide which tests are measured again: a failure must be reproduced. Pure, for nodes and controller.
 
-A stall of 600 ms takes a tenth off a window of 4 s, on a healthy node as well. So what looks bad is measured
-again, after all else and `PAUSE_S` later, `fabric_policy.confirm` times; the judge alone decides what the
-attempts mean together. What a state or the kernel's own count says (a link, an MTU, a GID, a missing tool) is
-not measured again: it would be the same.
+A stall of 600 ms takes a tenth off a window of 4 s, on a healthy node too. So tests that look bad are
+measured again `fabric_policy.confirm` times, after all others and `PAUSE_S` later; the judge alone decides
+what the attempts mean together. States and counters of the kernel (a link, an MTU, a GID, a missing tool) are
+not measured again: the result would be the same.
 """
 
 from __future__ import annotations
@@ -32,101 +32,101 @@ from ansible_collections.railyard.fabric.plugins.module_utils.measure.base impor
 )
 from ansible_collections.railyard.fabric.plugins.module_utils.measure.perftest_bw import measured_s
 
-#: How long what disturbed a test is given to be over.
+#: The pause before tests are measured again, for a disturbance to pass.
 PAUSE_S = 5.0
-#: Where more of a check's tests than this share look bad it is the system: some of them are enough.
+#: Where more than this share of a check's tests looks bad the cause is systematic: repeating a few is enough.
 SYSTEM_SHARE, SYSTEM_TESTS = 0.20, 3
-#: What all repetitions of a node may take: the larger of the two.
+#: The time budget of a node's repetitions: the larger of the two.
 LEAST_BUDGET_S, BUDGET_SHARE = 60.0, 0.20
-#: What a test takes beside the time that its tool measures for.
+#: The overhead of a test beside the time for which its tool measures.
 AROUND_S = 2.0
 
-#: Errors that another attempt may not meet.
+#: Errors that may be gone at another attempt.
 PASSING: frozenset[ErrorClass] = frozenset(
     {"tool_failed", "tool_garbage", "deadline", "peer_failed", "peer_deaf", CLOCK_LOST, UNKNOWN_CONNECTION}
 )
 
-#: Between which multiples of the claim the counters' rate lies: more nearly than the judge asks, whose window
+#: The accepted range of the counters' rate as multiples of the claim: narrower than the judge's, whose window
 #: is not known here.
 _COUNTS, _SOFTWARE_COUNTS = (0.92, 1.12), (0.7, 3.5)
-_LIKE = ("check", "tool", "direction", "message_bytes", "qps", "streams", "mtu_bytes", "active_mtu_bytes")
+_KIND = ("check", "tool", "direction", "message_bytes", "qps", "streams", "mtu_bytes", "active_mtu_bytes")
 _RATES = ("bandwidth_gbps", *outliers.WAYS)
 
 Row = Mapping[str, Any]
 Test = Mapping[str, Any]
-#: check -> rail -> metric -> the least and the most that is not suspect; None where nothing bounds it.
-#: Where a saved baseline has a link's own number, that link is a key, too: `NODE PEER RAIL`.
+#: check -> rail -> metric -> [minimum, maximum] that is not suspect; None for no limit.
+#: Where a saved baseline has a number for a link, that link is a key too: `NODE PEER RAIL`.
 Bounds = Mapping[str, Mapping[str, Mapping[str, Sequence[Any]]]]
 
 
 def budget_s(planned_s: float) -> float:
-    """Return the seconds that a node's repetitions may take, of a run that is planned to take so many."""
+    """Return the time budget of a node's repetitions from the planned duration of the run, in seconds."""
     return max(LEAST_BUDGET_S, BUDGET_SHARE * planned_s)
 
 
 def suspects(rows: Sequence[Row], bounds: Bounds, policy: Mapping[str, Any]) -> list[str]:
-    """Return the ids of the tests that one end, by its own row of each, wants to measure again.
+    """Return the ids of the tests that this end wants to measure again.
 
     Args:
         rows: this end's rows of one meeting.
         bounds: what the controller expects.
-        policy: the run's.
+        policy: the run's policy.
     """
     groups: dict[str, list[Row]] = {}
     found = []
     for row in rows:
         if row["group"] is not None:
             groups.setdefault(str(row["group"]), []).append(row)
-        if suspicious(row, bounds, policy):
+        if looks_bad(row, bounds, policy):
             found.append(str(row["id"]))
-    found += _standing_apart(rows)
+    found += _find_outliers(rows)
     for members in groups.values():
-        if _apart(members):
+        if _lacks_overlap(members):
             found += [str(row["id"]) for row in members]
     return sorted(set(found))
 
 
-def suspicious(row: Row, bounds: Bounds, policy: Mapping[str, Any]) -> bool:
-    """Tell whether a row looks bad in a way that may be gone the next time."""
+def looks_bad(row: Row, bounds: Bounds, policy: Mapping[str, Any]) -> bool:
+    """Return whether a row looks bad in a way that may be gone the next time."""
     other = row.get("other_end")
-    said = [row, other] if isinstance(other, Mapping) else [row]
-    errors = [one["error"] for one in said if isinstance(one.get("error"), Mapping)]
+    ends = [row, other] if isinstance(other, Mapping) else [row]
+    errors = [one["error"] for one in ends if isinstance(one.get("error"), Mapping)]
     if errors:
         return any(error.get("class") in PASSING for error in errors)
     if row.get("status") != "measured" or not isinstance(other, Mapping):
         return False
-    if any(one.get("proof") != proof.PROVEN for one in said):
+    if any(one.get("proof") != proof.PROVEN for one in ends):
         return True
     metrics = row["metrics"]
-    if _sent_again(row, policy.get("adaptive_routing") is True):
-        return True
-    if _lost(metrics) or _lost(other.get("metrics") or {}):
-        return True
-    if _cut_short(row, policy) or _counted_otherwise(row):
-        return True
-    limits = limits_of(row, bounds)
-    if any(_beyond(one.get("metrics") or {}, limits) for one in said):
-        return True
-    return _disagree(str(row["tool"]), metrics, other.get("metrics") or {}, policy)
+    limits = find_limits(row, bounds)
+    return (
+        _has_retransmits(row, policy.get("adaptive_routing") is True)
+        or _has_loss(metrics)
+        or _has_loss(other.get("metrics") or {})
+        or _is_too_short(row, policy)
+        or _contradicts_samples(row)
+        or any(_exceeds_limits(one.get("metrics") or {}, limits) for one in ends)
+        or _ends_disagree(str(row["tool"]), metrics, other.get("metrics") or {}, policy)
+    )
 
 
-def limits_of(row: Row, bounds: Bounds) -> Mapping[str, Sequence[Any]]:
-    """Return of a row's metrics the least and the most that is not suspect."""
+def find_limits(row: Row, bounds: Bounds) -> Mapping[str, Sequence[Any]]:
+    """Return metric -> [minimum, maximum] that is not suspect for a row."""
     of_check = bounds.get(str(row["check"])) or {}
     link = " ".join(str(row.get(key)) for key in ("node", "peer", "rail"))
     return of_check.get(link) or of_check.get(str(row["rail"])) or {}
 
 
-def _standing_apart(rows: Sequence[Row]) -> list[str]:
-    """Return the tests whose number stands apart from their like of this meeting, by either rule for it."""
+def _find_outliers(rows: Sequence[Row]) -> list[str]:
+    """Return the tests whose number is an outlier among comparable tests of this meeting, by either rule."""
     alike: dict[tuple[Any, ...], dict[str, float]] = {}
     for row in rows:
         metrics = row.get("metrics") or {}
         if row.get("status") != "measured" or row.get("proof") != proof.PROVEN:
             continue
-        told = [name for name in outliers.METRICS if metrics.get(name)]
-        for metric in (*told[:1], *(name for name in outliers.WAYS if metrics.get(name))):
-            kind = (metric, *(str(row.get(key)) for key in _LIKE))
+        present = [name for name in outliers.METRICS if metrics.get(name)]
+        for metric in (*present[:1], *(name for name in outliers.WAYS if metrics.get(name))):
+            kind = (metric, *(str(row.get(key)) for key in _KIND))
             alike.setdefault(kind, {})[str(row["id"])] = float(metrics[metric])
     found: set[str] = set()
     for (metric, *_how), values in alike.items():
@@ -135,8 +135,8 @@ def _standing_apart(rows: Sequence[Row]) -> list[str]:
     return sorted(found)
 
 
-def _cut_short(row: Row, policy: Mapping[str, Any]) -> bool:
-    """Tell whether a bandwidth was measured for less than half of the asked time."""
+def _is_too_short(row: Row, policy: Mapping[str, Any]) -> bool:
+    """Return whether a bandwidth was measured for less than half of the configured time."""
     window = row.get("window_s")
     if not window or "bandwidth_gbps" not in row["metrics"]:
         return False
@@ -144,14 +144,14 @@ def _cut_short(row: Row, policy: Mapping[str, Any]) -> bool:
     return bool(window[1] - window[0] < LEAST_OF_ASKED * asked_s)
 
 
-def _counted_otherwise(row: Row) -> bool:
-    """Tell whether the rail's samples leave open, or contradict, what a receiver of a group says.
+def _contradicts_samples(row: Row) -> bool:
+    """Return whether the rail's samples do not confirm the bandwidth that a receiver of a group reported.
 
-    Of them all rails are added up; the judge does so over the time that all have in common.
+    The judge adds up the samples of all rails over their common time.
     """
     samples, window = row.get("samples"), row.get("window_s")
-    said = row["metrics"].get("bandwidth_gbps")
-    if row["group"] is None or row["end"] != "server" or not (samples and window and said):
+    reported = row["metrics"].get("bandwidth_gbps")
+    if row["group"] is None or row["end"] != "server" or not (samples and window and reported):
         return False
     length_s = window[1] - window[0]
     inside = [
@@ -162,20 +162,20 @@ def _counted_otherwise(row: Row) -> bool:
     moments = [window[0], *(at for at, _count in inside), window[1]]
     gaps = (moments[place] - moments[place - 1] for place in range(1, len(moments)))
     if max(gaps) > MOST_GAP * length_s:
-        return True  # so it is with less than three samples
+        return True  # also with fewer than three samples
     (first_s, first), (last_s, last) = inside[0], inside[-1]
     rate = (last - first) * 8 / 1e9 / (last_s - first_s)
     software = rdma_counters.SOFT_ROCE.packets[0] in (row.get("counters") or {})
     least, most = _SOFTWARE_COUNTS if software else _COUNTS
-    return not said * least <= rate <= said * most
+    return not reported * least <= rate <= reported * most
 
 
-def _lost(metrics: Mapping[str, Any]) -> bool:
+def _has_loss(metrics: Mapping[str, Any]) -> bool:
     return bool(metrics.get("loss_percent")) or metrics.get("received", 0) < metrics.get("sent", 0)
 
 
-def _sent_again(row: Row, adaptive_routing: bool) -> bool:
-    """Tell whether a card sent packets again; software does so whenever its processor is late."""
+def _has_retransmits(row: Row, adaptive_routing: bool) -> bool:
+    """Return whether a NIC retransmitted packets; Soft-RoCE does so whenever its CPU is late."""
     if rdma_counters.SOFT_ROCE.packets[0] in (row.get("counters") or {}):
         return False
     spans = row.get("link_errors") or {}
@@ -187,7 +187,7 @@ def _sent_again(row: Row, adaptive_routing: bool) -> bool:
     )
 
 
-def _beyond(metrics: Mapping[str, Any], limits: Mapping[str, Sequence[Any]]) -> bool:
+def _exceeds_limits(metrics: Mapping[str, Any], limits: Mapping[str, Sequence[Any]]) -> bool:
     for metric, (least, most) in limits.items():
         value = metrics.get(metric)
         if value is None:
@@ -197,10 +197,10 @@ def _beyond(metrics: Mapping[str, Any], limits: Mapping[str, Sequence[Any]]) -> 
     return False
 
 
-def _disagree(
+def _ends_disagree(
     tool: str, mine: Mapping[str, Any], theirs: Mapping[str, Any], policy: Mapping[str, Any]
 ) -> bool:
-    """Tell whether the ends say different rates; the judge has the whole rule."""
+    """Return whether the two ends report different rates; the judge has the complete rule."""
     share = ENDS_TOLERANCE
     if tool == "iperf3" and policy["iperf3_omit_s"] > 0:
         share = max(OWN_WINDOWS_TOLERANCE, OWN_WINDOWS_S / float(policy["iperf3_duration_s"]))
@@ -213,8 +213,8 @@ def _disagree(
     return any(abs(one - other) > share * max(one, other) for one, other in rates)
 
 
-def _apart(members: Sequence[Row]) -> bool:
-    """Tell whether the windows of a group have too little in common to be added up."""
+def _lacks_overlap(members: Sequence[Row]) -> bool:
+    """Return whether the windows of a group overlap too little to be added up."""
     windows = [row["window_s"] for row in members if row.get("window_s")]
     if len(windows) < 2:
         return False
@@ -222,29 +222,29 @@ def _apart(members: Sequence[Row]) -> bool:
     return bool(common < LEAST_OVERLAP * max(window[1] - window[0] for window in windows))
 
 
-def chosen(
+def choose_tests(
     tests: Sequence[Test], wanted: Collection[str], left_s: float, cost_s: Mapping[str, float]
 ) -> list[Test]:
-    """Return the tests of a meeting that are measured again: the same at both ends, from what both said.
+    """Choose the tests of a meeting that are measured again; both ends choose the same.
 
     Args:
-        tests: all tests of the meeting in their order.
+        tests: all tests of the meeting in order.
         wanted: the ids that either end wants.
-        left_s: what both may still spend on one attempt.
-        cost_s: check -> what one attempt takes.
+        left_s: the remaining time budget of both, in seconds.
+        cost_s: check -> the time that its attempts take, in seconds.
 
     Returns:
-        The tests, whole groups together; those beyond what may be spent are left out.
+        The tests, groups complete; without those that do not fit into the budget.
     """
-    asked: dict[str, int] = {}
+    planned: dict[str, int] = {}
     for test in tests:
-        asked[str(test["check"])] = asked.get(str(test["check"]), 0) + 1
+        planned[str(test["check"])] = planned.get(str(test["check"]), 0) + 1
     taken: dict[str, int] = {}
     turns: dict[str, None] = {}
     suspect = [test for test in tests if str(test["id"]) in wanted]
     for test in suspect:
         check, turn = str(test["check"]), turn_of(test)
-        many = sum(str(one["check"]) == check for one in suspect) > SYSTEM_SHARE * asked[check]
+        many = sum(str(one["check"]) == check for one in suspect) > SYSTEM_SHARE * planned[check]
         if turn in turns or (many and taken.get(check, 0) >= SYSTEM_TESTS):
             continue
         if cost_s[check] > left_s:
@@ -256,5 +256,5 @@ def chosen(
 
 
 def turn_of(test: Test) -> str:
-    """Return what a test shares with those that are measured at the same time as it."""
+    """Return what a test shares with the tests that run at the same time."""
     return str(test["group"] or test["id"])

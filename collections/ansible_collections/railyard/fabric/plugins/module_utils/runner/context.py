@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What all parts of a runner share: its order, its place on each rail, its clock and its word to stop."""
+"""What all parts of a runner share: test schedule, place on each rail, clock, stop event."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ RUNNER_VERSION = "0.1.0"
 class Waits(NamedTuple):
     """How long this end waits for the other within a test, in seconds.
 
-    A node that shares one processor with its tools needs seconds to start one; the site's own measure of how
-    slow its nodes are is how long it lets them take to meet.
+    A node that shares one CPU with its tools needs seconds to start one. The site's setting for slow nodes is
+    the rendezvous time limit.
     """
 
-    listening_s: float  # a server that was started listens
-    ready_s: float  # the partner says that its server listens; in a group the slowest decides
-    answer_s: float  # the partner answers what it can only after it has ended or started a tool
-    begin_s: float  # the partner may still be held up by a test on another rail
+    listening_s: float  # until a started server listens
+    ready_s: float  # until the partner reports that its server listens; in a group the slowest decides
+    answer_s: float  # for an answer that the partner can give only after it has started or ended a tool
+    begin_s: float  # for a partner that may still be running a test on another rail
 
     @classmethod
-    def of(cls, policy: Mapping[str, Any]) -> Waits:
-        """Return the waits of a policy."""
+    def from_policy(cls, policy: Mapping[str, Any]) -> Waits:
+        """Derive the waits from a policy."""
         meeting_s = float(policy["rendezvous_timeout_s"])
         listening_s = max(8.0, meeting_s)
         return cls(listening_s, listening_s + 10.0, listening_s + 20.0, 50.0 + 2 * meeting_s)
@@ -56,26 +56,26 @@ class RunContext:
         self.record = record
         self.launcher = launcher
         self.stop = stop
-        self.stop_reason = "the runner was told to stop"
+        self.stop_reason = "the runner received a stop signal"
         self.begun = time.monotonic()
-        # Tells a node from its twin and from itself after a reboot.
+        # Distinguishes a node from another with the same name, and from itself after a reboot.
         self.boot_id = node_files.read_word("/proc/sys/kernel/random/boot_id")
         self.rails = work_order.rails_of(order, self.node)
-        self.waits = Waits.of(self.policy)
-        asked = itertools.chain(
+        self.waits = Waits.from_policy(self.policy)
+        tests = itertools.chain(
             rounds.asked_tests(order, self.node), node_tests.asked_lines(order, self.node)
         )
-        wanted = sorted({registry.program(test, self.policy) for test in asked})
+        wanted = sorted({registry.program(test, self.policy) for test in tests})
         self.versions: dict[str, str | None] = {name: base.version_of(name) for name in wanted}
         self.versions["udp_probe"] = RUNNER_VERSION
         self.bounds: confirm.Bounds = order.get("bounds") or {}
         self.confirm_left_s = self.confirm_budget_s = confirm.budget_s(record.pace.left_s())
-        # Of each rail, as it was before the last meeting on it.
+        # By rail, as it was before the last meeting on it.
         self.background_bytes_per_s: dict[str, float] = {}
-        # Rails whose driver was seen to count late.
+        # Rails whose driver updates its counters late.
         self.counts_late: set[str] = set()
         self.places: dict[str, Place] = {}
-        self.obstacles: dict[str, MeasurementError] = {}
+        self.failures: dict[str, MeasurementError] = {}
         for name, rail in self.rails.items():
             self._place(name, rail)
 
@@ -85,16 +85,16 @@ class RunContext:
                 address, netdev = str(rail["management"]), str(rail["netdev"] or "")
                 self.places[name] = Place(self.node, name, netdev, address, management=True)
             else:
-                self.obstacles[name] = no_management(self.node, name, str(rail["why_not"]))
+                self.failures[name] = no_management(self.node, name, str(rail["why_not"]))
         elif not rail["netdev"]:
-            self.obstacles[name] = MeasurementError(
+            self.failures[name] = MeasurementError(
                 "no_netdev",
                 f"{name} of {self.node} is bound to no netdev",
                 self.node,
-                "name its netdev in the inventory, or mend the card",
+                "name its netdev in the inventory, or fix the NIC",
             )
         elif not rail["ip"]:
-            self.obstacles[name] = MeasurementError(
+            self.failures[name] = MeasurementError(
                 "no_address",
                 f"{name} of {self.node} has no address in the plan",
                 self.node,
@@ -106,13 +106,13 @@ class RunContext:
     def measure_again(
         self, tests: Sequence[Mapping[str, Any]], wanted: Collection[str], left_s: float
     ) -> list[Mapping[str, Any]]:
-        """Return the tests of a meeting that are measured again, and note that there is more to do."""
+        """Choose the tests of a meeting that are measured again, and add them to the total."""
         times = int(self.policy["confirm"])
         cost_s = {
             check: times * (self.record.pace.planned_s(check) + confirm.AROUND_S)
             for check in {str(test["check"]) for test in tests}
         }
-        again = confirm.chosen(tests, wanted, left_s, cost_s)
+        again = confirm.choose_tests(tests, wanted, left_s, cost_s)
         turns = {confirm.turn_of(test): cost_s[str(test["check"])] for test in again}
         self.confirm_left_s -= sum(turns.values())
         for attempt in range(2, 2 + times):
@@ -120,27 +120,24 @@ class RunContext:
         return again
 
     def halt(self, reason: str) -> None:
-        """Stop at the next chance; rows already written stay."""
+        """Stop as soon as possible; rows already written stay."""
         if not self.stop.is_set():
             self.stop_reason = reason
             self.stop.set()
 
     def fault(self, error: Exception) -> MeasurementError:
-        """Return why a test has no result: for what went wrong in the runner itself."""
+        """Return the error of a test without a result because of a fault in the runner."""
         return MeasurementError(
             "internal",
             f"the runner failed: {type(error).__name__}: {error}",
             self.node,
-            "this is a fault of Railyard: please report it with runner.log from the raw archive",
+            "this is a bug in Railyard: please report it with runner.log from the raw archive",
         )
 
     def interrupted(self) -> MeasurementError:
-        """Return why tests that are left have no result."""
+        """Return the error of the tests that were not run."""
         return MeasurementError(
-            "interrupted",
-            f"not measured: {self.stop_reason}",
-            self.node,
-            "start the validation again",
+            "interrupted", f"not measured: {self.stop_reason}", self.node, "start the validation again"
         )
 
     def version_of(self, test: Mapping[str, Any]) -> str | None:
@@ -148,20 +145,20 @@ class RunContext:
         return self.versions.get(registry.program(test, self.policy))
 
     def blank_row(self, test: Mapping[str, Any]) -> dict[str, Any]:
-        """Return a row with everything that is known before the test."""
+        """Return a row with all that is known before the test."""
         return self.record.blank_row(test, self.rails.get(str(test["rail"]), {}), self.version_of(test))
 
-    def obstacle_row(self, test: Mapping[str, Any], obstacle: MeasurementError) -> dict[str, Any]:
+    def build_failed_row(self, test: Mapping[str, Any], failure: MeasurementError) -> dict[str, Any]:
         """Return the row of a test that has no result."""
         row = self.blank_row(test)
-        row.update({"status": obstacle.status, "error": obstacle.as_error()})
+        row.update({"status": failure.status, "error": failure.as_error()})
         if os.path.exists(self.record.raw_path(test)):
             row["raw"] = self.record.raw_reference(test)
         return row
 
-    def refuse(self, test: Mapping[str, Any], obstacle: MeasurementError) -> dict[str, Any]:
+    def refuse(self, test: Mapping[str, Any], failure: MeasurementError) -> dict[str, Any]:
         """Write the row of a test that has no result, and return it."""
-        row = self.obstacle_row(test, obstacle)
+        row = self.build_failed_row(test, failure)
         self.record.add([row])
         return row
 
@@ -173,7 +170,7 @@ def own_macs(root: str = "/sys/class/net") -> list[str]:
 
 
 def link_state(netdev: str) -> str:
-    """Return what the kernel says of a link, for messages: `up`, `down`, `no carrier`, `absent`."""
+    """Return the kernel's state of a link, for messages: `up`, `down`, `no carrier`, `absent`."""
     if not netdev:
         return "absent"
     folder = "/sys/class/net/" + netdev
@@ -185,5 +182,5 @@ def link_state(netdev: str) -> str:
     except FileNotFoundError:
         return "absent"
     except OSError:
-        return "down"  # the kernel refuses to tell the carrier of a netdev that is administratively down
+        return "down"  # the kernel refuses to read the carrier of a netdev that is administratively down
     return "no carrier" if carrier == "0" else state

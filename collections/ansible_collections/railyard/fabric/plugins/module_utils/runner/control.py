@@ -1,10 +1,10 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A run on its node, from the work order to the archive: what the module fabric_run does, without Ansible.
+"""Control a run on its node, from the test schedule to the archive; module fabric_run without Ansible.
 
-Two folders per run: the order with its secret under /run, gone with a reboot; the results under /var/lib,
-which stay until they are fetched.
+A run has two folders: the schedule with its secret under /run, removed by a reboot; the results under
+/var/lib, which stay until they are fetched.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Control:
         self.run = run
         self.node = node
         if not work_order.RUN_ID.match(run):
-            raise self._refusal(f"{run!r} is no run id", "use one like 20261121T101500Z-3f2a")
+            raise self._refusal(f"{run!r} is not a run id", "use one like 20261121T101500Z-3f2a")
         self.folder = os.path.join(state_folder, "runs", run)
         self._runs = os.path.join(state_folder, "runs")
         self._programs = os.path.join(state_folder, "bin")
@@ -76,29 +76,29 @@ class Control:
         return os.path.join(self._programs, f"runner-{sha256[:16]}.pyz")
 
     def has_program(self, sha256: str) -> bool:
-        """Tell whether the program is here, whole."""
+        """Return whether the program is here and intact."""
         return node_files.sha256_of(self.program_path(sha256)) == sha256
 
     def stage(
         self, packed_order: str, sha256: str, source: str | None, controller: str, lease_s: float, check: bool
     ) -> dict[str, Any]:
-        """Take the lease and lay order and program ready.
+        """Take the lease and stage the schedule and the program.
 
         Args:
-            packed_order: this node's work order (`work_order.pack`).
+            packed_order: this node's test schedule (`work_order.pack`).
             sha256: the program that the run needs.
-            source: a file with it; None asks only whether it is needed.
-            controller: who asks, for others to read.
-            lease_s: how long the lease holds without a sign of life.
-            check: tell what would change, change nothing.
+            source: a file with it; None only reports whether it is needed.
+            controller: the controller's name, for messages on other controllers.
+            lease_s: how long the lease lasts without a sign of life.
+            check: report what would change, change nothing.
 
         Returns:
             `changed`, `program_needed`, `program_path`.
 
         Raises:
-            MeasurementError: the node is leased to another run, or order or program are not good.
+            MeasurementError: the node is leased to another run, or the schedule or the program is invalid.
         """
-        order_text = self._unpacked(packed_order)
+        order_text = self._unpack_order(packed_order)
         needed = not self.has_program(sha256)
         same_order = node_files.read_text(self.order_path) == order_text
         changed = needed or not same_order
@@ -106,12 +106,12 @@ class Control:
             self._refuse_if_leased()
             return {"changed": changed, "program_needed": False, "program_path": self.program_path(sha256)}
         self.lease.take(self.run, controller, lease_s, self.node)
-        self._forget_others()
+        self._remove_other_secrets()
         if source is not None and needed:
             self._place_program(source, sha256)
             needed = False
-        # Tools' outputs and their archive are for root alone.
-        # makedirs gives the mode to the last folder only.
+        # Outputs of tools and their archive are for root alone. makedirs sets the mode of the last folder
+        # only.
         for folder in (self._runs, self.folder, os.path.join(self.folder, RAW), self._secret_folder):
             os.makedirs(folder, mode=0o700, exist_ok=True)
             os.chmod(folder, 0o700)
@@ -122,27 +122,23 @@ class Control:
     def start(
         self, python: str, sha256: str, controller: str, lease_s: float, deadline_s: float, check: bool
     ) -> dict[str, Any]:
-        """Start the runner; one that runs already, or has finished, is left alone.
+        """Start the runner, unless it runs already or has finished.
 
         Args:
             python: the interpreter.
             sha256: the staged program.
-            controller: who runs this.
-            lease_s: seconds without a sign of the controller until the runner stops itself.
-            deadline_s: seconds after which the run is certainly over (`worst_case_s`), reckoned by the
-                controller: the module would carry every tool and parser to the node to reckon it here.
-            check: only say what would be done.
+            controller: the controller's name.
+            lease_s: seconds without a sign of life of the controller until the runner stops itself.
+            deadline_s: seconds after which the run is certainly over (`worst_case_s`), calculated by the
+                controller: here the module would have to bring every tool and parser to the node.
+            check: only report what would be done.
 
         Returns:
-            `changed`, `unit`, `leftovers` (runs whose results nobody has fetched).
+            `changed`, `unit`, `leftovers` (runs whose results were not fetched).
         """
-        self._order()  # one that cannot be read is refused
+        self._load_order()  # raises for one that cannot be read
         begun = self._process.running() or os.path.exists(os.path.join(self.folder, STATUS))
-        result = {
-            "changed": not begun,
-            "unit": self._process.name,
-            "leftovers": self.leftovers(),
-        }
+        result = {"changed": not begun, "unit": self._process.name, "leftovers": self.leftovers()}
         if check:
             return result
         self.lease.take(self.run, controller, lease_s, self.node)
@@ -155,34 +151,35 @@ class Control:
         return result
 
     def running(self) -> bool:
-        """Tell whether the runner runs."""
+        """Return whether the runner runs."""
         return self._process.running()
 
     def stop(self, check: bool) -> bool:
-        """End the runner and its tools; tell whether there was something to end."""
+        """End the runner and its tools; return whether something was running."""
         running = self._process.anything()
         if running and not check:
             self._process.stop()
         return running
 
     def collect(self, check: bool) -> dict[str, Any]:
-        """End everything of the run, pack its results, forget its secret and give the lease back.
+        """End everything of the run, pack its results, remove its secret and release the lease.
 
         Returns:
             `changed`, `archive`, `sha256`, `size_bytes`, `rows`; archive None when there is nothing to pack.
         """
+        nothing = {"archive": None, "sha256": None, "size_bytes": 0, "rows": 0}
         stopped = self.stop(check)
         if not os.path.isdir(self.folder):
-            self._let_go(check)
-            return {"changed": stopped, "archive": None, "sha256": None, "size_bytes": 0, "rows": 0}
+            self._release(check)
+            return {"changed": stopped, **nothing}
         again = os.path.exists(os.path.join(self.folder, _COLLECTED)) and not stopped
         if check:
-            return {"changed": not again, "archive": None, "sha256": None, "size_bytes": 0, "rows": 0}
+            return {"changed": not again, **nothing}
         if not again or not os.path.exists(self.archive):
             _pack(self.folder, self.archive)
             with open(os.path.join(self.folder, _COLLECTED), "w", encoding="utf-8") as handle:
                 handle.write(f"{int(time.time())}\n")
-        self._let_go(check)
+        self._release(check)
         return {
             "changed": not again,
             "archive": self.archive,
@@ -192,15 +189,15 @@ class Control:
         }
 
     def remove(self, check: bool) -> bool:
-        """End everything of the run and remove its folders; tell whether there was something to remove."""
+        """End everything of the run and remove its folders; return whether there was something to remove."""
         there = self.stop(check) or os.path.isdir(self.folder) or os.path.isdir(self._secret_folder)
         if there and not check:
             shutil.rmtree(self.folder, ignore_errors=True)
-        self._let_go(check)
+        self._release(check)
         return there
 
     def leftovers(self) -> list[str]:
-        """Return the other runs on this node whose results nobody has fetched."""
+        """Return the other runs on this node whose results were not fetched."""
         try:
             names = sorted(os.listdir(self._runs))
         except FileNotFoundError:
@@ -211,20 +208,20 @@ class Control:
             if name != self.run and not os.path.exists(os.path.join(self._runs, name, _COLLECTED))
         ]
 
-    def _unpacked(self, packed: str) -> str:
+    def _unpack_order(self, packed: str) -> str:
         try:
             text = work_order.unpack(packed)
             order = json.loads(text)
         except ValueError as error:
-            raise self._refusal(f"the work order is not one: {error}", "stage it again") from None
+            raise self._refusal(f"the test schedule cannot be read: {error}", "stage it again") from None
         problems = work_order.check(order)
         if not problems and order["run"] != self.run:
             problems = [f"it is for run {order['run']}, not {self.run}"]
         if problems:
-            raise self._refusal(f"work order: {'; '.join(problems)}", "stage a whole one")
+            raise self._refusal(f"test schedule: {'; '.join(problems)}", "stage it again")
         return text
 
-    def _order(self) -> dict[str, Any]:
+    def _load_order(self) -> dict[str, Any]:
         try:
             return work_order.load(self.order_path)
         except work_order.WorkOrderError as error:
@@ -238,9 +235,9 @@ class Control:
     def _place_program(self, source: str, sha256: str) -> None:
         found = node_files.sha256_of(source)
         if found != sha256:
-            raise self._refusal(f"the runner came as {found}, not as {sha256}", "upload it again")
+            raise self._refusal(f"the uploaded runner has SHA-256 {found}, not {sha256}", "upload it again")
         os.makedirs(self._programs, mode=0o755, exist_ok=True)
-        # The lease is ours, so nobody runs an older one.
+        # This run holds the lease, so no older program is running.
         for name in os.listdir(self._programs):
             os.unlink(os.path.join(self._programs, name))
         draft = self.program_path(sha256) + ".new"
@@ -248,13 +245,13 @@ class Control:
         os.chmod(draft, 0o644)
         os.replace(draft, self.program_path(sha256))
 
-    def _forget_others(self) -> None:
-        """Remove the secrets of other runs: the lease is ours, so their controllers are dead."""
+    def _remove_other_secrets(self) -> None:
+        """Remove the secrets of other runs: this run holds the lease, so their controllers are gone."""
         for name in os.listdir(self._run_folder):
             if name != self.run and work_order.RUN_ID.match(name):
                 shutil.rmtree(os.path.join(self._run_folder, name), ignore_errors=True)
 
-    def _let_go(self, check: bool) -> None:
+    def _release(self, check: bool) -> None:
         if check:
             return
         shutil.rmtree(self._secret_folder, ignore_errors=True)
@@ -262,11 +259,11 @@ class Control:
 
 
 def _pack(folder: str, archive: str) -> None:
-    """Pack rows, raw outputs and the log, flat, so that a member's name is what the row's `raw.name` says.
+    """Pack rows, raw outputs and the log, flat, so that a member's name is the row's `raw.name`.
 
-    In GNU's format, which has one header for each: what another header would add, the controller refuses.
+    The GNU format has one header per member; the controller rejects additional headers.
     """
-    # Whatever the umask is, nobody else reads the archive, nor what is unpacked from it.
+    # Whatever the umask is, only root can read the archive and what is unpacked from it.
     handle = os.open(archive + ".new", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
     with os.fdopen(handle, "wb") as stream:
         os.fchmod(handle, 0o600)

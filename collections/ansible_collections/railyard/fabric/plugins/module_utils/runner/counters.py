@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Read the kernel's counters around a test: those of its own rail, and of rails that have to be idle."""
+"""Read the kernel's counters around a test: those of its rail, and of the rails that have to be idle."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from ansible_collections.railyard.fabric.plugins.module_utils.facts import link_
 from ansible_collections.railyard.fabric.plugins.module_utils.measure import counters, proof
 from ansible_collections.railyard.fabric.plugins.module_utils.runner.context import RunContext
 
-# Drivers of hardware NICs read their counters from the card now and then, not at every byte: bnxt once a
-# second. So long they are waited for where they fall short, and stand still in between.
+# Drivers of hardware NICs update their counters from time to time (bnxt once a second) and not in between.
+# How long to wait for counters that fall short, and how long they must stay unchanged to be final.
 _COUNTERS_SETTLE_S, _COUNTERS_STILL_S, _LOOK_S = 3.0, 1.2, 0.1
 
 
 class Watch:
-    """Reads everything at once before the test and after it.
+    """Reads all counters before the test and after it.
 
     Args:
-        bench: this node's rails.
+        run_context: this node's side of the run.
         test: the test.
-        group_rails: the rails that are at work together with it.
-        rdma: the test is one of RDMA, which the port's own counters must show.
+        group_rails: the rails that are tested at the same time.
+        rdma: it is an RDMA test, which the counters of the port must show.
         sys_root: where sysfs is.
     """
 
@@ -49,7 +49,7 @@ class Watch:
         }
         self._hcas = {name: run_context.rails[name]["hca"] for name in self._netdevs}
         self._ports = {name: counters.Port(str(hca), sys_root) for name, hca in self._hcas.items() if hca}
-        # A value that the driver keeps for a while may be of before the test began.
+        # A value that the driver caches may date from before the test.
         self._refresh_s = max((port.refresh_s for port in self._ports.values()), default=0.0)
         if self._rail in run_context.counts_late:
             self._let_settle()
@@ -63,39 +63,36 @@ class Watch:
 
     @property
     def driver(self) -> rdma_counters.Traffic | None:
-        """Return in which counters the test must show; None where the port has none that can be read."""
+        """Return the counters in which the test must show; None where the port has no readable ones."""
         if not self._rdma:
             return rdma_counters.NETDEV
         port = self._ports.get(self._rail)
         return port.traffic if port is not None else None
 
-    def begin_processor(self) -> None:
-        """Count the node's processor from now on: while the others of a group were waited for it idled."""
+    def restart_cpu_count(self) -> None:
+        """Restart the CPU measurement: while the node waited for the others of a group it was idle."""
         self._ticks = counters.read_processor_ticks()
 
     def finish(self) -> None:
-        """Read the counters again; may be done once more when a driver counts late.
-
-        A driver that keeps a value for a while is given that time, so that it shows the whole test.
-        """
+        """Read the counters again, after the time for which the driver caches them; can be repeated."""
         time.sleep(self._refresh_s)
         self._after = self._read()
         self._ended = time.monotonic()
 
-    def finish_processor(self) -> None:
-        """Note how busy the node was until now, and the error counters."""
+    def finish_cpu_count(self) -> None:
+        """Record the node's CPU load until now, and the error counters."""
         self.node_cpu_percent = counters.node_cpu_percent(self._ticks, counters.read_processor_ticks())
         self._errors_after = self._read_errors()
 
-    def own(self) -> dict[str, Any]:
-        """Return the rail's counters as a row carries them; an RDMA row holds the port's as well."""
+    def rail_counters(self) -> dict[str, Any]:
+        """Return the rail's counters for the row; those of an RDMA test include the port's."""
         driver = self.driver
         of_port = tuple(counter.name for counter in driver.counters) if driver is not None else ()
         keys = (*counters.KEYS, *of_port) if self._netdevs[self._rail] else of_port
         return counters.spans(self._before[self._rail], self._after[self._rail], keys)
 
-    def others(self) -> dict[str, Any]:
-        """Return the byte counters of the rails that ought to be idle."""
+    def idle_counters(self) -> dict[str, Any]:
+        """Return the byte counters of the rails that should be idle."""
         found = {}
         for rail in self._netdevs:
             if rail == self._rail:
@@ -112,7 +109,7 @@ class Watch:
         return link_errors.spans(self._errors_before, self._errors_after)
 
     def read_bytes(self) -> tuple[int, int] | None:
-        """Return the bytes that the test's counters show now (sent, received), for the sampler."""
+        """Return the current byte counts (sent, received) of the test's counters, for the sampler."""
         if self.driver is None:
             return None
         names = self.driver.bytes
@@ -126,32 +123,32 @@ class Watch:
         return sent * rdma_counters.unit_bytes(names[0]), received * rdma_counters.unit_bytes(names[1])
 
     def prove(self, claim: proof.Claim | None, end: str, policy: Mapping[str, Any]) -> tuple[str, str | None]:
-        """Return the proof and its reason; waits a moment for counters that fall short."""
+        """Return the proof and its reason, after a short wait for counters that fall short."""
         driver = self.driver
         if driver is None:
             port = self._ports.get(self._rail)
             return proof.UNPROVEN, port.why_not if port is not None else f"{self._rail} has no RDMA port"
         deadline = time.monotonic() + _COUNTERS_SETTLE_S
-        while proof.falls_short(claim, end, self.own(), driver):
+        while proof.falls_short(claim, end, self.rail_counters(), driver):
             if time.monotonic() >= deadline:
                 break
             time.sleep(_LOOK_S)
             self.finish()
-            if not proof.falls_short(claim, end, self.own(), driver):
-                # What the last test moved would else be counted into the next.
+            if not proof.falls_short(claim, end, self.rail_counters(), driver):
+                # Otherwise the bytes of this test would count for the next one.
                 self._run_context.counts_late.add(self._rail)
                 self._let_settle()
                 self.finish()
         allowance = proof.Allowance(self.idle_bytes_per_s(policy), self._ended - self._begun)
-        return proof.prove(claim, end, self.own(), self.others(), allowance, driver)
+        return proof.prove(claim, end, self.rail_counters(), self.idle_counters(), allowance, driver)
 
     def idle_bytes_per_s(self, policy: Mapping[str, Any]) -> float:
-        """Return what the rails may carry beside the test: the policy's, or what they were seen to carry."""
+        """Return the traffic that idle rails may carry: the configured or a multiple of the background."""
         seen = max(self._run_context.background_bytes_per_s.values(), default=0.0)
         return max(float(policy["idle_bytes_per_s"]), proof.BACKGROUND_TIMES * seen)
 
     def _let_settle(self) -> None:
-        """Wait until the rail's counters stand still for longer than a driver keeps them."""
+        """Wait until the rail's counters are unchanged for longer than a driver caches them."""
         deadline = time.monotonic() + _COUNTERS_SETTLE_S
         seen, since = self._read()[self._rail], time.monotonic()
         while time.monotonic() < min(deadline, since + _COUNTERS_STILL_S):

@@ -1,10 +1,10 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How long the tests to come should take: the time that each is asked to measure for, and what is added.
+"""Estimate how long the remaining tests take: the planned measuring time of each, and the overhead.
 
-The controller looks when that time is over. By the number of tests alone it would look again and again during
-the last and longest ones, and a look takes something from the test under way where the node is slow.
+The controller polls when that time is over. From the number of tests alone it would poll often during the
+last and longest ones, and on a slow node each poll disturbs the running test.
 """
 
 from __future__ import annotations
@@ -14,27 +14,27 @@ import time
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-# The least that a test is thought to take beyond its own time until this run's tests tell.
+# The assumed overhead of a test until tests of this run have shown it.
 _EXTRA_S = 1.0
-# From here on a test counts as one that measures for a given time; pings of some packets take less.
+# A test that is planned to measure for at least this long counts as timed; pings of a few packets take less.
 _TIMED_S = 1.0
 
 
 def uptime_s() -> float:
-    """Return the seconds since the node's boot as a shell can read them too."""
+    """Return the seconds since the node's boot, from a file that a shell can read too."""
     with open("/proc/uptime", encoding="ascii") as handle:
         return float(handle.read().split()[0])
 
 
 def process_age_s() -> float:
-    """Return for how long this process has been there; proc(5), `stat`, field 22, counted after the name."""
+    """Return the age of this process in seconds; proc(5), `stat`, field 22, counted after the name."""
     with open("/proc/self/stat", encoding="utf-8", errors="replace") as handle:
         after_name = handle.read().rpartition(")")[2].split()
     return max(0.0, uptime_s() - int(after_name[19]) / os.sysconf("SC_CLK_TCK"))
 
 
 class _Turns:
-    """Turns of one kind: how many are left, and what those that are over took beyond their own time."""
+    """Comparable turns: how many are left, and the overhead of those that are over."""
 
     def __init__(self, guess_s: float) -> None:
         self.left = 0
@@ -47,21 +47,21 @@ class _Turns:
         self._seen_s = [*self._seen_s[-7:], max(0.0, extra_s)]
 
     def extra_s(self) -> float:
-        """Return what those that are left should take beyond their own time, together."""
+        """Return the expected overhead of all turns that are left."""
         each_s = sum(self._seen_s) / len(self._seen_s) if self._seen_s else self._guess_s
         return self.left * each_s
 
 
 class Pace:
-    """Counts turns: a test alone is one, the tests of a group are one together.
+    """Counts turns: a test, or all tests of a group together.
 
-    Those that measure for a given time start servers and clients and take longer around it than those that
-    send a few packets; so each kind is counted by itself.
+    Timed tests start servers and clients and have more overhead than tests that send a few packets, so the
+    two kinds are counted separately.
 
     Args:
-        planned_s: by check, the seconds that its tool is asked to measure for.
-        tests: those of this node, as `schedule.asked_tests` yields them.
-        started_in_s: what the runner took to start. Where that is long, so is what surrounds each test.
+        planned_s: check -> planned measuring time of its tool.
+        tests: the tests of this node, as `schedule.asked_tests` yields them.
+        started_in_s: how long the runner took to start; where that is long, so is the overhead of each test.
     """
 
     def __init__(
@@ -76,10 +76,10 @@ class Pace:
         self.more(tests)
 
     def more(self, tests: Iterable[Mapping[str, Any]]) -> None:
-        """Count tests that are to come."""
+        """Add tests that are to come."""
         groups: set[object] = set()
         for test in tests:
-            if not _again(test, groups):
+            if not _is_repeated(test, groups):
                 planned_s_here = self._planned_s[str(test["check"])]
                 self._left_s += planned_s_here
                 self._turns(planned_s_here).left += 1
@@ -89,27 +89,27 @@ class Pace:
         self._begun = time.monotonic()
 
     def over(self, test: Mapping[str, Any]) -> None:
-        """Note that a test has its row; a question about cables, which is no turn, changes nothing."""
+        """Note that a test has its row; cable checks are no turns and are ignored."""
         planned_s = self._planned_s.get(str(test["check"]))
-        if planned_s is None or _again(test, self._groups_over):
+        if planned_s is None or _is_repeated(test, self._groups_over):
             return
         self._left_s -= planned_s
         self._turns(planned_s).over(time.monotonic() - self._begun - planned_s)
 
     def planned_s(self, check: str) -> float:
-        """Return the seconds that a check's tool is asked to measure for."""
+        """Return the planned measuring time of a check's tool."""
         return self._planned_s[check]
 
     def left_s(self) -> float:
-        """Return how long the rest should take, as seen at the start of a turn."""
+        """Return the expected time of the rest, as of the start of a turn."""
         return max(0.0, self._left_s + self._timed.extra_s() + self._short.extra_s())
 
     def _turns(self, planned_s: float) -> _Turns:
         return self._timed if planned_s >= _TIMED_S else self._short
 
 
-def _again(test: Mapping[str, Any], groups: set[object]) -> bool:
-    """Tell whether another test of this one's group, at the same attempt, was met before."""
+def _is_repeated(test: Mapping[str, Any], groups: set[object]) -> bool:
+    """Return whether a test of the same group and attempt was seen before."""
     if test["group"] is None:
         return False
     group = (test["group"], test.get("attempt", 1))

@@ -1,10 +1,10 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Messages on a launcher's standard output: lines so short that none is cut, safe among others' words.
+"""Messages on a launcher's standard output, in short lines that are distinct from other output.
 
-srun breaks lines of more than a thousand characters, and what else a node prints (sudo, a prolog) stands
-between ours.
+srun breaks lines of more than a thousand characters, and a node prints other lines in between (sudo, a
+prolog).
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ _PIECE_BYTES = 540  # 720 characters of base64
 
 
 class FrameError(ValueError):
-    """What came is no whole message."""
+    """A message that is damaged or too long."""
 
 
 class Message(NamedTuple):
-    """A message: what it is, and its content."""
+    """A message: its kind and its content."""
 
     kind: str
     data: bytes
@@ -38,7 +38,7 @@ def lines(kind: str, data: bytes) -> Iterator[str]:
 
 
 class Reader:
-    """Puts one node's messages together again, of no more than so many bytes each."""
+    """Reassembles one node's messages, of at most `most_bytes` each."""
 
     def __init__(self, most_bytes: int) -> None:
         self.most_bytes = most_bytes
@@ -49,12 +49,12 @@ class Reader:
         """Take a line; return the message that it ends.
 
         Raises:
-            FrameError: the message that it ends came damaged or too long.
-            LookupError: the line is none of ours.
+            FrameError: the message that it ends is damaged or too long.
+            LookupError: the line is not part of a message.
         """
         word, _space, rest = line.partition(" ")
         if word == _MORE:
-            self._take(rest)
+            self._append(rest)
             return None
         if word != _END:
             raise LookupError(line)
@@ -62,19 +62,19 @@ class Reader:
         data, wrong = bytes(self._data), self._wrong
         self._data, self._wrong = bytearray(), ""
         if not wrong and hashlib.sha256(data).hexdigest() != sha256.strip():
-            wrong = "it came damaged"
+            wrong = "it is damaged"
         if wrong:
             raise FrameError(f"its message {kind[:40]!r} cannot be used: {wrong}")
         return Message(kind, data)
 
-    def _take(self, piece: str) -> None:
+    def _append(self, piece: str) -> None:
         if self._wrong:
             return
         try:
             self._data += base64.b64decode(piece, validate=True)
         except (binascii.Error, ValueError):
-            self._wrong = "it came damaged"
+            self._wrong = "it is damaged"
         if len(self._data) > self.most_bytes:
-            self._wrong = f"it is longer than {self.most_bytes} bytes, more than was asked"
+            self._wrong = f"it is longer than {self.most_bytes} bytes, more than this run can need"
         if self._wrong:
             self._data = bytearray()

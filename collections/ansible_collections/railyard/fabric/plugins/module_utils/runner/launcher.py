@@ -1,9 +1,9 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How a tool is started so that it cannot outlive its test: a transient systemd unit, or a process group.
+"""Start a tool so that it cannot outlive its test: as a transient systemd unit, or as a process group.
 
-The order names the launcher; none is chosen silently. `direct` is for machines without systemd.
+The launcher is configured, never chosen silently. `direct` is for machines without systemd.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from collections.abc import Callable, Iterator, Sequence
 
 from ansible_collections.railyard.fabric.plugins.module_utils.channel import peer_filter
 from ansible_collections.railyard.fabric.plugins.module_utils.channel.errors import MeasurementError
-from ansible_collections.railyard.fabric.plugins.module_utils.channel.rendezvous import mind_stop
+from ansible_collections.railyard.fabric.plugins.module_utils.channel.rendezvous import raise_if_stopped
 
 _POLL_S = 0.02
-# How soon a wait notices that the runner is to stop; each turn costs the node that is being measured.
+# How soon a wait notices that the runner has to stop; each look costs CPU time of the node under test.
 _SLICE_S = 1.0
 _STOP_S = 2
 _SYSTEMCTL_S = 20
-# Whom a tool runs as that needs nothing of root's: systemd and Debian leave 65520 to 65533 to nobody. Not
-# DynamicUser, whose seccomp filter turns the processor's speculation down on kernels before 5.16: what is to
-# measure the node would slow it.
-_NOBODYS_ID = "65533"
-_UNPRIVILEGED = ("setpriv", "--reuid", _NOBODYS_ID, "--regid", _NOBODYS_ID, "--clear-groups", "--")
-# What no tool needs, root's or not.
+# The user id of a tool that needs no privileges: systemd and Debian do not assign 65520 to 65533. Not
+# DynamicUser, whose seccomp filter restricts CPU speculation on kernels before 5.16 and so slows down what it
+# measures.
+_UNUSED_ID = "65533"
+_UNPRIVILEGED = ("setpriv", "--reuid", _UNUSED_ID, "--regid", _UNUSED_ID, "--clear-groups", "--")
+# Restrictions that suit every tool, also as root.
 _SANDBOX = {"NoNewPrivileges": "yes", "ProtectSystem": "strict", "ProtectHome": "yes", "PrivateTmp": "yes"}
 
 
@@ -62,21 +62,21 @@ class Launched:
         """Return the exit status, or None when it still runs after `limit_s`.
 
         Raises:
-            Cancelled: the runner was told to stop.
+            Cancelled: the runner has to stop.
         """
         deadline = time.monotonic() + limit_s
-        with _watched(self._process) as ended:
+        with _watch_exit(self._process) as wait_exit:
             while self.poll() is None:
-                mind_stop(stop)
+                raise_if_stopped(stop)
                 left = deadline - time.monotonic()
                 if left < 0:
-                    # Held up since the last look, this process would call one that has ended too slow.
+                    # Look once more: this process may have been the one that was delayed.
                     return self.poll()
-                ended(min(left, _SLICE_S))
+                wait_exit(min(left, _SLICE_S))
         return self.poll()
 
-    def hear_only(self, peer: str) -> bool:
-        """Let the tool, which listens, hear one address alone; tell whether it does."""
+    def accept_only(self, peer: str) -> bool:
+        """Restrict the listening tool to packets from one address; return whether that worked."""
         raise NotImplementedError
 
     def end(self) -> None:
@@ -85,7 +85,7 @@ class Launched:
 
 
 class Launcher:
-    """Starts tools; `own_unit` is the runner's unit, whose end must be theirs."""
+    """Starts tools; they end with the runner's unit, `own_unit`."""
 
     launched: type[Launched]
 
@@ -114,11 +114,12 @@ class Launcher:
             unit: its name.
             argv: the command line.
             limit_s: seconds after which it is ended.
-            output: the file that its standard output and error are added to.
-            capabilities: those of root's that it needs; with none it is not root, with None it has all.
-            only_peer: the one address that may speak to it, where the launcher can see to that at the start;
-                once it listens, `hear_only` can.
-            stdin: what it reads from; `--pipe` hands it on to a unit.
+            output: the file that its standard output and error are appended to.
+            capabilities: the capabilities that it needs; with "" it does not run as root, with None it has
+                all.
+            only_peer: the only address that may connect, where the launcher can enforce that at the start;
+                once it listens, `accept_only` can.
+            stdin: what it reads from; `--pipe` passes it on to a unit.
 
         Raises:
             OSError: it could not be started.
@@ -130,26 +131,25 @@ class Launcher:
 class SystemdLaunched(Launched):
     """A transient unit, with the `systemd-run` that waits for it."""
 
-    def hear_only(self, _peer: str) -> bool:
-        """Leave it to the unit, which was started so."""
+    def accept_only(self, _peer: str) -> bool:
+        """Return True: the unit was started with the filter."""
         return True
 
     def end(self) -> None:
         """Stop the unit: systemd ends its whole control group."""
-        # 0 says that the unit has ended well. Anything else may be systemd-run's own end (the bus went away
-        # below it), which leaves its unit running.
+        # 0 means that the unit has ended. Any other status may come from systemd-run itself (the bus
+        # connection was lost), which leaves its unit running.
         if self.poll() != 0:
             name = self.unit + ".service"
-            # One that is not gone in time is not asked any more.
             if not _systemctl("stop", name):
                 _systemctl("kill", "--signal=KILL", name)
         _finish(self._process)
 
 
 def _systemctl(*words: str) -> bool:
-    """Have systemd do something to a unit; tell whether it did so in time."""
+    """Run systemctl; return whether it ended in time."""
     try:
-        # The runner is a program of its own: there is no AnsibleModule whose run_command could do it.
+        # There is no AnsibleModule here, and so no run_command.
         subprocess.run(  # pylint: disable=ansible-bad-function
             ["systemctl", *words],
             stdout=subprocess.DEVNULL,
@@ -175,7 +175,7 @@ class SystemdLauncher(Launcher):
         capabilities: str | None = None,
         only_peer: str | None = None,
     ) -> list[str]:
-        """Return the command line; a kernel that cannot filter a unit's packets leaves `only_peer` undone."""
+        """Return the command line; a kernel that cannot filter a unit's packets ignores `only_peer`."""
         command = ["systemd-run", "--collect", "--pipe", "--wait", "--quiet", "--unit", unit]
         for name, value in self._properties(limit_s, capabilities, only_peer).items():
             command += ["-p", f"{name}={value}"]
@@ -192,7 +192,7 @@ class SystemdLauncher(Launcher):
             "TimeoutStopSec": str(_STOP_S),
             "KillMode": "control-group",
             "LimitMEMLOCK": "infinity",
-            # When the runner dies, by whatever hand, systemd stops its tools.
+            # When the runner dies for any reason, systemd stops its tools.
             "BindsTo": self.own_unit + ".service",
             "After": self.own_unit + ".service",
         }
@@ -201,12 +201,12 @@ class SystemdLauncher(Launcher):
 class DirectLaunched(Launched):
     """A process group, and session, of its own."""
 
-    def hear_only(self, peer: str) -> bool:
-        """Filter the sockets that its processes have by now."""
+    def accept_only(self, peer: str) -> bool:
+        """Filter the sockets that its processes have opened."""
         return peer_filter.confine(self._process.pid, peer)
 
     def end(self) -> None:
-        """End the group: ask, and after a moment do not ask."""
+        """End the group: SIGTERM, then SIGKILL."""
         for number, patience_s in ((signal.SIGTERM, 1.0), (signal.SIGKILL, 2.0)):
             try:
                 os.killpg(self._process.pid, number)
@@ -238,7 +238,7 @@ def launcher(kind: str, run: str, host: str) -> Launcher:
     """Return the named launcher.
 
     Raises:
-        MeasurementError: the name is unknown, or this machine cannot do it.
+        MeasurementError: the name is unknown, or this machine does not support it.
     """
     if kind not in LAUNCHERS:
         raise MeasurementError("internal", f"launcher {kind!r} is unknown", host, "use systemd or direct")
@@ -253,10 +253,10 @@ def launcher(kind: str, run: str, host: str) -> Launcher:
 
 
 @contextlib.contextmanager
-def _watched(process: subprocess.Popen[bytes]) -> Iterator[Callable[[float], object]]:
-    """Yield what waits so many seconds for the end of a process, by the kernel's word.
+def _watch_exit(process: subprocess.Popen[bytes]) -> Iterator[Callable[[float], object]]:
+    """Yield a function that waits up to a number of seconds for the end of a process.
 
-    To look every few milliseconds would take from the node's processor what the test under way is to have.
+    It uses a pidfd: polling every few milliseconds would take CPU time from the running test.
     """
     try:
         descriptor = os.pidfd_open(process.pid)
@@ -271,7 +271,7 @@ def _watched(process: subprocess.Popen[bytes]) -> Iterator[Callable[[float], obj
 
 def _popen(argv: Sequence[str], output: str, stdin: int) -> subprocess.Popen[bytes]:
     with open(output, "ab") as handle:
-        # The tool runs beside us, which run_command would wait for.
+        # The tool runs in the background; run_command would wait for it.
         return subprocess.Popen(  # pylint: disable=ansible-bad-function
             list(argv),
             stdin=stdin,

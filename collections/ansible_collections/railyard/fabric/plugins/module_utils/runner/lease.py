@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Who may use this node: one run of one controller at a time, for as long as the controller shows life."""
+"""Lease a node to one run of one controller at a time, for as long as the controller shows signs of life."""
 
 from __future__ import annotations
 
@@ -18,26 +18,27 @@ from ansible_collections.railyard.fabric.plugins.module_utils.channel.errors imp
 FOLDER = "/run/railyard"
 FILE = "lease.json"
 _ALIVE = ".alive"
-# What is done under the lock takes milliseconds, on an emulated node a second.
+# Work under the lock takes milliseconds, on an emulated node a second.
 _LOCK_PATIENCE_S = 15.0
 
 
-def text_time(seconds: float) -> str:
-    """Return a Unix time as `2026-11-21T10:15:00Z`."""
+def format_time(seconds: float) -> str:
+    """Format a Unix time as `2026-11-21T10:15:00Z`."""
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
 
 
 class Lease:
-    """The node's lease file: it holds for its `lease_s` after the last sign of life, by the node's own clock.
+    """The node's lease file: it is valid for `lease_s` after the last sign of life, by the node's clock.
 
-    A sign of life is a write to the file that belongs to whom the controller logs in as: to become root for
-    each would take more of a slow node than all the rest of a look.
+    A sign of life is a write to a file that belongs to the user that the controller logs in as: on a slow
+    node
+    becoming root for each would cost more than the rest of a poll.
     """
 
     def __init__(self, folder: str = FOLDER) -> None:
         self._folder = folder
         self.path = os.path.join(folder, FILE)
-        # What `lost_by` saw of the last sign of life, and since when by the clock that is never set.
+        # The last sign of life that `lost_by` saw, and when, by the monotonic clock.
         self._sign: tuple[int, ...] = ()
         self._seen_at = 0.0
 
@@ -46,13 +47,13 @@ class Lease:
         return os.path.join(self._folder, run + _ALIVE)
 
     def read(self) -> dict[str, Any] | None:
-        """Return `{"run", "controller", "since_s", "until_s"}` (Unix seconds), None when nobody holds it."""
+        """Return `{"run", "controller", "since_s", "until_s"}` (Unix seconds), None without a lease."""
         try:
             with open(self.path, encoding="utf-8") as handle:
                 held = json.load(handle)
                 touched_s = os.fstat(handle.fileno()).st_mtime
         except (OSError, ValueError):
-            return None  # a torn file is nobody's lease
+            return None  # a damaged file is no lease
         if not isinstance(held, dict) or not {"run", "lease_s"} <= set(held):
             return None
         with contextlib.suppress(OSError):
@@ -66,15 +67,15 @@ class Lease:
         return held if held and float(held["until_s"]) > now else None
 
     def left_s(self) -> float:
-        """Return how many seconds the lease still holds if nobody renews it, 0 when nobody holds it."""
+        """Return how many seconds the lease lasts if it is not renewed, 0 when there is none."""
         held = self.holder()
         return max(0.0, float(held["until_s"]) - time.time()) if held else 0.0
 
     def take(self, run: str, controller: str, lease_s: float, host: str) -> dict[str, Any]:
-        """Take the lease or renew one's own; an expired one is taken over.
+        """Take the lease or renew it; an expired one is taken over.
 
         Raises:
-            MeasurementError: `lease`: another run holds it; says who, since when and until when.
+            MeasurementError: `lease`: another run holds it; the message has the holder, start and end.
         """
         with self._locked():
             now = time.time()
@@ -86,8 +87,8 @@ class Lease:
                         host,
                         held["run"],
                         held.get("controller", "another controller"),
-                        text_time(float(held.get("since_s", 0))),
-                        text_time(float(held["until_s"])),
+                        format_time(float(held.get("since_s", 0))),
+                        format_time(float(held["until_s"])),
                     ),
                     host,
                     "wait for that run, or stop it: the lease ends by itself when its controller is gone",
@@ -100,7 +101,7 @@ class Lease:
             return {**lease, "until_s": now + lease_s}
 
     def release(self, run: str) -> bool:
-        """Give the run's lease back; another's is left alone."""
+        """Release the run's lease; one of another run stays."""
         with self._locked():
             held = self.read()
             if not held or held["run"] != run:
@@ -110,10 +111,11 @@ class Lease:
             return True
 
     def lost_by(self, run: str) -> str | None:
-        """Return why a run may not go on, None while its lease holds.
+        """Return why a run may not continue, None while its lease is valid.
 
-        Whoever goes on asking is told by how long no sign of life was seen: the clock on the wall, by which
-        the files are dated, may be set in between.
+        Call it regularly: it counts the time without a sign of life by the monotonic clock, since the wall
+        clock,
+        by which files are dated, may be set in between.
         """
         held = self.read()
         if held is None:
@@ -124,9 +126,8 @@ class Lease:
         if sign != self._sign:
             self._sign, self._seen_at = sign, time.monotonic()
         if time.monotonic() - self._seen_at >= float(held["lease_s"]):
-            return "the lease ended at {}: the controller has shown no life".format(
-                text_time(float(held["until_s"]))
-            )
+            ended = format_time(float(held["until_s"]))
+            return f"the lease ended at {ended}: the controller showed no sign of life"
         return None
 
     def _signs(self, run: str) -> tuple[int, ...]:
@@ -143,7 +144,7 @@ class Lease:
         os.replace(draft, self.path)
 
     def _allow_signs(self, run: str) -> None:
-        """Make the file for signs of life; it belongs to whom sudo says that we came from."""
+        """Create the file for signs of life; it belongs to the user that called sudo."""
         path = self.alive_path(run)
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
         try:
@@ -164,5 +165,5 @@ class Lease:
 
 
 def _held_by(error: owner_lock.LockedError) -> MeasurementError:
-    fix = f"see what it does (`ps -fp {error.holder or 'PID'}`) and end it; the lock goes with it"
+    fix = f"see what it does (`ps -fp {error.holder or 'PID'}`) and end it; that releases the lock"
     return MeasurementError("lease", str(error), socket.gethostname(), fix)

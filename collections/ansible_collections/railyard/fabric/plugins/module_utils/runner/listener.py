@@ -1,14 +1,14 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""One listener per address where partners call, wait for their turn, and ask whether we live.
+"""Listen on each address for partners that connect, wait for their turn, or check whether this node is alive.
 
-A node meets one partner at a time, but its partners of later rounds may be ahead of it. Their calls are
-answered at once and kept waiting, so that a busy node is never taken for a dead one, and a dead one costs
+A node meets one partner at a time, but its partners of later rounds may be ahead of it. Their connections are
+answered at once and kept waiting, so that a busy node is never mistaken for a dead one, and a dead one costs
 its partners `rendezvous_timeout_s` once and not once per rail.
 
-Only the roster's addresses are spoken to. Who has not proven himself yet has little room and little time, and
-makes way for whoever comes after him.
+Only the roster's addresses are answered. Connections that are not yet authenticated are limited in number and
+time, and the oldest makes way for a new one.
 """
 
 from __future__ import annotations
@@ -36,21 +36,22 @@ _TICK_S = 1.0
 _ANSWER_S = 3.0
 _DIAL_S = 1.5
 _PAUSE_S = 0.2
-# Under the lock nothing is waited for: whose connection does not take a line at once reads none any more.
+# Under the lock nothing may block: a peer whose connection does not accept a line at once has stopped
+# reading.
 _AT_ONCE_S = 0.0
-# A partner proves itself within milliseconds; so many may be about it at once at one address.
+# Connections at one address that are not yet authenticated; authentication takes milliseconds.
 _MOST_UNPROVEN = 64
 
 
 class Call(NamedTuple):
-    """A partner that has proven itself and waits to be welcomed."""
+    """An authenticated partner that waits to be welcomed."""
 
     channel: rendezvous.Channel
     purpose: dict[str, Any]
 
 
 class Listener:
-    """Listens on all own rails for the whole run and hands proven callers to the session that wants them."""
+    """Listens on all rails for the whole run and passes authenticated callers to their sessions."""
 
     def __init__(self, order: Mapping[str, Any], places: Mapping[str, Place], stop: threading.Event) -> None:
         self._run = str(order["run"])
@@ -61,10 +62,10 @@ class Listener:
         self._lock = threading.Condition()
         self._waiting: dict[tuple[str, str], Call] = {}
         self._unproven: dict[str, list[rendezvous.Channel]] = {}
-        self._strangers: dict[tuple[str, str], str] = {}
+        self._unknown_callers: dict[tuple[str, str], str] = {}
         self._listeners: dict[str, socket.socket] = {}
         self.round = -1
-        self.obstacles: dict[str, MeasurementError] = {}
+        self.failures: dict[str, MeasurementError] = {}
         self._callers = _addresses(order)
         without_ip = [rail for rail, place in places.items() if place.management]
         for rail, place in places.items():
@@ -73,12 +74,12 @@ class Listener:
                 self._open(rails, place, int(order["policy"]["base_port"]))
 
     def _open(self, rails: Sequence[str], place: Place, base_port: int) -> None:
-        # Every rail has an address of its own, so one port number serves all rails; those without IP share
-        # the management address and one listener.
+        # Every rail has a separate address, so one port number serves all rails; those without IP share the
+        # management address and one listener.
         try:
             listener = self._listeners[rails[0]] = listen(place, base_port)
-        except MeasurementError as obstacle:
-            self.obstacles.update(dict.fromkeys(rails, obstacle))
+        except MeasurementError as failure:
+            self.failures.update(dict.fromkeys(rails, failure))
             return
         self._unproven[rails[0]] = []
         threading.Thread(
@@ -86,11 +87,11 @@ class Listener:
         ).start()
 
     def start(self) -> None:
-        """Begin to tell waiting partners that we live."""
+        """Begin to send signs of life to waiting partners."""
         threading.Thread(target=self._tick, daemon=True, name="listener-tick").start()
 
     def close(self) -> None:
-        """Close the listeners and whoever still waits."""
+        """Close the listeners and the waiting connections."""
         for listener in self._listeners.values():
             listener.close()
         with self._lock:
@@ -99,7 +100,7 @@ class Listener:
             self._waiting.clear()
 
     def enter_round(self, number: int) -> None:
-        """Say which round this node is in; partners of earlier rounds are told that we have gone on."""
+        """Set the round of this node; partners of earlier rounds are notified and disconnected."""
         with self._lock:
             self.round = number
             for key, call in list(self._waiting.items()):
@@ -107,13 +108,13 @@ class Listener:
                     self._dismiss(call)
                     del self._waiting[key]
 
-    def stranger(self, rail: str, address: str) -> str | None:
-        """Return why who called from an address on a rail is not of this run, unless the node itself has."""
+    def get_unknown_caller(self, rail: str, address: str) -> str | None:
+        """Return why the last caller from an address on a rail is not of this run, or None."""
         with self._lock:
-            return self._strangers.get((rail, _same(address)))
+            return self._unknown_callers.get((rail, _same(address)))
 
     def take(self, peer: str, rail: str, timeout_s: float) -> Call | None:
-        """Wait for a partner's call on a rail; None when it did not come in time."""
+        """Wait for a partner's connection on a rail; None when it did not come in time."""
         deadline = time.monotonic() + timeout_s
         with self._lock:
             while (peer, rail) not in self._waiting:
@@ -156,13 +157,15 @@ class Listener:
         try:
             call = rendezvous.answer(channel, self._run, self._secret, self._node, rails, _ANSWER_S)
             if call["from"] not in self._roster:
-                raise rendezvous.UnknownPeer("says it is {!r}, which is not in this run".format(call["from"]))
+                raise rendezvous.UnknownPeer(
+                    "reports the name {!r}, which is not in this run".format(call["from"])
+                )
             with self._lock:
-                self._strangers.pop((str(call["rail"]), _same(channel.remote)), None)
+                self._unknown_callers.pop((str(call["rail"]), _same(channel.remote)), None)
             self._admit(str(call["rail"]), channel, str(call["from"]), call.get("purpose") or {})
         except rendezvous.UnknownPeer as error:
             with self._lock:
-                self._strangers.update({(rail, _same(channel.remote)): str(error) for rail in rails})
+                self._unknown_callers.update({(rail, _same(channel.remote)): str(error) for rail in rails})
             channel.close()
         except (rendezvous.ChannelClosed, rendezvous.Cancelled):
             channel.close()
@@ -196,7 +199,7 @@ class Listener:
             self._reassure()
 
     def _reassure(self) -> None:
-        """Tell those who wait that we live; who does not take it is let go, and may call again."""
+        """Send a sign of life to waiting partners; disconnect one that does not read it."""
         with self._lock:
             for key, call in list(self._waiting.items()):
                 try:
@@ -207,7 +210,7 @@ class Listener:
 
 
 def _addresses(order: Mapping[str, Any]) -> dict[str, set[str]]:
-    """Return rail -> the addresses that the other nodes have on it, or are met at where it has no IP."""
+    """Return rail -> addresses of the other nodes on it; their management addresses where it has no IP."""
     found: dict[str, set[str]] = {}
     for entry in order["roster"]:
         management = (entry.get("management") or {}).get("address")
@@ -219,7 +222,7 @@ def _addresses(order: Mapping[str, Any]) -> dict[str, set[str]]:
 
 
 def _same(address: str) -> str:
-    """Return an address as it is written, whoever wrote it."""
+    """Return an address in canonical form."""
     return str(ipaddress.ip_address(address.partition("%")[0]))
 
 
@@ -231,11 +234,11 @@ def dial(
     purpose: Mapping[str, Any],
     stop: threading.Event,
 ) -> rendezvous.Channel:
-    """Call a partner's listener over the rail once.
+    """Connect to a partner's listener over the rail once.
 
     Raises:
-        OSError: nobody could be reached.
-        rendezvous.UnknownPeer: somebody else answered.
+        OSError: the connection failed.
+        rendezvous.UnknownPeer: another host answered.
         rendezvous.ChannelClosed: the answer did not come.
     """
     sock = socket.socket(family_of(address), socket.SOCK_STREAM)

@@ -1,9 +1,9 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The tests of a node by itself, after the last round: each ends in a row, whatever happens.
+"""Run the tests of a node alone, after the last round; each gets a row, whatever happens.
 
-By then no partner waits for this node, so what they take of it disturbs no rail of it.
+By then no partner waits for this node, so their load disturbs no test of a rail.
 """
 
 from __future__ import annotations
@@ -16,7 +16,10 @@ from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.module_utils.channel.errors import MeasurementError
 from ansible_collections.railyard.fabric.plugins.module_utils.channel.rail_socket import Place
-from ansible_collections.railyard.fabric.plugins.module_utils.channel.rendezvous import Cancelled, mind_stop
+from ansible_collections.railyard.fabric.plugins.module_utils.channel.rendezvous import (
+    Cancelled,
+    raise_if_stopped,
+)
 from ansible_collections.railyard.fabric.plugins.module_utils.measure import registry
 from ansible_collections.railyard.fabric.plugins.module_utils.measure.base import Finished
 from ansible_collections.railyard.fabric.plugins.module_utils.measure.node_tool import (
@@ -31,12 +34,12 @@ from ansible_collections.railyard.fabric.plugins.module_utils.runner.record impo
 from ansible_collections.railyard.fabric.plugins.module_utils.schedule import node_tests, together, work_order
 
 Test = Mapping[str, Any]
-#: Far more than such a tool prints; what is cut there is no whole output.
+#: Far more than such a tool prints.
 _MOST_OUTPUT_BYTES = 16 << 20
 
 
 class NodeTests:
-    """This node's own tests."""
+    """The tests of this node alone."""
 
     def __init__(self, run_context: RunContext) -> None:
         self._context = run_context
@@ -44,44 +47,44 @@ class NodeTests:
         self._absent = set(map(str, run_context.order["absent"]))
 
     def run(self) -> None:
-        """Run all tests; raises `Cancelled` only, and then the tests that are left have no row yet."""
-        run_context, about = self._context, None
+        """Run all tests; raises only `Cancelled`, which leaves the remaining tests without a row."""
+        run_context, current = self._context, None
         try:
             for test in node_tests.asked_lines(run_context.order, run_context.node):
-                mind_stop(run_context.stop)
-                if about != (test["tool"], test["subject"]):
+                raise_if_stopped(run_context.stop)
+                if current != (test["tool"], test["subject"]):
                     self._release()
-                about = (test["tool"], test["subject"])
+                current = (test["tool"], test["subject"])
                 run_context.record.begin([test])
-                self._one(test)
+                self._run_test(test)
         finally:
             self._release()
 
-    def _one(self, test: Test) -> None:
+    def _run_test(self, test: Test) -> None:
         run_context = self._context
         tool = self._tools.setdefault(
             (test["tool"], test["subject"]), registry.NODE_TOOLS[str(test["check"])]()
         )
-        play = OwnToolSession(run_context, test, tool, self._absent)
+        session = OwnToolSession(run_context, test, tool, self._absent)
         row = run_context.blank_row(test)
         try:
-            _mind_obstacles(run_context, test, tool)
-            reading = tool.measure(play, str(test["check"]))
+            _check_ready(run_context, test, tool)
+            reading = tool.measure(session, str(test["check"]))
             row.update({"status": "measured", "metrics": reading.metrics, "window_s": reading.window_s})
             row.update({"counters": reading.counters, "proof_reason": reading.doubt, **(reading.extra or {})})
             row["proof"] = "unproven" if reading.doubt else "proven"
-        except MeasurementError as obstacle:
-            row.update({"status": obstacle.status, "error": obstacle.as_error()})
+        except MeasurementError as failure:
+            row.update({"status": failure.status, "error": failure.as_error()})
         except Cancelled:
             raise
         except Exception as error:
-            # A fault of ours must cost one test, not the run; the row says that it is ours.
-            ours = run_context.fault(error)
-            row.update({"status": ours.status, "error": ours.as_error()})
-        if play.argvs:
-            row.update({"argv": play.argvs, "exit_status": play.exit_status})
+            # A bug must cost one test, not the run.
+            fault = run_context.fault(error)
+            row.update({"status": fault.status, "error": fault.as_error()})
+        if session.argvs:
+            row.update({"argv": session.argvs, "exit_status": session.exit_status})
             row["raw"] = run_context.record.raw_reference(test)
-        row["started"] = play.started
+        row["started"] = session.started
         run_context.record.add([row])
 
     def _release(self) -> None:
@@ -91,20 +94,20 @@ class NodeTests:
         self._tools.clear()
 
 
-def _mind_obstacles(run_context: RunContext, test: Test, tool: NodeTool) -> None:
-    """Raise what stands in a test's way before it begins."""
+def _check_ready(run_context: RunContext, test: Test, tool: NodeTool) -> None:
+    """Raise the error that keeps a test from being run."""
     version = run_context.version_of(test)
     if tool.package is not None and version is None:
         raise tool.missing(run_context.node)
-    obstacle = tool.refuses("", version, run_context.node) or busy.node_is_busy(
+    failure = tool.refuses("", version, run_context.node) or busy.node_is_busy(
         run_context.node, run_context.policy
     )
-    if obstacle is not None:
-        raise obstacle
+    if failure is not None:
+        raise failure
 
 
 class OwnToolSession(NodeToolSession):
-    """What a tool may do in one test of this node by itself."""
+    """What a tool may do in one test of this node alone."""
 
     def __init__(self, run_context: RunContext, test: Test, tool: NodeTool, absent: set[str]) -> None:
         order = run_context.order
@@ -126,14 +129,14 @@ class OwnToolSession(NodeToolSession):
         self._raw = run_context.record.raw_path(test)
 
     def company(self) -> Company:
-        """Return what this node knows of all of them.
+        """Return what this node knows of all nodes.
 
-        They come to the first of such tests at different times: what looked bad was measured again by some.
+        The wait for the first test is longer: nodes that measure tests again reach it later.
         """
         run_context, order, node = self._context, self._context.order, self._context.node
         wanted = together.rails_of_all(order)
         nodes = [str(entry["name"]) for entry in order["roster"]]
-        theirs = work_order.rails_of(order, nodes[0])
+        first_rails = work_order.rails_of(order, nodes[0])
         job = "{} {}".format(self.test["check"], self.subject)
         first = [test["id"] for test in together.asked_lines(order, node)][:1] == [self.test["id"]]
         wait_s = (
@@ -146,20 +149,20 @@ class OwnToolSession(NodeToolSession):
             self._absent,
             {rail: run_context.places[rail] for rail in wanted if rail in run_context.places},
             {rail: str(run_context.rails[rail]["hca"]) for rail in wanted if run_context.rails[rail]["hca"]},
-            {rail: run_context.obstacles[rail] for rail in wanted if rail in run_context.obstacles},
-            [str(theirs[rail]["ip"]) for rail in wanted],
+            {rail: run_context.failures[rail] for rail in wanted if rail in run_context.failures},
+            [str(first_rails[rail]["ip"]) for rail in wanted],
             int(self.policy["base_port"]) + 1,
             hmac.new(str(order["secret"]).encode(), job.encode(), "sha256").hexdigest(),
             wait_s,
         )
 
     def run(self, argv: list[str], limit_s: float, connection: bool = False) -> Finished:
-        """Run a command that reads nothing."""
+        """Run a command without standard input."""
         return self.run_with(argv, limit_s)
 
     def run_with(self, argv: list[str], limit_s: float, stdin: int = NOTHING) -> Finished:
         """Run a command to its end."""
-        run_context, offset = self._context, tool_session.size_of(self._raw)
+        run_context, offset = self._context, tool_session.get_size(self._raw)
         end = end_of(self.test, run_context.node)
         unit = launcher.tool_unit(str(run_context.order["run"]), str(self.test["id"]), end, len(self.argvs))
         self.argvs.append(argv)
@@ -169,19 +172,19 @@ class OwnToolSession(NodeToolSession):
                 unit, argv, limit_s + 2, self._raw, self._capabilities, None, stdin
             )
         except OSError as error:
-            raise tool_session.not_started(argv[0], self.own.host, error) from error
+            raise tool_session.start_error(argv[0], self.own.host, error) from error
         try:
             self.exit_status = launched.wait(limit_s, run_context.stop)
             ended = time.monotonic()
         finally:
             launched.end()
         if self.exit_status is None:
-            raise tool_session.too_long(argv[0], self.own.host, limit_s)
-        text = tool_session.text_from(self._raw, offset, _MOST_OUTPUT_BYTES)
+            raise tool_session.deadline_error(argv[0], self.own.host, limit_s)
+        text = tool_session.read_from(self._raw, offset, _MOST_OUTPUT_BYTES)
         begun_s = begun - self._begun
         return Finished(self.exit_status, text, begun_s, begun_s, ended - self._begun)
 
     def note(self, text: str) -> None:
-        """Add to the raw file."""
+        """Append to the raw file."""
         with open(self._raw, "a", encoding="utf-8") as handle:
             handle.write(text)

@@ -1,9 +1,9 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""One meeting of two nodes: every test that the schedule gives the pair ends in a row, whatever happens.
+"""Run one meeting of two nodes: every test of the pair gets a row, whatever happens.
 
-At its end both agree which tests they measure again (`confirm`), at meetings of their own after all others.
+At its end both agree which tests to measure again (`confirm`), in separate meetings after all others.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.runner.context imp
 from ansible_collections.railyard.fabric.plugins.module_utils.runner.listener import Listener
 from ansible_collections.railyard.fabric.plugins.module_utils.runner.record import attempt_of, end_of
 from ansible_collections.railyard.fabric.plugins.module_utils.runner.session import (
-    Patience,
+    MeetingDeadline,
     Session,
     meet,
     open_session,
@@ -35,16 +35,16 @@ from ansible_collections.railyard.fabric.plugins.module_utils.runner.step import
     Row,
     Step,
     client_end,
-    own_obstacle,
+    find_failure,
     server_end,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils.schedule import work_order
 from ansible_collections.railyard.fabric.plugins.module_utils.schedule.rounds import Meeting
 
 Test = Mapping[str, Any]
-# How often a test is run whose tool lost its clock; both ends know of it and count alike.
+# How often a test is run whose tool lost its clock; both ends detect it and count alike.
 _TRIES = 4
-# What stands in place of a test's number when all tests of a meeting are over.
+# Replaces a test's number when all tests of a meeting are over.
 _ALL_OVER = 1 << 60
 
 
@@ -52,8 +52,8 @@ class PairRun:
     """This node's side of one meeting.
 
     Attributes:
-        again: the tests that both ends measure again, once the meeting is over.
-        rows: this end's, of the tests that are over.
+        again: the tests that both ends measure again after the meeting.
+        rows: this end's rows of the tests that are over.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class PairRun:
         self.again: list[Test] = []
 
     def run(self) -> None:
-        """Run all tests; raises `Cancelled` only, and then the tests that are left have no row yet."""
+        """Run all tests; raises only `Cancelled`, which leaves the remaining tests without a row."""
         if self._peer in set(self._context.order["absent"]):
             self._refuse_all(_absent(self._peer))
             return
@@ -84,17 +84,17 @@ class PairRun:
             for session in self._sessions.values():
                 session.drop()
 
-    def _refuse_all(self, obstacle: MeasurementError) -> None:
+    def _refuse_all(self, failure: MeasurementError) -> None:
         for test in self._tests:
-            self._refuse(test, obstacle)
+            self._refuse(test, failure)
 
-    def _refuse(self, test: Test, obstacle: MeasurementError) -> None:
-        self.rows.append(self._context.refuse(test, obstacle))
+    def _refuse(self, test: Test, failure: MeasurementError) -> None:
+        self.rows.append(self._context.refuse(test, failure))
 
     def _agree(self) -> list[Test]:
-        """Return which tests the two nodes measure again; none where they cannot tell each other.
+        """Return which tests both nodes measure again; none where they cannot exchange it.
 
-        Each says what it wants and how long it may take, on the first rail where they still hear each other.
+        Each sends what it wants and its time budget, on the first rail where they are still connected.
         """
         run_context = self._context
         if not run_context.policy["confirm"] or any(attempt_of(test) > 1 for test in self._tests):
@@ -122,28 +122,28 @@ class PairRun:
         return []
 
     def _open(self) -> None:
-        """Meet on all rails at once and look whether rails and node are free meanwhile."""
-        wait = Patience(self._context)
+        """Meet on all rails at once, and meanwhile check whether rails and node are idle."""
+        wait = MeetingDeadline(self._context)
         peer_rails = work_order.rails_of(self._context.order, self._peer)
         rails = list(dict.fromkeys(str(test["rail"]) for test in self._tests))
         busy_rails: dict[str, MeasurementError | None] = {}
         jobs: list[Callable[[], None]] = []
         for rail in rails:
-            obstacle = self._context.obstacles.get(rail) or self._listener.obstacles.get(rail)
-            obstacle = obstacle or self._unreachable(rail, peer_rails[rail])
-            if obstacle is not None:
-                self._no_session[rail] = obstacle
+            failure = self._context.failures.get(rail) or self._listener.failures.get(rail)
+            failure = failure or self._unreachable(rail, peer_rails[rail])
+            if failure is not None:
+                self._no_session[rail] = failure
                 continue
             jobs.append(lambda rail=rail: self._meet_on(rail, peer_rails[rail], wait))  # type: ignore[misc]
             jobs.append(lambda rail=rail: busy_rails.update(self._busy(rail)))  # type: ignore[misc]
         _all_at_once(jobs)
-        rendezvous.mind_stop(self._context.stop)
+        rendezvous.raise_if_stopped(self._context.stop)
         node_busy = busy.node_is_busy(self._context.node, self._context.policy)
         for rail, session in self._sessions.items():
             session.busy = node_busy or busy_rails.get(rail)
 
     def _unreachable(self, rail: str, peer_rail: Mapping[str, Any]) -> MeasurementError | None:
-        """Return why the partner has no address that this rail's meeting could be at, or None."""
+        """Return why the two cannot meet on this rail for lack of an address, or None."""
         if self._context.places[rail].management and "management" in peer_rail:
             if peer_rail["management"]:
                 return None
@@ -152,10 +152,13 @@ class PairRun:
             return None
         without = self._context.node if peer_rail["ip"] else self._peer
         return MeasurementError(
-            "no_address", f"{rail} of {without} has no address in the plan", without, "plan it"
+            "no_address",
+            f"{rail} of {without} has no address in the plan",
+            without,
+            "give the rail a subnet in the inventory",
         )
 
-    def _meet_on(self, rail: str, peer_rail: Mapping[str, Any], wait: Patience) -> None:
+    def _meet_on(self, rail: str, peer_rail: Mapping[str, Any], wait: MeetingDeadline) -> None:
         try:
             session = Session(self._context, self._listener, self._meeting, rail, peer_rail)
             open_session(session, wait)
@@ -171,59 +174,61 @@ class PairRun:
         return {rail: busy.rail_is_busy(place, self._context.policy, rate, hca)}
 
     def _until_timed(self, tests: Sequence[Test]) -> None:
-        """Run a test (a group: all of it at once), and again while a tool lost its clock."""
+        """Run a test, or all tests of a group at once; repeat while a tool loses its clock."""
         first: dict[str, Row] = {}
         for attempt in range(1, _TRIES + 1):
             rows = (
-                [self._guarded(tests[0], StartBarrier(1), ())] if len(tests) == 1 else self._together(tests)
+                [self._run_guarded(tests[0], StartBarrier(1), ())]
+                if len(tests) == 1
+                else self._run_group(tests)
             )
             measured = [row for row in rows if row is not None]
             for row in measured:
                 row["tries"] = attempt
                 _span_errors(first.setdefault(str(row["id"]), row), row)
-            # Where something else went wrong the rows of a group stay as they are: its refusals are written.
+            # After any other error the rows of a group stay as they are: the failed ones are already written.
             if attempt == _TRIES or len(measured) < len(rows) or not any(map(_lost_clock, measured)):
                 self._context.record.add(measured)
                 self.rows += measured
                 return
 
-    def _together(self, tests: Sequence[Test]) -> list[Row | None]:
+    def _run_group(self, tests: Sequence[Test]) -> list[Row | None]:
         """Run a group: one thread per rail, one common start."""
         gate = StartBarrier(len(tests))
         rails = tuple(str(test["rail"]) for test in tests)
         rows: dict[str, Row | None] = {}
         _all_at_once([functools.partial(self._in_group, test, gate, rails, rows) for test in tests])
-        rendezvous.mind_stop(self._context.stop)
+        rendezvous.raise_if_stopped(self._context.stop)
         return [rows.get(str(test["id"])) for test in tests]
 
     def _in_group(
         self, test: Test, gate: StartBarrier, rails: tuple[str, ...], rows: dict[str, Row | None]
     ) -> None:
         with contextlib.suppress(rendezvous.Cancelled):
-            rows[str(test["id"])] = self._guarded(test, gate, rails)
+            rows[str(test["id"])] = self._run_guarded(test, gate, rails)
 
-    def _guarded(self, test: Test, gate: StartBarrier, rails: tuple[str, ...]) -> Row | None:
-        """Run one test and return its row; None where something went wrong, which is then written."""
+    def _run_guarded(self, test: Test, gate: StartBarrier, rails: tuple[str, ...]) -> Row | None:
+        """Run one test and return its row; None after an error, whose row is then written."""
         rail = str(test["rail"])
         session = self._sessions.get(rail)
         try:
             if session is None:
                 raise self._no_session.get(rail) or self._context.fault(RuntimeError("no session"))
-            return self._one(session, test, gate, rails)
-        except MeasurementError as obstacle:
-            # The others begin now, not once the row is on the disk.
+            return self._run_test(session, test, gate, rails)
+        except MeasurementError as failure:
+            # Let the others begin before the row is written to disk.
             gate.leave(rail)
-            self._refuse(test, obstacle)
+            self._refuse(test, failure)
         except rendezvous.ChannelClosed as error:
             gate.leave(rail)
             if session is not None:
                 session.drop()
             why = _deaf if isinstance(error, rendezvous.SendTimeout) else _lost
-            self._refuse(test, why(self._peer, f"{error}{self._link(rail)}"))
+            self._refuse(test, why(self._peer, f"{error}{self._describe_link(rail)}"))
         except rendezvous.Cancelled:
             raise
         except Exception as error:
-            # A fault of ours must cost one test, not the run; the row says that it is ours.
+            # A bug must cost one test, not the run.
             if session is not None:
                 session.drop()
             self._refuse(test, self._context.fault(error))
@@ -231,18 +236,18 @@ class PairRun:
             gate.leave(rail)
         return None
 
-    def _link(self, rail: str) -> str:
+    def _describe_link(self, rail: str) -> str:
         place = self._context.places.get(rail)
         if place is None or place.management:
             return ""
-        return f" (own {place.netdev} is {link_state(place.netdev)})"
+        return f" ({place.netdev} of {place.host} is {link_state(place.netdev)})"
 
-    def _one(self, session: Session, test: Test, gate: StartBarrier, rails: tuple[str, ...]) -> Row:
-        mine = own_obstacle(session, test)
+    def _run_test(self, session: Session, test: Test, gate: StartBarrier, rails: tuple[str, ...]) -> Row:
+        mine = find_failure(session, test)
         channel = self._channel(session, mine)
         theirs = self._begin(session, channel, test, mine)
         if theirs is None:
-            raise _lost(self._peer, "it went on to a later test after the connection broke")
+            raise _lost(self._peer, "it continued with a later test after the connection broke")
         if mine or theirs.get("error"):
             raise mine or MeasurementError.from_error(theirs["error"])
         if session.place.management:
@@ -257,7 +262,7 @@ class PairRun:
                 step.sampler.stop()
 
     def _channel(self, session: Session, mine: MeasurementError | None) -> rendezvous.Channel:
-        """Return the session's channel; after a break one new attempt is made for the next test."""
+        """Return the session's channel; after a break reconnect for the next test."""
         if session.channel is not None:
             return session.channel
         if mine is not None:
@@ -265,19 +270,19 @@ class PairRun:
         if session.reconnects_left > 0:
             session.reconnects_left -= 1
             try:
-                meet(session, Patience(self._context, again=True))
-            except MeasurementError as obstacle:
-                session.obstacle = obstacle
+                meet(session, MeetingDeadline(self._context, again=True))
+            except MeasurementError as failure:
+                session.failure = failure
                 raise
         if session.channel is None:
-            session.obstacle = _lost(self._peer, "the connection broke again and again")
-            raise session.obstacle
+            session.failure = _lost(self._peer, "the connection broke repeatedly")
+            raise session.failure
         return session.channel
 
     def _begin(
         self, session: Session, channel: rendezvous.Channel, test: Test, mine: MeasurementError | None
     ) -> dict[str, Any] | None:
-        """Tell each other which test is next and what stands in its way; None when the partner is past it."""
+        """Exchange which test is next and what prevents it; return None when the partner is past it."""
         number = int(str(test["id"])[1:])
         channel.send({"t": "begin", "number": number, "error": mine.as_error() if mine else None})
         wait_s = self._context.waits.begin_s
@@ -292,20 +297,20 @@ class PairRun:
 
 
 def _span_errors(first: Row, last: Row) -> None:
-    """Let a row's error counters begin with the first try: what grew in one that is not kept has grown."""
+    """Start a row's error counters at the first try, so that errors of discarded tries count."""
     before, after = first.get("link_errors"), last.get("link_errors")
     if before and after and first is not last:
         last["link_errors"] = {name: [before.get(name, span)[0], span[1]] for name, span in after.items()}
 
 
 def _lost_clock(row: Row) -> bool:
-    """Tell whether a tool of either end lost its clock; both ends told each other."""
+    """Return whether a tool of either end lost its clock; the ends have exchanged that."""
     errors = (row.get("error"), (row.get("other_end") or {}).get("error"))
     return any(error is not None and error.get("class") == CLOCK_LOST for error in errors)
 
 
 def _batches(tests: Sequence[Test]) -> list[list[Test]]:
-    """Return the tests in runs of one group each; a test without a group is alone."""
+    """Split tests into batches of one group each; a test without a group is a batch of one."""
     batches: list[list[Test]] = []
     for test in tests:
         if test["group"] and batches and batches[-1][0]["group"] == test["group"]:
@@ -335,17 +340,17 @@ def _absent(peer: str) -> MeasurementError:
 def _lost(peer: str, why: str) -> MeasurementError:
     return MeasurementError(
         "peer_failed",
-        f"the rendezvous with {peer} broke in mid-test: {why}",
+        f"the connection with {peer} broke during the test: {why}",
         peer,
-        f"see {peer}'s own row and its runner.log in the raw archive",
+        f"see the row of {peer} and its runner.log in the raw archive",
     )
 
 
 def _deaf(peer: str, why: str) -> MeasurementError:
     return MeasurementError(
         "peer_deaf",
-        f"{peer} did not take the word to go on: {why}",
+        f"{peer} did not read the message to continue: {why}",
         peer,
-        f"look at what holds the runner of {peer} up (processors, a stalled disk, a rail that drops what it "
-        "acknowledges) and at its runner.log in the raw archive; then validate again",
+        f"check what delays the runner of {peer} (CPU load, a stalled disk, a rail that drops acknowledged "
+        "packets) and its runner.log in the raw archive; then validate again",
     )

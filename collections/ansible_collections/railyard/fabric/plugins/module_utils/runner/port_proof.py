@@ -1,12 +1,12 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which RDMA ports are tested, where the ends do not meet over the rail: each proves its port by its GUID.
+"""Prove which RDMA ports are tested where the ends do not meet over the rail: by the ports' GUIDs.
 
 On a rail with IP the meeting itself shows that the partner is on that rail. Over the management network it
-shows the node alone; so before each test both ends read their port's GUID from sysfs and tell it with their
-name and boot, and each holds it against the one that the controller read before: another card, a swapped name
-or another node's port is found by both, and nothing is measured.
+only shows the node. So before each test both ends read their port's GUID from sysfs and send it with their
+name and boot id, and each compares it with the one that the controller read before. Both ends detect another
+card, a swapped name or another node's port, and nothing is measured.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ from ansible_collections.railyard.fabric.plugins.module_utils.measure import rdm
 from ansible_collections.railyard.fabric.plugins.module_utils.runner.session import Session
 from ansible_collections.railyard.fabric.plugins.module_utils.schedule import work_order
 
-_SAID = ("node", "boot_id", "port_guid")
+_PROVEN_KEYS = ("node", "boot_id", "port_guid")
 
 
 def exchange(session: Session, channel: Channel) -> dict[str, str]:
-    """Tell each other which port is at either end, and go on only where both are the expected ones.
+    """Exchange which port is at either end, and continue only where both are the expected ones.
 
     Args:
         session: the meeting of the two nodes, which is not over the rail itself.
-        channel: their conversation.
+        channel: its channel.
 
     Returns:
         `port_guid` and `peer_port_guid`, as read now.
 
     Raises:
-        MeasurementError: at both ends alike: `guid_differs`, `guid_unknown`, or why a port could not be read.
-        rendezvous.ChannelClosed: the partner went away.
+        MeasurementError: at both ends: `guid_differs`, `guid_unknown`, or why a port could not be read.
+        rendezvous.ChannelClosed: the partner disconnected.
     """
     run_context, place = session.run_context, session.place
     wait_s = run_context.waits.answer_s
@@ -45,28 +45,30 @@ def exchange(session: Session, channel: Channel) -> dict[str, str]:
         "boot_id": session.hello.get("boot_id"),
         "port_guid": work_order.rails_of(run_context.order, session.peer)[place.rail]["port_guid"],
     }
-    guid, obstacle = _own(place, run_context.rails[place.rail]["hca"])
+    guid, failure = _read_guid(place, run_context.rails[place.rail]["hca"])
     mine = {"node": place.host, "boot_id": run_context.boot_id, "port_guid": guid}
-    channel.send({"t": "port", "error": error_of(obstacle), **mine})
+    channel.send({"t": "port", "error": error_of(failure), **mine})
     theirs = channel.expect("port", wait_s)
-    obstacle = obstacle or _refused(place, theirs, peer)
-    channel.send({"t": "port_seen", "error": error_of(obstacle)})
+    failure = failure or _compare_port(place, theirs, peer)
+    channel.send({"t": "port_seen", "error": error_of(failure)})
     seen = channel.expect("port_seen", wait_s)
-    if obstacle is not None:
-        raise obstacle
+    if failure is not None:
+        raise failure
     if seen.get("error"):
         raise MeasurementError.from_error(seen["error"])
     return {"port_guid": str(guid), "peer_port_guid": str(theirs["port_guid"])}
 
 
-def _own(place: Place, hca: str | None) -> tuple[str | None, MeasurementError | None]:
+def _read_guid(place: Place, hca: str | None) -> tuple[str | None, MeasurementError | None]:
     try:
         return rdma_port.find(place, hca).port_guid, None
-    except MeasurementError as obstacle:
-        return None, obstacle
+    except MeasurementError as failure:
+        return None, failure
 
 
-def _refused(place: Place, theirs: Mapping[str, Any], peer: Mapping[str, Any]) -> MeasurementError | None:
+def _compare_port(
+    place: Place, theirs: Mapping[str, Any], peer: Mapping[str, Any]
+) -> MeasurementError | None:
     """Return why the partner's port is not the one that was to be tested, or None."""
     if theirs.get("error"):
         return MeasurementError.from_error(theirs["error"])
@@ -74,16 +76,16 @@ def _refused(place: Place, theirs: Mapping[str, Any], peer: Mapping[str, Any]) -
     if not peer.get("port_guid"):
         return MeasurementError(
             "guid_unknown",
-            f"the facts of {node} hold no port GUID of {rail}, so the port that is tested cannot be told",
+            f"the facts of {node} have no port GUID of {rail}, so the tested port cannot be identified",
             node,
             "name the rail's hca in the inventory and see its rdma_port check",
         )
-    for key in _SAID:
+    for key in _PROVEN_KEYS:
         if theirs.get(key) != peer[key]:
             what = {"port_guid": f"the GUID of its port of {rail}"}.get(key, key)
             return MeasurementError(
                 "guid_differs",
-                f"{node} says {theirs.get(key)} as {what}, its facts say {peer[key]}",
+                f"{node} reports {theirs.get(key)} as {what}, its facts have {peer[key]}",
                 node,
                 "look at: rdma link; grep . /sys/class/infiniband/*/ports/*/gids/0; compare the names of its "
                 "ports with the inventory, then validate again",

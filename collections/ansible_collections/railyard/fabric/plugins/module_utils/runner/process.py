@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How the runner itself is started and ended: a transient systemd unit, or a process with a pid file."""
+"""Start and end the runner itself: as a transient systemd unit, or as a process with a pid file."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 
 from ansible_collections.railyard.fabric.plugins.module_utils.runner import launcher as units
 
-# The runner writes the rows that are missing before it goes.
+# The runner writes the missing rows before it ends.
 _FAREWELL_S = 20
 _SHOWS_S = 20.0
 # There while systemd is (sd_booted(3)).
@@ -37,15 +37,15 @@ class RunnerProcess:
         raise NotImplementedError
 
     def running(self) -> bool:
-        """Tell whether it runs."""
+        """Return whether it runs."""
         raise NotImplementedError
 
     def anything(self) -> bool:
-        """Tell whether it or one of its tools runs."""
+        """Return whether it or one of its tools runs."""
         raise NotImplementedError
 
     def stop(self) -> None:
-        """End it, then whatever tool is left."""
+        """End it, then any tool that is left."""
         raise NotImplementedError
 
 
@@ -75,11 +75,11 @@ class SystemdProcess(RunnerProcess):
             raise OSError(f"systemd-run failed: {(error or output).strip()}")
 
     def running(self) -> bool:
-        """Ask systemd."""
+        """Query systemd for the runner."""
         return bool(self._units([self.name + ".service"]))
 
     def anything(self) -> bool:
-        """Ask systemd for the runner and the tools."""
+        """Query systemd for the runner and the tools."""
         return bool(self._units(self._patterns()))
 
     def stop(self) -> None:
@@ -95,13 +95,13 @@ class SystemdProcess(RunnerProcess):
         """Return the units of these names that are there.
 
         Raises:
-            OSError: systemd does not tell.
+            OSError: systemd does not answer.
         """
         states = "--state=active,activating,deactivating,reloading"
         argv = ["systemctl", "list-units", "--plain", "--no-legend", "--full", states, *patterns]
         status, output, error = self._command(argv)
-        # No answer is not the answer that nothing runs: a runner would be left at work without its lease.
-        # Where there is no systemd no unit runs.
+        # No answer does not mean that nothing runs: a runner would continue without its lease. Without
+        # systemd no unit runs.
         if status != 0 and os.path.isdir(_SYSTEMD):
             raise OSError(f"systemctl list-units failed: {(error or output).strip()}")
         return [line.split()[0] for line in output.splitlines() if line.strip()]
@@ -111,29 +111,29 @@ class DirectProcess(RunnerProcess):
     """A process of its own session with a pid file, for machines without systemd."""
 
     def start(self, argv: Sequence[str], limit_s: float) -> None:
-        """Start it; the runner keeps its own deadline."""
+        """Start it; the runner enforces its deadline itself."""
         with open(self.log, "ab") as log:
-            # It outlives the module that starts it, which run_command would wait for.
+            # It outlives the module; run_command would wait for it.
             process = subprocess.Popen(  # pylint: disable=ansible-bad-function
                 list(argv), stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, cwd="/"
             )
         with open(self._pid_file(), "w", encoding="ascii") as handle:
             handle.write(str(process.pid))
-        # For a moment after exec the kernel shows no command line, and `running` would not know it for ours.
+        # Just after exec the kernel shows no command line yet, and `running` would not recognize the process.
         deadline = time.monotonic() + _SHOWS_S
         while self._pid() is None and process.poll() is None and time.monotonic() < deadline:
             time.sleep(0.01)
 
     def running(self) -> bool:
-        """Tell whether the process of the pid file is this run's runner."""
+        """Return whether the process of the pid file is this run's runner."""
         return self._pid() is not None
 
     def anything(self) -> bool:
-        """Tell the same: the tools are the runner's children and die with it."""
+        """Return the same: the tools are the runner's children and die with it."""
         return self.running()
 
     def stop(self) -> None:
-        """Ask it to end, and after a while do not ask."""
+        """End it: SIGTERM, then SIGKILL."""
         for number, patience_s in ((signal.SIGTERM, float(_FAREWELL_S)), (signal.SIGKILL, 5.0)):
             pid = self._pid()
             if pid is None:
@@ -152,7 +152,7 @@ class DirectProcess(RunnerProcess):
             with open(self._pid_file(), encoding="ascii") as handle:
                 pid = int(handle.read())
             with open(f"/proc/{pid}/cmdline", "rb") as handle:
-                # The kernel uses pids again: the run's folder on the command line tells whether it is ours.
+                # The kernel reuses pids: the run's folder on the command line identifies the runner.
                 return pid if self._folder.encode() in handle.read() else None
         except (OSError, ValueError):
             return None

@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the runner leaves behind: result rows, raw outputs and a status, each safe once it is written."""
+"""Write the runner's results: rows, raw outputs and a status, each durable once it is written."""
 
 from __future__ import annotations
 
@@ -22,30 +22,30 @@ SCHEMA = 1
 RESULTS = "results.jsonl"
 STATUS = "status.json"
 RAW = "raw"
-# What a row says as its planned test does, and what it says once the test was measured.
-_ASKED = ("id", "check", "tool", "node", "peer", "rail", "direction", "round", "group")
+# The keys that a row takes from its planned test, and those that are set once the test was measured.
+_PLANNED = ("id", "check", "tool", "node", "peer", "rail", "direction", "round", "group")
 _NOT_MEASURED = ("gid_index", "gid_type", "window_s", "message_bytes", "qps", "active_mtu_bytes", "counters",
                  "other_rails", "claim", "proof", "proof_reason", "raw", "error", "other_end")  # fmt: skip
 
 
 def utc_now() -> str:
-    """Return the time as rows carry it: `2026-11-21T10:15:03.120Z`."""
+    """Return the current time in the format of rows: `2026-11-21T10:15:03.120Z`."""
     now = datetime.datetime.now(datetime.timezone.utc)  # noqa: UP017 - nodes may have Python 3.9
     return now.strftime("%Y-%m-%dT%H:%M:%S.") + f"{now.microsecond // 1000:03d}Z"
 
 
 def end_of(test: Mapping[str, Any], host: str) -> str:
-    """Return which end of a test a host plays: the client is the test's `node`."""
+    """Return a host's end of a test: the test's `node` is the client."""
     return "client" if test["node"] == host else "server"
 
 
 def attempt_of(test_or_row: Mapping[str, Any]) -> int:
-    """Return which attempt at a test it is or is of, 1 for the first."""
+    """Return the attempt of a test or row, 1 for the first."""
     return int(test_or_row.get("attempt", 1))
 
 
 class Record:
-    """The run's folder on this node; each row is whole and on disk before the next test begins."""
+    """The run's folder on this node; each row is complete and on disk before the next test begins."""
 
     def __init__(self, folder: str, order: Mapping[str, Any], total_tests: int, pace: Pace) -> None:
         self.folder = folder
@@ -53,7 +53,7 @@ class Record:
         self._order = order
         self._lock = threading.Lock()
         self._written: set[tuple[str, int]] = set()
-        # Of a sweep there are very many rows, and most of them say nearly the same.
+        # A sweep has very many rows, and most of them are nearly equal.
         short = order["policy"].get("questions", rounds.EVERY) == rounds.TOGETHER
         self._shortener = Shortener() if short else None
         self._status: dict[str, Any] = {
@@ -73,29 +73,29 @@ class Record:
         self._save_status()
 
     def has(self, test_id: str) -> bool:
-        """Tell whether the test's row is written."""
+        """Return whether the test's row is written."""
         return (test_id, 1) in self._written
 
     def more(self, tests: list[Mapping[str, Any]]) -> None:
-        """Note that there is more to do than was asked: tests that are measured again."""
+        """Add tests that are measured again to the planned total."""
         with self._lock:
             self.pace.more(tests)
             self._status["total_tests"] += len(tests)
             self._save_status()
 
     def add(self, rows: Iterable[Mapping[str, Any]]) -> None:
-        """Append rows, numbered one after the other; no attempt gets a second one."""
+        """Append rows with sequence numbers; a second row of the same attempt is ignored."""
         with self._lock:
             fresh = [row for row in rows if _key(row) not in self._written]
-            # A clock may be set back; and where a number is missing a row was lost.
+            # Numbers, since a clock may be set back; a missing number shows a lost row.
             first = int(self._order.get("rows_before", 0)) + len(self._written) + 1
             fresh = [{**row, "sequence": number} for number, row in enumerate(fresh, first)]
-            told = self._shortener.lines(fresh) if self._shortener else fresh
-            lines = [json.dumps(row, sort_keys=True, separators=(",", ":")) + "\n" for row in told]
+            written = self._shortener.lines(fresh) if self._shortener else fresh
+            lines = [json.dumps(row, sort_keys=True, separators=(",", ":")) + "\n" for row in written]
             try:
                 self._write("".join(lines).encode())
             except OSError:
-                # What a row is short by may not be there.
+                # The frame of a short row may not have been written.
                 self._shortener = Shortener() if self._shortener else None
                 raise
             self._written.update(map(_key, fresh))
@@ -109,32 +109,28 @@ class Record:
         os.fsync(self._rows)
 
     def begin(self, tests: list[Mapping[str, Any]]) -> None:
-        """Say in the status what is being measured."""
+        """Set the tests that are being measured in the status."""
         first = tests[0]
-        words = "{} {} {}".format(first["id"], first["check"], first["node"])
+        current = "{} {} {}".format(first["id"], first["check"], first["node"])
         if first["peer"] is not None:
-            words += " to {} on {}".format(first["peer"], " and ".join(str(t["rail"]) for t in tests))
+            current += " to {} on {}".format(first["peer"], " and ".join(str(t["rail"]) for t in tests))
         elif first.get("subject"):
-            words += " " + first["subject"]
-        with self._lock:
-            self.pace.begin()
-            self._status["current"] = words
-            self._save_status()
+            current += " " + first["subject"]
+        self.pace.begin()
+        self.update_status({"current": current})
 
-    def tell(self, news: Mapping[str, Any]) -> None:
-        """Say more in the status, for who looks at the run."""
+    def update_status(self, changes: Mapping[str, Any]) -> None:
+        """Change keys of the status."""
         with self._lock:
-            self._status.update(news)
+            self._status.update(changes)
             self._save_status()
 
     def finish(self, reason: str) -> None:
-        """Say in the status that no more rows will come."""
-        with self._lock:
-            self._status.update({"done": True, "reason": reason, "current": None})
-            self._save_status()
+        """Set in the status that no more rows will come."""
+        self.update_status({"done": True, "reason": reason, "current": None})
 
     def raw_path(self, test: Mapping[str, Any]) -> str:
-        """Return the file that takes the tool's own words at this end of a test."""
+        """Return the file for the tool's output at this end of a test."""
         return os.path.join(self.folder, RAW, self.raw_name(test))
 
     def raw_name(self, test: Mapping[str, Any]) -> str:
@@ -144,10 +140,10 @@ class Record:
     def blank_row(
         self, test: Mapping[str, Any], rail: Mapping[str, Any], version: str | None
     ) -> dict[str, Any]:
-        """Return a row with every field of the schema, nothing measured yet."""
+        """Return a row with every key of the schema and no result yet."""
         return {
             **dict.fromkeys(_NOT_MEASURED),
-            **{key: test[key] for key in _ASKED},
+            **{key: test[key] for key in _PLANNED},
             "schema": SCHEMA,
             "run": self._order["run"],
             "end": end_of(test, self._order["node"]),
@@ -185,6 +181,6 @@ def _key(row: Mapping[str, Any]) -> tuple[str, int]:
 
 
 def netdev_mtu_bytes(netdev: str | None) -> int | None:
-    """Return the MTU that a netdev has now, None where it is not there."""
+    """Return the current MTU of a netdev, None where it does not exist."""
     mtu = node_files.read_word(f"/sys/class/net/{netdev}/mtu")
     return int(mtu) if mtu.isdigit() else None

@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How two nodes meet on a rail: who calls, how long each waits, and what they tell each other first."""
+"""Connect two nodes on a rail: who calls, how long each waits, and what they exchange first."""
 
 from __future__ import annotations
 
@@ -29,12 +29,11 @@ _PAUSE_S = 0.2
 _HELLO_S = 10.0
 
 
-class Patience:
-    """How long a partner is waited for on the rails of one meeting.
+class MeetingDeadline:
+    """How long to wait for a partner on the rails of one meeting.
 
-    At the run's start nodes begin at different times, so the first wait is long; once the partner has
-    been met on one rail it is there, and the other rails get the short wait. A partner that says it is
-    still busy with an earlier round is waited for.
+    At the run's start nodes begin at different times, so the first wait is long. Once the partner was met on
+    one rail, the other rails get the short wait. A partner that reports an earlier round extends the wait.
     """
 
     def __init__(self, run_context: RunContext, again: bool = False) -> None:
@@ -51,21 +50,21 @@ class Patience:
             self._deadline = min(self._deadline, time.monotonic() + self._short_s)
 
     def busy(self) -> None:
-        """Note that the partner lives but is not there yet."""
+        """Note that the partner is alive but not ready yet."""
         with self._lock:
             self._deadline = max(self._deadline, time.monotonic() + self._short_s)
 
     def over(self) -> bool:
-        """Tell whether the partner has been waited for long enough."""
+        """Return whether the wait is over."""
         return time.monotonic() > self._deadline
 
 
 class Session:
-    """One meeting's conversation on one rail, or the reason why there is none.
+    """The connection of one meeting on one rail, or the reason why there is none.
 
     Args:
         run_context: this node's side of the run.
-        listener: where the partner's call comes in.
+        listener: where the partner connects.
         meeting: the meeting.
         rail: the rail.
         peer_rail: the partner's, as `work_order.rails_of` has it.
@@ -88,36 +87,36 @@ class Session:
         self.port = int(run_context.policy["base_port"])
         self.channel: rendezvous.Channel | None = None
         self.hello: dict[str, Any] = {}
-        self.obstacle: MeasurementError | None = None
+        self.failure: MeasurementError | None = None
         self.busy: MeasurementError | None = None
         self.pending_begin: dict[str, Any] | None = None
         self.reconnects_left = 2
-        # Without IP on the rail: which ports were found at both ends, before the test under way.
+        # Without IP on the rail: the ports that were found at both ends before the current test.
         self.ports: dict[str, str] = {}
 
     def exchange(self) -> dict[str, Any] | None:
-        """Return what a row says of where the ends met; None over the rail itself, which needs no word."""
+        """Return a row's `exchange`: where the ends met; None over the rail itself."""
         if not self.place.management:
             return None
         own = {"over": "management", "address": self.place.address, "peer_address": self.peer_address}
         return {**own, **self.ports}
 
     def drop(self) -> None:
-        """End the conversation; the partner notices."""
+        """Close the channel; the partner notices."""
         if self.channel is not None:
             self.channel.close()
         self.channel = None
         self.pending_begin = None
 
 
-def open_session(session: Session, wait: Patience) -> None:
-    """Look for strangers, meet the partner and exchange who we are; never raises but `Cancelled`."""
+def open_session(session: Session, wait: MeetingDeadline) -> None:
+    """Check for address conflicts, meet the partner and exchange identities; raises only `Cancelled`."""
     place = session.place
     claimants = None if place.management else arp.probe(place, session.peer_address)
     try:
         meet(session, wait)
-    except MeasurementError as obstacle:
-        session.obstacle = obstacle
+    except MeasurementError as failure:
+        session.failure = failure
     macs = session.hello.get("macs") if session.channel else None
     mine = own_macs()
     if macs is not None:
@@ -126,18 +125,18 @@ def open_session(session: Session, wait: Patience) -> None:
         place, session.peer, session.peer_address, claimants, macs
     )
     if conflict:
-        session.obstacle = conflict
-    elif session.obstacle and claimants and claimants.of(session.peer_address):
-        heard = " and ".join(sorted(claimants.of(session.peer_address)))
-        session.obstacle.message += f"; {session.peer_address} is answered for by {heard}"
+        session.failure = conflict
+    elif session.failure and claimants and claimants.get(session.peer_address):
+        macs_text = " and ".join(sorted(claimants.get(session.peer_address)))
+        session.failure.message += f"; ARP replies for {session.peer_address} come from {macs_text}"
 
 
-def meet(session: Session, wait: Patience) -> None:
-    """Open the session's channel: the node that stands first in the roster calls, the other answers.
+def meet(session: Session, wait: MeetingDeadline) -> None:
+    """Open the session's channel: the node that is first in the roster calls, the other answers.
 
     Raises:
         MeasurementError: the partner was not met.
-        Cancelled: the runner was told to stop.
+        Cancelled: the runner has to stop.
     """
     run_context = session.run_context
     reach = _call if session.meeting.node == run_context.node else _await
@@ -148,7 +147,7 @@ def meet(session: Session, wait: Patience) -> None:
             channel.send(_hello(run_context, session.place))
             session.hello = channel.expect("hello", _HELLO_S)
         except rendezvous.ChannelClosed as error:
-            # Its patience may have ended while this end was held up: then it is about to call again.
+            # The partner may have given up while this end was delayed: then it is about to call again.
             channel.close()
             if wait.over():
                 raise _not_met(session, str(error)) from error
@@ -170,33 +169,33 @@ def _hello(run_context: RunContext, place: Place) -> dict[str, Any]:
     }
 
 
-def _call(session: Session, wait: Patience) -> rendezvous.Channel:
-    """Dial until the partner welcomes us."""
-    last, stranger, called = "no answer", None, False
-    # Once in any case: who was held up all the time has not called anybody.
+def _call(session: Session, wait: MeetingDeadline) -> rendezvous.Channel:
+    """Call until the partner sends `welcome`."""
+    last, unknown, called = "no answer", None, False
+    # At least once: this process may have been delayed for the whole wait.
     while not (called and wait.over()):
-        rendezvous.mind_stop(session.run_context.stop)
+        rendezvous.raise_if_stopped(session.run_context.stop)
         called = True
         try:
             channel = _dial(session, "session")
         except (OSError, rendezvous.ChannelClosed, rendezvous.UnknownPeer) as error:
             last = getattr(error, "strerror", None) or str(error)
-            stranger = last if isinstance(error, rendezvous.UnknownPeer) else stranger
+            unknown = last if isinstance(error, rendezvous.UnknownPeer) else unknown
             session.run_context.stop.wait(_PAUSE_S)
             continue
-        stranger = None
+        unknown = None
         try:
-            welcomed = _welcomed(session, channel, wait)
+            welcomed = _await_welcome(session, channel, wait)
         except rendezvous.ChannelClosed as error:
             last = str(error)
             channel.close()
             continue
         if welcomed:
             return channel
-    raise _not_met(session, last, stranger)
+    raise _not_met(session, last, unknown)
 
 
-def _welcomed(session: Session, channel: rendezvous.Channel, wait: Patience) -> bool:
+def _await_welcome(session: Session, channel: rendezvous.Channel, wait: MeetingDeadline) -> bool:
     while True:
         message = channel.receive(_TURN_S)
         if message.get("t") == "welcome":
@@ -211,13 +210,13 @@ def _welcomed(session: Session, channel: rendezvous.Channel, wait: Patience) -> 
             return False
 
 
-def _await(session: Session, wait: Patience) -> rendezvous.Channel:
-    """Wait for the partner's call, and ask in between whether it lives."""
+def _await(session: Session, wait: MeetingDeadline) -> rendezvous.Channel:
+    """Wait for the partner's call, and check in between whether it is alive."""
     stop, rail = session.run_context.stop, session.place.rail
-    last, stranger, lives, asked = "it did not call", None, False, False
-    while not (asked and wait.over()):
-        rendezvous.mind_stop(stop)
-        asked = True
+    last, unknown, alive, checked = "it did not call", None, False, False
+    while not (checked and wait.over()):
+        rendezvous.raise_if_stopped(stop)
+        checked = True
         caller = session.listener.take(session.peer, rail, 1.0)
         if caller:
             try:
@@ -227,16 +226,16 @@ def _await(session: Session, wait: Patience) -> rendezvous.Channel:
                 last = str(error)
                 continue
         try:
-            last, lives = _ask(session, wait), True
+            last, alive = _check_alive(session, wait), True
         except (OSError, rendezvous.ChannelClosed, rendezvous.UnknownPeer) as error:
             last = str(error)
-            stranger = last if isinstance(error, rendezvous.UnknownPeer) else stranger
-    rendezvous.mind_stop(stop)
-    stranger = stranger or session.listener.stranger(rail, session.peer_address)
-    raise _not_met(session, last, None if lives else stranger)
+            unknown = last if isinstance(error, rendezvous.UnknownPeer) else unknown
+    rendezvous.raise_if_stopped(stop)
+    unknown = unknown or session.listener.get_unknown_caller(rail, session.peer_address)
+    raise _not_met(session, last, None if alive else unknown)
 
 
-def _ask(session: Session, wait: Patience) -> str:
+def _check_alive(session: Session, wait: MeetingDeadline) -> str:
     channel = _dial(session, "ask")
     try:
         answer = channel.expect("present", _TURN_S)
@@ -247,7 +246,7 @@ def _ask(session: Session, wait: Patience) -> str:
         raise _gone_on(session, answer)
     if their_round < session.meeting.round:
         wait.busy()
-    return "it lives but did not call"
+    return "it is alive but did not call"
 
 
 def _dial(session: Session, kind: str) -> rendezvous.Channel:
@@ -257,7 +256,7 @@ def _dial(session: Session, kind: str) -> rendezvous.Channel:
     return dial(place, session.peer_address, session.port, terms, purpose, session.run_context.stop)
 
 
-def _stranger(session: Session, why: str) -> MeasurementError:
+def _unknown_peer(session: Session, why: str) -> MeasurementError:
     place = session.place
     look = f"ip neigh show dev {place.netdev} on {place.host}"
     if place.management:
@@ -273,30 +272,30 @@ def _stranger(session: Session, why: str) -> MeasurementError:
 def _gone_on(session: Session, message: Mapping[str, Any]) -> MeasurementError:
     return MeasurementError(
         "rendezvous_timeout",
-        f"{session.peer} has gone on to round {message.get('round')} without {session.run_context.node}",
+        f"{session.peer} has continued with round {message.get('round')} without {session.run_context.node}",
         session.peer,
-        "see its own rows for the reason; a longer policy.rendezvous_timeout_s waits longer",
+        f"see the rows of {session.peer} for the reason, or raise policy.rendezvous_timeout_s",
     )
 
 
-def _not_met(session: Session, last: str, stranger: str | None = None) -> MeasurementError:
-    """Say that patience has ended; whoever else spoke from the partner's address is named only then."""
-    if stranger is not None:
-        return _stranger(session, stranger)
+def _not_met(session: Session, last: str, unknown: str | None = None) -> MeasurementError:
+    """Return the error of an expired wait; an unknown host at the partner's address is reported only then."""
+    if unknown is not None:
+        return _unknown_peer(session, unknown)
     if session.place.management:
         return MeasurementError(
             "management_timeout",
             f"{session.peer} was not met at {session.peer_address} over {session.place.way}: {last}",
             session.peer,
-            f"from {session.place.host} look at: ip route get {session.peer_address}; ping "
-            f"{session.peer_address}; firewalls between the two must let TCP port {session.port} and those "
-            "after it pass (fabric_policy.base_port); another address is set by management_address",
+            f"on {session.place.host} run: ip route get {session.peer_address}; ping {session.peer_address}; "
+            f"firewalls between the two must allow TCP port {session.port} and those after it "
+            "(fabric_policy.base_port); set another address with management_address",
         )
     return MeasurementError(
         "rendezvous_timeout",
         f"{session.peer} was not met at {session.peer_address} on {session.place.rail}: {last} "
-        f"(own {session.place.netdev} is {link_state(session.place.netdev)})",
+        f"({session.place.netdev} of {session.place.host} is {link_state(session.place.netdev)})",
         session.peer,
-        "look at the link and the address on both: ip -s link show; ip addr show; "
+        "check the link and the address on both nodes: ip -s link show; ip addr show; "
         f"ping -I {session.place.netdev} {session.peer_address}",
     )

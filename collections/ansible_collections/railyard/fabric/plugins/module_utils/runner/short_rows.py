@@ -1,15 +1,15 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The rows of a sweep in a ninth of their bytes: what many of them say alike is written once. Pure.
+"""Compress the rows of a sweep to a ninth of their size: what many of them share is written once. Pure.
 
-A proven row of tests at once is written short; any other one in full, as every row of other runs:
+A proven row of tests that run together is written short; any other row in full:
 
-    {"frame": "gpu01/1f3a9", "row": {...}}              what such rows of a node say alike
-    {"as": "gpu01/1f3a9", "id": "m00006", "v": [...]}   a row: its frame's, with these values in its places
+    {"frame": "gpu01/1f3a9", "row": {...}}              what such rows of a node share
+    {"as": "gpu01/1f3a9", "id": "m00006", "v": [...]}   a row: its frame, with these values in its places
 
-Whoever reads rows has them made whole by `Frames`, and sees no difference but one: of the other end's part of
-the exchange a short row keeps a digest, which is compared with what the other end wrote down.
+`Frames` expands short rows for readers. One difference remains: of the other end's part of the exchange a
+short row keeps a digest, which is compared with the row of the other end.
 """
 
 from __future__ import annotations
@@ -26,29 +26,29 @@ from ansible_collections.railyard.fabric.plugins.module_utils.runner.raw_names i
 
 Row = dict[str, Any]
 
-#: The lines of a frame and of a short row begin so, and that of a row never: keys are sorted.
+#: How the lines of frames and of short rows begin; full rows never do, since keys are sorted.
 FRAME_BEGINS, SHORT_BEGINS = b'{"frame":', b'{"as":'
-#: What the ends tell each other at the end of a test, and write down: as `swap_rows` of the runner does.
+#: The keys that the ends exchange at the end of a test and write, see `Step.swap_rows`.
 _EXCHANGED = ("host", "status", "proof", "metrics", "counters")
 _WRITTEN_ANEW = ("id", "sequence", "node", "peer", "round", "group")
-#: In these times and windows are written: tenths of a millisecond.
+#: Ticks per second: times and windows are written in tenths of a millisecond.
 TICKS = 10000
-#: A UUID's first digits. Both are shorter than what may be an address.
+#: Numbers of digits; shorter than anything that may be an address.
 BOOT_DIGITS, DIGEST_DIGITS, _NAME_DIGITS = 8, 11, 5
-#: What comes of a line that is not as it has to be; a time beyond all calendars is an error of the system.
-_UNLIKE = (ValueError, TypeError, LookupError, AttributeError, OverflowError, OSError)
+#: The errors of a malformed line; a time out of range is an OSError.
+_MALFORMED = (ValueError, TypeError, LookupError, AttributeError, OverflowError, OSError)
 
-# `json.dumps` would make one for each row.
+# `json.dumps` would create an encoder for each row.
 _MARK = "\0"
 _ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"))
 
 
 def unlike(said: Mapping[str, Any], row: Mapping[str, Any]) -> Iterator[str]:
-    """Yield in what an end wrote down another thing than it told the other end.
+    """Yield the keys in which an end's row differs from what it sent to the other end.
 
     Args:
         said: `other_end` of the other end's row.
-        row: the end's own row.
+        row: the row of the end itself.
     """
     if "digest" not in said:
         yield from (key for key in _EXCHANGED if said.get(key) != row.get(key))
@@ -60,39 +60,39 @@ def unlike(said: Mapping[str, Any], row: Mapping[str, Any]) -> Iterator[str]:
 
 
 def boot_id_of(said: Mapping[str, Any], known: object) -> object:
-    """Return the boot id that an end told the other: the known one, where a short row has its beginning."""
-    told = said.get("boot_id") or ""
-    cut = "digest" in said and isinstance(told, str) and len(told) == BOOT_DIGITS
-    return known if cut and str(known).startswith(told) else told
+    """Return the boot id that an end sent to the other; `known` completes the digits of a short row."""
+    sent = said.get("boot_id") or ""
+    cut = "digest" in said and isinstance(sent, str) and len(sent) == BOOT_DIGITS
+    return known if cut and str(known).startswith(sent) else sent
 
 
 def _digest(row: Mapping[str, Any]) -> str:
-    """Return the digest of what an end tells the other, but for its name."""
+    """Return the digest of what an end sends to the other, without its host name."""
     return digest_of(_ENCODER.encode([row.get(key) for key in _EXCHANGED[1:]]))
 
 
-def digest_of(told: str) -> str:
-    """Return the digest of what an end tells the other, given as the JSON text of it."""
-    return hashlib.sha256(told.encode()).hexdigest()[:DIGEST_DIGITS]
+def digest_of(text: str) -> str:
+    """Return the digest of what an end sends to the other, given as JSON text."""
+    return hashlib.sha256(text.encode()).hexdigest()[:DIGEST_DIGITS]
 
 
 def told_form(
     frame: Mapping[str, Any], fixed: Mapping[str, Any], own: Sequence[str], counters: Sequence[str]
 ) -> Optional[str]:  # noqa: UP045 - Python 3.9 on nodes
-    """Return the text of which a frame's rows have the digests, with `%r` for each value of their own.
+    """Return the JSON text whose digest a frame's rows have, with `%r` for each value that varies.
 
     Args:
-        frame: what the rows say alike.
-        fixed: their metrics that are alike.
-        own: names of the others, sorted.
-        counters: names of the counters, sorted, each of which has two values.
+        frame: what the rows share.
+        fixed: their equal metrics.
+        own: sorted names of the metrics that vary.
+        counters: sorted names of the counters, each of which has two values.
 
     Returns:
-        None where a value that is alike cannot be told from one that is not.
+        None where a shared value looks like a placeholder.
     """
     metrics = {**fixed, **dict.fromkeys(own, _MARK)}
-    said = [frame["status"], frame["proof"], metrics, {name: [_MARK, _MARK] for name in counters}]
-    form = _ENCODER.encode(said).replace("%", "%%").replace(_ENCODER.encode(_MARK), "%r")
+    sent = [frame["status"], frame["proof"], metrics, {name: [_MARK, _MARK] for name in counters}]
+    form = _ENCODER.encode(sent).replace("%", "%%").replace(_ENCODER.encode(_MARK), "%r")
     return form if form.count("%r") == len(own) + 2 * len(counters) else None
 
 
@@ -104,46 +104,46 @@ class Shortener:
         self._first: dict[str, str] = {}
 
     def lines(self, rows: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
-        """Yield what is written for rows."""
+        """Yield the lines that are written for rows."""
         for row in rows:
             yield from self._lines(row)
 
     def _lines(self, row: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-        """Yield a row itself, or its frame, where that is a new one, and what is left of the row."""
+        """Yield the full row, or a short row with its frame before it where that is new."""
         try:
-            said = _Short(row)
-            words = json.dumps(said.frame, sort_keys=True)
-            # The time that a frame counts from is its first row's.
-            begun = self._first.get(words, row["started"])
-            values = said.values(begun)
+            taken = _Short(row)
+            text = json.dumps(taken.frame, sort_keys=True)
+            # The times of a frame count from its first row.
+            begun = self._first.get(text, row["started"])
+            values = taken.values(begun)
             name = "{}/{}".format(
-                row["host"], hashlib.sha256((words + begun).encode()).hexdigest()[:_NAME_DIGITS]
+                row["host"], hashlib.sha256((text + begun).encode()).hexdigest()[:_NAME_DIGITS]
             )
-            frame = {"frame": name, "row": {**said.frame, "started": begun}}
+            frame = {"frame": name, "row": {**taken.frame, "started": begun}}
             short = {"as": name, "id": row["id"], "v": values}
-            new = words not in self._first
-            # What does not come back as it was is written as it is.
+            new = text not in self._first
+            # A row that does not expand to itself is written in full.
             if new and (name in self._frames or not self._frames.add(frame)):
                 raise ValueError(name)
-            if self._frames.whole(short) != {**row, "other_end": _heard(row)}:
+            if self._frames.expand(short) != {**row, "other_end": _shorten_other_end(row)}:
                 raise ValueError(row["id"])
-        except _UNLIKE:
+        except _MALFORMED:
             yield row
             return
         if new:
-            self._first[words] = begun
+            self._first[text] = begun
             yield frame
         yield short
 
 
 class _Short:
-    """A row taken apart.
+    """A row split into a frame and values.
 
     Attributes:
-        frame: what rows like it say too; of what they say otherwise, what there is to say.
+        frame: what comparable rows share, with placeholders for what varies.
 
     Raises:
-        ValueError, TypeError, LookupError: it is none that is written short.
+        ValueError, TypeError, LookupError: the row is written in full.
     """
 
     def __init__(self, row: Mapping[str, Any]) -> None:
@@ -153,12 +153,12 @@ class _Short:
         self._row = row
         self._other = str(row["peer"] if row["end"] == "client" else row["node"])
         self._argv = [list(argv) for argv in row["argv"]]
-        self._words = [word for argv in self._argv for word in _varying(argv, row["address"])]
+        self._words = [word for argv in self._argv for word in _take_varying(argv, row["address"])]
         self.frame = {key: value for key, value in row.items() if key not in _WRITTEN_ANEW}
         del self.frame["started"]
         self.frame["argv"] = self._argv
         metrics = row["metrics"]
-        # A path's numbers are the same on all good paths.
+        # The numbers of a path are the same on all good paths.
         counted = all(value is None or isinstance(value, int) for value in metrics.values())
         self._own = sorted(name for name, value in metrics.items() if value is not None and not counted)
         alike = {name: value for name, value in metrics.items() if name not in self._own}
@@ -171,7 +171,7 @@ class _Short:
         self.frame["raw"] = row["raw"] and row["raw"]["file"]
 
     def values(self, begun: str) -> list[Any]:
-        """Return what the row has of its own, in the order in which `Frames.whole` reads it."""
+        """Return the values that vary, in the order in which `_expand` reads them."""
         row = self._row
         number = int(row["id"][1:])
         values = [
@@ -181,8 +181,8 @@ class _Short:
             row["round"],
         ]
         values.append(number - int(row["group"][1:]))
-        heard = _heard(row)
-        values.append("{}.{}".format(heard["boot_id"], heard["digest"]))
+        other = _shorten_other_end(row)
+        values.append("{}.{}".format(other["boot_id"], other["digest"]))
         values += [row["metrics"][name] for name in self._own]
         for name in self.frame["counters"]:
             before, after = row["counters"][name]
@@ -200,14 +200,14 @@ class _Short:
 
 
 class Frame(NamedTuple):
-    """What short rows say alike: `row`, and `begun`, from which their times count, in ms since the epoch."""
+    """What short rows share: `row`, and `begun`, from which their times count, in ms since the epoch."""
 
     row: Row
     begun: int
 
 
 class Frames:
-    """Makes short rows whole by the frames that were read before them."""
+    """Expands short rows with the frames that were read before them."""
 
     def __init__(self) -> None:
         self._known: dict[str, Frame] = {}
@@ -216,7 +216,7 @@ class Frames:
         return name in self._known
 
     def add(self, line: Mapping[str, Any]) -> bool:
-        """Take the line of a frame; tell whether it is one, and no other of its name."""
+        """Add the line of a frame; return whether it is valid and agrees with one of the same name."""
         name, row = line.get("frame"), line.get("row")
         if (
             not isinstance(name, str)
@@ -227,9 +227,9 @@ class Frames:
         try:
             known = Frame(row, _milliseconds(row["started"]))
             names = [*row["metrics"][1], *row["counters"]]
-        except _UNLIKE:
+        except _MALFORMED:
             return False
-        # Of its rows they become keys, and keys of JSON are texts.
+        # They become keys of its rows, and keys of JSON are strings.
         if not all(isinstance(name, str) for name in names):
             return False
         return self._known.setdefault(name, known).row == row
@@ -238,16 +238,16 @@ class Frames:
         """Return the frame of a name, None where it is not known."""
         return self._known.get(name)
 
-    def whole(self, line: Mapping[str, Any]) -> Optional[Row]:  # noqa: UP045 - Python 3.9 on nodes
-        """Return a short row as it would be in full; None where it is none of a known frame."""
+    def expand(self, line: Mapping[str, Any]) -> Optional[Row]:  # noqa: UP045 - Python 3.9 on nodes
+        """Return a short row in full; None where it is malformed or its frame unknown."""
         try:
             frame, begun = self._known[line["as"]]
-            return _whole(frame, begun, line["id"], line["v"])
-        except _UNLIKE:
+            return _expand(frame, begun, line["id"], line["v"])
+        except _MALFORMED:
             return None
 
 
-def _whole(frame: Mapping[str, Any], begun: int, identity: str, values: Sequence[Any]) -> Row:
+def _expand(frame: Mapping[str, Any], begun: int, identity: str, values: Sequence[Any]) -> Row:
     row = dict(frame)
     host, end = row["host"], row["end"]
     row["id"], row["sequence"], row["round"] = identity, values[0], values[3]
@@ -255,8 +255,8 @@ def _whole(frame: Mapping[str, Any], begun: int, identity: str, values: Sequence
     other = values[2]
     row["node"], row["peer"] = (host, other) if end == "client" else (other, host)
     row["group"] = f"g{int(identity[1:]) - values[4]:05d}"
-    boot_id, _dot, told = values[5].partition(".")
-    row["other_end"] = {"host": other, "boot_id": boot_id, "digest": told}
+    boot_id, _dot, digest = values[5].partition(".")
+    row["other_end"] = {"host": other, "boot_id": boot_id, "digest": digest}
     alike, names = row["metrics"]
     place = 6 + len(names)
     row["metrics"] = {**alike, **dict(zip(names, values[6:place]))}  # noqa: B905 - Python 3.9 has no strict
@@ -301,24 +301,24 @@ def samples(before: int, values: Sequence[int]) -> dict[str, list[Any]]:
     """Return a row's samples: `t_s` and `rx_bytes`.
 
     Args:
-        before: where the receiver's bytes began.
-        values: how much later each is than the one before, in ticks, and how many bytes more.
+        before: the receiver's byte count at the start.
+        values: the differences of consecutive samples: all times in ticks, then all bytes.
     """
     count = len(values) // 2
     times = [at / TICKS for at in _sums(0, values[:count])]
     return {"t_s": times, "rx_bytes": _sums(before, values[count:])}
 
 
-def _heard(row: Mapping[str, Any]) -> Row:
+def _shorten_other_end(row: Mapping[str, Any]) -> Row:
     """Return what a short row keeps of the other end's part."""
-    said = row["other_end"]
-    if said["error"] is not None:
+    other = row["other_end"]
+    if other["error"] is not None:
         raise ValueError("it is written in full")
-    return {"host": said["host"], "boot_id": said["boot_id"][:BOOT_DIGITS], "digest": _digest(said)}
+    return {"host": other["host"], "boot_id": other["boot_id"][:BOOT_DIGITS], "digest": _digest(other)}
 
 
-def _varying(argv: list[Any], own: object) -> list[str | int]:
-    """Take the words that name a partner or a port out of a command line, and return them."""
+def _take_varying(argv: list[Any], own: object) -> list[str | int]:
+    """Replace the arguments that name a partner or a port by None, and return them."""
     taken = []
     for place, word in enumerate(argv):
         if (place and argv[place - 1] == "-p") or (word != own and _is_address(word)):
@@ -332,7 +332,7 @@ def _is_address(word: str) -> bool:
 
 
 def _before(counters: Mapping[str, Sequence[int]]) -> int:
-    """Return where a receiver's bytes began, near which its samples are."""
+    """Return the receiver's byte count at the start, near which its samples are."""
     return counters["rx_bytes"][0] if "rx_bytes" in counters else 0
 
 
@@ -344,7 +344,7 @@ def _milliseconds(text: str) -> int:
     """Return a row's time as milliseconds since the epoch.
 
     Raises:
-        ValueError: it is none as rows carry it.
+        ValueError: it has another format.
     """
     seconds, mark, rest = text.rpartition(".")
     if not mark or len(rest) != 4 or rest[3] != "Z":
@@ -353,16 +353,13 @@ def _milliseconds(text: str) -> int:
     return int(moment.timestamp()) * 1000 + int(rest[:3])
 
 
-# Both ends' rows, and those of all rails at once, say the same time.
+# The rows of both ends and of all rails of a group have the same time.
 @functools.lru_cache(maxsize=1 << 12)
 def timestamp(milliseconds: int) -> str:
-    """Return a time as rows carry it.
-
-    Args:
-        milliseconds: since the epoch.
+    """Format milliseconds since the epoch as rows do.
 
     Raises:
-        ValueError, OverflowError, OSError: it lies beyond all calendars.
+        ValueError, OverflowError, OSError: it is out of range.
     """
     seconds, rest = divmod(milliseconds, 1000)
     moment = datetime.datetime.fromtimestamp(seconds, datetime.timezone.utc)  # noqa: UP017 - Python 3.9

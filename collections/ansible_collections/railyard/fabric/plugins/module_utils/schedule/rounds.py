@@ -1,12 +1,12 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which tests a run asks, in which order: one pure function for the controller and for every node.
+"""Plan the tests of a run and their order: one pure function for the controller and every node.
 
 Nodes meet in rounds (the circle method): in each round every node has at most one partner, and after all
-rounds every pair has met once. Each node can name its partner of any round, and the ids of the tests with
-it, without looking at the other pairs: a thousand nodes cost each of them a thousand steps, not half a
-million. An order may hold some of the rounds alone, or list its meetings, and ask a pair less than all.
+rounds every pair has met once. Each node can calculate its partner of any round and the ids of their tests
+without the other pairs: with a thousand nodes that takes a thousand steps, not half a million. A schedule may
+have only some of the rounds, or list its meetings, and plan fewer tests for a pair.
 """
 
 from __future__ import annotations
@@ -27,24 +27,24 @@ from ansible_collections.railyard.fabric.plugins.module_utils.records.asked impo
 
 SCHEMA = 1
 ALL_PAIRS, K_REGULAR, LISTED = PATTERNS = ("all_pairs", "k_regular", "listed")
-#: What a pair is asked: every test, or the path and what all rails carry at once, or each rail alone.
+#: The tests of a pair: every test, or path MTU and the bandwidth of all rails at once, or of each rail alone.
 EVERY, TOGETHER, ONE_BY_ONE = QUESTIONS = ("every", "together", "one_by_one")
-#: What every pair is asked; of the rates the last that is asked at all.
+#: The tests of every pair; of the bandwidths the last planned one.
 _PATH, _RATES = "path_mtu", ("tcp_bandwidth", "rdma_bandwidth")
 
 
 class Questions(NamedTuple):
-    """What a pair is asked: (check, tool) on each rail for each direction, both at once, and on all rails."""
+    """The tests of a pair: (check, tool) per rail and direction, bidirectional, and on all rails at once."""
 
     alone: tuple[tuple[str, str], ...]
     bi: tuple[tuple[str, str], ...]
     together: tuple[tuple[str, str], ...]
 
     def least(self, rails: int, one_by_one: bool = False) -> Questions:
-        """Return what a pair is asked where its nodes have been asked everything with others, or in a sweep.
+        """Return the reduced tests: for a pair whose nodes run all tests with others, or in a sweep.
 
-        The path, and what the rails carry: all at once, by RDMA where it is asked, else by TCP. A single
-        rail, and rails that are taken one by one, are asked it alone.
+        Path MTU, and the bandwidth of all rails at once, with RDMA where it is planned, else with TCP; for a
+        single rail, or with `one_by_one`, the bandwidth of each rail alone.
         """
         path = [one for one in self.alone if one[0] == _PATH]
         if rails > 1 and not one_by_one:
@@ -52,30 +52,30 @@ class Questions(NamedTuple):
         return Questions((*path, *[one for one in self.alone if one[0] in _RATES][-1:]), (), ())
 
     def count(self, rails: int) -> int:
-        """Return how many tests a pair with so many common rails is asked."""
+        """Return the number of tests of a pair with this many common rails."""
         group = 2 * len(self.together) if rails > 1 else 0
         return rails * (2 * len(self.alone) + len(self.bi) + group)
 
 
 def questions(policy: Mapping[str, Any], rdma: bool) -> Questions:
-    """Return what a pair is asked.
+    """Return the tests of a pair.
 
     Args:
-        policy: `rdma_tests` and the switches that the tests name are read.
+        policy: `rdma_tests` and the keys of the tests are read.
         rdma: whether both nodes of the pair have RDMA.
     """
     tools = set(policy["rdma_tests"]) if rdma else set()
-    asked: dict[str, list[tuple[str, str]]] = collections.defaultdict(list)
+    found: dict[str, list[tuple[str, str]]] = collections.defaultdict(list)
     for test in sorted(TESTS, key=lambda test: bool(test.wanted)):
-        # A policy of before there was the key does not ask it.
-        switched_on = not test.wanted or policy.get(test.wanted)
-        if switched_on and (not test.rdma or test.tool in tools):
-            asked[test.asked].append((test.name, test.tool))
-    return Questions(tuple(asked["alone"]), tuple(asked["both_ways"]), tuple(asked["together"]))
+        # A policy without the key disables the test.
+        is_enabled = not test.wanted or policy.get(test.wanted)
+        if is_enabled and (not test.rdma or test.tool in tools):
+            found[test.asked].append((test.name, test.tool))
+    return Questions(tuple(found["alone"]), tuple(found["both_ways"]), tuple(found["together"]))
 
 
 class Meeting(NamedTuple):
-    """Two nodes that meet in a round of the run; `node` stands before `peer` in the roster."""
+    """Two nodes that meet in a round of the run; `node` is before `peer` in the roster."""
 
     round: int
     number: int
@@ -84,26 +84,26 @@ class Meeting(NamedTuple):
 
 
 class ScheduleError(ValueError):
-    """The order cannot be scheduled; the message names the variable and the fix."""
+    """The tests cannot be scheduled; the message names the variable and the fix."""
 
 
 def asked_tests(order: Mapping[str, Any], node: str | None = None) -> Iterator[AskedLine]:
     """Yield every test of the run in schedule order, or only those that `node` takes part in.
 
     Args:
-        order: the common part of a work order: `fabrics`, `roster`, `pattern`, `rounds`, `meetings`,
-            `full_rounds`, `full_rails`, `seed`, `rails`, `policy` are read; of a second order of the same run
-            also `first_id` and `first_round`, where its tests and rounds go on counting.
+        order: the common part of a test schedule: `fabrics`, `roster`, `pattern`, `rounds`, `meetings`,
+            `full_rounds`, `full_rails`, `seed`, `rails`, `policy` are read; in a second schedule of the same
+            run also `first_id` and `first_round`, where its tests and rounds continue.
         node: a roster name; its share is found in time linear in the number of nodes.
 
     Yields:
-        asked lines of the run folder (`schema id check tool node peer rail direction round`) with
-        `group`: the tests of one group run at once, None means alone. The client is `node` and sends to
-        `peer`; of direction `bi` both send. A pair with a single rail in common is asked no concurrent
-        test: it would repeat the single one. RDMA is asked of a pair whose both nodes declare it.
+        planned tests (`schema id check tool node peer rail direction round`) with `group`: the tests of one
+        group run at once, None means alone. The client is `node` and sends to `peer`; with direction `bi`
+        both send. A pair with a single common rail has no concurrent test, which would repeat the single one.
+        RDMA tests need two nodes that declare RDMA.
 
     Raises:
-        ScheduleError: the pattern is unknown or a name stands twice in the roster.
+        ScheduleError: the pattern is unknown, or a name is twice in the roster.
     """
     share = Share(order)
     for meeting in meetings(order, node):
@@ -114,7 +114,7 @@ def meetings(order: Mapping[str, Any], node: str | None = None) -> Iterator[Meet
     """Yield the meetings of the run in order, or only those of `node`."""
     roster = [str(entry["name"]) for entry in order["roster"]]
     if len(set(roster)) != len(roster):
-        raise ScheduleError("a node stands twice in the roster; make the host names unique")
+        raise ScheduleError("a node is twice in the roster; make the host names unique")
     if order.get("pattern") == LISTED:
         yield from _listed(order, roster, node)
         return
@@ -134,10 +134,10 @@ def meetings(order: Mapping[str, Any], node: str | None = None) -> Iterator[Meet
 
 
 def _listed(order: Mapping[str, Any], roster: Sequence[str], node: str | None) -> Iterator[Meeting]:
-    """Yield the meetings that an order lists, of each round pairs of places in the roster."""
+    """Yield the meetings that a schedule lists: for each round pairs of positions in the roster."""
     listed = order.get("meetings")
     if not isinstance(listed, list) or not listed or not all(isinstance(turn, list) for turn in listed):
-        raise ScheduleError("meetings are no list of rounds, which pattern listed wants")
+        raise ScheduleError("meetings are not a list of rounds, which pattern listed needs")
     count = 0
     for number, turn in enumerate(listed, int(order.get("first_round", 0))):
         busy: set[int] = set()
@@ -145,7 +145,7 @@ def _listed(order: Mapping[str, Any], roster: Sequence[str], node: str | None) -
             good = isinstance(both, list) and len(both) == 2 and all(map(_is_place, both))
             if not good or not 0 <= both[0] < both[1] < len(roster) or busy.intersection(both):
                 raise ScheduleError(
-                    f"meetings: {both!r} of round {number} is no pair of the roster, or not alone"
+                    f"meetings: {both!r} of round {number} is not a pair of the roster, or repeats a node"
                 )
             busy.update(both)
             first, second = roster[both[0]], roster[both[1]]
@@ -159,20 +159,17 @@ def _is_place(value: object) -> bool:
 
 
 def rounds_of_all(nodes: int) -> int:
-    """Return in how many rounds every pair of so many nodes meets."""
+    """Return the number of rounds in which every pair of nodes meets."""
     return _Circle(nodes).rounds
 
 
 def pausing(nodes: int, turn: int) -> int:
-    """Return whose seat has a pause in a round of an odd number of nodes.
-
-    Two seats meet in the round that their sum is, modulo the nodes.
-    """
+    """Return the seat that pauses in a round of an odd number of nodes."""
     return _Circle(nodes).partner(nodes, turn)
 
 
 def partners(players: Sequence[str], turn: int) -> Iterator[tuple[str, str]]:
-    """Yield the pairs that meet in a round of the circle, of players in the order of their seats."""
+    """Yield the pairs of players, in the order of their seats, that meet in a round of the circle."""
     circle = _Circle(len(players))
     for seat in range(len(players)):
         other = circle.partner(seat, turn)
@@ -181,7 +178,7 @@ def partners(players: Sequence[str], turn: int) -> Iterator[tuple[str, str]]:
 
 
 def _rounds(order: Mapping[str, Any], of_all: int) -> Sequence[int]:
-    """Return the rounds of the circle that the run holds, in its order."""
+    """Return the rounds of the circle that the run has, in order."""
     pattern = order.get("pattern", ALL_PAIRS)
     if pattern not in PATTERNS:
         raise ScheduleError(f"pattern is {pattern!r}; this version knows {' and '.join(PATTERNS)}")
@@ -189,14 +186,14 @@ def _rounds(order: Mapping[str, Any], of_all: int) -> Sequence[int]:
     if pattern == ALL_PAIRS and chosen is None:
         return range(of_all)
     if pattern == ALL_PAIRS or not isinstance(chosen, list) or len(set(chosen)) != len(chosen):
-        raise ScheduleError(f"pattern {pattern} does not go with rounds {chosen!r}")
+        raise ScheduleError(f"pattern {pattern} cannot be used with rounds {chosen!r}")
     if not chosen or not all(isinstance(turn, int) and 0 <= turn < of_all for turn in chosen):
         raise ScheduleError(f"rounds are {chosen!r}; there are 0 to {of_all - 1}")
     return chosen
 
 
 class Share:
-    """The tests of any meeting of a run; what is the same for all meetings is found once."""
+    """The tests of any meeting of a run; what all meetings share is calculated once."""
 
     def __init__(self, order: Mapping[str, Any]) -> None:
         self._rails = RailNames(order)
@@ -209,18 +206,18 @@ class Share:
         self._order = order
         self._policy: Mapping[str, Any] = order["policy"]
         self._first_id = int(order.get("first_id", 0))
-        # A policy of before there was a choice had none.
+        # Older policies do not have the key.
         self._one_by_one = order["policy"].get("questions") == ONE_BY_ONE
-        # So many ids are set aside for each pair that they follow from the meeting's number alone; where
-        # fabrics differ in their rails or their transport some ids are not used.
+        # Each pair gets a fixed number of ids, so that they follow from the meeting's number; where fabrics
+        # differ in rails or transport some ids are not used.
         self._width = self._questions[any(self._rdma.values())].count(self._rails.most())
 
     def tests(self, meeting: Meeting, full: Collection[str] | None = None) -> Iterator[AskedLine]:
         """Yield the tests of one pair: each rail alone in both directions and at once, then all rails.
 
         Args:
-            meeting: who meets.
-            full: the rails that they are asked everything about, in place of what the order says.
+            meeting: the meeting.
+            full: the rails with all tests, instead of those in the schedule.
         """
         rails = self._rails.common(meeting.node, meeting.peer)
         every = self._questions[self._rdma[meeting.node] and self._rdma[meeting.peer]]
@@ -230,17 +227,17 @@ class Share:
         number = self._first_id + meeting.number * self._width
         ways = ((meeting.node, meeting.peer), (meeting.peer, meeting.node))
         for rail in rails:
-            asked = every if rail in full else least
+            planned = every if rail in full else least
             for node, peer in ways:
-                for check, tool in asked.alone:
+                for check, tool in planned.alone:
                     yield _test(self._policy, number, check, tool, node, peer, rail, meeting.round, None)
                     number += 1
-            for check, tool in asked.bi:
+            for check, tool in planned.bi:
                 yield _test(self._policy, number, check, tool, *ways[0], rail, meeting.round, None, "bi")
                 number += 1
         if len(rails) < 2:
             return
-        # What is asked of all rails at once goes with the first of them.
+        # The first rail decides about the tests of all rails at once.
         rates = every.together if rails[0] in full else least.together[-1:]
         paths = [one for one in least.together if one[0] == _PATH]
         for node, peer in ways:
@@ -248,32 +245,32 @@ class Share:
                 group = f"g{number:05d}"
                 for rail in rails:
                     if check == _PATH and rail in full:
-                        continue  # it was asked alone
+                        continue  # it is tested alone
                     yield _test(self._policy, number, check, tool, node, peer, rail, meeting.round, group)
                     number += 1
 
 
 def full_rails(order: Mapping[str, Any], meeting: Meeting, rails: Collection[str]) -> Collection[str]:
-    """Return which rails a pair is asked everything about.
+    """Return the rails of a pair with all tests.
 
     Args:
-        order: of its keys `full_rails` says for each of the first rounds the rails, of all nodes or by node
-            (whom its partner is asked with); without it `full_rounds` says in how many first rounds it is
-            all of them, None for all rounds.
-        meeting: who meets, in which round.
-        rails: those that they have in common.
+        order: its key `full_rails` has the rails for each of the first rounds, of all nodes or by node
+            (either node of the pair counts); without it `full_rounds` is the number of first rounds with all
+            tests on all rails, None for all rounds.
+        meeting: the meeting.
+        rails: the common rails.
     """
-    said = order.get("full_rails")
-    if said is None:
-        whole = order.get("full_rounds")
-        return rails if whole is None or meeting.round < whole else ()
-    if meeting.round >= len(said):
+    by_round = order.get("full_rails")
+    if by_round is None:
+        full_rounds = order.get("full_rounds")
+        return rails if full_rounds is None or meeting.round < full_rounds else ()
+    if meeting.round >= len(by_round):
         return ()
-    now = said[meeting.round]
+    now = by_round[meeting.round]
     if isinstance(now, Mapping):
         return {*now.get(meeting.node, ()), *now.get(meeting.peer, ())}
-    asked: Collection[str] = now
-    return asked
+    found: Collection[str] = now
+    return found
 
 
 class RailNames:
@@ -284,8 +281,8 @@ class RailNames:
         self._fabric_of = {str(entry["name"]): int(entry.get("fabric", 0)) for entry in order["roster"]}
         self._names: dict[int, list[str]] = {}
 
-    def of(self, node: str) -> list[str]:
-        """Return the names of the node's rails that the order asks about, in the order of its fabric."""
+    def list_rails(self, node: str) -> list[str]:
+        """Return the names of the node's rails in the schedule, in the order of its fabric."""
         fabric = self._fabric_of[node]
         if fabric not in self._names:
             wanted = self._order.get("rails")
@@ -299,13 +296,13 @@ class RailNames:
 
     def common(self, node: str, peer: str) -> list[str]:
         """Return the rails that both have, in the order of `node`'s fabric."""
-        theirs = set(self.of(peer))
-        return [name for name in self.of(node) if name in theirs]
+        of_peer = set(self.list_rails(peer))
+        return [name for name in self.list_rails(node) if name in of_peer]
 
     def most(self) -> int:
         """Return the largest number of rails that any node of the run has."""
         seen = {fabric: name for name, fabric in self._fabric_of.items()}
-        return max((len(self.of(name)) for name in seen.values()), default=0)
+        return max((len(self.list_rails(name)) for name in seen.values()), default=0)
 
 
 def node_rails(
@@ -316,9 +313,9 @@ def node_rails(
     """Return the planned rails of a roster entry (see `rails.plan_node`).
 
     Args:
-        order: the work order.
+        order: the test schedule.
         entry: an entry of its roster.
-        specs: `rail_specs` of each of the order's fabrics, for whoever asks about many nodes.
+        specs: `rail_specs` of each fabric, to save time for many nodes.
     """
     fabric = int(entry.get("fabric", 0))
     return plan.plan_node(
@@ -360,7 +357,7 @@ def _test(
 
 
 def _seeded(names: list[str], seed: int) -> list[str]:
-    """Return the names in an order that the seed decides; seed 0 keeps the roster's own.
+    """Return the names in an order that depends on the seed; seed 0 keeps that of the roster.
 
     A hash and not `random`, whose algorithms may differ between the Python versions of node and controller.
     """
@@ -391,7 +388,7 @@ class _Circle:
         return fixed if seat == half else (number - seat) % self.modulus
 
     def number(self, seat: int, turn: int, before: int) -> int:
-        """Return the place of this seat's meeting among all of the run, so many rounds before this turn."""
+        """Return the number of this seat's meeting in the run, after `before` rounds."""
         half = self._half(turn)
         away = 0 if seat in (self.size - 1, half) else (seat - half) % self.modulus
         slot = min(away, self.modulus - away) if away else 0

@@ -1,9 +1,9 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What all nodes are asked together: pure, for controller and nodes alike.
+"""Plan the tests of all nodes together. Pure, for controller and nodes.
 
-Each node writes a row of its own, since each has its own counters to prove it with.
+Each node writes a row, since each has its own counters as proof.
 """
 
 from __future__ import annotations
@@ -21,21 +21,20 @@ from ansible_collections.railyard.fabric.plugins.module_utils.schedule import ro
 from ansible_collections.railyard.fabric.plugins.module_utils.schedule.request import local_line
 
 _ALLREDUCE, *_OPERATIONS, _TRAINING = GROUP_TESTS
-#: What of a policy's `collective_operations` each check is asked for.
+#: `collective_operations` of a policy -> check.
 OPERATIONS = {one.name.rpartition("_")[2]: one for one in (_ALLREDUCE, *_OPERATIONS)}
-# What was asked before there was the key.
+# The value for policies without the key.
 _FIRST = ["allreduce"]
 
 
 def jobs(order: Mapping[str, Any]) -> list[tuple[Check, str]]:
-    """Return each test of all nodes with its subject, in the order in which they are done.
+    """Return each test of all nodes with its subject, in order.
 
-    There are none in a second order of a run, whose first had them, nor of a single node. A policy of before
-    there was the key has nothing asked. All-reduce is asked of each rail alone too, which tells them apart;
-    what comes after it is of all of them.
+    There are none in the second schedule of a run, for a single node, or for a policy without the key.
+    All-reduce is also run on each rail alone, to compare them; the tests after it use all rails.
 
     Args:
-        order: the common part of a work order.
+        order: the common part of a test schedule.
     """
     if (
         order["policy"].get("collectives", "none") == "none"
@@ -43,10 +42,10 @@ def jobs(order: Mapping[str, Any]) -> list[tuple[Check, str]]:
         or len(order["roster"]) < 2
     ):
         return []
-    rails, asked = rails_of_all(order), order["policy"].get("collective_operations", _FIRST)
+    rails, operations = rails_of_all(order), order["policy"].get("collective_operations", _FIRST)
     if not rails:
         return []
-    found = [(check, ALL_RAILS) for name, check in OPERATIONS.items() if name in asked]
+    found = [(check, ALL_RAILS) for name, check in OPERATIONS.items() if name in operations]
     if found and found[0][0] is _ALLREDUCE:
         alone = [(_ALLREDUCE, rail) for rail in rails]
         found = [*alone, *(found if len(rails) > 1 else found[1:])]
@@ -54,14 +53,15 @@ def jobs(order: Mapping[str, Any]) -> list[tuple[Check, str]]:
 
 
 def rails_of_all(order: Mapping[str, Any]) -> list[str]:
-    """Return the rails that every node has, with an address: those that a test of all may run over."""
+    """Return the rails that every node has with an address, for tests of all nodes."""
     entries = {int(entry.get("fabric", 0)): entry for entry in order["roster"]}
     names = rounds.RailNames(order)
     every = [
         [
             str(rail["name"])
             for rail in rounds.node_rails(order, entry)
-            if rail["name"] in names.of(str(entry["name"])) and (rail.get("address") or rail.get("address6"))
+            if rail["name"] in names.list_rails(str(entry["name"]))
+            and (rail.get("address") or rail.get("address6"))
         ]
         for entry in entries.values()
     ]
@@ -69,20 +69,21 @@ def rails_of_all(order: Mapping[str, Any]) -> list[str]:
 
 
 def asked_lines(order: Mapping[str, Any], node: str | None = None) -> Iterator[AskedLine]:
-    """Yield every question to all nodes together, a line for each of them, or those of one node.
+    """Yield the planned tests of all nodes together, one for each node, or those of one node.
 
     Args:
-        order: the common part of a work order.
+        order: the common part of a test schedule.
         node: a roster name.
 
     Yields:
-        asked lines with `group` None and their `subject`; ids begin with `j`. The tool says the backend too.
+        planned tests with `group` None and their `subject`; ids begin with `j`. The tool includes the
+        backend.
     """
-    asked = jobs(order)
+    planned = jobs(order)
     tool = "torch_{}".format(order["policy"].get("collective_backend"))
-    for position, entry in enumerate(order["roster"] if asked else ()):
+    for position, entry in enumerate(order["roster"] if planned else ()):
         name = str(entry["name"])
         if node in (None, name):
-            for number, (check, subject) in enumerate(asked, position * len(asked)):
+            for number, (check, subject) in enumerate(planned, position * len(planned)):
                 line = local_line(f"j{number:05d}", check.name, tool, name, None)
                 yield {**line, "group": None, "subject": subject}

@@ -1,13 +1,13 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The work order: all that a node needs to find its share of a run, in one JSON file.
+"""The test schedule of a node (`work_order.json`): all that it needs to calculate its share of a run.
 
-The controller writes the part that all nodes share; each node's copy adds its own name, the netdevs and
-RDMA ports that its rails were bound to, and the secret of the run. Addresses are not in it: every node
-computes them from the fabric by the same function as the plan. What cannot be computed is where a node is
-reached whose rails have no IP: its roster entry then has `management`, with `address` (or null and
-`why_not`) and the GUIDs of its rails' ports by its facts, `port_guids`.
+The controller writes the part that all nodes share; each node's copy adds its name, the netdevs and RDMA
+ports of its rails, and the secret of the run. Addresses are not in it: every node calculates them from the
+fabric with the same function as the plan. A node whose rails have no IP cannot be calculated: its roster
+entry then has `management` with `address` (or null and `why_not`) and, from its facts, the GUIDs of its
+rails' ports, `port_guids`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.schedule import ro
 from ansible_collections.railyard.fabric.plugins.module_utils.schedule.policy_keys import KEYS
 
 SCHEMA = 1
-#: An order of 100,000 nodes has some 10 MB.
+#: A schedule for 100,000 nodes has some 10 MB.
 MOST_BYTES = 64 << 20
 RUN_ID = re.compile(r"^[0-9]{8}T[0-9]{6}Z-[0-9a-z]{1,16}\Z")
 
@@ -35,17 +35,13 @@ POLICY_KEYS = tuple(name for name, key in KEYS.items() if key.to_node)
 
 
 class WorkOrderError(ValueError):
-    """The order is not one; the message names the key and what is wrong with it."""
+    """An invalid schedule; the message names the key and what is wrong with it."""
 
 
 def for_node(
-    common: Mapping[str, Any],
-    node: str,
-    secret: str,
-    netdevs: Mapping[str, str],
-    hcas: Mapping[str, str],
+    common: Mapping[str, Any], node: str, secret: str, netdevs: Mapping[str, str], hcas: Mapping[str, str]
 ) -> dict[str, Any]:
-    """Return a node's own copy of the order.
+    """Return a node's copy of the schedule.
 
     Args:
         common: the part that all nodes share.
@@ -58,9 +54,9 @@ def for_node(
 
 
 def check(order: Any, own: bool = True) -> list[str]:
-    """Return what is wrong with an order, nothing when it is good; `own` asks for a node's own keys too."""
+    """Return what is wrong with a schedule, nothing if it is valid; with `own` also check a node's keys."""
     if not isinstance(order, Mapping):
-        return ["the work order is not a JSON object"]
+        return ["it is not a JSON object"]
     wanted = COMMON_KEYS + (NODE_KEYS if own else ())
     problems = [f"key {key!r} is missing" for key in wanted if key not in order]
     if problems:
@@ -68,12 +64,12 @@ def check(order: Any, own: bool = True) -> list[str]:
     if order["schema"] != SCHEMA:
         return ["schema is {!r}; this runner reads {}".format(order["schema"], SCHEMA)]
     if not RUN_ID.match(str(order["run"])):
-        problems.append("run {!r} is no run id like 20261121T101500Z-3f2a".format(order["run"]))
+        problems.append("run {!r} is not a run id like 20261121T101500Z-3f2a".format(order["run"]))
     missing = [key for key in POLICY_KEYS if key not in order["policy"]]
     problems.extend(f"policy.{key} is missing" for key in missing)
     names = [entry.get("name") for entry in order["roster"]]
     problems.extend(
-        f"roster entry {entry.get('name')!r} names fabric {entry.get('fabric')}, which is not there"
+        f"roster entry {entry.get('name')!r} has fabric {entry.get('fabric')}, which does not exist"
         for entry in order["roster"]
         if not 0 <= int(entry.get("fabric", 0)) < len(order["fabrics"])
     )
@@ -87,18 +83,18 @@ def check(order: Any, own: bool = True) -> list[str]:
 
 def _management_problems(roster: Iterable[Mapping[str, Any]]) -> Iterator[str]:
     for entry in roster:
-        said = entry.get("management")
-        if said is None:
+        management = entry.get("management")
+        if management is None:
             continue
-        if not isinstance(said, Mapping) or not isinstance(said.get("port_guids"), Mapping):
+        if not isinstance(management, Mapping) or not isinstance(management.get("port_guids"), Mapping):
             yield "roster entry {!r} has a management without port_guids".format(entry.get("name"))
 
 
 def load(path: str) -> dict[str, Any]:
-    """Read and check a node's work order.
+    """Read and check a node's test schedule.
 
     Raises:
-        WorkOrderError: the file cannot be read, is no JSON, or lacks something; the message names the file.
+        WorkOrderError: the file cannot be read, is not JSON, or is incomplete; the message names the file.
     """
     try:
         with open(path, encoding="utf-8") as handle:
@@ -113,32 +109,29 @@ def load(path: str) -> dict[str, Any]:
 
 
 def dump(order: Mapping[str, Any]) -> str:
-    """Return the order as text, the same for the same order."""
+    """Return the schedule as canonical JSON."""
     return json.dumps(order, sort_keys=True, separators=(",", ":")) + "\n"
 
 
 def pack(order: Mapping[str, Any]) -> str:
-    """Return the order as text for its way to the node: of a thousand nodes 9 kB, and not 90.
-
-    Names and numbers of a roster that follow on each other take next to nothing.
-    """
+    """Return the schedule compressed, for sending it to the node: 9 kB instead of 90 for a thousand nodes."""
     return base64.b64encode(zlib.compress(dump(order).encode("utf-8"), 9)).decode("ascii")
 
 
 def unpack(text: str) -> str:
-    """Return what was packed, as `dump` wrote it.
+    """Return the canonical JSON of a packed schedule.
 
     Raises:
-        WorkOrderError: it is no packed order, or larger than any can be.
+        WorkOrderError: it is not a packed schedule, or too large.
     """
     unpacker = zlib.decompressobj()
     try:
         data = unpacker.decompress(base64.b64decode(text, validate=True), MOST_BYTES)
         if not unpacker.eof:
-            raise ValueError("it is cut off, or too large")
+            raise ValueError("it is truncated or too large")
         return data.decode("utf-8")
     except (ValueError, zlib.error) as error:
-        raise WorkOrderError(f"the work order cannot be unpacked: {error}") from error
+        raise WorkOrderError(f"unpacking failed: {error}") from error
 
 
 def roster_entry(order: Mapping[str, Any], name: str) -> dict[str, Any]:
@@ -150,15 +143,15 @@ def roster_entry(order: Mapping[str, Any], name: str) -> dict[str, Any]:
 
 
 def first_wait_s(order: Mapping[str, Any]) -> float:
-    """Return how long a node waits for its first partner: they are started one after the other."""
+    """Return how long a node waits for its first partner: nodes are started one after the other."""
     return float(order["policy"]["first_rendezvous_timeout_s"]) + float(order.get("start_skew_s", 0))
 
 
 def rails_of(order: Mapping[str, Any], name: str) -> dict[str, dict[str, Any]]:
-    """Return a node's planned rails by name, bound to what the order says of its own node.
+    """Return a node's planned rails by name; those of the schedule's own node with their netdevs and ports.
 
-    A rail without an address also has `management` (where its node is reached instead, or None with
-    `why_not`) and the `port_guid` of its facts.
+    A rail without an address also has `management` (the address at which its node is reached instead, or None
+    with `why_not`) and the `port_guid` of its facts.
     """
     entry = roster_entry(order, name)
     own = name == order.get("node")
@@ -183,11 +176,11 @@ def _without_ip(
     transport = order["fabrics"][int(entry.get("fabric", 0))].get("transport")
     if address_of(rail) or transport not in WITHOUT_IP:
         return {}
-    said = entry.get("management") or {}
+    management = entry.get("management") or {}
     return {
-        "management": said.get("address"),
-        "why_not": said.get("why_not") or "the controller does not say it",
-        "port_guid": (said.get("port_guids") or {}).get(str(rail["name"])),
+        "management": management.get("address"),
+        "why_not": management.get("why_not") or "the controller gives no reason",
+        "port_guid": (management.get("port_guids") or {}).get(str(rail["name"])),
     }
 
 

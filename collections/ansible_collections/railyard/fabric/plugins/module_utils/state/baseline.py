@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What a node had before a role first changed it: packages, files, units; a record a role.
 
-What is in a record is never changed: the second look sees what the role itself made. The way back is planned
-in module_utils/state/restore_plan.py. `root` is `/` on a node and a folder in the tests.
+A record is never changed: a second reading would see the role's own changes. The restore is planned in
+module_utils/state/restore_plan.py. `root` is `/` on a node and a folder in the tests.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ SCHEMA = 1
 FOLDER = "var/lib/railyard/originals"
 #: In every text file that a role writes; a file that has it is no original.
 MARK = b"Managed by Railyard"
-#: What `dpkg-query --showformat` is asked for, and `parse_packages` reads.
+#: The format for `dpkg-query --showformat`, which `parse_packages` reads.
 SHOW = "${db:Status-Want} ${db:Status-Status} ${Package} ${Version}\\n"
 _MARK_WITHIN_BYTES = 4096
 _ROLE = re.compile(r"[a-z][a-z0-9_]{0,62}\Z")
@@ -66,7 +66,7 @@ def look_at_file(root: str, path: str) -> dict[str, t.Any] | None:
     """Return what identifies a file's original state; None when there is none, or it is a role's own.
 
     Raises:
-        OriginalsError: Something stands there that is no file.
+        OriginalsError: There is something that is not a file.
     """
     place = os.path.join(root, path.lstrip("/"))
     if not os.path.lexists(place):
@@ -270,7 +270,7 @@ def store(root: str, role: str, record: t.Mapping[str, t.Any]) -> None:
 
 
 def remove(root: str, role: str) -> None:
-    """Remove a role's record and its copies; what they said has been put back."""
+    """Remove a role's record and its copies; their contents have been restored."""
     shutil.rmtree(os.path.join(root, FOLDER, "files", role), ignore_errors=True)
     path = os.path.join(root, FOLDER, role + ".json")
     if os.path.exists(path):

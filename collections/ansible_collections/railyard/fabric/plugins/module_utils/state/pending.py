@@ -1,11 +1,10 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What waits on a node for a reboot, a restart of modules or a consent: one file a topic, kept over runs.
+"""Store what waits on a node for a reboot, a restart of modules or an opt-in: one file per topic.
 
-A role that may not act says what waits instead. What waits for a reboot carries the boot in which it was
-said: once the node has booted anew it is answered, whoever rebooted, unless it waits for a kernel that still
-does not run.
+A role that must not act stores what waits instead. What waits for a reboot has the id of its boot: after a
+reboot, by any cause, it is done, unless it waits for a kernel that still does not run.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ class WaitsError(Exception):
 
 
 class Now(t.NamedTuple):
-    """The boot and the kernel that run while it is asked."""
+    """The current boot and kernel."""
 
     boot_id: str
     kernel: str
@@ -51,14 +50,14 @@ def check_topic(topic: str) -> str:
 
 
 def stamped(items: t.Iterable[t.Mapping[str, t.Any]], now: Now) -> list[Item]:
-    """Return the items as they are kept: those that a boot answers with the boot in which they were said.
+    """Return the items as they are stored: those that a reboot completes with the id of the current boot.
 
     Args:
         items: `{"what", "why", "needs"}` each, and `kernel` where a kernel waits to be booted.
         now: The boot that runs.
 
     Raises:
-        WaitsError: An item says nothing, needs what nobody can give, or a kernel without a boot.
+        WaitsError: An item is empty, has invalid needs, or a kernel without a boot.
     """
     kept = []
     for number, item in enumerate(items, start=1):
@@ -68,7 +67,7 @@ def stamped(items: t.Iterable[t.Mapping[str, t.Any]], now: Now) -> list[Item]:
         one: Item = {key: str(item[key]).strip() for key in _KEYS}
         if not _NEEDS.match(one["needs"]):
             raise WaitsError(
-                f"item {number} needs {one['needs']!r}. Fix: reboot, module_restart or consent:VARIABLE"
+                f"item {number} needs {one['needs']!r}. Fix: reboot, module_restart or `consent:VARIABLE`"
             )
         if item.get("kernel"):
             if one["needs"] != "reboot":
@@ -83,7 +82,7 @@ def stamped(items: t.Iterable[t.Mapping[str, t.Any]], now: Now) -> list[Item]:
 
 
 def is_answered(item: t.Mapping[str, t.Any], now: Now) -> bool:
-    """Tell whether a boot since it was said has answered an item."""
+    """Return whether a reboot since then has completed an item."""
     if item.get("needs") not in ANSWERED_BY_A_BOOT or item.get("boot_id") == now.boot_id:
         return False
     return item.get("kernel") in (None, now.kernel)
@@ -126,7 +125,7 @@ def load(root: str, but: str | None = None) -> dict[str, list[Item]]:
         but: A topic that is about to be written, whose file may be damaged.
 
     Raises:
-        WaitsError: A file that cannot be read: what it said must not be lost in silence.
+        WaitsError: A file that cannot be read: its contents must not be lost silently.
     """
     topics = {}
     for name in node_files.list_names(os.path.join(root, FOLDER)):
@@ -146,8 +145,8 @@ def load(root: str, but: str | None = None) -> dict[str, list[Item]]:
 def standing(root: str, topic: str) -> list[Item] | None:
     """Return what is kept under a topic as a role says it; None where that has to be written anew.
 
-    An item that a boot answers stands while the boot runs in which it was said. A file that cannot be read is
-    written anew too.
+    An item that a reboot completes stays during the boot in which it was stored. A file that cannot be read
+    is written again too.
     """
     try:
         path, now = path_of(root, check_topic(topic)), read_now(root)

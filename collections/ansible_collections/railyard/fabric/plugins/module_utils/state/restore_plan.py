@@ -1,10 +1,10 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The way back to a node's originals: which packages go, which files come back, and what stays and why.
+"""Plan the restore of a node's originals: packages to remove, files to restore, and what stays and why.
 
-Pure but for the look at files. apt alone knows what hangs on a package, so it is asked by simulations, and a
-package that something else needs stays.
+Pure except for reading files. Only apt knows what depends on a package, so it simulates, and a package that
+something else needs stays.
 """
 
 from __future__ import annotations

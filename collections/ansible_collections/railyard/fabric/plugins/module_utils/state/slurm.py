@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What Slurm says of a node, and whether the drain on it is ours.
+"""Read a node's state in Slurm, and whether Railyard drained it.
 
 Read from the text of `scontrol show node`: the one form that all versions have, Debian 12's 22.05 too.
 """
@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 import typing as t
 
-#: Begins each reason that Railyard gives; a drain with another reason is not ours to end.
+#: The beginning of each reason of Railyard; a drain with another reason is left unchanged.
 OWN_REASON = "Railyard: "
 
 _STATE = re.compile(r"(?m)^\s*State=(\S+)")
@@ -25,7 +25,7 @@ _DRAINED = ("DRAIN", "DRAINED", "DRAINING")
 
 
 class SlurmError(Exception):
-    """Slurm did not do or say what was asked; the message says what, and what to do."""
+    """Slurm failed or gave an invalid answer; the message has the reason and the fix."""
 
 
 class Node(t.NamedTuple):

@@ -134,7 +134,7 @@ def rail_names(order: Order) -> list[str]:
     """Return the names of all rails that an order asks about."""
     found = rounds.RailNames(order)
     firsts = {int(entry["fabric"]): str(entry["name"]) for entry in reversed(order["roster"])}
-    return list(dict.fromkeys(rail for name in firsts.values() for rail in found.of(name)))
+    return list(dict.fromkeys(rail for name in firsts.values() for rail in found.list_rails(name)))
 
 
 def by_policy(order: Order, rules: Mapping[str, Any]) -> dict[str, Any]:

@@ -232,7 +232,7 @@ def _take(lines: Iterator[bytes], run: str, host: str, limits: NodeLimits, harve
         found, damaged = json_lines.as_written(text)
         torn = torn or damaged
         for line in found:
-            row = line.get("row") if "frame" in line else frames.whole(line) if "as" in line else line
+            row = line.get("row") if "frame" in line else frames.expand(line) if "as" in line else line
             if (
                 not isinstance(row, dict)
                 or json_lines.is_deep(row)

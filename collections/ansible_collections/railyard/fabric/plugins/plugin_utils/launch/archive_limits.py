@@ -122,7 +122,7 @@ def of_node(orders: Sequence[Mapping[str, Any]], node: str) -> NodeLimits:
         node: a name of their roster.
     """
     policy = orders[0]["policy"]
-    asked = [line for order in orders for line in main.asked_of({**order, "node": node})]
+    asked = [line for order in orders for line in main.iter_planned({**order, "node": node})]
     raw = frozenset(
         raw_names.raw_name(line["id"], record.end_of(line, node), attempt)
         for line in asked

@@ -105,7 +105,7 @@ def rows_of(raw: bytes, frames: Frames, whole: bool = True) -> Iterator[dict[str
             return
         row = None
     elif whole and isinstance(row, dict) and "as" in row:
-        row = frames.whole(row)
+        row = frames.expand(row)
     yield row if isinstance(row, dict) else None
 
 

@@ -152,7 +152,7 @@ def measure_growth(first: Counters, last: Counters) -> Grown:
 def _is_full(name: str, value: int) -> bool:
     if name == DISCARDS:
         return value == _MOST_DISCARDS
-    return name in _SYSFS and link_errors.stands_still(_SYSFS[name], value)
+    return name in _SYSFS and link_errors.is_saturated(_SYSFS[name], value)
 
 
 def _judge_link(view: View, link: Link, grown: Grown, seconds: float) -> _Verdict | None:

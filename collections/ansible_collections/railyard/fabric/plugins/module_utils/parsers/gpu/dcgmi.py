@@ -24,10 +24,10 @@ _GOOD = ("pass", "skip", "healthy")
 _HEAD = re.compile(r"^\| ?Diagnostic +\| Result +\|\s*$")
 _SECTION = re.compile(r"^[|+]-{3,} +(\w[\w ]{0,30}?) +-{3,}\+-{8,}[|+]\s*$")
 _FOOT = re.compile(r"^\+-{8,}\+-{8,}\+\s*$")
-# 4.x says it of each GPU in a line of its own, older ones of all that fared alike ("Fail - GPUs: 0, 3").
+# 4.x has a line for each GPU, older versions one for all GPUs with the same result ("Fail - GPUs: 0, 3").
 _RESULT = re.compile(r"(?:(GPU ?[0-9]{1,3}): )?(Pass|Fail|Skip|Warn|Not Run)(?: - (.{1,200}))?\Z", re.I)
 _OVERALL = re.compile(r"^\| Overall Health:? +(?:\| +)?(\w{1,20}) +\|\s*$")
-# What stands below a test that it is of.
+# Lines below the test that they belong to.
 _COLUMN_END, _LONGEST_INFO = 46, 4000
 _LINKS = re.compile(r"^\|  NvLink Link Status  \|\s*$")
 _OWNER = re.compile(r"^ +(gpuId|physicalId) ([0-9]{1,4}):\s*$")
@@ -40,7 +40,7 @@ _REMARKS = ("Warning", "Error", "Info")
 
 
 def _info(one: dict[str, Any]) -> str | None:
-    """Return a result's words: a text in 2.x and 3.x, a list of texts or of warnings in others."""
+    """Return a result's message: a string in 2.x and 3.x, a list of strings or warnings in others."""
     words: list[str] = []
     for key in ("info", "warnings", "warning"):
         value = one.get(key)
@@ -77,7 +77,7 @@ class _Table:
         self.in_remark = False
 
     def read(self, line: str) -> bool:
-        """Read one line; False when it is none of the table's."""
+        """Read one line; return False when it is not part of the table."""
         section = _SECTION.match(line)
         if section:
             self.category = section.group(1)
@@ -97,9 +97,9 @@ class _Table:
             last["info"] = (before + value[1:_COLUMN_END])[:_LONGEST_INFO]
         elif name or (last and found):
             head = {"category": self.category, "test": name or (last or {})["test"]}
-            said = [word for word in found.group(1, 3) if word and word != "All"] if found else []
+            reported = [word for word in found.group(1, 3) if word and word != "All"] if found else []
             result = found.group(2) if found else None
-            self.tests.append({**head, "result": result, "info": ", ".join(said) or None})
+            self.tests.append({**head, "result": result, "info": ", ".join(reported) or None})
         else:
             return False
         return True
@@ -178,8 +178,8 @@ def parse(text: str) -> dict[str, Any]:
     Returns:
         The common object; each output holds `health` (word or None) and `tests` (a list of
         `{category, test, result, info}`); that of `nvlink` also `links`, a list of
-        `{gpu, switch, link, state}`, of which either `gpu` or `switch` is None. A failed test is a whole
-        result, and so is a link that is down: `valid` says nothing of passing.
+        `{gpu, switch, link, state}`, of which either `gpu` or `switch` is None. A failed test or a link that
+        is down is a complete result: `valid` does not mean that the test passed.
 
     Raises:
         NotThisTool: There is neither such an object, nor such a table, nor a message of dcgmi.
@@ -209,16 +209,16 @@ def parse(text: str) -> dict[str, Any]:
     elif linked:
         outputs, problem = linked, unlinked
     # A cell of a table, or a legend, may hold the same words.
-    said = next(
+    reported = next(
         (line for line in lines if not line.startswith(("|", "+", "Key:")) and _TROUBLE.search(line[:400])),
         None,
     )
     if found.cut is not None and _CUT.search(found.cut):
         problem = problem or error("truncated", "the JSON ends in the middle")
-    elif not outputs and said and _NAMES_DCGM.search(text):
-        problem = error("tool_error", said)
+    elif not outputs and reported and _NAMES_DCGM.search(text):
+        problem = error("tool_error", reported)
     if not outputs and problem is None and _DISCOVERY.search(text):
-        problem = error("no_data", "a list of devices says nothing of their health")
+        problem = error("no_data", "a list of devices does not show their health")
     if not outputs and problem is None:
         raise common.refusal("no JSON or table of dcgmi diag or health", lines)
     for output in outputs:

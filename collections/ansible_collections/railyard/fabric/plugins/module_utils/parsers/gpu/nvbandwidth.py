@@ -18,17 +18,17 @@ from ansible_collections.railyard.fabric.plugins.module_utils.parsers.gpu import
 from ansible_collections.railyard.fabric.plugins.module_utils.parsers.json_text import section
 
 # 0.8 has a list of "3: NVIDIA H100 80GB HBM3 (00000000:5d:00): (gpu17)"; before it, lines "Device 3: ..."
-# stand in front of the JSON.
+# come before the JSON.
 _DEVICE = re.compile(
     r"(?:Device )?([0-9]{1,3}): (.{1,120}?)"
     r"(?: \([0-9a-f]{4}([0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2})\))?(?:: \(.*\))?\Z"
 )
 _UNIT = re.compile(r"\((GB/s|ns)\)\Z")
-# The pattern that was sent did not arrive: the GPU that compares prints one, the program ends with the other.
+# The data did not arrive correctly: the comparing GPU prints one message, the program ends with the other.
 _WRONG = ("Invalid value when checking the pattern", "h_errorFlag")
 _DONE, _WAIVED = "Passed", "Waived"
 _NOTHING = "N/A"
-# As many GPUs as one process can have, squared, is what a matrix holds at most.
+# The most cells of a matrix: the most GPUs of one process, squared.
 _MOST = 128
 
 
@@ -49,7 +49,7 @@ def _gpu(line: object) -> dict[str, Any] | None:
 
 
 def _matrix(value: object) -> list[list[float | None]] | None:
-    """Return a matrix; None where it is none, or where a cell is no bandwidth."""
+    """Return a matrix; None where it is not a matrix of bandwidths."""
     rows: list[list[float | None]] = []
     for cells in _list(value)[: _MOST + 1]:
         row: list[float | None] = []
@@ -60,8 +60,8 @@ def _matrix(value: object) -> list[list[float | None]] | None:
                 return None
             row.append(seen)
         rows.append(row)
-    whole = rows and len(rows) <= _MOST and 0 < len(rows[0]) <= _MOST
-    return rows if whole and len({len(row) for row in rows}) == 1 else None
+    complete = rows and len(rows) <= _MOST and 0 < len(rows[0]) <= _MOST
+    return rows if complete and len({len(row) for row in rows}) == 1 else None
 
 
 def _test(value: object) -> dict[str, Any]:
@@ -87,9 +87,9 @@ def _output(data: dict[str, Any], lines: list[str]) -> dict[str, Any]:
 
 
 def _problems(data: dict[str, Any], output: dict[str, Any]) -> Iterator[dict[str, str]]:
-    said = _text(data.get("error"))
-    if said is not None:
-        yield error("wrong_values" if any(word in said for word in _WRONG) else "tool_error", said)
+    reported = _text(data.get("error"))
+    if reported is not None:
+        yield error("wrong_values" if any(word in reported for word in _WRONG) else "tool_error", reported)
     if not output["tests"]:
         yield error("truncated", "there is no result")
     for test in output["tests"]:
@@ -130,5 +130,5 @@ def parse(text: str) -> dict[str, Any]:
         problem = problem or error("truncated", "the JSON ends in the middle")
     elif any(common.ended_by_signal(line) for line in common.split_lines(found.around)):
         problem = problem or error("interrupted", "nvbandwidth was ended from outside")
-    warnings = [said for said in (_text(one.get("warning")) for one in runs) if said]
+    warnings = [reported for reported in (_text(one.get("warning")) for one in runs) if reported]
     return common.result("nvbandwidth", outputs, problem, warnings)

@@ -19,7 +19,7 @@ _GPU = re.compile(
     r"(.{1,120}?)(?: \(([0-9a-f]{1,8}):([0-9a-f]{1,2}):([0-9a-f]{1,2})\))?\s*\Z"
 )
 _RUNNING = re.compile(r"(?:> ?)?Running (\w{1,100})\.?\s*\Z")
-# By its name alone a line is a test's of nvbandwidth only if it is one of these.
+# Without other marks a line is a test of nvbandwidth only if its name is one of these.
 _TEST = re.compile(r"(?:> ?)?Running \w{1,100}_(?:ce|sm|tma|copy)\.?\s*\Z")
 _DESCRIPTION = re.compile(r"mem\S{1,10} .{0,200}\((GB/s|ns)\)\s*\Z")
 _SUM = re.compile(r"SUM (\w{1,120}) ([0-9.]{1,30})\s*\Z")
@@ -66,7 +66,7 @@ class _Matrix:
         self.rows.append(row)
 
     def problem(self) -> dict[str, str] | None:
-        """Return why the matrix is not whole: its sum is that of all cells."""
+        """Return why the matrix is incomplete: its sum must be that of all cells."""
         if self.broken:
             return error("garbled", self.broken)
         if self.sum is None:
@@ -159,7 +159,7 @@ class _Run:
             self.problem = self.problem or error("truncated", f"{name}: the matrix above its SUM is missing")
             self.pending = None
             return
-        # Of both directions each matrix has a name of its own, that of the test and a word more.
+        # In a bidirectional test each matrix has its own name, that of the test with a suffix.
         self.matrix.name, self.matrix.sum = name, to_float(total)
         self._end_matrix()
 
@@ -188,7 +188,7 @@ def parse(text: str) -> dict[str, Any] | None:
     """Parse nvbandwidth's text.
 
     Args:
-        text: what it printed without `-j`, or a part of it with a whole matrix.
+        text: what it printed without `-j`, or a part of it with a complete matrix.
 
     Returns:
         The common object, its outputs as those of the JSON; None where no line is nvbandwidth's.

@@ -12,7 +12,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.parsers import com
 from ansible_collections.railyard.fabric.plugins.module_utils.parsers.common import error, to_float, to_int
 
 _GPU = re.compile(r"^GPU ([0-9]{1,3}): (.{1,120}?)(?: \(UUID: ([^)]{1,80})\))?\s*$")
-# A name that was torn, and another's behind it.
+# A truncated name with another one behind it.
 _GLUED = re.compile(r"GPU [0-9]{1,3}: |\(UUID: ")
 _LINK = re.compile(r"^\s+Link ([0-9]{1,3}): (?:([0-9.]+) GB/s|<?(inactive|Inactive|N/A)>?)\s*$")
 _TROUBLE = re.compile(
@@ -24,7 +24,7 @@ _NO_NVLINK = re.compile(r"NVLink is not supported|: Not Supported\s*$", re.I)
 
 
 def is_without_nvlink(message: str) -> bool:
-    """Tell whether nvidia-smi says that a GPU has no NVLink, which is no trouble."""
+    """Return whether nvidia-smi reports that a GPU has no NVLink, which is no error."""
     return bool(_NO_NVLINK.search(message))
 
 
@@ -46,12 +46,12 @@ def parse(text: str) -> dict[str, Any]:
     problem: dict[str, str] | None = None
     odd = False
     for line in lines:
-        said = _TROUBLE.search(line[:400])
-        if said:
-            # It may stand behind the GPU's name. What another GPU cannot do hides no trouble of this one.
+        reported = _TROUBLE.search(line[:400])
+        if reported:
+            # It may follow the GPU's name. A feature that one GPU lacks must not hide the error of another.
             if problem is None or is_without_nvlink(problem["message"]):
                 problem = error("tool_error", line)
-            line = line[: said.start()]
+            line = line[: reported.start()]
         gpu, link = _GPU.match(line), _LINK.match(line)
         if gpu:
             name, uuid = gpu.group(2), gpu.group(3)
@@ -59,14 +59,10 @@ def parse(text: str) -> dict[str, Any]:
             gpus.append({"gpu": to_int(gpu.group(1)), "name": name, "uuid": uuid, "links": []})
         elif link and gpus:
             speed = to_float(link.group(2))
-            row = {
-                "link": to_int(link.group(1)),
-                "speed_gbytes_per_s": speed,
-                "active": speed is not None,
-            }
+            row = {"link": to_int(link.group(1)), "speed_gbytes_per_s": speed, "active": speed is not None}
             gpus[-1]["links"].append(row)
         elif line.strip():
-            # A prompt or the like is no line of this tool; half a GPU's or a link's is.
+            # A prompt is no line of this tool; a truncated line of a GPU or a link is.
             odd = odd or line[0].isspace() or line.startswith("GPU") or "GPU".startswith(line.rstrip())
     if problem is None and not any(gpu["links"] for gpu in gpus):
         raise common.refusal("no GPU with links of nvidia-smi nvlink -s", lines)

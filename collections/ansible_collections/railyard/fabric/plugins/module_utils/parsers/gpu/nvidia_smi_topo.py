@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""nvidia-smi topo -m: tabs as printed, blanks as pasted; rows that lost a cell are named, not guessed."""
+"""nvidia-smi topo -m, with tabs as printed or blanks as pasted; rows that lost a cell are reported."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _UNKNOWN = ("N/A", "")
 
 
 def _row(cells: list[str], columns: list[str]) -> tuple[dict[str, str], list[str]]:
-    """Return (links by column, cells behind them); fewer links than columns mean that the row is damaged."""
+    """Return (links by column, cells after them); a row with fewer links than columns is damaged."""
     links: list[str] = []
     for cell in cells:
         if len(links) == len(columns) or not _LINK.match(cell):
@@ -34,7 +34,7 @@ def _row(cells: list[str], columns: list[str]) -> tuple[dict[str, str], list[str
 
 
 def _affinity(cells: list[str]) -> tuple[str | None, int | None]:
-    """Return (CPU list, NUMA node) from the cells behind a GPU's links; either may be missing."""
+    """Return (CPU list, NUMA node) from the cells after a GPU's links; either may be missing."""
     cells = [cell for cell in cells if cell]
     cpus = cells[0] if cells and _CPUS.match(cells[0]) else None
     numa = to_int(cells[1]) if len(cells) > 1 and cells[1] not in _UNKNOWN else None
@@ -107,8 +107,8 @@ def parse(text: str) -> dict[str, Any]:
         text: What nvidia-smi printed.
 
     Returns:
-        The common object; `nics` maps the matrix' name to the device (`NIC0: mlx5_0`) where the legend or the
-        matrix itself says it.
+        The common object; `nics` maps the name in the matrix to the device (`NIC0: mlx5_0`) where the legend
+        or the matrix shows it.
 
     Raises:
         NotThisTool: There is no matrix of links (`topo -p2p` is another one).

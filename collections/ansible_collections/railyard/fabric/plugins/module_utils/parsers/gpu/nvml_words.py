@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The words that nvidia-smi prints in place of a value: which mean "there is none", and which mean trouble.
+"""The texts that nvidia-smi prints instead of a value: which mean that there is none, and which are errors.
 
 They are the strings of NVML's return codes (nvmlReturn_t in nvml.h), in brackets in CSV and bare in `-q`; the
 table of plain nvidia-smi prints ERR! for any of them. "GPU requires reset" is NVML_ERROR_RESET_REQUIRED of
@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 
-#: The only words for a value that this GPU or driver does not have.
+#: The texts for a value that this GPU or driver does not have.
 _ABSENT = frozenset(
     {
         "n/a",
@@ -65,22 +65,22 @@ def _bare(text: str) -> str:
 
 
 def is_absent(text: str) -> bool:
-    """Tell whether nvidia-smi says that there is no such value."""
+    """Return whether nvidia-smi reports that there is no such value."""
     return _bare(text) in _ABSENT
 
 
 def is_trouble(value: object) -> bool:
-    """Tell whether a value is a word for trouble: a known one, or any other in brackets."""
+    """Return whether a value is an error: a known text, or any other in brackets."""
     if not isinstance(value, str) or is_absent(value):
         return False
     return bool(_BRACKETS.match(value.strip())) or _bare(value) in _FAULTY | _UNREAD
 
 
 def is_faulty(value: object) -> bool:
-    """Tell whether a value says that the GPU itself cannot be used as it is."""
+    """Return whether a value means that the GPU cannot be used."""
     return isinstance(value, str) and _bare(value) in _FAULTY
 
 
 def is_version_mismatch(message: str) -> bool:
-    """Tell whether a message is that the loaded driver and the installed libraries are of two versions."""
+    """Return whether a message reports that loaded driver and installed libraries differ in version."""
     return _MISMATCH in message.lower()

@@ -47,7 +47,7 @@ def pfc(text: str) -> list[int]:
 def dscp_to_priority(text: str) -> dict[str, int]:
     """Return priority by DSCP (decimal string), from `dcb -j -N app show dev NETDEV dscp-prio`.
 
-    Without an entry dcb prints an empty object. Since v6.5 each entry ends in a blank string of its own.
+    Without entries dcb prints an empty object. Since v6.5 each entry ends with a separate blank string.
 
     Raises:
         NotThisTool: The text is something else, or gives one DSCP two priorities.

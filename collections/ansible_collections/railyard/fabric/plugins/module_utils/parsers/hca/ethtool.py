@@ -33,11 +33,11 @@ class _Netdev:
         self.output: dict[str, Any] = dict.fromkeys(_KEYS)
         self.has_settings = self.has_info = False
         self.settings_end = self.info_end = False
-        # A field that comes twice is another netdev's, glued on by a tear.
+        # A repeated field belongs to another netdev, after a truncation.
         self.has_twice = False
 
-    def whole(self) -> bool:
-        """Both forms end in lines that ethtool always prints."""
+    def is_complete(self) -> bool:
+        """Return whether the last lines, which ethtool always prints, are present."""
         return (
             not self.has_twice and self.settings_end >= self.has_settings and self.info_end >= self.has_info
         )
@@ -86,18 +86,18 @@ def parse(text: str) -> dict[str, Any]:
             if last is None or (last.has_info if starts_info else last.has_settings):
                 found.append(_Netdev())
             found[-1].has_settings |= starts_settings
-        said = common.trouble(_TROUBLE, line[:200], line)
-        if said or _OWN_MESSAGE.match(line):
+        reported = common.trouble(_TROUBLE, line[:200], line)
+        if reported or _OWN_MESSAGE.match(line):
             ours = ours or bool(_OWN_MESSAGE.match(line))
-            problem = problem or said or error("tool_error", line)
+            problem = problem or reported or error("tool_error", line)
         elif found and pair:
             found[-1].read(pair.group(1), pair.group(2))
     if not found and not ours:
         raise common.refusal("no settings or driver of ethtool", lines)
-    if problem is None and not all(one.whole() for one in found):
+    if problem is None and not all(one.is_complete() for one in found):
         problem = error("truncated", "the lines that end ethtool's output are missing")
     warnings: list[str] = []
-    if problem and problem["class"] == "permission" and found and all(one.whole() for one in found):
-        # Wake-on-LAN is told to root alone; everything else is there.
+    if problem and problem["class"] == "permission" and found and all(one.is_complete() for one in found):
+        # Only Wake-on-LAN needs root; everything else is complete.
         warnings, problem = [problem["message"]], None
     return common.result("ethtool", [one.output for one in found], problem, warnings)

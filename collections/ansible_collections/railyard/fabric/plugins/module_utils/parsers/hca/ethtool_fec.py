@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Read `ethtool -I --show-fec NETDEV`: which FEC a link has, and what it corrected since the driver began.
+"""Read `ethtool -I --show-fec NETDEV`: a link's FEC, and its counters since the driver was loaded.
 
 As text and as JSON. Source: ethtool's netlink/fec.c. Public outputs that were tried: bnxt or mlx5 with lanes,
 text and JSON (text index 30412424811), ice (20022863685), fbnic (24687691770), DGX Spark without statistics
@@ -31,7 +31,7 @@ def parse(text: str) -> dict[str, Any]:
         version of ethtool has none.
 
     Raises:
-        NotThisTool: it is something else, with ethtool's own message where there is one.
+        NotThisTool: it is something else, with ethtool's message where there is one.
     """
     if text.lstrip().startswith("["):
         return _of_json(text)

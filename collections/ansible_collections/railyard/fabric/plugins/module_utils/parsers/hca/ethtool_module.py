@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Read `ethtool -m NETDEV`: what a module or cable says of itself, its readings and its own alarms.
+"""Read `ethtool -m NETDEV`: the description, readings and alarms of a module or cable.
 
 SFF-8472 (SFP), SFF-8636 (QSFP) and CMIS (QSFP-DD, OSFP), as text and as the JSON of ethtool 6.14 and newer.
 Sources: ethtool's qsfp.c, cmis.c, sfpdiag.c and module-common.c. Public outputs that were tried: QSFP28 SR4
@@ -9,8 +9,8 @@ and QSFP+ (text index 19454086016), QSFP28 CWDM4 without a link and with one (21
 (19234460706), copper QSFP28 (45671528790), SFP+ without light (45398745301), passive SFP+ cable
 (56102607159); JSON of QSFP28 (11718860503) and QSFP-DD (38523665571).
 
-Flags of SFF-8636 and CMIS are latched: one may have been set when the fibre was plugged in. So each comes
-with its reading and its limit, for the judge to compare.
+Flags of SFF-8636 and CMIS are latched: one may have been set when the fiber was plugged in. So each has its
+reading and its limit, for the judge to compare.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _UNITS = {"bias current": "mA", "tx power": "dBm", "rx power": "dBm", "temperatu
 _NUMBER = re.compile(r"(-?(?:inf|[0-9]{1,9}(?:\.[0-9]{1,9})?)) (mA|dBm|degrees C|V)\b")
 _ON = {"On": True, "Off": False}
 _MOST_LANES = 16
-# ethtool's JSON has the same names in small letters with underscores; thresholds stand below the quantity.
+# ethtool's JSON has the same names in lower case with underscores; thresholds are below the quantity.
 _JSON_READINGS = {
     "laser_tx_bias_current": "bias current",
     "laser_bias_current": "bias current",
@@ -107,7 +107,7 @@ class _Module:
         return (inner.group(1) if inner else found)[:80] or None
 
     def _cables(self) -> Iterator[str]:
-        """Yield the words of an SFP, which has no transmitter technology."""
+        """Yield the cable types of an SFP, which has no transmitter technology."""
         for one in self.texts.get("Transceiver type", []):
             if "Passive Cable" in one or "Copper Passive" in one:
                 yield module_words.COPPER
@@ -125,12 +125,12 @@ def parse(text: str) -> dict[str, Any]:
 
     Returns:
         `identifier` (QSFP28 ...), `vendor`, `part_number`; `medium`, `copper` or `optical` as the module
-        says, None where it does not; `temperature_c`; `rx_power_dbm` and `tx_power_dbm`, one number a lane,
-        None where there are none; `reports_alarms`, whether the module has alarms at all; `alarms`, those
-        that are on, as `module_words.alarm` has them.
+        reports it, or None; `temperature_c`; `rx_power_dbm` and `tx_power_dbm`, one number per lane, None
+        where there are none; `reports_alarms`, whether the module has alarms at all; `alarms`, those that are
+        set, in the format of `module_words.alarm`.
 
     Raises:
-        NotThisTool: it is something else, with ethtool's own message where there is one.
+        NotThisTool: it is something else, with ethtool's message where there is one.
     """
     module = _Module()
     if text.lstrip().startswith("["):

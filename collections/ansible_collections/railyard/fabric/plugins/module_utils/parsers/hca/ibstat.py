@@ -14,7 +14,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.parsers.hca import
 
 # The kinds of node that ibstat knows; a type beyond them is "???".
 _KIND = r"(?:CA|Router|Switch|iWARP RNIC|\?\?\?)"
-# Indentation is often lost on the way: the keys alone tell a port's fields from a device's.
+# Indentation is often lost: the keys alone distinguish a port's fields from a device's.
 # `ibstat DEVICE PORT` writes `CA: 'mlx5_0'`.
 _DEVICE = re.compile(rf"^\s*{_KIND}:? '([^']{{1,80}})'\s*$")
 _BEGIN = re.compile(rf"{_KIND}:? '[^']{{1,80}}'\s*$")
@@ -46,7 +46,7 @@ def parse(text: str) -> dict[str, Any]:
         text: What ibstat printed for one device or all.
 
     Returns:
-        The common object, one output per run: `devices`. A rate is given for ports that are down, too.
+        The common object, one output per run: `devices`. Ports that are down have a rate too.
 
     Raises:
         NotThisTool: There is neither a device nor a message of ibstat.
@@ -73,10 +73,10 @@ def parse(text: str) -> dict[str, Any]:
             if pair.group(1) == "Number of ports":
                 devices[-1]["_ports"] = to_int(pair.group(2))
         elif line.strip():
-            said = state.message(line)
+            reported = state.message(line)
             for start in ("CA '", "iWARP RNIC '"):
-                said = said or state.begun(line, start)
-            problem = state.graver(problem, said)
+                reported = reported or state.begun(line, start)
+            problem = state.graver(problem, reported)
     problem = state.listed(devices, problem, "no device of ibstat (CA 'name')", lines)
     for device in devices:
         fewer = state.fewer_ports(device)

@@ -55,7 +55,7 @@ def parse(text: str) -> dict[str, Any]:
         if head:
             seen.restart()
             port = state.port(to_int(head.group(2)))
-            # The ports of a device stand together; the same port again is that of another run.
+            # The ports of a device are listed together; a repeated port is of another run.
             same = bool(found) and found[-1]["name"] == head.group(1)
             if not same or any(one["port"] == port["port"] for one in found[-1]["ports"]):
                 found.append(state.device(head.group(1)))
@@ -64,7 +64,7 @@ def parse(text: str) -> dict[str, Any]:
             _read_pair(port, pair.group(1), pair.group(2))
             seen.add(pair.group(1))
         elif line.strip():
-            said = state.message(line) or state.begun(line, "Infiniband device")
-            problem = state.graver(problem, said)
+            reported = state.message(line) or state.begun(line, "Infiniband device")
+            problem = state.graver(problem, reported)
     problem = state.listed(found, problem, "no port of ibstatus", lines)
     return state.devices_result("ibstatus", found, problem, ("state", "physical_state", "link_layer"), seen)

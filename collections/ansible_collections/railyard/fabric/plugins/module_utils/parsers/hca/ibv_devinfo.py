@@ -74,7 +74,7 @@ def _read_pair(device: dict[str, Any], key: str, value: str) -> None:
         name = _PORT_FIELDS[key]
         read = to_int(_plain(value)) if name in _NUMBERS else _plain(value)
         if key == "phys_state" and not _NUMBERED.match(value):
-            # The last line of -v that states anything: half a word is the mark of a cut.
+            # The last line of -v with a value: half a word means that it is truncated.
             read = None
         if name.endswith("_mtu_bytes") and read is not None and read not in _MTUS:
             # Half a number is no MTU.
@@ -155,8 +155,8 @@ def parse(text: str) -> dict[str, Any]:
         elif line.strip():
             warned = state.warning(line)
             warnings += [warned] if warned else []
-            said = state.message(line) or state.begun(line, "hca_id:")
-            problem = state.graver(problem, said)
+            reported = state.message(line) or state.begun(line, "hca_id:")
+            problem = state.graver(problem, reported)
     listed = _list(lines)
     if listed is not None and not devices:
         return listed

@@ -54,7 +54,7 @@ class _Port:
     """One interface while it is read."""
 
     def __init__(self) -> None:
-        self.said: dict[str, Any] = {}
+        self.reported: dict[str, Any] = {}
         self.mapping: dict[str, int] = {}
         self.sections: set[str] = set()
 
@@ -65,13 +65,13 @@ class _Port:
     def output(self) -> dict[str, Any]:
         mapping = dict(sorted(self.mapping.items(), key=lambda pair: int(pair[0])))
         found = {"trust": None, "pfc": None, "dscp_to_priority": mapping or None, "buffers_bytes": None}
-        return {**found, **self.said}
+        return {**found, **self.reported}
 
     def problem(self) -> dict[str, str] | None:
         for name, title in (("trust", "trust state"), ("pfc", "PFC configuration")):
-            if name not in self.said:
+            if name not in self.reported:
                 return error("truncated", f"the {title} is missing")
-        if self.said["trust"] == "dscp" and self.mapping and len(self.mapping) != _DSCP_VALUES:
+        if self.reported["trust"] == "dscp" and self.mapping and len(self.mapping) != _DSCP_VALUES:
             return error("truncated", f"the mapping has {len(self.mapping)} of {_DSCP_VALUES} DSCP values")
         return (
             None if self.has_classes() else error("truncated", "the traffic classes at the end are missing")
@@ -98,27 +98,27 @@ def parse(text: str) -> dict[str, Any]:
     for line in lines:
         trust, mapped = _TRUST.match(line), _MAPPING.match(line)
         buffers, enabled = _BUFFERS.match(line), _ENABLED.match(line)
-        said: dict[str, Any] = {}
+        reported: dict[str, Any] = {}
         mapping: dict[str, int] = {}
         if trust:
-            said["trust"] = trust.group(1)
+            reported["trust"] = trust.group(1)
         elif mapped:
             mapping = dict.fromkeys(map(str, _numbers(mapped.group(2))), int(mapped.group(1)))
         elif buffers:
-            said["buffers_bytes"] = _numbers(buffers.group(1))
+            reported["buffers_bytes"] = _numbers(buffers.group(1))
         elif enabled:
-            said["pfc"] = [int(word) for word in enabled.group(1).split()]
+            reported["pfc"] = [int(word) for word in enabled.group(1).split()]
         elif not _OURS.match(line):
             problem = problem or common.trouble(_TROUBLE, line)
             continue
         ours = ours or not enabled
-        sections = {*said, *mapping} or {line.strip()[: len("tc: 0")]}
+        sections = {*reported, *mapping} or {line.strip()[: len("tc: 0")]}
         is_class = line.startswith("tc: ")
         # A section that is there already, or one behind the classes, is the next interface's.
         if not ports or ports[-1].sections & sections or (ports[-1].has_classes() and not is_class):
             ports.append(_Port())
         ports[-1].sections |= sections
-        ports[-1].said.update(said)
+        ports[-1].reported.update(reported)
         ports[-1].mapping.update(mapping)
     if not ours and (problem is None or "mlnx_qos" not in text):
         raise common.refusal("no section of mlnx_qos", lines)

@@ -37,23 +37,23 @@ def parse(text: str) -> dict[str, Any]:
     """Parse what mlxlink printed of one port.
 
     Returns:
-        `state`, `speed` and `fec` in mlxlink's words; of the module what `ethtool_module.parse` returns;
+        `state`, `speed` and `fec` as mlxlink prints them; for the module the keys of `ethtool_module.parse`;
         `raw_ber` (before FEC) and `effective_ber` (after it), 0 where no error was seen,
         `effective_errors`, and `counted_min`, the minutes since the counters were cleared. Each is None where
-        mlxlink does not say it.
+        mlxlink does not print it.
 
     Raises:
-        NotThisTool: it is something else, with the tool's own message where there is one.
+        NotThisTool: it is something else, with the tool's message where there is one.
     """
     lines = common.split_lines(_COLOUR.sub("", text))
-    said = dict(filter(None, map(module_words.pair, lines)))
-    if "Physical state" not in said or "FEC" not in said:
+    reported = dict(filter(None, map(module_words.pair, lines)))
+    if "Physical state" not in reported or "FEC" not in reported:
         raise module_words.refusal("no port of mlxlink", lines)
     readings: dict[str, list[float]] = {}
     alarms: list[dict[str, Any]] = []
     has_limits = False
     for what, key, unit in _MODULE:
-        values, low, high = _readings(said.get(key, ""))
+        values, low, high = _readings(reported.get(key, ""))
         readings[what] = values
         # A copper cable has 0 [0..0].
         if low is None or high is None or low >= high:
@@ -64,24 +64,24 @@ def parse(text: str) -> dict[str, Any]:
             for side, limit, beyond in (("low", low, value < low), ("high", high, value > high)):
                 if beyond:
                     alarms.append(module_words.alarm(what, side, "alarm", number, value, limit, unit))
-    minutes = to_float(said.get("Time Since Last Clear [Min]"))
-    kind = f"{said.get('Cable Type', '')} {said.get('Cable Technology', '')}"
+    minutes = to_float(reported.get("Time Since Last Clear [Min]"))
+    kind = f"{reported.get('Cable Type', '')} {reported.get('Cable Technology', '')}"
     return {
-        "state": _known(said.get("State")),
-        "speed": _known(said.get("Speed")),
-        "fec": _known(said.get("FEC")),
-        "identifier": _known(said.get("Identifier")),
-        "vendor": _known(said.get("Vendor Name")),
-        "part_number": _known(said.get("Vendor Part Number")),
+        "state": _known(reported.get("State")),
+        "speed": _known(reported.get("Speed")),
+        "fec": _known(reported.get("FEC")),
+        "identifier": _known(reported.get("Identifier")),
+        "vendor": _known(reported.get("Vendor Name")),
+        "part_number": _known(reported.get("Vendor Part Number")),
         "medium": module_words.medium(kind),
         "temperature_c": next(iter(readings["temperature"]), None) if has_limits else None,
         "rx_power_dbm": (readings["rx power"] or None) if has_limits else None,
         "tx_power_dbm": (readings["tx power"] or None) if has_limits else None,
         "reports_alarms": has_limits,
         "alarms": alarms,
-        "raw_ber": _ratio(said.get("Raw Physical BER")),
-        "effective_ber": _ratio(said.get("Effective Physical BER")),
-        "effective_errors": module_words.count(said.get("Effective Physical Errors")),
+        "raw_ber": _ratio(reported.get("Raw Physical BER")),
+        "effective_ber": _ratio(reported.get("Effective Physical BER")),
+        "effective_errors": module_words.count(reported.get("Effective Physical Errors")),
         "counted_min": minutes if minutes is not None and minutes >= 0 else None,
     }
 

@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the parsers of optical modules and FEC share: words, messages, limits and readings that pass them."""
+"""Shared by the parsers of optical modules and FEC: lines, messages, limits and alarms."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from typing import Any
 from ansible_collections.railyard.fabric.plugins.module_utils.parsers import common
 
 COPPER, OPTICAL = "copper", "optical"
-#: What stands for a lane without any light: SFF-8636 and CMIS count in steps of 0.1 uW, and ethtool prints 0
-#: as `-inf dBm`.
+#: The value of a lane without light: SFF-8636 and CMIS count in steps of 0.1 uW, and ethtool prints 0 as
+#: `-inf dBm`.
 NO_LIGHT_DBM = -40.0
 _LONGEST_NAME = 60
 
@@ -23,10 +23,10 @@ _OPTICAL = re.compile(r"\b[0-9]+(?:\.[0-9]+)? ?nm\b|\boptical\b|\bVCSEL\b", re.I
 
 
 def refusal(expected: str, lines: list[str]) -> common.NotThisTool:
-    """Return what to raise for a text without what was expected; a tool's own message says why."""
-    said = [" ".join(line.split()) for line in lines if _MESSAGE.search(line[:400])]
-    if said:
-        return common.NotThisTool("; ".join(dict.fromkeys(said))[:200])
+    """Return the error of a text without the expected content, with the tool's message if there is one."""
+    reported = [" ".join(line.split()) for line in lines if _MESSAGE.search(line[:400])]
+    if reported:
+        return common.NotThisTool("; ".join(dict.fromkeys(reported))[:200])
     return common.refusal(expected, lines)
 
 
@@ -71,7 +71,7 @@ def count(value: object) -> int | None:
 
 
 def medium(words: str) -> str | None:
-    """Return whether a module says that it is copper or optical; None where it says neither."""
+    """Return whether a module reports `copper` or `optical`; None for neither."""
     if "copper" in words.lower():
         return COPPER
     return OPTICAL if _OPTICAL.search(words) else None
@@ -93,10 +93,10 @@ def alarm(
         what: `rx power`, `tx power`, `bias current`, `temperature` or `voltage`.
         side: `high` or `low`.
         level: `alarm` or `warning`.
-        lane: the lane, from 1; None for what the module has once.
+        lane: the lane, from 1; None for a value of the whole module.
         value: the reading.
-        limit: the module's own limit.
-        unit: of both.
+        limit: the module's limit.
+        unit: the unit of both.
     """
     return {
         "what": what,

@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""mstflint's query of a card's flash or of an image, as it prints them: text in, one record out."""
+"""The output of mstflint's query of a NIC's flash or of an image: text in, one record out."""
 
 from __future__ import annotations
 
@@ -12,12 +12,11 @@ _LINE = re.compile(r"(?m)^(FW Version|FW Version\(Running\)|PSID):[ \t]+(\S+)[ \
 
 
 class Flash(t.NamedTuple):
-    """What is in a flash or an image.
+    """The content of a flash or an image.
 
     Attributes:
-        version: The firmware that the next reset of the card starts, or the image's; None where it is not
-            told.
-        running: The firmware that runs; the same where mstflint says no other.
+        version: The firmware after the next reset of the NIC, or the image's; None where it is not shown.
+        running: The running firmware; the same as `version` where mstflint shows no other.
         psid: The board that it is for.
     """
 
@@ -28,8 +27,8 @@ class Flash(t.NamedTuple):
 
 def parse_query(text: str) -> Flash:
     """Read `mstflint -d DEVICE query` or `mstflint -i IMAGE query`."""
-    told: dict[str, str] = {}
+    fields: dict[str, str] = {}
     for key, value in _LINE.findall(text):
-        told.setdefault(key, value)
-    version = told.get("FW Version")
-    return Flash(version, told.get("FW Version(Running)", version), told.get("PSID"))
+        fields.setdefault(key, value)
+    version = fields.get("FW Version")
+    return Flash(version, fields.get("FW Version(Running)", version), fields.get("PSID"))

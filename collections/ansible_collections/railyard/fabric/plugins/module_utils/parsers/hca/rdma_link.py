@@ -30,13 +30,13 @@ def _is_cut(word: str) -> bool:
 
 
 def _is_of_link(tokens: list[str]) -> bool:
-    """Tell a link's line from that of `rdma statistic` or `rdma resource`, which begins alike."""
+    """Return whether a line is of a link, not of `rdma statistic` or `rdma resource`, which begin equally."""
     words = (*_WORDS, *_OTHER_WORDS)
     return not tokens or any(word.startswith(tokens[0]) for word in words)
 
 
 def _odd(tokens: list[str]) -> str | None:
-    """Return the first of every other word that no link has; the last one may be cut."""
+    """Return the first key that no link has; the last one may be truncated."""
     # Before the capabilities `-o` has a backslash.
     end = next((at for at, word in enumerate(tokens) if word in ("\\", "caps:")), len(tokens))
     known = (*_WORDS, *_OTHER_WORDS)
@@ -62,7 +62,7 @@ def _read_json(text: str) -> list[dict[str, Any]] | None:
     found: list[Any] = []
     end = 0
     try:
-        # A prompt may stand before and behind, and another node's list.
+        # There may be a prompt before and after it, and another node's list.
         while start := _JSON_START.search(text, end):
             one, end = json.JSONDecoder().raw_decode(text, start.end() - 1)
             found += one
@@ -90,7 +90,7 @@ def _read_text(lines: list[str]) -> tuple[list[dict[str, Any]], dict[str, str] |
             if tokens and tokens[-1] in (*_WORDS, *_OTHER_WORDS[:-1]):
                 problem = problem or error("truncated", f"a link ends with {tokens[-1]!r} and has no value")
             if any(tokens.count(word) > 1 for word in _WORDS):
-                problem = problem or error("garbled", f"a link's line has a word twice: {line.strip()[:80]}")
+                problem = problem or error("garbled", f"a link's line has a key twice: {line.strip()[:80]}")
             odd = _odd(tokens)
             if odd:
                 problem = problem or error("garbled", f"{odd[:40]!a} is no word of a link")

@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""show_gids (mlnx-tools): cells may be blank, so that each is known by its shape, not by its place."""
+"""show_gids (mlnx-tools): cells may be blank, so each is recognized by its format, not by its column."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def _row(match: re.Match[str]) -> dict[str, Any]:
     elif version == "2":
         kind = "RoCE v2"
     elif version == "1":
-        # The kernel has one word for both; only Ethernet has a netdev. In a container it may be out of sight.
+        # The kernel has one name for both; only Ethernet has a netdev, which a container may not see.
         kind = "RoCE v1" if netdev else "IB"
     return {
         "device": match.group(1),
@@ -52,7 +52,7 @@ def _row(match: re.Match[str]) -> dict[str, Any]:
 
 
 def _name_hidden(gids: list[dict[str, Any]]) -> None:
-    """Call a port's v1 RoCE where its other rows say Ethernet: by a v2, a netdev or an IPv4 address."""
+    """Set a port's v1 GIDs to RoCE where its other rows show Ethernet: a v2, a netdev or an IPv4 address."""
     ethernet = {
         (row["device"], row["port"])
         for row in gids
@@ -66,7 +66,7 @@ def _name_hidden(gids: list[dict[str, Any]]) -> None:
 def _runs(lines: list[str]) -> tuple[list[list[dict[str, Any]]], list[int | None]]:
     """Return the rows of each run, which begins with its header and ends with its count, and the counts.
 
-    A count without its header is None, as is one with a line between that is no row: what it tore is no name.
+    A count without its header is None, as is one after a line that is not a row.
     """
     parts: list[list[dict[str, Any]]] = [[]]
     counts: list[int | None] = []

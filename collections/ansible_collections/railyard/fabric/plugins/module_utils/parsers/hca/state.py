@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What ibstat, ibstatus and ibv_devinfo have in common: devices with ports, and their messages."""
+"""Shared by the parsers of ibstat, ibstatus and ibv_devinfo: devices with ports, and messages."""
 
 from __future__ import annotations
 
@@ -37,22 +37,22 @@ _TROUBLE = (
     (_OF_A_SHELL, re.compile(r"command not found|No such file or directory", re.I)),
 )  # fmt: skip
 
-# Of a driver whose library is not there; the devices of the others are listed all the same.
+# A driver without its library; the devices of other drivers are listed.
 _WARNING = re.compile(r"^\s*libibverbs: Warning")
 
 
 def device(name: str) -> dict[str, Any]:
-    """Return a device about which nothing but its name is known yet."""
+    """Return a device of which only the name is known yet."""
     return {**dict.fromkeys(DEVICE_KEYS), "name": name, "ports": []}
 
 
 def port(number: int | None) -> dict[str, Any]:
-    """Return a port about which nothing but its number is known yet."""
+    """Return a port of which only the number is known yet."""
     return {**dict.fromkeys(PORT_KEYS), "port": number}
 
 
 class Seen:
-    """The fields that a device or port has already: one that comes twice is another's, glued on by a tear."""
+    """The fields of a device or port so far: a repeated one belongs to another, after a truncation."""
 
     def __init__(self) -> None:
         """Begin with no field."""
@@ -71,24 +71,24 @@ class Seen:
 
 
 def message(line: str) -> dict[str, str] | None:
-    """Return the error that a line of one of these tools stands for."""
+    """Return the error that a line of one of these tools reports."""
     return None if warning(line) else common.trouble(_TROUBLE, line)
 
 
 def warning(line: str) -> str | None:
-    """Return the line when it warns and the tool goes on."""
+    """Return the line if it is a warning after which the tool continues."""
     return line.strip()[:400] if _WARNING.match(line[:400]) else None
 
 
-def graver(problem: dict[str, str] | None, said: dict[str, str] | None) -> dict[str, str] | None:
-    """Keep the first error; one that may be of another program gives way to any other."""
-    if problem is None or (said is not None and problem["class"] == _OF_A_SHELL):
-        return said or problem
+def graver(problem: dict[str, str] | None, reported: dict[str, str] | None) -> dict[str, str] | None:
+    """Return the first error; one that may be of another program is replaced by any other."""
+    if problem is None or (reported is not None and problem["class"] == _OF_A_SHELL):
+        return reported or problem
     return problem
 
 
 def without_shell(problem: dict[str, str] | None, listed: bool) -> dict[str, str] | None:
-    """Drop what a shell says of another program: a tool that listed something was there itself."""
+    """Drop a shell's error about another program: a tool that listed something was found."""
     return None if listed and problem and problem["class"] == _OF_A_SHELL else problem
 
 
@@ -111,10 +111,10 @@ def glued(line: str, start: re.Pattern[str]) -> dict[str, str] | None:
 def listed(
     found: list[dict[str, Any]], problem: dict[str, str] | None, expected: str, lines: list[str]
 ) -> dict[str, str] | None:
-    """Return the error that is left of the messages once it is known what the tool listed.
+    """Return the remaining error, now that it is known what the tool listed.
 
     Raises:
-        NotThisTool: It listed nothing, and said nothing of its own.
+        NotThisTool: It listed nothing and printed no message.
     """
     problem = without_shell(problem, bool(found))
     if not found and (problem is None or problem["class"] == "truncated"):
@@ -123,7 +123,7 @@ def listed(
 
 
 def fewer_ports(one: dict[str, Any]) -> dict[str, str] | None:
-    """Take off how many ports a device says it has; return an error when the text has another number."""
+    """Remove the stated number of ports from a device; return an error if the text has another number."""
     stated = one.pop("_ports", None)
     if stated is None or stated == len(one["ports"]):
         return None
@@ -144,7 +144,7 @@ def devices_result(
 
 
 def cut_short(devices: list[dict[str, Any]], needed: tuple[str, ...]) -> dict[str, str] | None:
-    """Return an error when a port lacks what the tool always prints; a capture that was cut ends in one."""
+    """Return an error if a port lacks a field that the tool always prints: the capture is truncated."""
     for one in devices:
         if " " in (one["firmware"] or ""):
             return error("garbled", f"{one['name']} has firmware {one['firmware'][:60]!a}, no version")
@@ -152,13 +152,13 @@ def cut_short(devices: list[dict[str, Any]], needed: tuple[str, ...]) -> dict[st
             return error("truncated", f"{one['name']} has no port")
         for each in one["ports"]:
             missing = [key for key in needed if each[key] is None]
-            # The last line of a port: half a word is the mark of a cut.
+            # The last line of a port: half a word means that it is truncated.
             if "link_layer" in needed and each["link_layer"] not in LINK_LAYERS and not missing:
-                missing.append("whole link layer")
+                missing.append("complete link layer")
             odd = next(filter(_NO_STATE.search, (each["state"] or "", each["physical_state"] or "")), None)
             if odd:
-                said = f"{one['name']} port {each['port']}: {odd[:60]!a} is no state"
-                return error("garbled", said)
+                reported = f"{one['name']} port {each['port']}: {odd[:60]!a} is no state"
+                return error("garbled", reported)
             if missing:
                 return error("truncated", f"{one['name']} port {each['port']} has no {', '.join(missing)}")
     return None

@@ -15,7 +15,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.parsers.json_text 
 
 _VERSION = re.compile(r"iperf ([0-9][0-9A-Za-z.+-]*)")
 _OWN_LINE = re.compile(r"^iperf3: ")
-# 3.0 and 3.1 say of every late datagram that it is late, in JSON under "error".
+# 3.0 and 3.1 report every late datagram in JSON under "error".
 _OUT_OF_ORDER = re.compile(r"(?:iperf3: )?OUT OF ORDER - ")
 _OWN_WARNING = re.compile(r"^iperf3: (?:\[?warning|OUT OF ORDER - )", re.I)
 _CUT_MARK = re.compile(r'"start"\s*:|"event"\s*:\s*"(?:start|interval|end|error)"')
@@ -42,13 +42,13 @@ _OUTPUT_KEYS = (
     "cpu_host_percent",
     "cpu_remote_percent",
 )
-# Under one of these a stream states what it moved.
+# The keys under which a stream states its bytes.
 _HALVES = ("sender", "receiver", "udp")
 _LOSSES = ("lost_packets", "packets", "lost_percent", "jitter_ms")
 _PER_GIGA = 1e-9
-# An ended run may be a little shorter than asked for; one that lost a tenth of its time was cut off.
+# A complete run may be a little shorter than configured; one that lost a tenth of its time was interrupted.
 _SHORTEST_SHARE = 0.9
-# A sum is of its own bytes and time; the oldest versions round the latter.
+# A rate must match its bytes and time; the oldest versions round the time.
 _FARTHEST_APART = 1.1
 
 
@@ -90,7 +90,7 @@ class _Run:
         self.start = section(data, "start")
         self.end = section(data, "end")
         self.test = section(self.start, "test_start")
-        # The server knows only its own half; where the client's half would stand, it prints zeros.
+        # The server knows only its half, and prints zeros for the client's half.
         self.is_server = "accepted_connection" in self.start
         self.warnings: list[str] = []
 
@@ -104,7 +104,7 @@ class _Run:
         return to_int(self.test.get("bidir")) == 1 or any(key.endswith(REPEATED) for key in self.end)
 
     def own_end(self, reverse: bool) -> str:
-        """Say which half of a direction this end saw itself: `sent` or `received`."""
+        """Return the half of a direction that this end measured: `sent` or `received`."""
         return "sent" if self.is_server == reverse else "received"
 
     def direction(self, reverse: bool, suffix: str) -> dict[str, Any]:
@@ -125,7 +125,7 @@ class _Run:
             "jitter_ms": to_float(losses.get("jitter_ms")),
         }
         for half, sums in (("sent", sent), ("received", received)):
-            # Zeros stand where the other end's result never came; only UDP can really lose every byte.
+            # Zeros mean that the other end's result never came; only UDP can really lose every byte.
             if half != self.own_end(reverse) and not _bytes(sums) and (self.is_server or not self.is_udp()):
                 row[half + "_gbps"] = None
                 if losses is sums:
@@ -148,9 +148,9 @@ class _Run:
         return None
 
     def ran_s(self) -> float:
-        """Return how long the test ran, its omitted start included, by its intervals.
+        """Return how long the test ran by its intervals, including the omitted start.
 
-        iperf3 begins its sums anew when the start is over: on a busy node late, while the end comes in time.
+        iperf3 resets its sums after the omitted start, on a busy node late, while the end is in time.
         """
         intervals = self.data.get("intervals")
         sums = (
@@ -163,7 +163,7 @@ class _Run:
     def output(self) -> dict[str, Any]:
         version = _VERSION.match(str(self.start.get("version", ""))[:200])
         cpu = section(self.end, "cpu_utilization_percent")
-        # Three zeros are what is printed when the other end's figures never came.
+        # Three zeros are printed when the other end's numbers never came.
         remote_known = any(to_float(cpu.get("remote_" + part)) for part in ("total", "user", "system"))
         protocol = self.test.get("protocol")
         return {
@@ -177,15 +177,15 @@ class _Run:
         }
 
     def failures(self) -> list[str]:
-        """Return what stands under "error" and is one."""
-        said = [str(self.data[key])[:1000] for key in ("error", "error" + REPEATED) if key in self.data]
-        failures = [one for one in said if not _OUT_OF_ORDER.match(one)]
-        if len(failures) < len(said):
+        """Return the entries under "error" that are errors."""
+        reported = [str(self.data[key])[:1000] for key in ("error", "error" + REPEATED) if key in self.data]
+        failures = [one for one in reported if not _OUT_OF_ORDER.match(one)]
+        if len(failures) < len(reported):
             self.warnings.append("datagrams arrived out of order")
         return failures
 
     def problem(self, output: dict[str, Any]) -> tuple[bool, dict[str, str] | None]:
-        """Return (whole, error); not whole without an error is this end's nature and says so in a warning."""
+        """Return (complete, error); an end that cannot know the result is incomplete with a warning."""
         failures = self.failures()
         if failures:
             return False, _classify(failures[0])
@@ -211,12 +211,12 @@ class _Run:
             rate, seconds = to_float(sums.get("bits_per_second")), to_float(sums.get("seconds"))
             follows = _bytes(sums) * 8 / seconds if seconds else None
             if rate and follows and not 1 / _FARTHEST_APART <= follows / rate <= _FARTHEST_APART:
-                said = f"{name}: {_bytes(sums):g} bytes in {seconds:g} s are not {rate:g} bit/s"
-                return False, error("inconsistent", said)
+                reported = f"{name}: {_bytes(sums):g} bytes in {seconds:g} s are not {rate:g} bit/s"
+                return False, error("inconsistent", reported)
         return self._check_rates(output["directions"])
 
     def _check_rates(self, rows: list[dict[str, Any]]) -> tuple[bool, dict[str, str] | None]:
-        whole = True
+        complete = True
         for row in rows:
             where = f"the {row['direction']} direction"
             half = self.own_end(row["direction"] == "reverse") if self.is_server else "received"
@@ -230,9 +230,9 @@ class _Run:
             if self.is_udp() and row["packets"] is not None and row["packets"] <= 0:
                 return False, error("no_data", f"{where}: no packet was counted")
             if half == "sent" and row["received_gbps"] is None:
-                whole = False
+                complete = False
                 self.warnings.append(f"{where}: a sending server does not learn what was received")
-        return whole, None
+        return complete, None
 
 
 def _noise(text: str) -> tuple[dict[str, str] | None, list[str]]:
@@ -246,7 +246,7 @@ def _noise(text: str) -> tuple[dict[str, str] | None, list[str]]:
 
 
 def _parse_table(lines: list[str]) -> dict[str, Any] | None:
-    """Read the table for people; None when the text is none."""
+    """Read the human-readable table; None when the text is none."""
     runs, others = text_form.read(lines)
     if not runs:
         return None
@@ -258,10 +258,10 @@ def _parse_table(lines: list[str]) -> dict[str, Any] | None:
     outputs = []
     for run in runs:
         output = run.output()
-        wrong, said = run.problem(output)
+        wrong, reported = run.problem(output)
         problem = problem or wrong
-        warnings += [said] if said else []
-        valid = valid and said is None
+        warnings += [reported] if reported else []
+        valid = valid and reported is None
         outputs.append(output)
     return common.result("iperf3", outputs, problem, warnings, valid)
 
@@ -302,8 +302,8 @@ def parse(text: str) -> dict[str, Any]:
     outputs, valid = [], True
     for run in runs:
         output = run.output()
-        whole, wrong = run.problem(output)
-        valid, problem = valid and whole, problem or wrong
+        complete, wrong = run.problem(output)
+        valid, problem = valid and complete, problem or wrong
         warnings += run.warnings
         outputs.append(output)
     if found.cut is not None:

@@ -11,7 +11,7 @@ from typing import Any
 from ansible_collections.railyard.fabric.plugins.module_utils.parsers import common
 from ansible_collections.railyard.fabric.plugins.module_utils.parsers.common import error, to_float, to_int
 
-# Not at the line's beginning alone: before them may stand what is left of a run that was cut.
+# Not only at the beginning of a line: before them there may be the rest of a truncated run.
 _CLIENT = re.compile(r"Connecting to host .{1,200}, port [0-9]+")
 _SERVER = re.compile(r"Accepted connection from .{1,200}, port [0-9]+")
 _SERVER_COPY = re.compile(r"^Server output:\s*$")
@@ -65,11 +65,11 @@ class _Row:
         self.unknown_loss = _UNKNOWN_LOSS.search(self.rest)
 
     def counts_losses(self) -> bool:
-        """Tell whether it has what each of UDP's sums has."""
+        """Return whether it has the losses that each UDP sum has."""
         return bool(self.loss or self.unknown_loss)
 
     def contradicts_itself(self) -> bool:
-        """Tell whether the rate is not that of the bytes in the time: a unit or a digit is wrong."""
+        """Return whether the rate does not match bytes and time: a unit or a digit is wrong."""
         if not self.gbps or not self.moved_gbit or self.seconds < _SHORTEST_S:
             return False
         ratio = self.moved_gbit / self.seconds / self.gbps
@@ -150,7 +150,7 @@ class Run:
         for row in rows:
             half = "received" if row.role == "receiver" else "sent"
             own = ("sent" if bool(self.is_server) == bool(reverse) else "received") == half
-            # Zeros stand where the other end's result never came; only UDP can really lose every byte.
+            # Zeros mean that the other end's result never came; only UDP can really lose every byte.
             known = own or row.gbps or (self.is_udp and not self.is_server)
             found[half + "_gbps"] = row.gbps if known else None
             retransmits = _RETRANSMITS.match(row.rest)
@@ -177,7 +177,7 @@ class Run:
             return []
         reverse: bool | None = self.reverse
         if self.is_server:
-            # A server is not told: what it has sent itself tells it.
+            # A server does not get it; what it has sent shows it.
             reverse = any(row.role == "sender" and row.gbps for row in alone)
         elif self.is_server is None:
             reverse = None
@@ -199,7 +199,7 @@ class Run:
         }
 
     def problem(self, output: dict[str, Any]) -> tuple[dict[str, str] | None, str | None]:
-        """Return (error, warning); a warning alone says that this end by nature does not know the result."""
+        """Return (error, warning); a warning alone means that this end cannot know the result."""
         if self.is_server is None:
             return error("truncated", "the beginning of the run is missing"), None
         if not output["directions"]:
@@ -241,8 +241,8 @@ def read(lines: list[str]) -> tuple[list[Run], list[str]]:
 
     Returns:
         One run per connection (none when the text has neither a beginning nor sums of iperf3), and the other
-        lines, in which messages and signals may stand. A server that is stopped while it waits for its next
-        client says so, too; that line is left out.
+        lines, with messages and signals. The message of a server that is stopped while it waits for its next
+        client is left out.
     """
     runs: list[Run] = []
     others: list[str] = []

@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A list of devices as NCCL reads it: `mlx5_0:1,mlx5_1`, `=eth0`, `^docker`, `^=mlx5_4`.
 
-Two marks may stand before the whole list, in this order: ^ (all but these) and = (exactly these;
-without it each is a prefix). Each entry is NAME[:PORT[:RAIL[:PLANE]]].
+The list may begin with two marks, in this order: ^ (all but these) and = (exactly these; without it each name
+is a prefix). Each entry is NAME[:PORT[:RAIL[:PLANE]]].
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ class Names:
 
     Attributes:
         excludes: whether all but the named ones are meant.
-        exact: whether the names are whole, not prefixes.
-        entries: in their order.
-        wrong: what is not read as its writer meant, as the end of a sentence, or None.
+        exact: whether the names are exact, not prefixes.
+        entries: in order.
+        wrong: a mistake in the list, as the end of a sentence, or None.
     """
 
     excludes: bool
@@ -44,7 +44,7 @@ class Names:
     wrong: str | None
 
     def takes(self, name: str, port: int | None = None) -> bool:
-        """Say whether a device (and its port, if it has any) is in what the list means."""
+        """Return whether a device (and its port, if any) matches the list."""
         hit = any(self._is(entry, name, port) for entry in self.entries) or not self.entries
         return hit != self.excludes if self.entries else True
 
@@ -53,7 +53,7 @@ class Names:
         return fits and (entry.port is None or port is None or entry.port == port)
 
     def unused(self, devices: Iterable[tuple[str, int | None]]) -> list[str]:
-        """Return the entries that none of the devices is."""
+        """Return the entries that match none of the devices."""
         known = list(devices)
         return [str(entry) for entry in self.entries if not any(self._is(entry, *one) for one in known)]
 
@@ -84,7 +84,7 @@ def _wrong(rest: str) -> str | None:
         if text.strip() != text:
             return f"has a blank beside {text.strip() or 'a comma'}, which NCCL takes as part of the name"
         if text[:1] in ("=", "^"):
-            return f"has {text[0]} before {text[1:]}: it counts once, before the whole list, and ^ before ="
+            return f"has {text[0]} before {text[1:]}: it counts once, before the list, and ^ before ="
         if text and not _ENTRY.fullmatch(text):
             return f"has {text}, which is no NAME[:PORT]"
     return None

@@ -1,9 +1,9 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""NCCL's own log (NCCL_DEBUG=INFO): which network each rank really took; two ranks may share one line.
+"""NCCL's log (NCCL_DEBUG=INFO): which network each rank used; two ranks may share one line.
 
-The forms are those of NCCL's source, 2.4 to 2.30, and the levels those of 2.32.
+The formats are those of NCCL's source, 2.4 to 2.30, and the levels those of 2.32.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _USING = re.compile(r"NET/(IB|Socket) : Using((?: ?\[[0-9]{1,3}\]\S{1,80})+)")
 _HCA = re.compile(r"\[([0-9]{1,3})\]([\w.-]{1,40}:[0-9]{1,3})(?::[0-9]{0,5}){0,2}/(RoCE|IB)")
 _SOCKET = re.compile(r"\[[0-9]{1,3}\]([\w.@-]{1,40}):")
 _VIRTUAL = re.compile(r"NET/IB : Made virtual device \[([0-9]{1,3})\] name=([\w.+-]{1,200}) ")
-# "Ring" up to 2.4. The number in parentheses is the rank whose GPU stands between (PXN).
+# "Ring" up to 2.4. The number in parentheses is the rank whose GPU is in between (PXN).
 _CHANNEL = re.compile(
     r"(?:Channel|Ring|CollNet) [0-9]{1,5}(?:/[0-9]{1,3})? : .{1,60}? via "
     r"(?:((?:COLL)?NET)/([A-Za-z][\w ]{0,30})/([0-9]{1,3})(?:\([0-9]{1,6}\))?((?:/[A-Za-z]+)*)|(P2P|SHM)/)"
@@ -42,7 +42,7 @@ _PLUGIN = re.compile(
 # aws-ofi-nccl's line, with a capital in older ones, of which the oldest end behind the name.
 _PROVIDER = re.compile(r"NET/OFI Selected [Pp]rovider is ([\w;.-]{1,60}?)(?=[, ]|\s*$)")
 _NO_RDMA = re.compile(r"NET/IB : No device found|Failed to open libibverbs")
-_ASKED_HCA = re.compile(r"NCCL_IB_HCA set to (\S{1,200})")
+_REQUESTED_HCA = re.compile(r"NCCL_IB_HCA set to (\S{1,200})")
 # Up to 2.8 a warning, and in all versions only the way to sockets.
 _NO_LIBRARY = re.compile(r"Failed to open libibverbs")
 _FATAL = re.compile(
@@ -59,7 +59,7 @@ def _agreed(values: set[bool]) -> bool | None:
 
 
 class _Rank:
-    """What one process says of its work on one GPU."""
+    """The log of one process on one GPU."""
 
     def __init__(self) -> None:
         self.rank: int | None = None
@@ -71,11 +71,11 @@ class _Rank:
         self.channels: Counter[str] = Counter()
 
     def take(self, text: str) -> None:
-        # A log has millions of lines: what a pattern needs is looked for first, which is much faster.
+        # A log has millions of lines: searching for a substring before each pattern is much faster.
         number = _RANK.search(text) if "anks " in text else None
         channel = _CHANNEL.search(text) if " via " in text else None
         network, gid = _NETWORK.search(text), _GID.search(text)
-        # Of several communicators the largest is the job's; its parts count their ranks from 0 anew.
+        # The largest of several communicators is the job's; others number their ranks from 0 again.
         if number and int(number.group(2)) > self.ranks:
             self.rank, self.ranks = int(number.group(1)), int(number.group(2))
         if network:
@@ -89,7 +89,7 @@ class _Rank:
             self.channels[f"{kind}/{name}"] += 1
             if kind == "NET":
                 self.network = self.network or name
-                # Behind what another program's message tore off stand its words: at once, without a blank.
+                # Another program's message that interrupts the line follows without a blank.
                 is_whole = set(options.split("/")) <= _OPTIONS and not text[channel.end() :][:1].strip()
                 if is_whole or "/GDRDMA" in options:
                     self.direct.add("/GDRDMA" in options)
@@ -98,7 +98,7 @@ class _Rank:
 
 
 class _Log:
-    """All that is said, whoever says it."""
+    """The log of all processes."""
 
     def __init__(self) -> None:
         self.ranks: dict[tuple[str, int, int], _Rank] = {}
@@ -111,7 +111,7 @@ class _Log:
         self.warned: list[str] = []
         self.left_by_error: str | None = None
         self.no_rdma = False
-        self.asked_hca: str | None = None
+        self.requested_hca: str | None = None
         self.plugin: str | None = None
         self.provider: str | None = None
 
@@ -129,10 +129,10 @@ class _Log:
                 self.layers.add(layer)
                 self.hcas[hca] = None
                 self.names[message.host, int(index)] = hca
-        virtual, asked = _VIRTUAL.search(text), _ASKED_HCA.search(text)
+        virtual, requested = _VIRTUAL.search(text), _REQUESTED_HCA.search(text)
         if virtual:
             self.names.setdefault((message.host, int(virtual.group(1))), virtual.group(2))
-        self.asked_hca = asked.group(1) if asked else self.asked_hca
+        self.requested_hca = requested.group(1) if requested else self.requested_hca
         plugin, provider = _PLUGIN.search(text), _PROVIDER.search(text)
         self.plugin = self.plugin or (plugin.group(1) or plugin.group(2) if plugin else None)
         self.provider = self.provider or (provider.group(1) if provider else None)
@@ -146,7 +146,7 @@ class _Log:
         return [*self.ranks.values(), self.unnamed]
 
     def network(self) -> str | None:
-        # Up to 2.4 only the channels say it.
+        # Up to 2.4 only the channels show it.
         return next(iter(self.networks), None) or next(
             (one.network for one in self.everyone() if one.network), None
         )
@@ -188,25 +188,25 @@ def _problem(log: _Log, channels: Counter[str]) -> dict[str, str] | None:
     fatal = next((line for line in log.warned if _FATAL.search(line)), None)
     if fatal or log.left_by_error:
         return error("nccl_error", fatal or next(iter(log.warned), log.left_by_error or ""))
-    # What a rank says, and what its channels take.
+    # The network that a rank reports, and those of its channels.
     networks = {*log.networks, *(kind[len("NET/") :] for kind in channels if kind.startswith("NET/"))}
     if len(networks) > 1:
         return error("inconsistent", f"ranks use different networks: {', '.join(sorted(networks))}")
-    return error("truncated", "no line says which network is used") if log.network() is None else None
+    return error("truncated", "no line shows which network is used") if log.network() is None else None
 
 
 def _remarks(log: _Log, channels: Counter[str], direct: set[bool]) -> list[str]:
-    said = []
+    reported = []
     if len(direct) > 1:
-        said.append("some channels use GPUDirect RDMA and some do not")
+        reported.append("some channels use GPUDirect RDMA and some do not")
     if channels and not any("NET/" in kind for kind in channels):
-        said.append("no channel goes over a network: this run says nothing of the fabric")
+        reported.append("no channel uses a network: this run does not test the fabric")
     if log.network() == "Socket":
         over = f" over {', '.join(log.sockets)}" if log.sockets else ""
-        asked = f"; NCCL_IB_HCA asked for {log.asked_hca}" if log.asked_hca and log.no_rdma else ""
+        requested = f"; NCCL_IB_HCA is {log.requested_hca}" if log.requested_hca and log.no_rdma else ""
         passed_over = f"; the plugin {log.plugin} was loaded and is not used" if log.plugin else ""
-        said.append(f"NCCL talks TCP{over}, not RDMA{asked}{passed_over}")
-    return said
+        reported.append(f"NCCL uses TCP{over}, not RDMA{requested}{passed_over}")
+    return reported
 
 
 def parse(text: str) -> dict[str, Any]:
@@ -216,12 +216,12 @@ def parse(text: str) -> dict[str, Any]:
         text: Lines of one or all ranks, other programs' lines in between.
 
     Returns:
-        The common object with one output. `transport` is `RoCE`, `IB`, `RDMA` where the log does not say
-        which of the two, `Socket`, or a plugin's name. `plugin` is the one that was loaded, by its network's
-        or its library's name, used or not; `provider` is libfabric's, where the plugin is aws-ofi-nccl.
-        `gdr` is what the channels use (None when the log has no channel, or when they differ): that GPUDirect
-        is "Enabled for HCA" only says that it could be. `hcas` is what NCCL may use, a rank's `hcas` what its
-        channels use. `socket_fallback` is True where the log says that no RDMA device or library was found,
+        The common object with one output. `transport` is `RoCE`, `IB`, `RDMA` where the log does not show
+        which of the two, `Socket`, or a plugin's name. `plugin` is the loaded one, by its network's or its
+        library's name, used or not; `provider` is libfabric's, where the plugin is aws-ofi-nccl. `gdr` is
+        what the channels use (None when the log has no channel, or when they differ): "Enabled for HCA" only
+        means that GPUDirect is possible. `hcas` are those that NCCL may use, a rank's `hcas` those of its
+        channels. `socket_fallback` is True where the log reports that no RDMA device or library was found,
         None where sockets were used for no stated reason. `ranks` has a row for each process and GPU;
         `gid_indexes` needs NCCL_DEBUG_SUBSYS with NET.
 

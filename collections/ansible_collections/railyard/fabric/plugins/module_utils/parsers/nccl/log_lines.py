@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""NCCL's log taken apart: who says what, where two ranks share one line too."""
+"""Split NCCL's log into messages per process, also where two ranks share one line."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ class Message:
     """One message of one process.
 
     Attributes:
-        host: The host that the process is on; None where the line's beginning is lost.
+        host: The host of the process; None where the line's beginning is lost.
         pid: Its process number, likewise.
-        gpu: The CUDA device that it works on, likewise.
+        gpu: Its CUDA device, likewise.
         level: `INFO`, `ATTN` (2.32 and newer: a notice) or `WARN`.
-        text: What it says, up to where another process breaks in.
+        text: The message, up to where another process interrupts it.
     """
 
     host: str | None
@@ -61,12 +61,12 @@ def _pieces(line: str) -> list[_Piece]:
 
 
 class _Hosts:
-    """Tells a host's name from one that another rank's words are stuck to (`IBgpu01`), or that is cut."""
+    """Finds the host's name where another rank's text is attached to it (`IBgpu01`) or it is truncated."""
 
     def __init__(self, lines: Sequence[Sequence[_Piece]]) -> None:
         heads = [(piece.head, piece.is_first) for pieces in lines for piece in pieces if piece.head]
         self.at_line_start = {head.group(1) for head, is_first in heads if is_first}
-        # By process and GPU; the names backwards and sorted, where those with the same end stand together.
+        # By process and GPU; the names reversed and sorted, so that those with the same end are adjacent.
         self.counts: dict[str, Counter[str]] = {}
         for head, _is_first in heads:
             self.counts.setdefault(f"{head.group(2)} {head.group(4)}", Counter())[head.group(1)] += 1
@@ -76,30 +76,32 @@ class _Hosts:
         self.known: dict[tuple[str, str], str] = {}
 
     def name(self, head: re.Match[str]) -> str:
-        """Return the host of a message; what the log gives no better name for stays as it is."""
-        said, process = head.group(1), f"{head.group(2)} {head.group(4)}"
-        if (said, process) not in self.known:
-            self.known[said, process] = self._name(said, process)
-        return self.known[said, process]
+        """Return the host of a message; a name without a better one in the log stays."""
+        reported, process = head.group(1), f"{head.group(2)} {head.group(4)}"
+        if (reported, process) not in self.known:
+            self.known[reported, process] = self._name(reported, process)
+        return self.known[reported, process]
 
-    def _name(self, said: str, process: str) -> str:
-        # The same process under a longer or shorter name, and more often so: that is its name.
+    def _name(self, reported: str, process: str) -> str:
+        # If the same process has a longer or shorter name more often, that is its name.
         names, backwards = self.counts[process], self.backwards[process]
-        at = bisect.bisect_left(backwards, said[::-1])
-        others = [said[begin:] for begin in range(1, len(said)) if said[begin:] in names]
-        while at < len(backwards) and backwards[at].startswith(said[::-1]):
+        at = bisect.bisect_left(backwards, reported[::-1])
+        others = [reported[begin:] for begin in range(1, len(reported)) if reported[begin:] in names]
+        while at < len(backwards) and backwards[at].startswith(reported[::-1]):
             others.append(backwards[at][::-1])
             at += 1
         best = max(others, key=names.__getitem__)
-        if names[best] > names[said]:
+        if names[best] > names[reported]:
             return best
-        if said in self.at_line_start:
-            return said
-        return next((said[at:] for at in range(1, len(said)) if said[at:] in self.at_line_start), said)
+        if reported in self.at_line_start:
+            return reported
+        return next(
+            (reported[at:] for at in range(1, len(reported)) if reported[at:] in self.at_line_start), reported
+        )
 
 
 def messages(lines: Sequence[str]) -> Iterator[Message]:
-    """Return the messages in the log's order; lines of other programs are passed over."""
+    """Return the messages in the log's order; lines of other programs are skipped."""
     taken = [(line, _pieces(line)) for line in lines]
     hosts = _Hosts([pieces for _line, pieces in taken])
     for line, pieces in taken:
@@ -111,9 +113,9 @@ def messages(lines: Sequence[str]) -> Iterator[Message]:
             if piece.head is None:
                 found.append(Message(None, None, None, piece.level, text))
                 continue
-            said, pid, _tid, gpu = piece.head.groups()
+            reported, pid, _tid, gpu = piece.head.groups()
             host = hosts.name(piece.head)
-            # What stands before the host's name is the end of the message before.
-            end += max(0, len(said) - len(host))
+            # The text before the host's name is the end of the previous message.
+            end += max(0, len(reported) - len(host))
             found.append(Message(host, int(pid), int(gpu), piece.level, text))
         yield from reversed(found)

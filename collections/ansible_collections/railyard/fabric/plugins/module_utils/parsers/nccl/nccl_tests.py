@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""nccl-tests and rccl-tests: the columns differ by age, collective and options; the header says which."""
+"""nccl-tests and rccl-tests: the columns depend on version, collective and options; the header shows them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.parsers.nccl impor
 _PREFIX = re.compile(r"^(?:\[[0-9]+,[0-9]+\]<std(?:out|err)>: ?|[0-9]{1,5}: )")
 # Up to 2018 the banner and the lines behind the table have no "#"; in HPC-X's build no line has.
 _BANNER = re.compile(r"n[Tt]hread[s]? [0-9]+ .*\bminBytes [0-9]+")
-# The list of ranks; what stands above it may have been left out of a capture.
+# The list of ranks; a capture may lack what is above it.
 _LIST = re.compile(r"^#?\s*Using devices\s*$")
 _RANK = re.compile(r"^#?\s+Rank\s+([0-9]+)\b.*? on\s+(\S+) device")
 _NAMES = "all_reduce|all_gather|reduce_scatter|alltoallv?|broadcast|reduce|gather|scatter|sendrecv|hypercube"
@@ -34,13 +34,13 @@ _TYPE = re.compile(
 )
 _TYPE_BYTES = {"char": 1, "half": 2, "int": 4, "float": 4, "double": 8}
 _PART_OF_RANK = re.compile(r"^#?\s+Rank\s+[0-9]|\bPid\s+[0-9]+ on\s+\S+ device\s+[0-9]")
-# A row, or a piece of one that another process' message tore.
+# A row, or a part of one that another process' message interrupts.
 _LIKE_A_ROW = re.compile(r"^\s*\.?[0-9][0-9.]*(?:\s|$)")
 _UNCHECKED = ("N/A", "nan", "-nan", "inf")
 _TIMES = ("time", "cputime")
 # A column of dates holds two words, day and clock.
 _STAMP_CELLS = 2
-# What stands for the out-of-place half where only the other one was run.
+# The out-of-place half where only the in-place half was run.
 _BLANK_HALF = re.compile(r"\S {30,}\S")
 # Rates are printed with two digits behind the point, above 1000 GB/s with four before it.
 _HALF_DIGIT, _SHARE = 0.0051, 1e-4
@@ -74,7 +74,7 @@ class _Layout:
         if len(cells) < 3 + width or to_int(cells[0]) is None or to_int(cells[1]) is None:
             return None
         head, tail = cells[2 : len(cells) - width], cells[len(cells) - width :]
-        # Behind the type stand redop, root, both or none; a root is a number.
+        # After the type come redop, root, both or none; a root is a number.
         if len(head) not in self.heads or not _TYPE.match(head[0]):
             return None
         sides = []
@@ -130,7 +130,7 @@ class _Run:
         self.checked = False
 
     def is_past(self, line: str) -> bool:
-        """Tell whether this test's own line of this kind has been read, so that another test begins."""
+        """Return whether this test's line of this type was read, so that another test begins."""
         return bool(self.has_average if _RANK.match(line) else self.layout)
 
     def output(self) -> dict[str, Any]:
@@ -140,19 +140,19 @@ class _Run:
             "nodes": len(set(self.ranks.values())) if self.knows_all() else None,
             "rows": self.rows,
             "average_busbw_GBps": self.average,
-            # Without validation the tool prints "0 OK" all the same, which counts nothing.
+            # Without validation the tool prints "0 OK" too.
             "out_of_bounds": self.bounds[0] if self.bounds and self.checked else None,
         }
 
     def knows_all(self) -> bool:
-        """Tell whether the list of ranks is there, with none torn or missing from its middle or beginning."""
+        """Return whether the list of ranks is complete, with none truncated or missing."""
         return bool(self.ranks) and max(self.ranks) == len(self.ranks) - 1 and not self.has_torn_rank
 
     def problem(self) -> dict[str, str] | None:
         if not self.rows:
             return error("truncated", "there is no result row")
         if self.broken:
-            return error("garbled", f"{self.broken}: this is no whole row of the table")
+            return error("garbled", f"{self.broken}: this is no complete row of the table")
         if not self.has_average or self.bounds is None:
             return error("truncated", "the lines behind the table are missing")
         if len(self.ranks) == 1 or self.average == 0:
@@ -167,7 +167,7 @@ class _Run:
         return self._check_sizes() or self._check_ratio() or self._check_average()
 
     def _check_sizes(self) -> dict[str, str] | None:
-        """Tell when a size has lost digits: in all rows it is the elements of one rank, or those of all."""
+        """Return an error if a size lost digits: in all rows it is the elements of one rank, or of all."""
         shares = set()
         for row in self.rows:
             bits = re.search("8|16|32|64", row["dtype"])
@@ -176,12 +176,12 @@ class _Run:
                 continue
             shares.add(row["bytes"] // each if each else 0)
             if len(shares) > 1 or not each or row["bytes"] % each or row["bytes"] < each:
-                said = f"{row['bytes']} bytes are not {row['count']} elements of {row['dtype']}"
-                return error("inconsistent", f"{said}, or not of as many ranks as in the rows before")
+                reported = f"{row['bytes']} bytes are not {row['count']} elements of {row['dtype']}"
+                return error("inconsistent", f"{reported}, or not of as many ranks as in the rows before")
         return None
 
     def _check_ratio(self) -> dict[str, str] | None:
-        """Tell when columns are swapped or a digit is lost: each rate is the other's half to its double."""
+        """Return an error if columns are swapped or a digit is lost: the rates differ by at most 2 times."""
         for row in self.rows:
             for side in nccl_tests_json.sides([row]):
                 other, bus, time_us = side["algbw_GBps"], side["busbw_GBps"], side["time_us"]
@@ -192,12 +192,12 @@ class _Run:
                 rate = row["bytes"] / time_us / 1e3
                 slow, fast = sorted((rate, other))
                 if wall and fast >= 1 and fast > slow * _MOST_OF_OTHER:
-                    said = f"{row['bytes']} bytes in {time_us:g} us are not {other:g} GB/s"
-                    return error("inconsistent", said)
+                    reported = f"{row['bytes']} bytes in {time_us:g} us are not {other:g} GB/s"
+                    return error("inconsistent", reported)
         return None
 
     def _check_average(self) -> dict[str, str] | None:
-        """Tell when rows are missing: the average is that of every bus bandwidth in the table."""
+        """Return an error if rows are missing: the average must be that of all bus bandwidths."""
         rates = [side["busbw_GBps"] for side in nccl_tests_json.sides(self.rows)]
         mean = sum(rates) / len(rates)
         if self.average is None or abs(self.average - mean) <= _HALF_DIGIT + _SHARE * mean:
@@ -234,7 +234,7 @@ def parse(text: str) -> dict[str, Any]:
     for number, line in enumerate(lines, 1):
         if named := _COLLECTIVE.search(line[:400]):
             name = named.group(1) or named.group(2)
-            # Behind a table stands the command of the next one.
+            # After a table comes the command of the next one.
             if runs and (runs[-1].layout is None or "concluded" in line):
                 runs[-1].collective = runs[-1].collective or name
             else:
@@ -255,7 +255,7 @@ def parse(text: str) -> dict[str, Any]:
         problem = problem or run.problem()
     unchecked = any(run.rows and not run.checked for run in runs)
     warnings = ["the values were not checked (-c 0)"] if unchecked else []
-    warnings += [said for run in runs for said in run.warnings]
+    warnings += [reported for run in runs for reported in run.warnings]
     return common.result("nccl-tests", [run.output() for run in runs], problem, warnings)
 
 
@@ -271,9 +271,9 @@ def _read(run: _Run, line: str, number: int) -> None:
             run.warnings.append("the times are those of the CPU (-C 1)")
     elif _CAPTION.match(line):
         run.caption = line
-    bounds, average, said = _BOUNDS.match(line), _AVERAGE.match(line), _LAST_ERROR.match(line)
-    if said:
-        run.warnings.append(said.group(1))
+    bounds, average, reported = _BOUNDS.match(line), _AVERAGE.match(line), _LAST_ERROR.match(line)
+    if reported:
+        run.warnings.append(reported.group(1))
     if bounds:
         run.bounds = (to_int(bounds.group(1)), bounds.group(2) == "OK")
     row = run.layout.row(line) if run.layout and not line.startswith("#") else None

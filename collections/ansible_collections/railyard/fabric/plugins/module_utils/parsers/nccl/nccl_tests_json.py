@@ -13,8 +13,8 @@ from ansible_collections.railyard.fabric.plugins.module_utils.parsers.common imp
 from ansible_collections.railyard.fabric.plugins.module_utils.parsers.json_text import section
 
 _PROGRAM = re.compile(r"(?:^|/)(\w{1,40})_perf(?:_mpi)?\Z")
-#: Also what mpirun starts without MPI in the binary: each process is a run of its own.
-ONE_GPU = "one GPU alone: no byte went from GPU to GPU, so there is no bus bandwidth"
+#: Also where mpirun starts a binary without MPI: each process is a separate run.
+ONE_GPU = "only one GPU: no data went from GPU to GPU, so there is no bus bandwidth"
 _CUT = re.compile(r'"nccl_version"\s*:|"minimum_bytes"\s*:')
 
 
@@ -56,8 +56,8 @@ def sides(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def below_limit(average: float | None) -> dict[str, str]:
-    """Return the error of a test that was given a limit and missed it."""
-    return error("below_limit", f"{average} GB/s are less than NCCL_TESTS_MIN_BW asks for")
+    """Return the error of a test below its configured limit."""
+    return error("below_limit", f"{average} GB/s are less than NCCL_TESTS_MIN_BW")
 
 
 def _output(data: dict[str, Any]) -> dict[str, Any]:
@@ -117,7 +117,7 @@ def parse(text: str) -> dict[str, Any] | None:
     problem = next(filter(None, (_problem(data, output) for data, output in pairs)), None)
     if cut is not None:
         problem = problem or error("truncated", "the JSON ends in the middle")
-    said = [str(one)[:300] for data in runs for one in _list(data.get("errors")) if one]
+    reported = [str(one)[:300] for data in runs for one in _list(data.get("errors")) if one]
     if any(side["wrong"] is None for output in outputs for side in sides(output["rows"])):
-        said.append("the values were not checked (-c 0)")
-    return common.result("nccl-tests", outputs, problem, said)
+        reported.append("the values were not checked (-c 0)")
+    return common.result("nccl-tests", outputs, problem, reported)

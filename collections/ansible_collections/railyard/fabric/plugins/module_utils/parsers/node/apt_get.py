@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import typing as t
 
-# What `dpkg_query_format` makes dpkg-query print, one package a line.
+# The output of dpkg-query with DPKG_QUERY_FORMAT, one package per line.
 DPKG_QUERY_FORMAT = r"${binary:Package}\t${Version}\t${Status}\n"
 
 _KIBIBYTE_BYTES = 1024
@@ -22,10 +22,10 @@ class Package(t.NamedTuple):
     """A package as dpkg has it.
 
     Attributes:
-        version: Empty where nothing of it is left but a selection.
-        want: What is selected for it: `install`, `hold`, `deinstall`, `purge`, `unknown`.
+        version: Empty where only a selection is left.
+        want: The selection: `install`, `hold`, `deinstall`, `purge`, `unknown`.
         state: `installed`, `config-files`, `half-configured`, `unpacked`, `not-installed`, ...
-        is_broken: Whether dpkg says that it must be installed anew.
+        is_broken: Whether dpkg reports that it must be reinstalled.
     """
 
     version: str
@@ -35,7 +35,7 @@ class Package(t.NamedTuple):
 
 
 class Move(t.NamedTuple):
-    """What a transaction does to a package: installs it (no `before`), removes it (no `after`), moves it."""
+    """A step of a transaction: installs (no `before`), removes (no `after`) or changes a version."""
 
     name: str
     before: str | None
@@ -43,7 +43,7 @@ class Move(t.NamedTuple):
 
 
 class Sizes(t.NamedTuple):
-    """What is to be fetched, and what it takes when it is unpacked."""
+    """The download size, and the installed size."""
 
     download_bytes: int
     unpacked_bytes: int
@@ -54,7 +54,7 @@ def parse_packages(text: str, native: str) -> dict[str, Package]:
 
     Args:
         text: What it printed with DPKG_QUERY_FORMAT.
-        native: The machine's own architecture, which names go without, as in apt's output.
+        native: The machine's architecture, which is left out of names, as in apt's output.
     """
     packages = {}
     for line in text.splitlines():
@@ -68,7 +68,7 @@ def parse_packages(text: str, native: str) -> dict[str, Package]:
 
 
 def parse_simulation(text: str) -> list[Move]:
-    """Read `apt-get --simulate`, in its order; what is configured after it is unpacked counts once."""
+    """Read `apt-get --simulate` in order; a package that is unpacked and then configured counts once."""
     moves = []
     for line in text.splitlines():
         match = _STEP.match(line)
@@ -80,25 +80,25 @@ def parse_simulation(text: str) -> list[Move]:
 
 
 def parse_complaints(text: str) -> list[str]:
-    """Read why apt-get did not: its errors and dpkg's, and the dependencies that are not met."""
-    said, goes_on = [], False
+    """Read why apt-get failed: its errors and dpkg's, and unmet dependencies."""
+    reported, goes_on = [], False
     for line in text.splitlines():
         if line.startswith(_UNMET):
             goes_on = True
         elif goes_on and line.startswith(" "):
-            said.append(" ".join(line.split()))
+            reported.append(" ".join(line.split()))
         else:
             # dpkg's reason is on the indented line below its error.
             goes_on = line.startswith("dpkg: error")
             if line.startswith("E: "):
-                said.append(line[3:].strip())
+                reported.append(line[3:].strip())
             elif goes_on:
-                said.append(line.strip())
-    return said
+                reported.append(line.strip())
+    return reported
 
 
 def parse_sizes(text: str) -> Sizes:
-    """Add up the records of `apt-cache show`, each package and version once."""
+    """Add up the sizes in the records of `apt-cache show`, each package and version once."""
     download_bytes = unpacked_bytes = 0
     seen = set()
     for record in re.split(r"\n\s*\n", text):
@@ -115,7 +115,7 @@ def parse_sizes(text: str) -> Sizes:
 
 
 def parse_exact_depends(text: str) -> dict[str, str]:
-    """Read from `apt-cache show` which packages are needed in exactly one version, and in which."""
+    """Read from `apt-cache show` the dependencies on exact versions, by package."""
     fields = re.findall(r"^(?:Pre-)?Depends: *(.*(?:\n[ \t].*)*)", text, re.M)
     # An alternative ("a (= 1) | b") leaves apt the choice.
     words = [word.strip() for field in fields for word in field.split(",") if "|" not in word]
@@ -124,7 +124,7 @@ def parse_exact_depends(text: str) -> dict[str, str]:
 
 
 def parse_madison(text: str) -> dict[str, list[str]]:
-    """Read `apt-cache madison`: which versions of each package the sources offer, the newest first."""
+    """Read `apt-cache madison`: the available versions of each package, the newest first."""
     offered: dict[str, list[str]] = {}
     for line in text.splitlines():
         fields = [field.strip() for field in line.split("|")]

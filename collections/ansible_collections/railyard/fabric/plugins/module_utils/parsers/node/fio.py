@@ -29,7 +29,7 @@ def _block_bytes(options: dict[str, Any], direction: str) -> int | None:
 def _latency(side: dict[str, Any]) -> tuple[float | None, float | None]:
     """Return mean total latency and the 99th percentile in us: ns in 3.x, us in 2.x.
 
-    A percentile is given for the completion part; of the total where fio was asked for that.
+    A percentile is of the completion latency, or of the total latency where fio is configured for that.
     """
     for suffix, factor in (("_ns", 1e-3), ("", 1.0)):
         total, completion = section(side, "lat" + suffix), section(side, "clat" + suffix)
@@ -64,7 +64,7 @@ def _outputs(job: dict[str, Any], every_job: dict[str, Any]) -> list[dict[str, A
                 "iops": to_float(side.get("iops")),
                 "latency_mean_us": mean,
                 "latency_p99_us": p99,
-                # fio 2.x, which has no bw_bytes, counts KiB by this name.
+                # fio 2.x, which has no bw_bytes, counts KiB under this name.
                 "io_bytes": to_int(side.get("io_bytes")) if "bw_bytes" in side else None,
                 # Milliseconds in every version.
                 "duration_s": common.scaled(to_float(side.get("runtime")), 1e-3, 6),

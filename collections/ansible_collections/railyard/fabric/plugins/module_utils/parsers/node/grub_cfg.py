@@ -1,10 +1,10 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""GRUB's menu and its saved choice, as grub-mkconfig and grub-reboot leave them: text in, records out.
+"""Read GRUB's menu and its saved entry, as grub-mkconfig and grub-reboot write them: text in, records out.
 
-grub.cfg is a script; what is read of it is what grub-mkconfig writes. An entry that somebody's own script
-makes at boot is not seen.
+grub.cfg is a script; only what grub-mkconfig writes is read. Entries that a custom script creates at boot are
+not seen.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ class Entry(t.NamedTuple):
     """An entry of the menu.
 
     Attributes:
-        title: As the menu shows it.
+        title: The title in the menu.
         name: Its --id, or None.
-        image: The kernel's file as the entry names it; None where it boots something else, or is a submenu.
+        image: The kernel's file in the entry; None where it boots something else, or is a submenu.
         entries: The entries of a submenu, in order; None for an entry that boots.
     """
 
@@ -37,12 +37,11 @@ class Entry(t.NamedTuple):
 
 
 class Menu(t.NamedTuple):
-    """What grub.cfg says.
+    """The content of grub.cfg.
 
     Attributes:
-        defaults: The values that it gives to `default`, as written, each once; the one for `grub-reboot` left
-            out.
-        obeys_next: Whether it looks for what `grub-reboot` left.
+        defaults: The values that it assigns to `default`, each once, without that of `grub-reboot`.
+        obeys_next: Whether it reads the entry that `grub-reboot` saved.
     """
 
     entries: tuple[Entry, ...]
@@ -51,7 +50,7 @@ class Menu(t.NamedTuple):
 
 
 class _Open:
-    """An entry, a submenu or any other block whose end has not come yet."""
+    """An entry, a submenu or any other block before its end."""
 
     def __init__(self, words: t.Sequence[str]) -> None:
         self.kind = words[0] if words and words[0] in ("menuentry", "submenu") else ""
@@ -76,7 +75,7 @@ def parse_menu(text: str) -> Menu:
             if closed.kind:
                 blocks[-1].entries.append(closed.entry())
         elif stripped.endswith("{") and not stripped.startswith("#"):
-            blocks.append(_Open(_words(stripped[:-1])))
+            blocks.append(_Open(_split_line(stripped[:-1])))
         else:
             found = _LINUX.match(line)
             if found and blocks[-1].kind == "menuentry":
@@ -96,7 +95,7 @@ def parse_environment(text: str) -> dict[str, str]:
     return values
 
 
-def _words(text: str) -> list[str]:
+def _split_line(text: str) -> list[str]:
     try:
         return shlex.split(text)
     except ValueError:  # a quote that does not end: no line of grub-mkconfig's

@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""smartctl's JSON (`--json -a`), 7.0 and later: what a drive says of its own health.
+"""smartctl's JSON (`--json -a`), 7.0 and later: the health that a drive reports.
 
 Names of fields: nvmeprint.cpp, ataprint.cpp, scsiprint.cpp and smartctl.cpp of smartmontools 7.0 to 7.5.
 """
@@ -32,7 +32,7 @@ _NVME = {
 }
 _ATA = {5: "reallocated_sectors", 197: "pending_sectors", 198: "uncorrectable_sectors"}
 _SCSI_LOGS = ("read", "write", "verify")
-# smartctl before 7.3 says it of SCSI, before 7.3 of ATA too, in words only (`--json=o` has them).
+# smartctl before 7.3 has it only as text for SCSI and ATA (`--json=o` includes it).
 _UNAVAILABLE = re.compile(r"^SMART support is:\s+Unavailable", re.I)
 _COUNT = re.compile(r"\s*([0-9]{1,18})\b")
 _MOST_MESSAGES, _MOST_WORDS, _MOST_ATTRIBUTES = 4, 200, 16
@@ -62,50 +62,50 @@ def parse(text: str) -> dict[str, Any]:
     problem = error("truncated", "the JSON ends in the middle") if found.cut is not None else None
     outputs = [_output(run) for run in runs]
     for one in outputs:
-        said = "; ".join(one["said"]) or "it does not say why"
+        messages = "; ".join(one["said"]) or "no reason is given"
         if one["exit_status"] is None:
             problem = problem or error("no_data", "it has no exit status")
         elif one["exit_status"] & (BAD_COMMAND | NOT_OPENED):
-            problem = problem or error("not_read", said)
+            problem = problem or error("not_read", messages)
         elif one["passed"] is None and one["smart_available"] is not False:
-            problem = problem or error("no_data", f"the drive does not say whether it is well: {said}")
+            problem = problem or error("no_data", f"the drive does not report its health: {messages}")
     return common.result("smartctl", outputs, problem)
 
 
 def _output(run: dict[str, Any]) -> dict[str, Any]:
     passed = section(run, "smart_status").get("passed")
     return {
-        "device": _words(section(run, "device").get("name")),
-        "protocol": _words(section(run, "device").get("protocol")),
-        "model": _words(run.get("model_name", run.get("scsi_model_name"))),
-        "firmware": _words(run.get("firmware_version", run.get("scsi_revision"))),
+        "device": _clean_text(section(run, "device").get("name")),
+        "protocol": _clean_text(section(run, "device").get("protocol")),
+        "model": _clean_text(run.get("model_name", run.get("scsi_model_name"))),
+        "firmware": _clean_text(run.get("firmware_version", run.get("scsi_revision"))),
         "smart_available": _available(run),
         "passed": passed if isinstance(passed, bool) else None,
         "exit_status": to_int(section(run, "smartctl").get("exit_status")),
         "attributes": list(_attributes(run)),
-        "said": list(_said(run)),
+        "said": list(_read_messages(run)),
         "values": {name: value for name, value in _values(run) if value is not None and value >= 0},
     }
 
 
 def _available(run: dict[str, Any]) -> bool | None:
-    said = section(run, "smart_support").get("available")
-    if isinstance(said, bool):
-        return said
+    available = section(run, "smart_support").get("available")
+    if isinstance(available, bool):
+        return available
     return False if any(_UNAVAILABLE.match(line) for line in _lines(run)) else None
 
 
-def _said(run: dict[str, Any]) -> Iterator[str]:
-    """Yield smartctl's messages, and its words on a drive without SMART or with SMART switched off."""
+def _read_messages(run: dict[str, Any]) -> Iterator[str]:
+    """Yield smartctl's messages, and those about a drive without SMART or with SMART disabled."""
     messages = section(run, "smartctl").get("messages")
     for message in (messages if isinstance(messages, list) else [])[:_MOST_MESSAGES]:
-        if words := _words(section(message).get("string")):
+        if words := _clean_text(section(message).get("string")):
             yield words
     for line in _lines(run):
         if _UNAVAILABLE.match(line):
             yield " ".join(line.split())[:_MOST_WORDS]
     if section(run, "smart_support").get("enabled") is False:
-        yield "SMART is switched off in the drive (smartctl -s on switches it on)"
+        yield "SMART is disabled in the drive (`smartctl -s on` enables it)"
 
 
 def _lines(run: dict[str, Any]) -> list[str]:
@@ -114,10 +114,10 @@ def _lines(run: dict[str, Any]) -> list[str]:
 
 
 def _attributes(run: dict[str, Any]) -> Iterator[str]:
-    """Yield which ATA attributes are or were at their vendor's threshold: name, `now` or `past`."""
+    """Yield the ATA attributes that are or were at the vendor's threshold: name, `now` or `past`."""
     failed = [(row.get("name"), row.get("when_failed")) for row in _table(run)]
     for name, when in [(name, when) for name, when in failed if when in ("now", "past")][:_MOST_ATTRIBUTES]:
-        yield f"{_words(name)} {when}"
+        yield f"{_clean_text(name)} {when}"
 
 
 def _table(run: dict[str, Any]) -> list[dict[str, Any]]:
@@ -140,15 +140,15 @@ def _values(run: dict[str, Any]) -> Iterator[tuple[str, int | None]]:
         yield "used_percent", to_int(run["scsi_percentage_used_endurance_indicator"])
     logs = [section(run, "scsi_error_counter_log", key) for key in _SCSI_LOGS]
     counts = [to_int(one.get("total_uncorrected_errors")) for one in logs]
-    if told := [count for count in counts if count is not None]:
-        yield "uncorrected_errors", sum(told)
+    if known := [count for count in counts if count is not None]:
+        yield "uncorrected_errors", sum(known)
 
 
 def _raw(raw: dict[str, Any]) -> int | None:
-    """Return a raw value as smartctl prints it: of `8 (0 3)` the 8, where the number has all 48 bits."""
+    """Return a raw value as smartctl prints it: 8 for `8 (0 3)`, where the number has all 48 bits."""
     found = _COUNT.match(str(raw.get("string"))[:_MOST_WORDS])
     return int(found.group(1)) if found else to_int(raw.get("value"))
 
 
-def _words(value: object) -> str | None:
+def _clean_text(value: object) -> str | None:
     return " ".join(value.split())[:_MOST_WORDS] if isinstance(value, str) and value.strip() else None

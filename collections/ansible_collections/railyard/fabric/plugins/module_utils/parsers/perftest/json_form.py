@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""perftest's own JSON, 4.5 to 26.x; up to 23.x it is no JSON: bare keys and values, trailing commas."""
+"""perftest's JSON output, 4.5 to 26.x; up to 23.x not valid JSON: bare keys and values, trailing commas."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.parsers.common imp
 from ansible_collections.railyard.fabric.plugins.module_utils.parsers.perftest import run
 
 _START = re.compile(r"^[ \t]*\{\s*\"?test_info\"?\s*:", re.M)
-# A section's name or a pair, wherever it stands: other programs print the file anew, in one line or indented.
+# A section's name or a pair anywhere in a line: other programs reformat the file, in one line or indented.
 # A bare value takes a decimal comma with it (no key begins with a digit), and is then no number.
 _PART = re.compile(
     r"\"?(?<![\w.])([A-Za-z][\w. ]{0,40}?)\"?\s{0,20}:\s{0,20}"
@@ -51,7 +51,7 @@ def is_json(text: str) -> bool:
 
 
 def _unit(results: dict[str, str]) -> str | None:
-    """Find the unit in which bandwidth, message rate and size agree; the file states none."""
+    """Find the unit in which bandwidth, message rate and size agree; the file has none."""
     size, rate = to_int(results.get("MsgSize")), to_float(results.get("MsgRate"))
     average = to_float(results.get("BW_average"))
     if not size or not rate or not average:
@@ -68,7 +68,7 @@ def _unit(results: dict[str, str]) -> str | None:
 
 
 def _one(text: str, start: int, end: int) -> tuple[dict[str, Any], bool, tuple[int, str] | None]:
-    """Read one object: (output, whether it is closed, place and words of a result that is no number)."""
+    """Read one object: (output, whether it is closed, position and text of a result that is no number)."""
     info: dict[str, str] = {}
     results: dict[str, str] = {}
     target: dict[str, str] = {}
@@ -76,7 +76,7 @@ def _one(text: str, start: int, end: int) -> tuple[dict[str, Any], bool, tuple[i
     for part in _PART.finditer(text, start, end):
         key = part.group(1).strip()
         if part.group(2):
-            # `results_local` and `results_remote` of newer versions stand beside the sum.
+            # Newer versions have `results_local` and `results_remote` beside the sum.
             target = {"test_info": info, "results": results}.get(key, {})
         else:
             value = (part.group(3) or part.group(4) or "").strip()
@@ -100,8 +100,8 @@ def _one(text: str, start: int, end: int) -> tuple[dict[str, Any], bool, tuple[i
     is_bandwidth = output["kind"] == "bandwidth"
     if is_bandwidth or results:
         output["reported_unit"] = _unit(results) if is_bandwidth else "us"
-    said = {name: results[key] for key, name in _NAMES.items() if key in results}
-    output["rows"] = [run.row(output, said)] if results else []
+    reported = {name: results[key] for key, name in _NAMES.items() if key in results}
+    output["rows"] = [run.row(output, reported)] if results else []
     return output, text.count("{", start, end) == text.count("}", start, end) and bool(results), wrong
 
 
@@ -112,7 +112,8 @@ def read(text: str) -> tuple[list[tuple[dict[str, Any], bool]], dict[str, str] |
         text: One or several of perftest's JSON files.
 
     Returns:
-        (output, whether its object is whole) per object; and the error of the first result that is no number.
+        (output, whether its object is complete) per object; and the error of the first result that is no
+        number.
     """
     starts = [match.start() for match in _START.finditer(text)]
     found = [_one(text, *place) for place in zip(starts, [*starts[1:], len(text)])]  # noqa: B905 - 3.9

@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What perftest says beside its tables: errors by class, warnings, and which words are its own."""
+"""perftest's messages beside its tables: errors by class, warnings, and messages that only perftest has."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ _OWN = (
     "below_limit",
     "connection",
 )
-# Other programs fail for these reasons, too, but not in these words.
+# Other programs fail for these reasons too, but with other messages.
 _OWN_WORDS = re.compile(
     r"Couldn't connect to \S{1,80}:[0-9]{1,5}$|Couldn't listen to port [0-9]|ethernet_read_keys|"
     r"Couldn't allocate MR|failed to create mr|Parser function exited|Did not get Message for|"
@@ -96,7 +96,7 @@ def read(lines: list[str]) -> tuple[dict[str, str] | None, list[str], bool]:
         (error, warnings, whether a message can only be perftest's).
     """
     kinds: list[str] = []
-    said: list[str] = []
+    reported: list[str] = []
     warnings: list[str] = []
     for line in lines:
         short = line.strip()[:400]
@@ -105,17 +105,19 @@ def read(lines: list[str]) -> tuple[dict[str, str] | None, list[str], bool]:
             continue
         if ended_by_signal(short):
             kinds.append("interrupted")
-            said.append(short)
+            reported.append(short)
             continue
         for kind, pattern in _TROUBLE:
             if pattern.search(short):
                 status = _FAILED_STATUS.search(short)
                 kinds.append(_STATUS.get(status.group(1), kind) if status else kind)
-                said.append(short)
+                reported.append(short)
                 break
     if not kinds:
         return None, warnings, False
-    # "Completion with error" comes first and its status, which says more, in the line behind.
+    # "Completion with error" comes first; its status, which is more specific, is in the next line.
     kind = next((one for one in kinds if one in _STATUS.values()), kinds[0])
-    ours = any(one in _OWN or one in _STATUS.values() for one in kinds) or any(map(_OWN_WORDS.search, said))
-    return error(kind, " / ".join(dict.fromkeys(said))), warnings, ours
+    is_perftest = any(one in _OWN or one in _STATUS.values() for one in kinds) or any(
+        map(_OWN_WORDS.search, reported)
+    )
+    return error(kind, " / ".join(dict.fromkeys(reported))), warnings, is_perftest

@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""perftest (ib_write_bw and its kin): the text is the primary source, its own JSON the second."""
+"""perftest (ib_write_bw and others): the text is the primary source, its JSON the second."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def parse(text: str) -> dict[str, Any]:
     if not runs and problem is None:
         problem = error("truncated", "the server was still waiting for its client")
     problem = problem or unread
-    whole = 0
+    complete = 0
     parts = any(_PART_TITLE.match(line) for line in lines)
     for output, closed in runs:
         wrong, silent = run.problem(output, closed)
@@ -54,6 +54,6 @@ def parse(text: str) -> dict[str, Any]:
         if silent:
             warnings.append(silent)
         if parts:
-            warnings.append("of --report-both the sum of both directions is given")
-        whole += wrong is None and silent is None
-    return common.result("perftest", [output for output, _end in runs], problem, warnings, whole > 0)
+            warnings.append("with --report-both the result is the sum of both directions")
+        complete += wrong is None and silent is None
+    return common.result("perftest", [output for output, _end in runs], problem, warnings, complete > 0)

@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What perftest's text and JSON have in common: names, units, an output's keys, and when a run is whole."""
+"""Shared by perftest's text and JSON: names, units, keys of an output, and when a run is complete."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ LATENCY_KEYS = (
 )
 # `4096[B]`, up to 2012 `2048B`
 _MTU = re.compile(r"(?:\[B\]|B)\Z")
-# A sum of both directions may stand beside the rate of one of them; of one direction alone both are reckoned
-# from the same count and time.
+# A sum of both directions may be listed with the rate of one of them; for a single direction both are
+# calculated from the same count and time.
 _MOST_APART, _ONE_WAY_APART = 2.5, 1.05
 _HALF_DIGIT_MPPS, _HALF_DIGIT = 0.5e-6, 0.0051
-# The passive side of these learns nothing and prints no row; that is its nature and no failure.
+# The passive side of these prints no row, which is not a failure.
 _ONE_SIDED = ("read", "atomic")
 _TITLE = re.compile(
     r"(Send imm|Send|RDMA Write imm|RDMA Write|RDMA Read|Atomic)(?: CMP AND SWAP| FETCH AND ADD)?"
@@ -66,7 +66,7 @@ def read_title(text: str) -> dict[str, Any] | None:
         "test": f"ib_{verb}_{'bw' if bandwidth else 'lat'}",
         "kind": "bandwidth" if bandwidth else "latency",
         "bidirectional": match.group(2) is not None,
-        # perftest halves the round trip of what answers itself (write, send) and nothing else.
+        # perftest halves the round trip only for write and send, where the other side answers.
         "latency_is": None if bandwidth else "round_trip" if verb in _ONE_SIDED else "one_way",
     }
 
@@ -82,7 +82,7 @@ def apply_parameters(output: dict[str, Any], values: dict[str, str]) -> None:
     output["connection"] = values.get("connection type")
     output["qps"] = to_int(values.get("number of qps"))
     output["link_layer"] = LINK_LAYERS.get(values.get("link type", ""))
-    # perftest says "IB" of an unspecified link as well (EFA); such a device has no InfiniBand transport.
+    # perftest prints "IB" for an unspecified link too (EFA); such a device has no InfiniBand transport.
     if values.get("transport type") == "Unknown" and output["link_layer"] == "InfiniBand":
         output["link_layer"] = None
     output["mtu_bytes"] = to_int(_MTU.sub("", values.get("mtu", "")))
@@ -93,20 +93,20 @@ def apply_parameters(output: dict[str, Any], values: dict[str, str]) -> None:
         output["test"] = output["test"].replace("ib_send", "raw_ethernet")
 
 
-def row(output: dict[str, Any], said: Mapping[str, str]) -> dict[str, Any]:
+def row(output: dict[str, Any], reported: Mapping[str, str]) -> dict[str, Any]:
     """Return one row of a run, bandwidths in Gbit/s, times in microseconds; a peak of 0.00 was not measured.
 
     Args:
-        output: The run's output, of which the kind and the unit count.
-        said: Texts by the row's keys; `peak` and `average` are bandwidths in the unit reported.
+        output: The run's output, for its test type and unit.
+        reported: Texts by the row's keys; `peak` and `average` are bandwidths in the unit reported.
     """
-    head = {name: to_int(said.get(name)) for name in ("message_bytes", "iterations")}
-    rate, cpu = to_float(said.get("message_rate_mpps")), to_float(said.get("cpu_percent"))
+    head = {name: to_int(reported.get(name)) for name in ("message_bytes", "iterations")}
+    rate, cpu = to_float(reported.get("message_rate_mpps")), to_float(reported.get("cpu_percent"))
     if output["kind"] != "bandwidth":
-        times = {name: to_float(said.get(name)) for name in LATENCY_KEYS}
+        times = {name: to_float(reported.get(name)) for name in LATENCY_KEYS}
         return {**head, **times, "cpu_percent": cpu, "latency_is": output["latency_is"]}
     factor = GBPS_PER_UNIT.get(output["reported_unit"] or "")
-    peak, average = (to_float(said.get(name)) if factor else None for name in ("peak", "average"))
+    peak, average = (to_float(reported.get(name)) if factor else None for name in ("peak", "average"))
     return {
         **head,
         "bandwidth_peak_gbps": common.scaled(peak or None, factor or 1.0),
@@ -117,7 +117,7 @@ def row(output: dict[str, Any], said: Mapping[str, str]) -> dict[str, Any]:
 
 
 def is_one_sided(test: str | None) -> bool:
-    """Tell whether the passive side of a test prints no row."""
+    """Return whether the passive side of a test prints no row."""
     return str(test).startswith(tuple(f"ib_{verb}_" for verb in _ONE_SIDED))
 
 
@@ -129,7 +129,7 @@ def problem(output: dict[str, Any], closed: bool) -> tuple[dict[str, str] | None
         closed: Whether the text has the end of this run.
 
     Returns:
-        (error, warning); neither for a whole run, a warning alone for a side that prints no rows by nature.
+        (error, warning); neither for a complete run, a warning alone for a side that prints no rows.
     """
     rows = output["rows"]
     if not rows:
@@ -161,7 +161,7 @@ def problem(output: dict[str, Any], closed: bool) -> tuple[dict[str, str] | None
 
 
 def _in_order(row: dict[str, Any]) -> bool:
-    """Tell whether a row's times can stand in their columns: none lies outside the shortest and longest."""
+    """Return whether a row's times are consistent: none is outside of the shortest and longest."""
     average, rate = row["average_us"], row["transactions_per_s"]
     if average and rate and not 1 / _MOST_APART <= average * rate / 1e6 <= _MOST_APART:
         return False
@@ -174,17 +174,17 @@ def _in_order(row: dict[str, Any]) -> bool:
 
 
 def _contradiction(row: dict[str, Any], output: dict[str, Any]) -> str | None:
-    """Tell when bandwidth and message rate differ: by a digit, or by unit (MiB/s and Gbit/s: 119 times)."""
-    size, said, rate = row["message_bytes"], row["bandwidth_average_gbps"], row["message_rate_mpps"]
-    if not size or not said or not rate:
+    """Return how bandwidth and message rate differ: by a digit, or by unit (MiB/s and Gbit/s: 119 times)."""
+    size, reported, rate = row["message_bytes"], row["bandwidth_average_gbps"], row["message_rate_mpps"]
+    if not size or not reported or not rate:
         return None
-    # Six digits behind the point: of few large messages a second hardly one is left.
+    # Six decimals: for few large messages per second hardly one digit is left.
     slack = _HALF_DIGIT_MPPS * size * 8 / 1e3 + _HALF_DIGIT * GBPS_PER_UNIT[output["reported_unit"]]
     follows = rate * size * 8 / 1e3
     apart = _ONE_WAY_APART if output["bidirectional"] is False else _MOST_APART
-    if (follows - slack) / apart <= said <= (follows + slack) * apart:
+    if (follows - slack) / apart <= reported <= (follows + slack) * apart:
         return None
     return (
-        f"{said:g} Gbit/s are not {rate:g} million messages of {size} bytes a second: a number is not whole, "
-        "or not of the unit above its column"
+        f"{reported:g} Gbit/s are not {rate:g} million messages of {size} bytes a second: a number is "
+        "truncated, or not of the unit above its column"
     )

@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""perftest's text: header of `key : value` pairs, column line, rows, closing line; also two sides mixed."""
+"""perftest's text: header of `key : value` pairs, column line, rows, end line; also two sides mixed."""
 
 from __future__ import annotations
 
@@ -37,23 +37,23 @@ _COLUMN = re.compile(
     r"#bytes|#sl|#iterations|BW peak\[[^\]]*\]|BW average\[[^\]]*\]|MsgRate\[Mpps\]"
     r"|t_(?:min|max|typical|avg|stdev)\[\w+\]|99(?:\.9)?% percentile\[\w+\]|tps average|CPU_Util\[%{1,2}\]"
 )
-# What may stand between the last row and the line that closes the table: counters of -W, the kernel's log,
-# warnings of standard error, the result of --data_validation.
+# Allowed lines between the last row and the end line of the table: counters of -W, the kernel's log, warnings
+# of standard error, the result of --data_validation.
 _NOISE = re.compile(
     r"^\s*[\w./]{1,80}=[0-9]+\s*$|^\[ *[0-9]+\.[0-9]{6}\] |"
     r"Conflicting CPU frequency|\b(?:[Ww]arning|WARNING)\b|^VALIDATION: PASSED\b"
 )
-# Only a server says so, behind its header.
+# Only a server prints it, after its header.
 _CM_SERVER = re.compile(r"Waiting for client rdma_cm QP to connect")
 # Messages of standard error follow the last number without a blank (`0.000516Error: BW result is below`).
 _ROW = re.compile(
     r"^\s*([0-9]+\s+[0-9]+(?:\s+(?:-?[0-9]+(?:\.[0-9]*)?(?:[eE][-+]?[0-9]+)?|-?nan|-?inf|N/A)){1,16})"
     r"\s*(?:$|(?:Error|ERROR|Conflicting|WARNING|Warning|Completion|Failed|Couldn't|Unable)\b)"
 )
-# What begins like a row: glued columns, decimal commas, the pieces of a row that standard error tore. Clocks,
-# dates and the samples of -H and -U (`1, 1321.43`) are none.
+# Lines that begin like a row: joined columns, decimal commas, parts of a row that standard error interrupts.
+# Clocks, dates and the samples of -H and -U (`1, 1321.43`) are not rows.
 _LIKE_A_ROW = re.compile(r"^\s*\.?[0-9]+(?![0-9:,-])")
-# --report-both: the sum of both directions comes first, then each one under a title of its own.
+# --report-both: the sum of both directions comes first, then each one under a separate title.
 _PART_TITLE = re.compile(r"^\s*(?:Local|Remote) results:\s*$")
 _UNITS = {"MB/sec": "MiB/s", "MiB/sec": "MiB/s", "Gb/sec": "Gbit/s", "usec": "us"}
 _FIELDS = {
@@ -73,10 +73,10 @@ _FIELDS = {
     "tps average": "transactions_per_s",
 }
 
-# What every header since 2012 has. The side that sends says its TX depth as well.
+# What every header since 2012 has. The sending side also prints its TX depth.
 _HEADER = {"number of qps", "connection type", "mtu", "link type", "data ex. method"}
 
-# 1000.00: four whole numbers in a row are no chance among times that large.
+# 1000.00: four integers in a row are no coincidence among times that large.
 _LONGEST_WHOLE_US = len("999.00")
 
 
@@ -107,7 +107,7 @@ class _Run:
         self.is_inside = False
 
     def is_mixed_up(self) -> bool:
-        """Tell whether the run that it is mixed with is no other side: both are clients, or both servers."""
+        """Return whether the run that it is mixed with is of the same side: both clients, or both servers."""
         if self.mate is None or self.title.get("bidirectional"):
             return False
         return ("tx depth" in self.values) == ("tx depth" in self.mate.values)
@@ -132,7 +132,7 @@ class _Run:
             output["kind"] = "bandwidth" if "BW average" in names else "latency"
         output["rows"] = []
         for row in self.rows:
-            # Of a row that lost or gained a number nobody can tell which it was: none of them is believed.
+            # In a row that lost or gained a number it is unknown which one: the row is ignored.
             fits = len(row) > len(names) if self.more_columns else len(row) == len(names)
             whole = [] if self.odd_columns else row if fits else row[:2]
             output["rows"].append(self._row(output, dict(zip(names, whole))))  # noqa: B905 - 3.9
@@ -140,12 +140,12 @@ class _Run:
 
     @staticmethod
     def _row(output: dict[str, Any], cells: dict[str, str]) -> dict[str, Any]:
-        said = {_FIELDS[name]: cell for name, cell in cells.items() if name in _FIELDS}
-        # With -C the columns are CPU cycles, which are no time without the clock rate. Some versions write
-        # "usec" above them all the same: then all figures are whole numbers, and large ones.
+        seen = {_FIELDS[name]: cell for name, cell in cells.items() if name in _FIELDS}
+        # With -C the columns are CPU cycles, not times. Some versions print "usec" above them: then all
+        # numbers are large integers.
         if output["reported_unit"] != "us" or _are_cycles(cells):
-            said = {name: cell for name, cell in said.items() if name not in perftest_run.LATENCY_KEYS}
-        return perftest_run.row(output, said)
+            seen = {name: cell for name, cell in seen.items() if name not in perftest_run.LATENCY_KEYS}
+        return perftest_run.row(output, seen)
 
 
 class _Reader:
@@ -161,7 +161,7 @@ class _Reader:
         self.in_parts = False
         self.gpu: str | None = None
         self.gpu_maker = "CUDA"
-        # Of a header whose beginning is not in the text.
+        # For a header whose beginning is not in the text.
         self.headless: dict[str, str] = {}
         self.line_number = 0
         self.unread: dict[str, str] | None = None
@@ -172,15 +172,15 @@ class _Reader:
             run.values = self.headless
         self.headless = {}
         self.in_parts = False
-        # A title before the previous run has its columns: the other side has begun to print, too.
+        # A title before the previous run has its columns: the other side has begun to print too.
         mixed = len(self.open) == 1 and self.open[0].columns is None and title is not None
-        # A closed header without columns is the whole output of a READ or ATOMIC server.
+        # A closed header without columns is the complete output of a READ or ATOMIC server.
         # Both sides run the same test.
         mixed = mixed and title is not None and title.get("test") == self.open[-1].title.get("test")
         if mixed and self.open[-1].closed and perftest_run.is_one_sided(self.open[-1].title.get("test")):
             mixed = False
         self.open = [*self.open, run] if mixed else [run]
-        # In a mixture the banner cannot be told to belong to either; the TX depth tells the client.
+        # In mixed output it is unknown whose the banner is; the TX depth identifies the client.
         run.server = self.banner and not mixed
         if mixed:
             self.open[0].server = False
@@ -195,7 +195,7 @@ class _Reader:
     def read(self, line: str, next_line: str) -> None:
         self.line_number += 1
         row = _ROW.match(line)
-        # It is indented far; before it may stand what is left of a run that was cut.
+        # It is far indented; before it there may be the rest of a truncated run.
         title = perftest_run.read_title(line.rpartition(" " * 8)[2].strip())
         if _BANNER.search(line):
             self.banner = self.any_banner = True
@@ -206,7 +206,7 @@ class _Reader:
             # The next program's command: a server that waited above it has printed nothing but its banner.
             self.banner = False
         elif _LINE.match(line):
-            # The line above a title opens that table; one behind a row closes the row's.
+            # The line above a title opens that table; one after a row ends the row's table.
             if perftest_run.read_title(next_line) is None:
                 self._close()
             return
@@ -255,7 +255,7 @@ class _Reader:
             if last:
                 run.values, run.server, run.gpu = dict(last.values), last.server, last.gpu
         run.columns = _COLUMN.findall(line)
-        # Behind the last one a version may add what it likes; before it, the numbers have other places.
+        # A version may add columns after the last one; columns before it would move the numbers.
         between = [bool(part.strip()) for part in _COLUMN.split(line)[1:]]
         run.odd_columns, run.more_columns = any(between[:-1]), between[-1]
         run.closed = False
@@ -263,11 +263,11 @@ class _Reader:
     def _row(self, cells: list[str]) -> None:
         ready = [run for run in self.open if run.columns]
         fresh = [run for run in ready if cells[0] not in run.sizes]
-        # A size that is there already is the other side's, or, of a run alone, its next report.
+        # A repeated size is of the other side or, in the output of one side, its next report.
         run = (fresh or ready)[0]
         if run.is_inside and (run.closed or cells[0] in run.sizes):
-            said = f"line {self.line_number}, {' '.join(cells)[:60]!a}: a row of the run before, or of none"
-            self.unread = self.unread or common.error("garbled", said)
+            seen = f"line {self.line_number}, {' '.join(cells)[:60]!a}: a row of the run before, or of none"
+            self.unread = self.unread or common.error("garbled", seen)
         if not run.rows:
             self.unclosed.append(run)
         run.rows.append(cells)
@@ -319,6 +319,6 @@ def read(lines: list[str]) -> tuple[list[tuple[dict[str, Any], bool]], dict[str,
     for line, next_line in zip(lines, reversed(ahead)):  # noqa: B905 - 3.9
         reader.read(line, next_line)
     if any(run.is_mixed_up() for run in reader.runs):
-        said = "two runs of one side are mixed: whose a row is cannot be told"
-        reader.unread = reader.unread or common.error("garbled", said)
+        seen = "two runs of one side are mixed: it is unknown whose row is whose"
+        reader.unread = reader.unread or common.error("garbled", seen)
     return [(run.output(reader.any_banner), run.closed) for run in reader.runs], reader.unread

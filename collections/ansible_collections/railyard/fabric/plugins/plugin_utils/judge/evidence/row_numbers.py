@@ -134,7 +134,7 @@ def find_wrong_class(argv: Iterable[str | None], check: str, policy: Policy) -> 
         return None
     # A frame of a sweep has None in place of the arguments that differ between its rows.
     words = [word for word in argv if word is not None and word.startswith(perftest.CLASS_OPTIONS)]
-    planned = perftest.class_words(check, policy)
+    planned = perftest.build_class_options(check, policy)
     if words == planned:
         return None
     return f"its class options are {' '.join(words) or 'none'}, planned: {' '.join(planned) or 'none'}"

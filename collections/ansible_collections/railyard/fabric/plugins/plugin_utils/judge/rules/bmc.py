@@ -84,7 +84,7 @@ def build_row(line: AskedLine, address: str, reply: Reply, run: str, started: st
 def is_none_reachable(asked: Iterable[AskedLine], rows: Mapping[str, Sequence[Row]]) -> bool:
     """Tell whether none of several BMCs was reachable: then the route to them may be the reason."""
     every = (row for line in asked if line["check"] == CHECK for row in rows.get(line["id"], ()))
-    states = [found["state"] for row in every if (found := bmc_rows.of(row))]
+    states = [found["state"] for row in every if (found := bmc_rows.parse(row))]
     return len(states) > 1 and not any(state in _PRESENT for state in states)
 
 
@@ -117,7 +117,7 @@ def judge(
     if len(rows) != 1:
         return Answer.unmeasured("duplicate_row" if rows else "bmc_not_asked", where)
     row = rows[0]
-    found = bmc_rows.of(row)
+    found = bmc_rows.parse(row)
     wanted = {
         "schema": 1, "run": run, "host": CONTROLLER, "end": "client", "address": address,
         **{key: asked[key] for key in ("check", "tool", "node", "direction")},

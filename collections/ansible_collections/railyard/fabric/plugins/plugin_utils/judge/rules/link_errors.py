@@ -28,9 +28,9 @@ from ansible_collections.railyard.fabric.plugins.module_utils.facts.link_errors 
     PHYSICAL,
     SYMBOL,
     TRANSPORT,
+    is_saturated,
     kind_of,
     show_link,
-    stands_still,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils.rails.bind import Bound
 from ansible_collections.railyard.fabric.plugins.module_utils.records.asked import AskedLine
@@ -338,7 +338,7 @@ def _read_counter(seen: _Errors, last: dict[str, int], name: str, span: object, 
         seen.doubt = f"{identity}: {name} was not there before and is {before}"
     earlier = last.get(name, before)
     last[name] = after
-    if stands_still(name, after):
+    if is_saturated(name, after):
         seen.doubt = f"{identity}: {name} is at its maximum, {after}"
     elif after < before or before < earlier:
         seen.doubt = f"{identity}: {name} went from {max(before, earlier)} back to {min(before, after)}"

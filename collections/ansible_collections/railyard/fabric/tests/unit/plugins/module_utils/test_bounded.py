@@ -51,7 +51,7 @@ def ended(pid):
 
 @pytest.mark.parametrize(
     ("work", "why"),
-    [(breaks, "it broke down: TypeError: no mapping"), (dies, "it was killed at the rails")],
+    [(breaks, "it failed: TypeError: no mapping"), (dies, "it was killed at the rails")],
 )
 def test_work_that_gives_nothing_is_told_with_its_place(work, why):
     assert bounded.call(work, SOON_S) == (None, why)

@@ -122,7 +122,7 @@ def test_what_the_role_will_refuse_is_said():
     module.apt = (0, "Inst mine [1] (2 site [all])\nRemv rdma-core [44.0-2]\n", "")
     refused = driver_plan.look(module)["plan"]["refused"]
     assert len(refused) == 3
-    assert "in conflict with what is asked: doca-ofed 3.2.0" in refused[0]
+    assert "in conflict with the requested packages: doca-ofed 3.2.0" in refused[0]
     assert "apt would remove rdma-core 44.0-2" in refused[1]
     assert "on hold, and not by this request: mine" in refused[2]
 

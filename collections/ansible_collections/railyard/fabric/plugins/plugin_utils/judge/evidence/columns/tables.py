@@ -407,7 +407,7 @@ class Tables:
             parts = bool(row["window_s"]), words, bool(row["iterations"]), bool(row["samples"])
             kind = Kind(row["check"], row["end"], metrics, counters, *parts, ())
             # Any other fault of the frame is a fault of each of its rows.
-            whole = self.frames.whole({"as": name.decode(), "id": "m00000", "v": kind.example()})
+            whole = self.frames.expand({"as": name.decode(), "id": "m00000", "v": kind.example()})
         except (TypeError, LookupError, ValueError):
             return None
         if whole is None:

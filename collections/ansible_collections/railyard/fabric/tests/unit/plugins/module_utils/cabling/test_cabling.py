@@ -86,11 +86,11 @@ def test_a_beacon_of_another_rail_is_believed_once_it_answers() -> None:
     expected: Any = Wire(*(SEAL.frame(MAC, f"gpu{node}", "rail0", NONCES[node]) for node in (2, 3, 4)))
     assert here._take(told)  # whoever it is gets its answer
     here._take(expected)
-    assert (here._told()["heard"], here._told()["foreign"]) == (3, [])
+    assert (here._summarize()["heard"], here._summarize()["foreign"]) == (3, [])
     assert NONCES[0] in here._guests.values()
     # Rails that are joined carry the answers too.
     here._take(Wire(SEAL.frame(MAC, "gpu2", "rail1", NONCES[0], [here._nonce])))  # type: ignore[arg-type]
-    assert [(one["rail"], one["nodes"]) for one in here._told()["foreign"]] == [("rail1", ["gpu2"])]
+    assert [(one["rail"], one["nodes"]) for one in here._summarize()["foreign"]] == [("rail1", ["gpu2"])]
 
 
 def test_a_flood_keeps_no_rail_from_sending() -> None:

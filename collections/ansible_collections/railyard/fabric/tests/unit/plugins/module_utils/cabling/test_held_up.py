@@ -112,7 +112,7 @@ def test_a_second_owner_is_heard_however_often_the_runner_is_held_up(
     assert arp_probe.claimants(PLACE, [PEER_ADDRESS]) == {PEER_ADDRESS: macs}
     found = arp.probe(PLACE, PEER_ADDRESS)
     assert found is not None
-    assert found.of(PEER_ADDRESS) == set(macs)
+    assert found.get(PEER_ADDRESS) == set(macs)
     # Both questions of both are asked twice.
     assert [len(wire.sent) for wire in wires] == [2, 4]
 
@@ -242,7 +242,7 @@ def test_who_comes_when_another_is_about_to_go_hears_it_still(monkeypatch: pytes
     # It has not listened while it waited for its other questions afterwards.
     gone_s = clock.now_s
     clock.hold()
-    begun_s, until_s = ear._told()["listened"]
+    begun_s, until_s = ear._summarize()["listened"]
     assert begun_s == 1000.0
     assert until_s == pytest.approx(gone_s, abs=0.1)
 
@@ -297,4 +297,4 @@ def test_a_node_that_is_heard_while_a_row_is_made_does_not_spoil_it(monkeypatch:
 
     claims = {PEER_ADDRESS: Claimed([mac])}
     monkeypatch.setattr(arp_probe, "claimants", lambda _place, _addresses: claims)
-    assert ear._owner("gpu002")["known"] == {mac: "gpu002 rail0"}
+    assert ear._probe_owner("gpu002")["known"] == {mac: "gpu002 rail0"}

@@ -61,7 +61,7 @@ def test_numbers_and_exchanges_are_torchs(client):
 
 
 def test_who_does_not_know_the_secret_is_heard_by_neither_side(client, port):
-    with pytest.raises(store.StoreError, match="nobody of this job"):
+    with pytest.raises(store.StoreError, match="no node of this job"):
         store.Client(["127.0.0.1"], port, "another" * 6, 0.1).set("a", b"1")
     assert client.count() == 0
 

@@ -60,8 +60,8 @@ def test_an_answer_without_its_masks_is_unknown(answer):
 
 
 def test_the_kernel_states_the_size_of_its_masks_negated():
-    assert ethtool.link_words(link_settings(-4)) == 4
-    assert ethtool.link_words(link_settings(0)) == 0
+    assert ethtool.read_mask_size(link_settings(-4)) == 4
+    assert ethtool.read_mask_size(link_settings(0)) == 0
 
 
 def test_each_mode_has_the_speed_that_its_name_in_the_kernels_header_states():

@@ -32,7 +32,7 @@ from support.nodes.tool_session import FakeSession
 )
 def test_only_a_whole_result_counts(parse: Any, error_class: str) -> None:
     with pytest.raises(MeasurementError) as found:
-        base.parsed(FakeSession(), "ping", "words", parse)
+        base.parse_output(FakeSession(), "ping", "words", parse)
     assert found.value.error_class == error_class
     assert found.value.host == "gpu001"
     assert found.value.fix

@@ -64,7 +64,7 @@ class Desk(NodeToolSession):
         self.argvs.append(argv)
         self.links.append(os.fstat(stdin).st_nlink)
         way = "write" if "--rw=write" in argv else "read"
-        laying = "--name=lay" in argv
+        laying = "--name=fill" in argv
         moved = int(told(argv, "--size")) if laying else self._moved
         self.counted[way == "write"] += moved if laying else int(moved * self._share)
         return Finished(
@@ -148,7 +148,7 @@ def test_what_was_never_written_is_written_before_it_is_read(
     tool.measure(desk, "storage_random_read")
     tool.release()
     assert [
-        (told(argv, "--offset"), told(argv, "--size")) for argv in desk.argvs if "--name=lay" in argv
+        (told(argv, "--offset"), told(argv, "--size")) for argv in desk.argvs if "--name=fill" in argv
     ] == laid
 
 
@@ -199,7 +199,7 @@ def test_of_hardware_a_file_that_is_mounted_is_no_drive(
     if fine:
         assert fio.Fio().measure(desk, "storage_write").doubt is None
     else:
-        assert "loop0, behind which is no drive" in refused(desk).message
+        assert "loop0, which is not a physical drive" in refused(desk).message
 
 
 def test_memory_and_network_are_on_no_device(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -226,7 +226,7 @@ def test_an_fio_that_failed_says_so(desk: Desk) -> None:
         (81920.0, 20.0, 409600, 409600, "are not the 409600 bytes"),
         (40960.0, 20.0, 409600, 409600, "20 blocks of 4096 bytes"),
         (40960.0, 10.0, 409600, 409599, "a cache"),
-        (0.0, 10.0, 0, 0, "not one block"),
+        (0.0, 10.0, 0, 0, "less than one block"),
     ],
 )
 def test_a_rate_its_time_its_blocks_and_the_bytes_belong_together(

@@ -150,14 +150,14 @@ NO_LIBRARY = "all_reduce_perf: error while loading shared libraries: libnccl.so.
 @pytest.mark.parametrize(
     ("spoil", "status", "kind", "says"),
     [
-        (missing, "unmeasured", "tool_missing", "all_reduce_perf of gpuserver1 is no program"),
-        (not_to_be_run, "unmeasured", "tool_missing", "is no program"),
+        (missing, "unmeasured", "tool_missing", "all_reduce_perf on gpuserver1 is not an executable file"),
+        (not_to_be_run, "unmeasured", "tool_missing", "is not an executable file"),
         (prints(NO_LIBRARY, 127), "failed", "tool_failed", "127: all_reduce_perf: error while loading"),
         (prints(GOOD, 139), "failed", "tool_failed", "it ended with 139"),
         (prints(GOOD[: GOOD.index("# Out of")]), "failed", "tool_failed", "lines behind the table are"),
         (prints("Hello.\n"), "failed", "tool_garbage", "not its output"),
         (prints("x" * (2 << 20) + GOOD), "failed", "tool_failed", "more than 1048576 characters"),
-        (prints(GOOD + GOOD), "failed", "tool_garbage", "2 results where it was run once"),
+        (prints(GOOD + GOOD), "failed", "tool_garbage", "2 results for one run"),
         (prints(WRONG, 3), "failed", "gpu_wrong", "of bounds"),
         (prints(gpu_words.nccl_tests("all_reduce", 3, MOST, ranks=2)), "unmeasured", "gpu_unfit",
          "used 2 GPUs, nvidia-smi lists 3"),
@@ -180,7 +180,7 @@ def test_what_says_nothing_of_the_gpus(
     [
         (0, {}, "no GPU is on the PCI bus"),
         (3, {"missing": 1}, "the PCI bus has 3 GPUs, nvidia-smi lists 2"),
-        (1, {}, "one GPU has no other to exchange with"),
+        (1, {}, "there is only one GPU"),
     ],
 )
 def test_gpus_that_are_not_as_they_should_be_are_not_measured(
@@ -197,11 +197,11 @@ def test_gpus_that_are_not_as_they_should_be_are_not_measured(
     ("device", "kind", "says"),
     [
         (gpu_words.nvbandwidth({"device_to_device_memcpy_read_ce": [[None] * 3] * 3}, 3), "gpu_unfit",
-         "no GPU reaches the memory of another"),
+         "no GPU can access the memory of another"),
         (gpu_words.nvbandwidth({}, 3, testcases=[
-            {"name": "device_to_device_memcpy_read_ce", "status": "Waived"}]), "gpu_unfit", "no GPU reaches"),
+            {"name": "device_to_device_memcpy_read_ce", "status": "Waived"}]), "gpu_unfit", "can access"),
         (gpu_words.nvbandwidth(COPIES["device"], 2), "gpu_unfit", "used 2 GPUs, nvidia-smi lists 3"),
-        (gpu_words.nvbandwidth(COPIES["host"], 3), "tool_failed", "asked was"),
+        (gpu_words.nvbandwidth(COPIES["host"], 3), "tool_failed", "instead of"),
         (gpu_words.nvbandwidth({}, 3, error="ASSERT in h_errorFlag == 0"), "gpu_wrong", "h_errorFlag"),
     ],
 )  # fmt: skip

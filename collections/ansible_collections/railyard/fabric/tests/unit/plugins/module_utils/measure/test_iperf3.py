@@ -13,8 +13,8 @@ from ansible_collections.railyard.fabric.plugins.module_utils.channel.errors imp
 from ansible_collections.railyard.fabric.plugins.module_utils.measure.base import Finished
 from ansible_collections.railyard.fabric.plugins.module_utils.measure.iperf3 import (
     Iperf3,
+    count_streams,
     moved_bytes,
-    moving_streams,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils.measure.proof import Claim
 from ansible_collections.railyard.fabric.plugins.module_utils.measure.sockperf import Sockperf
@@ -77,7 +77,7 @@ def streams_of(*moved: int, sender: bool | None = True) -> list[dict[str, Any]]:
     return [{"sender": {"bytes": one, **flag}, "receiver": {"bytes": one, **flag}} for one in moved]
 
 
-@pytest.mark.parametrize(("protocol", "said"), [("UDP", "asked was TCP"), ("TCP", None)])
+@pytest.mark.parametrize(("protocol", "said"), [("UDP", "instead of TCP"), ("TCP", None)])
 def test_only_tcp_is_taken_for_tcp(protocol: str, said: str | None) -> None:
     # What a wrapper that adds -u would print, but for the losses.
     text = iperf3_text(streams_of(1, 1, 1, 1), protocol)
@@ -93,12 +93,12 @@ def test_only_tcp_is_taken_for_tcp(protocol: str, said: str | None) -> None:
     [
         (streams_of(1, 1, 1, 1), None),
         (streams_of(1, 1, 1, 1, sender=None), None),
-        (streams_of(1, 1, 0, 1), "3 of its streams moved something, asked were 4"),
+        (streams_of(1, 1, 0, 1), "3 of its streams moved data, 4 were configured"),
         (streams_of(1, 1, 1, 1, 1), "5 of its streams"),
         (streams_of(0, 0, 0, 0), "0 of its streams"),
-        (None, "does not tell how many streams"),
-        ("four", "does not tell how many streams"),
-        ([1, 2, 3, 4], "does not tell how many streams"),
+        (None, "does not show its streams"),
+        ("four", "does not show its streams"),
+        ([1, 2, 3, 4], "does not show its streams"),
     ],
 )
 def test_a_result_of_fewer_streams_than_asked_is_none(streams: Any, said: str | None) -> None:
@@ -130,10 +130,10 @@ def test_a_result_of_an_iperf3_that_failed_is_none(status: int) -> None:
 
 def test_both_ways_have_all_their_streams_each() -> None:
     ways = streams_of(1, 1, 1, 1) + streams_of(1, 1, 1, 1, sender=False)
-    assert moving_streams(json.dumps({"end": {"streams": ways}}), 2) == 4
-    assert moving_streams(json.dumps({"end": {"streams": ways[:-1]}}), 2) == 3
-    assert moving_streams(json.dumps({"end": {"streams": ways[:4]}}), 2) == 0
+    assert count_streams(json.dumps({"end": {"streams": ways}}), 2) == 4
+    assert count_streams(json.dumps({"end": {"streams": ways[:-1]}}), 2) == 3
+    assert count_streams(json.dumps({"end": {"streams": ways[:4]}}), 2) == 0
     # A server of one direction has zeros where the client's half would stand.
     half = [{"sender": {"bytes": 0, "sender": False}, "receiver": {"bytes": 7, "sender": False}}] * 4
-    assert moving_streams(json.dumps({"end": {"streams": half}}), 1) == 4
-    assert moving_streams("garbage", 1) is None
+    assert count_streams(json.dumps({"end": {"streams": half}}), 1) == 4
+    assert count_streams("garbage", 1) is None

@@ -299,7 +299,7 @@ def test_a_round_trip_is_not_doubled() -> None:
     ],
 )
 def test_no_latency_test_lasts_long(iteration_us: float, wanted_s: float, iterations: int) -> None:
-    assert perftest_lat.suitable(iteration_us, {"rdma_latency_s": wanted_s}) == iterations
+    assert perftest_lat.choose_iterations(iteration_us, {"rdma_latency_s": wanted_s}) == iterations
 
 
 @pytest.mark.parametrize("iterations", [0, 19, 100001, "50", None])
@@ -322,19 +322,19 @@ def test_rails_at_once_are_added_up_while_all_of_them_send() -> None:
     assert first == [2.0, 5.0]
     gate = StartBarrier(2)
     shared: list[object] = []
-    other = threading.Thread(target=lambda: shared.append(gate.common("rail1", [2.5, 5.5], 1.0, 60.0)))
+    other = threading.Thread(target=lambda: shared.append(gate.await_overlap("rail1", [2.5, 5.5], 1.0, 60.0)))
     other.start()
-    shared.append(gate.common("rail0", first, 1.0, 60.0))
+    shared.append(gate.await_overlap("rail0", first, 1.0, 60.0))
     other.join()
     assert shared == [[2.5, 5.0]] * 2
     alone = StartBarrier(2)
     alone.leave("rail1")
-    assert alone.common("rail0", first, 1.0, 5.0) is None
+    assert alone.await_overlap("rail0", first, 1.0, 5.0) is None
     # An end that took longer than the sending leaves nothing, or too little, that is sure.
     never = perftest_bw.sending_s(Finished(0, "", 0.0, 1.0, 9.5), RDMA_POLICY)
     assert never == [5.5, 5.0]
-    assert StartBarrier(1).common("rail0", never, 1.0, 5.0) is None
-    assert StartBarrier(1).common("rail0", [4.0, 4.9], 1.0, 5.0) is None
+    assert StartBarrier(1).await_overlap("rail0", never, 1.0, 5.0) is None
+    assert StartBarrier(1).await_overlap("rail0", [4.0, 4.9], 1.0, 5.0) is None
 
 
 # A healthy lab, seen: connected at 1.1 s, ended at 8.2 s, since perftest took 3.1 s for its farewell.

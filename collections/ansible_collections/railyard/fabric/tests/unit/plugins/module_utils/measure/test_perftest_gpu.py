@@ -20,7 +20,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.measure.perftest_b
 from ansible_collections.railyard.fabric.plugins.module_utils.measure.perftest_gpu import GpuBandwidth
 from ansible_collections.railyard.fabric.plugins.module_utils.measure.rdma_port import RdmaPort
 from ansible_collections.railyard.fabric.plugins.module_utils.runner.context import RunContext
-from ansible_collections.railyard.fabric.plugins.module_utils.runner.step import own_obstacle
+from ansible_collections.railyard.fabric.plugins.module_utils.runner.step import find_failure
 
 GPU = "0000:17:00.0"
 LINE = "-" * 87
@@ -208,14 +208,14 @@ def test_both_ends_must_have_its_version_alike(
     versions = {own: there, "ib_write_bw": "6.06"}
     session: Any = SimpleNamespace(
         run_context=context,
-        obstacle=None,
+        failure=None,
         busy=None,
         place=place,
         hello={"versions": versions},
         peer="gpu002",
     )
     test = {"check": "rdma_gpu_bandwidth", "tool": "ib_write_bw", "rail": "rail0", "peer": "gpu002"}
-    obstacle = own_obstacle(session, test)
+    obstacle = find_failure(session, test)
     assert obstacle is not None
     assert (obstacle.error_class, obstacle.status) == (error_class, "unmeasured")
     assert word in obstacle.message

@@ -139,7 +139,7 @@ def test_what_went_by_another_network_is_told(monkeypatch: pytest.MonkeyPatch) -
     ("said", "error_class"),
     [
         (
-            [{"t": "error", "kind": "absent", "message": "gpu1 did not come", "nodes": ["gpu1"]}],
+            [{"t": "error", "kind": "absent", "message": "gpu1 did not take part", "nodes": ["gpu1"]}],
             "peer_absent",
         ),
         ([{"t": "error", "kind": "no_torch", "message": "no module"}], "tool_missing"),
@@ -163,7 +163,7 @@ def test_each_way_to_fail_has_its_class(
     if error_class == "peer_absent":
         # And is not waited for again.
         play.orders = {}
-        with pytest.raises(MeasurementError, match="gpu1 did not come"):
+        with pytest.raises(MeasurementError, match="gpu1 did not take part"):
             measured(play, monkeypatch)
         assert play.orders == {}
 
@@ -178,7 +178,7 @@ def test_nccl_is_told_one_rail_exactly_and_its_log_is_read(monkeypatch: pytest.M
     reading = measured(play, monkeypatch)
     assert play.orders["environment"]["NCCL_IB_HCA"] == "=mlx5_0:1"
     assert play.orders["processes"] == 2
-    assert reading.doubt == f"NCCL took sockets in place of RDMA: {torch_job.ELSEWHERE}"
+    assert reading.doubt == f"NCCL used sockets instead of RDMA: {torch_job.ELSEWHERE}"
     # Without an RDMA port its socket is named, and the netdev has to show it.
     play = Play([BEGAN, SIZE, SWEPT], "rail1", collective_backend="nccl")
     play.carried = {"eth0": 0, "eth1": 10_500}
@@ -188,5 +188,5 @@ def test_nccl_is_told_one_rail_exactly_and_its_log_is_read(monkeypatch: pytest.M
 
 def test_where_there_is_no_gpu_nccl_is_not_tried(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch_job, "_GPUS", "/nowhere")
-    with pytest.raises(MeasurementError, match="no NVIDIA driver"):
+    with pytest.raises(MeasurementError, match="the NVIDIA driver shows no GPU"):
         measured(Play([], collective_backend="nccl"), monkeypatch)

@@ -91,7 +91,7 @@ def test_a_receiver_that_was_held_up_still_counts_what_has_come(monkeypatch: pyt
     assert Catcher().catch(*[b"another's"] * 3, *[TOKEN] * 5, wanted=5) == 5
     # What has not come is not waited for any more, and others' datagrams are not read for ever.
     assert Catcher().catch(*[TOKEN] * 4, wanted=5) == 4
-    monkeypatch.setattr(udp_probe, "_MOST_STRANGE", 2)
+    monkeypatch.setattr(udp_probe, "_MOST_FOREIGN", 2)
     assert Catcher().catch(*[b"another's"] * 3, *[TOKEN] * 5, wanted=5) == 0
 
 

@@ -155,9 +155,7 @@ def test_old_log_has_rings_and_no_network():
 def test_fallback_to_sockets():
     output = one(SOCKET)
     shows(output, transport="Socket", socket_fallback=True, sockets=["eno8np0"])
-    assert read(SOCKET)["warnings"] == [
-        "NCCL talks TCP over eno8np0, not RDMA; NCCL_IB_HCA asked for =mlx5_9:1"
-    ]
+    assert read(SOCKET)["warnings"] == ["NCCL uses TCP over eno8np0, not RDMA; NCCL_IB_HCA is =mlx5_9:1"]
     assert ranks(SOCKET)["gpu01", 0]["hcas"] == []
     no_library = SOCKET.replace("NET/IB : No device found.", "Failed to open libibverbs.so[.1]")
     assert one(no_library)["socket_fallback"] is True
@@ -216,7 +214,7 @@ def test_plugin_that_is_loaded_and_not_used():
 
 def test_run_inside_one_node_says_nothing_of_the_fabric():
     alone = "".join(line for line in ROCE.splitlines(keepends=True) if "via NET" not in line)
-    assert "no channel goes over a network" in read(alone)["warnings"][0]
+    assert "no channel uses a network" in read(alone)["warnings"][0]
     assert read(ROCE)["warnings"] == []
 
 

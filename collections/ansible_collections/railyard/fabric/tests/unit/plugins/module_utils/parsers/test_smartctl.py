@@ -97,7 +97,7 @@ def test_what_smartctl_says_of_it_is_kept() -> None:
     [output] = registry.parse(
         "smartctl", changed(smart_status={}, smart_support={"available": True, "enabled": False})
     )["outputs"]
-    assert output["said"] == ["SMART is switched off in the drive (smartctl -s on switches it on)"]
+    assert output["said"] == ["SMART is disabled in the drive (`smartctl -s on` enables it)"]
 
 
 def test_a_drive_that_prints_much_or_nonsense_does_not_make_the_row_long() -> None:

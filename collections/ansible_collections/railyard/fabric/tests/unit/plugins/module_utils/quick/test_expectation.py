@@ -64,13 +64,13 @@ def test_what_the_controller_writes_is_read_as_it_is(tmp_path):
 )
 def test_what_is_odd_is_said(change, said):
     with pytest.raises(expectation.ExpectationError, match=said):
-        expectation.of({**WHOLE, **change})
+        expectation.parse({**WHOLE, **change})
 
 
 @pytest.mark.parametrize("key", WHOLE)
 def test_what_is_left_out_is_not_taken_for_not_asked(key):
     with pytest.raises(expectation.ExpectationError, match=key):
-        expectation.of({name: value for name, value in WHOLE.items() if name != key})
+        expectation.parse({name: value for name, value in WHOLE.items() if name != key})
 
 
 @pytest.mark.parametrize(

@@ -101,7 +101,7 @@ def test_xids_since_the_last_look(node):
     assert first.wrong == [
         "gpu_xid: 0000:89:00: XID 79 (restart the node), 1 times, last: GPU has fallen off the bus."
     ]
-    assert first.told == ["XID 31 1 times, told and not judged"]
+    assert first.told == ["XID 31 1 times, reported but not judged"]
     assert look(node, TWO, smi(), after=2) == Found(good=["2 GPUs"])
 
 
@@ -142,7 +142,7 @@ def test_a_node_without_gpus(tmp_path):
     assert nothing == Found()
     # To have looked at nothing is no good.
     assert (nothing.status, nothing.line("gpu1")) == (
-        3, "railyard quick: gpu1: UNKNOWN: nothing was looked at",
+        3, "railyard quick: gpu1: UNKNOWN: nothing was checked",
     )  # fmt: skip
     assert look(GpuNode(tmp_path / "other"), {"count": 0}, absent).good == ["no GPU, as expected"]
     assert "0 NVIDIA GPUs" in look(GpuNode(tmp_path / "third"), {"count": 1}, absent).wrong[0]

@@ -80,8 +80,8 @@ def test_a_first_look_of_a_boot_or_a_port_fails_nothing(last, now):
     ("before", "after", "said"),
     [
         ({}, {AGAIN: 1}, "no error counters of its link"),
-        ({CRC: 1, FLAPS: 1}, {CRC: 1}, f"{FLAPS} is not there any more"),
-        ({CRC: 1, "hca.link_downed": 255}, {CRC: 1, "hca.link_downed": 255}, "greatest value, 255"),
+        ({CRC: 1, FLAPS: 1}, {CRC: 1}, f"{FLAPS} no longer exists"),
+        ({CRC: 1, "hca.link_downed": 255}, {CRC: 1, "hca.link_downed": 255}, "at its maximum, 255"),
     ],
 )
 def test_what_tells_nothing_is_no_good(before, after, said):
@@ -115,7 +115,7 @@ def test_a_look_is_kept_as_it_was(tmp_path):
 )  # fmt: skip
 def test_what_is_no_look_is_said(tmp_path, text):
     (tmp_path / "local.json").write_text(text)
-    with pytest.raises(LookError, match="is no record of a look"):
+    with pytest.raises(LookError, match="is not a record of a check"):
         last_look.load(str(tmp_path), "local")
 
 
@@ -135,7 +135,7 @@ def test_two_at_once_are_one_after_the_other_or_said(tmp_path):
     second = last_look.alone(str(tmp_path), "local", wait_s=0.2)
     with (
         last_look.alone(str(tmp_path), "local"),
-        pytest.raises(LookError, match="another look as local"),
+        pytest.raises(LookError, match="another check as local"),
         second,
     ):
         pass
@@ -145,5 +145,5 @@ def test_two_at_once_are_one_after_the_other_or_said(tmp_path):
 
 @pytest.mark.parametrize("name", ["", "Local", "../local", "a" * 33, "1", "a.b"])
 def test_who_looks_has_a_name_that_is_a_file_s(name):
-    with pytest.raises(ValueError, match="is no name"):
+    with pytest.raises(ValueError, match="is not a name"):
         last_look.check_name(name)

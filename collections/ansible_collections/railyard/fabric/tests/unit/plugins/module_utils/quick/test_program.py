@@ -224,7 +224,7 @@ def test_what_counts_as_a_device_that_is_not_there(text, gone):
         (lambda node: node.expect.write_text("{"), "expectation: {expect}: not JSON"),
         (lambda node: node.expect.unlink(), "expectation: {expect}: No such file or directory"),
         (lambda node: node.kept.write_text(""), "error counters: {kept}"),
-        (lambda node: (node.kept.mkdir(), (node.kept / "local.json").write_text("{")), "no record of a look"),
+        (lambda node: (node.kept.mkdir(), (node.kept / "local.json").write_text("{")), "not a record of a"),
         (lambda node: node.tool("nvidia-smi", "#!/bin/sh\nexit 9\n"), "gpu_unknown: nvidia-smi ended with 9"),
         (lambda node: node.links.clear(), "addresses: `ip -d -j addr` gave no JSON"),
         (lambda node: node.expects(governor="performance", node_class="virtual", rails=[], gpus=None)

@@ -211,7 +211,7 @@ def test_a_rail_or_a_governor_that_is_expected_no_more_ends_its_finding(node, ca
     node.expects(rails=node.rails[:1])
     assert node.look(capfd)[0] == 0
     governor = Finding("governor", "governor_differs", "", True, "governor: powersave")
-    mine = expectation.of({**NODE, "rails": node.rails, "gpus": None})
+    mine = expectation.parse({**NODE, "rails": node.rails, "gpus": None})
     assert not look._is_expected(governor, mine)
     assert look._is_expected(governor, mine._replace(governor="performance"))
 

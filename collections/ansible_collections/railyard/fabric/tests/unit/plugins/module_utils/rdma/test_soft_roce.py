@@ -84,7 +84,7 @@ def test_one_that_a_udev_rule_of_the_sites_has_renamed_is_still_ours():
 @pytest.mark.parametrize(
     ("present", "netdevs", "says"),
     [
-        ({}, ["ens6d1"], "ens6, which is to carry rxe0, does not exist"),
+        ({}, ["ens6d1"], "ens6, which rxe0 needs, does not exist"),
         ({"rxe0": Present("", False, "x")}, NETDEVS, "another driver's"),
         ({"rxe0": rxe("enp5s0")}, NETDEVS, "rxe0 is on enp5s0, not ens6"),
         ({"rxe9": rxe("ens6")}, NETDEVS, "ens6 has the Soft-RoCE device rxe9"),

@@ -70,7 +70,7 @@ def started(argv: list[str]) -> tuple[HeldProcess, subprocess.Popen[bytes]]:
 
 
 def test_nobody_begins_before_the_last_is_ready(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(barrier, "TELL_S", SOON_S)
+    monkeypatch.setattr(barrier, "NOTIFY_S", SOON_S)
     gate, log = StartBarrier(3), Log()
     runs = [begin(gate, rail, log) for rail in ("rail0", "rail1")]
     time.sleep(0.3)
@@ -114,7 +114,7 @@ def test_to_leave_after_the_start_is_to_be_over() -> None:
     thread.join(SOON_S)
     gate.leave("rail1")
     before = time.monotonic()
-    assert gate.common("rail0", [1.0, 2.0], 1.0, LONG_S) is None
+    assert gate.await_overlap("rail0", [1.0, 2.0], 1.0, LONG_S) is None
     assert time.monotonic() - before < SOON_S
 
 
@@ -122,7 +122,7 @@ def test_a_held_tool_runs_nothing_before_the_word(tmp_path: Path) -> None:
     mark = tmp_path / "mark"
     # With the socket as its input `cat` would wait for the end of the run.
     hold, process = started(["sh", "-c", f"touch {mark}; cat; echo done"])
-    assert hold.waits(SOON_S, lambda: process.poll() is not None)
+    assert hold.await_ready(SOON_S, lambda: process.poll() is not None)
     time.sleep(0.2)
     assert not mark.exists()
     hold.release()
@@ -135,7 +135,7 @@ def test_a_held_tool_runs_nothing_before_the_word(tmp_path: Path) -> None:
 
 def test_a_held_tool_keeps_its_arguments_and_its_status() -> None:
     hold, process = started(["sh", "-c", 'printf "%s|" "$@"; exit 7', "name", "a b", "$(id)", ""])
-    assert hold.waits(SOON_S, lambda: process.poll() is not None)
+    assert hold.await_ready(SOON_S, lambda: process.poll() is not None)
     hold.release()
     output, _error = process.communicate(timeout=SOON_S)
     assert (output, process.returncode) == (b"a b|$(id)||", 7)
@@ -145,7 +145,7 @@ def test_a_held_tool_keeps_its_arguments_and_its_status() -> None:
 def test_without_a_runner_a_held_tool_ends_and_has_run_nothing(tmp_path: Path) -> None:
     mark = tmp_path / "mark"
     hold, process = started(["touch", str(mark)])
-    assert hold.waits(SOON_S, lambda: process.poll() is not None)
+    assert hold.await_ready(SOON_S, lambda: process.poll() is not None)
     hold.close()
     assert process.wait(SOON_S) != 0
     assert not mark.exists()
@@ -157,18 +157,18 @@ def test_what_never_comes_to_wait_is_not_waited_for() -> None:
     hold.started()
     process.wait(SOON_S)
     before = time.monotonic()
-    assert not hold.waits(LONG_S, lambda: process.poll() is not None)
+    assert not hold.await_ready(LONG_S, lambda: process.poll() is not None)
     assert time.monotonic() - before < SOON_S
     hold.release()  # to who is gone: no error
     hold.close()
     # One that has come is seen also by who was held up until the time was over.
     hold, process = started(["true"])
-    assert select.select([hold._ours], [], [], SOON_S)[0]
-    assert hold.waits(0.0, lambda: False)
+    assert select.select([hold._socket], [], [], SOON_S)[0]
+    assert hold.await_ready(0.0, lambda: False)
     hold.close()
     process.wait(SOON_S)
     never = HeldProcess()
-    assert not never.waits(0.3, lambda: False)
+    assert not never.await_ready(0.3, lambda: False)
     never.close()
 
 
@@ -194,10 +194,12 @@ class Line:
 
 def step(channel: Line, client: Callable[[Any], Any], group: str | None) -> Any:
     """Return as much of a step as the client's end touches."""
-    watch = SimpleNamespace(finish=lambda: None, finish_processor=lambda: None, begin_processor=lambda: None)
+    watch = SimpleNamespace(
+        finish=lambda: None, finish_cpu_count=lambda: None, restart_cpu_count=lambda: None
+    )
     return SimpleNamespace(
         channel=channel,
-        play=SimpleNamespace(moment=None, together=None, port=0),
+        tool_session=SimpleNamespace(moment=None, together=None, port=0),
         run_context=SimpleNamespace(waits=SimpleNamespace(ready_s=SOON_S, answer_s=SOON_S)),
         test={"rail": "rail0", "group": group},
         tool=SimpleNamespace(client=client, rdma=False, claim=lambda client, _server: client),
@@ -205,7 +207,7 @@ def step(channel: Line, client: Callable[[Any], Any], group: str | None) -> Any:
         watch=lambda: watch,
         sample=lambda _watch: None,
         row=lambda *_all: {},
-        finish_row=lambda row, obstacle: {**row, "error": obstacle},
+        finish_row=lambda row, failure: {**row, "error": failure},
         swap_rows=lambda row: row,
     )
 
@@ -294,14 +296,14 @@ def test_a_server_that_takes_no_word_fails_alone_and_the_others_begin_in_time() 
         raise AssertionError("its tool began")
 
     others, line = [begin(gate, rail, log) for rail in ("rail1", "rail2")], DeafLine(channel)
-    with pytest.raises(SendTimeout, match="took no line"):
+    with pytest.raises(SendTimeout, match="read nothing"):
         runner_step.client_end(step(line, client, "g1"), gate)
     for thread, _moments in others:
         thread.join(SOON_S)
     assert sorted(log.words[:2]) == ["tell rail1", "tell rail2"]
     assert sorted(log.words[2:]) == ["release rail1", "release rail2"]
     assert released == []
-    assert line.given_s == [barrier.TELL_S]
+    assert line.given_s == [barrier.NOTIFY_S]
     channel.close()
     theirs.close()
 
@@ -328,13 +330,13 @@ def test_who_is_being_told_locks_nobody_out() -> None:
 
 def test_the_word_never_waits_for_who_does_not_take_it() -> None:
     hold = HeldProcess()
-    hold._ours.setblocking(False)
+    hold._socket.setblocking(False)
     try:
         while True:
-            hold._ours.send(b"\0" * 65536)
+            hold._socket.send(b"\0" * 65536)
     except BlockingIOError:
         pass
-    hold._ours.setblocking(True)
+    hold._socket.setblocking(True)
     done = threading.Thread(target=hold.release, daemon=True)
     done.start()
     done.join(SOON_S)
@@ -349,7 +351,7 @@ def test_a_deaf_partner_is_a_failure_of_its_own(
     monkeypatch: pytest.MonkeyPatch, error: ChannelClosed, error_class: str
 ) -> None:
     refused: list[MeasurementError] = []
-    desk = SimpleNamespace(node="gpu001", places={}, refuse=lambda _test, obstacle: refused.append(obstacle))
+    desk = SimpleNamespace(node="gpu001", places={}, refuse=lambda _test, failure: refused.append(failure))
     pair = runner_pair.PairRun(desk, None, Meeting(0, 0, "gpu001", "gpu002"), [])  # type: ignore[arg-type]
     session = SimpleNamespace(dropped=0)
     session.drop = lambda: setattr(session, "dropped", session.dropped + 1)
@@ -358,8 +360,8 @@ def test_a_deaf_partner_is_a_failure_of_its_own(
     def one(*_all: Any) -> Any:
         raise error
 
-    monkeypatch.setattr(pair, "_one", one)
-    assert pair._guarded({"id": "m00001", "rail": "rail0"}, StartBarrier(1), ()) is None
+    monkeypatch.setattr(pair, "_run_test", one)
+    assert pair._run_guarded({"id": "m00001", "rail": "rail0"}, StartBarrier(1), ()) is None
     assert (refused[0].error_class, refused[0].status, refused[0].host) == (error_class, "failed", "gpu002")
     # What the partner has of the line is of no use: the next test meets it anew.
     assert session.dropped == 1

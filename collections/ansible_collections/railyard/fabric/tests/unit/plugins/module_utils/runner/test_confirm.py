@@ -187,13 +187,13 @@ def test_how_far_the_ends_may_differ(
 ) -> None:
     one = other(metrics={"bandwidth_gbps": theirs_gbps})
     one |= {"tool": tool, "rail": "rail1", "metrics": {"bandwidth_gbps": 10.0}, "window_s": None}
-    assert confirm.suspicious(one, BOUNDS, {**POLICY, **policy}) is bad
+    assert confirm.looks_bad(one, BOUNDS, {**POLICY, **policy}) is bad
 
 
 def test_what_was_sent_arrives_but_for_the_windows() -> None:
     said = [{"bandwidth_gbps": gbps, "sent_gbps": 10.0} for gbps in (11.5, 11.51)]
     rows = [other(metrics=one) | {"rail": "rail1", "metrics": one} for one in said]
-    assert [confirm.suspicious(one, BOUNDS, POLICY) for one in rows] == [False, True]
+    assert [confirm.looks_bad(one, BOUNDS, POLICY) for one in rows] == [False, True]
 
 
 def test_only_what_was_proven_is_what_others_are_held_against() -> None:
@@ -247,7 +247,7 @@ def of_meeting(count: int, group: str | None = None) -> list[dict[str, Any]]:
 
 
 def chosen(asked: list[dict[str, Any]], bad: int, left_s: float = 1000.0) -> int:
-    return len(confirm.chosen(asked, {test["id"] for test in asked[:bad]}, left_s, COST_S))
+    return len(confirm.choose_tests(asked, {test["id"] for test in asked[:bad]}, left_s, COST_S))
 
 
 def test_of_what_is_the_system_some_are_enough() -> None:

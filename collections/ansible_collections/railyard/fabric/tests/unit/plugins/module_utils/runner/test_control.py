@@ -137,12 +137,12 @@ def test_the_secret_of_a_run_whose_controller_died_goes_with_the_next_run(
 def test_an_order_that_came_damaged_is_refused(
     control: Control, program: tuple[str, str], packed: str
 ) -> None:
-    with pytest.raises(MeasurementError, match="work order"):
+    with pytest.raises(MeasurementError, match="test schedule"):
         control.stage(packed, program[1], program[0], "me@here", 90.0, False)
 
 
 def test_a_program_that_came_damaged_is_refused(control: Control, program: tuple[str, str]) -> None:
-    with pytest.raises(MeasurementError, match="came as"):
+    with pytest.raises(MeasurementError, match="has SHA-256"):
         control.stage(work_order.pack(order()), "0" * 64, program[0], "me@here", 90.0, False)
 
 

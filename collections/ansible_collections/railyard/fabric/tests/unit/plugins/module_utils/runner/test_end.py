@@ -44,7 +44,7 @@ def attend(monkeypatch: pytest.MonkeyPatch, talker: Talker) -> dict[str, Any]:
         channel=talker,
         limit_s=20.0,
         run_context=SimpleNamespace(waits=SimpleNamespace(answer_s=10.0)),
-        play=None,
+        tool_session=None,
         tool=SimpleNamespace(answer=lambda _play, question: {"heard": question["n"]}),
     )
     return runner_step._attend(step)
@@ -53,7 +53,7 @@ def attend(monkeypatch: pytest.MonkeyPatch, talker: Talker) -> dict[str, Any]:
 def test_a_client_is_answered_until_it_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
     talker = Talker(iter([{"t": "ask", "n": 1}, {"t": "ask", "n": 2}, {"t": "done", "claim": None}]))
     assert attend(monkeypatch, talker)["t"] == "done"
-    assert talker.sent == [{"heard": 1, "t": "told"}, {"heard": 2, "t": "told"}]
+    assert talker.sent == [{"heard": 1, "t": "answer"}, {"heard": 2, "t": "answer"}]
     assert talker.waits == [30.0, 29.0, 28.0]
 
 
@@ -114,12 +114,14 @@ def test_a_server_that_reads_the_start_late_still_knows_when_it_was(
     caller = Caller(go_late_s, done_late_s)
     monkeypatch.setattr(runner_step, "time", SimpleNamespace(monotonic=lambda: caller.now_s))
     monkeypatch.setattr(runner_step.rail_socket, "past_closing", lambda _address, port: port)
-    watch = SimpleNamespace(**dict.fromkeys(("finish", "finish_processor", "begin_processor"), lambda: None))
+    watch = SimpleNamespace(
+        **dict.fromkeys(("finish", "finish_cpu_count", "restart_cpu_count"), lambda: None)
+    )
     own = SimpleNamespace(address="10.0.1.2")
     reading = runner_step.Reading({})
     step: Any = SimpleNamespace(
         channel=caller,
-        play=SimpleNamespace(own=own, port=1, moment=None, peer_failed=False, intruded=None),
+        tool_session=SimpleNamespace(own=own, port=1, moment=None, peer_failed=False, intruded=None),
         tool=SimpleNamespace(
             open=lambda _play: None,
             close=lambda _play: reading,
@@ -132,7 +134,7 @@ def test_a_server_that_reads_the_start_late_still_knows_when_it_was(
         watch=lambda: watch,
         sample=lambda _watch: None,
         row=lambda _end, _watch, reading, _claim: {"window_s": reading.window_s},
-        finish_row=lambda row, _obstacle: row,
+        finish_row=lambda row, _failure: row,
         swap_rows=lambda row: row,
     )
     started: Any = SimpleNamespace(monotonic=50.0)
@@ -172,7 +174,7 @@ def test_a_runner_that_cannot_begin_still_says_so_in_every_row(
     monkeypatch.setattr(main, part, refuse)
     monkeypatch.setattr(main.signal, "signal", lambda *_all: None)
     monkeypatch.setattr(main.Runner, "_guard", lambda _self: None)
-    monkeypatch.setattr(main.Runner, "_write_the_rest", lambda self: closed.append("rest"))
+    monkeypatch.setattr(main.Runner, "_write_missing_rows", lambda self: closed.append("rest"))
     one = main.Runner.__new__(main.Runner)
     one._order, one._context, one._stop = {}, context, stop  # type: ignore[assignment]
     assert one.run() == 1

@@ -156,7 +156,7 @@ class Listening(units.SystemdLauncher):
     def start(self, unit: str, argv: Any, limit_s: float, output: str, *rest: Any, **named: Any) -> Any:
         self.argv_of_unit = self.argv(unit, argv, limit_s, *rest, **named)
         self.server = socket.create_server(("127.0.0.1", int(argv[list(argv).index("-p") + 1])))
-        return SimpleNamespace(poll=lambda: None, hear_only=lambda _peer: True)
+        return SimpleNamespace(poll=lambda: None, accept_only=lambda _peer: True)
 
 
 POLICY = {**tool_session.POLICY, **tool_session.RDMA_POLICY, "numa_pinning": False}
@@ -203,11 +203,13 @@ def test_a_connection_of_somebody_else_is_named_and_an_old_one_is_not(
     listens = iter([False, True])
     monkeypatch.setattr(rail_socket, "is_listening", lambda _address, _port: next(listens))
 
-    def hear_only(_peer: str) -> bool:
+    def accept_only(_peer: str) -> bool:
         known.update([("10.0.1.1", 40001), *([("10.0.1.77", 40000)] if moment == "while it starts" else [])])
         return False
 
-    server = SimpleNamespace(poll=lambda: None, hear_only=hear_only, wait=lambda *_all: 1, end=lambda: None)
+    server = SimpleNamespace(
+        poll=lambda: None, accept_only=accept_only, wait=lambda *_all: 1, end=lambda: None
+    )
     raw = tmp_path / "raw"
     context: Any = SimpleNamespace(
         node="gpu002", order={"run": "x"}, policy=POLICY, stop=threading.Event(),
@@ -229,7 +231,7 @@ def test_a_connection_of_somebody_else_is_named_and_an_old_one_is_not(
         play.release()  # else its thread reads the kernel's table for as long as this process lives
         return
     play.serve(["iperf3", "-s"], 5.0)
-    assert "others than the partner can connect" in raw.read_text()
+    assert "other hosts than the partner can connect" in raw.read_text()
     if moment == "after":
         known.add(("10.0.1.77", 40000))
     play.peer_failed = True

@@ -22,7 +22,7 @@ def test_an_expired_lease_is_taken_over_and_its_run_told(tmp_path: Path) -> None
     lease.take(RUN, "first", 0.05, "gpu001")
     assert lease.lost_by(RUN) is None
     time.sleep(0.1)
-    assert "shown no life" in str(lease.lost_by(RUN))
+    assert "showed no sign of life" in str(lease.lost_by(RUN))
     assert lease.holder() is None
     lease.take(OTHER, "second", 60, "gpu001")
     assert OTHER in str(lease.lost_by(RUN))
@@ -53,7 +53,7 @@ def test_a_clock_that_is_set_in_a_run_neither_ends_nor_keeps_its_lease(
     clock.s += 80.0
     assert lease.lost_by(RUN) is None
     clock.s += 91.0
-    assert "shown no life" in str(lease.lost_by(RUN))
+    assert "showed no sign of life" in str(lease.lost_by(RUN))
 
 
 def test_a_lease_holds_from_its_last_touch(tmp_path: Path) -> None:

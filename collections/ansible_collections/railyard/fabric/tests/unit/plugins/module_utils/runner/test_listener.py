@@ -93,12 +93,15 @@ def test_the_lobby_remembers_strangers(node: House) -> None:
     with pytest.raises((UnknownPeer, ChannelClosed)):
         node.call(terms=TERMS._replace(dialler="gpu009")).receive(SOON_S)
     deadline = time.monotonic() + SOON_S
-    while "gpu009" not in str(node.listener.stranger("rail0", "127.0.0.1")) and time.monotonic() < deadline:
+    while (
+        "gpu009" not in str(node.listener.get_unknown_caller("rail0", "127.0.0.1"))
+        and time.monotonic() < deadline
+    ):
         time.sleep(0.02)
-    assert "which is not in this run" in str(node.listener.stranger("rail0", "127.0.0.1"))
+    assert "which is not in this run" in str(node.listener.get_unknown_caller("rail0", "127.0.0.1"))
     # Whoever it was: the node itself has called since.
     node.call("ask").receive(SOON_S)
-    assert node.listener.stranger("rail0", "127.0.0.1") is None
+    assert node.listener.get_unknown_caller("rail0", "127.0.0.1") is None
 
 
 def hung_up(sock: socket.socket, within_s: float) -> bool:
@@ -118,7 +121,7 @@ def test_who_has_no_address_of_the_roster_is_refused_at_once(node: House) -> Non
     with socket.create_connection(("127.0.0.1", node.port), source_address=("127.0.0.9", 0)) as sock:
         assert hung_up(sock, SOON_S)
     assert node.listener._unproven == {"rail0": []}
-    assert node.listener.stranger("rail0", "127.0.0.9") is None
+    assert node.listener.get_unknown_caller("rail0", "127.0.0.9") is None
 
 
 def test_who_says_too_much_before_it_has_proven_itself_is_a_stranger(node: House) -> None:
@@ -126,7 +129,7 @@ def test_who_says_too_much_before_it_has_proven_itself_is_a_stranger(node: House
     with socket.create_connection(("127.0.0.1", node.port)) as sock:
         sock.sendall(b"x" * (16 << 10))
         assert hung_up(sock, SOON_S)
-    assert "without end" in str(node.listener.stranger("rail0", "127.0.0.1"))
+    assert "too long" in str(node.listener.get_unknown_caller("rail0", "127.0.0.1"))
 
 
 def test_many_who_say_nothing_make_way_for_a_partner(node: House) -> None:
@@ -176,7 +179,7 @@ def test_a_partner_that_hangs_up_half_way_is_no_stranger(node: House, said: byte
     near.shutdown(socket.SHUT_WR)
     node.listener._greet(["rail0"], Channel(far, node.stop))
     near.close()
-    assert node.listener.stranger("rail0", "127.0.0.1") is None
+    assert node.listener.get_unknown_caller("rail0", "127.0.0.1") is None
 
 
 def test_rails_without_ip_share_one_listener_and_are_told_apart_by_the_call(node: House) -> None:
@@ -188,7 +191,7 @@ def test_rails_without_ip_share_one_listener_and_are_told_apart_by_the_call(node
     }
     made = listener.Listener(shared, places, stop)
     try:
-        assert made.obstacles == {}
+        assert made.failures == {}
         purpose = {"kind": "session", "round": 0}
         for rail in ("rail1", "rail0"):
             listener.dial(places[rail], "127.0.0.1", port, TERMS._replace(rail=rail), purpose, stop)
@@ -198,8 +201,8 @@ def test_rails_without_ip_share_one_listener_and_are_told_apart_by_the_call(node
             listener.dial(places["rail0"], "127.0.0.1", port, TERMS._replace(rail="rail7"), purpose, stop)
         # Who does not hold the address cannot be met there, and says so for each of the rails.
         gone = {rail: place._replace(address="192.0.2.1") for rail, place in places.items()}
-        obstacles = listener.Listener(shared, gone, stop).obstacles
-        assert {rail: one.error_class for rail, one in obstacles.items()} == dict.fromkeys(
+        failures = listener.Listener(shared, gone, stop).failures
+        assert {rail: one.error_class for rail, one in failures.items()} == dict.fromkeys(
             places, "no_management"
         )
     finally:

@@ -87,7 +87,9 @@ def test_each_node_finds_its_share_and_ids_agree() -> None:
         ("n00003", "gpu1", "heavy", "b"), ("n00004", "gpu1", "once", None), ("n00005", "gpu2", "light", "a"),
     ]  # fmt: skip
     assert list(node_tests.asked_lines(made, "gpu2")) == whole[5:10]
-    assert [one for one in main.asked_of(made) if one["peer"] is None and one["rail"] is None] == whole[5:10]
+    assert [one for one in main.iter_planned(made) if one["peer"] is None and one["rail"] is None] == whole[
+        5:10
+    ]
 
 
 @pytest.mark.parametrize("change", [{}, {"scales": []}, {"weigh_all": False}])

@@ -67,8 +67,8 @@ def meet(monkeypatch: pytest.MonkeyPatch, seen: dict[str, Any], expected: dict[s
             return port_proof.exchange(
                 session_of(name, peer, f"boot-{peer}"), Channel(sock, threading.Event())
             )
-        except MeasurementError as obstacle:
-            return obstacle
+        except MeasurementError as failure:
+            return failure
 
     with near, far, ThreadPoolExecutor(2) as pool:
         ends = [pool.submit(one, "dgx01", "dgx02", near), pool.submit(one, "dgx02", "dgx01", far)]

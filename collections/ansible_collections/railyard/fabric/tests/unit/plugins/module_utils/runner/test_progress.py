@@ -174,7 +174,7 @@ def test_the_lease_of_another_run_is_left_alone(node: Node) -> None:
 
 @pytest.mark.parametrize("run", ["", "../x", f"{RUN}; reboot", f"{RUN}\n"])
 def test_what_is_no_run_id_reaches_no_shell(run: str) -> None:
-    with pytest.raises(progress.LookError, match="no run id"):
+    with pytest.raises(progress.LookError, match="not a run id"):
         progress.command(run)
 
 
@@ -182,7 +182,7 @@ def test_what_is_no_run_id_reaches_no_shell(run: str) -> None:
     "output", ["", "active", "sudo: a password is required\n", "running\nhello\n{}", "active\nlost\n{}"]
 )
 def test_an_answer_that_is_none_is_refused(output: str) -> None:
-    with pytest.raises(progress.LookError, match="where a run's state was asked"):
+    with pytest.raises(progress.LookError, match="instead of the state of a run"):
         progress.read(output)
 
 
@@ -223,4 +223,4 @@ def test_a_status_beyond_sense_is_none() -> None:
     ],
 )
 def test_suspects_that_a_node_made_up_are_names_and_few(value: Any, seen: list[str]) -> None:
-    assert progress.how_far({"suspects": value}, "1")["suspects"] == seen
+    assert progress.read_progress({"suspects": value}, "1")["suspects"] == seen

@@ -44,8 +44,8 @@ def run(monkeypatch: pytest.MonkeyPatch, answers: list[list[dict[str, Any] | Non
     desk = Desk()
     pair = runner_pair.PairRun(desk, None, Meeting(0, 0, "a", "b"), [])  # type: ignore[arg-type]
     tries = iter(answers)
-    monkeypatch.setattr(pair, "_together", lambda _tests: next(tries))
-    monkeypatch.setattr(pair, "_guarded", lambda *_all: next(tries)[0])
+    monkeypatch.setattr(pair, "_run_group", lambda _tests: next(tries))
+    monkeypatch.setattr(pair, "_run_guarded", lambda *_all: next(tries)[0])
     tests = [{"id": f"m{number}", "rail": f"rail{number}"} for number in range(len(answers[0]))]
     pair._until_timed(tests)
     assert list(tries) == []

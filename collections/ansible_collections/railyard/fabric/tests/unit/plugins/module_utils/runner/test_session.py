@@ -65,7 +65,7 @@ def test_who_hung_up_before_its_hello_is_met_once_more(
     )
     lines: list[Line] = []
 
-    def answer(_call: object, wait: runner_meeting.Patience) -> Line:
+    def answer(_call: object, wait: runner_meeting.MeetingDeadline) -> Line:
         if wait.over():
             raise MeasurementError("rendezvous_timeout", "nobody called", "gpu002", "look")
         lines.append(Line(gone=len(lines) < gone))
@@ -79,7 +79,7 @@ def test_who_hung_up_before_its_hello_is_met_once_more(
     session = runner_meeting.Session(context, open_listener, meeting, "rail0", {"ip": "10.0.1.2"})
 
     def meet() -> None:
-        runner_meeting.meet(session, runner_meeting.Patience(context))
+        runner_meeting.meet(session, runner_meeting.MeetingDeadline(context))
 
     if gone == 99:
         with pytest.raises(MeasurementError, match=r"nobody called|closed the connection"):
@@ -118,8 +118,8 @@ class Node:
         peer_rail = {"ip": f"127.0.0.{other}"}
         self.session = runner_meeting.Session(self.context, self.listener, meeting, "rail0", peer_rail)
         self.listener.enter_round(0)
-        self.obstacle: MeasurementError | None = None
-        self.wait = runner_meeting.Patience(self.context)
+        self.failure: MeasurementError | None = None
+        self.wait = runner_meeting.MeetingDeadline(self.context)
         self._thread = threading.Thread(target=self._meet)
 
     def begin(self) -> Node:
@@ -129,8 +129,8 @@ class Node:
     def _meet(self) -> None:
         try:
             runner_meeting.meet(self.session, self.wait)
-        except MeasurementError as obstacle:
-            self.obstacle = obstacle
+        except MeasurementError as failure:
+            self.failure = failure
 
     def met(self) -> str | None:
         """Return who was met at last."""
@@ -172,7 +172,7 @@ def test_two_bytes_of_a_stranger_do_not_keep_a_partner_from_being_met(comes: boo
     partner = Node(1, port).begin() if comes else None
     assert node.met() == ("gpu001" if comes else None)
     assert partner is None or partner.met() == "gpu002"
-    assert comes or (node.obstacle is not None and node.obstacle.error_class == "stranger")
+    assert comes or (node.failure is not None and node.failure.error_class == "stranger")
 
 
 @pytest.mark.parametrize("comes", [True, False])
@@ -187,8 +187,8 @@ def test_a_stranger_at_the_partners_address_is_named_when_patience_ends(comes: b
         if not comes:
             node.wait._deadline = 0.0
             assert node.met() is None
-            assert node.obstacle is not None
-            assert node.obstacle.error_class == "stranger"
+            assert node.failure is not None
+            assert node.failure.error_class == "stranger"
             return
         server.shutdown(socket.SHUT_RDWR)
     partner = Node(2, port).begin()

@@ -130,7 +130,7 @@ def test_a_drive_without_smart_is_told_from_one_that_is_not_known(
         (read("smartctl", "nvme.json")[:-30], "the JSON ends in the middle"),
         ("Killed", "is not its output"),
         (read("smartctl", "nvme.json") * 2, "several answers"),
-        (" " * (smartctl._MOST_CHARACTERS + 1), "are no answer"),
+        (" " * (smartctl._MOST_CHARACTERS + 1), "which is too much"),
     ],
 )
 def test_an_answer_that_cannot_be_read_leaves_the_drive_unread(
@@ -148,7 +148,7 @@ def test_a_wrapper_whose_exit_status_is_another_is_not_believed(tmp_path: Path) 
     path.write_text(path.read_text().replace('exit "$(sed', 'true "$(sed') + "exit 8\n")
     [drive] = row(tmp_path)["health"]["drives"]
     assert (drive["smart"], drive["passed"]) == ("unread", None)
-    assert drive["said"] == "smartctl ended with 8 and says that it did with 0"
+    assert drive["said"] == "smartctl ended with 8, its output has 0"
 
 
 def test_a_drive_that_hangs_costs_its_own_answer_and_not_the_next_ones(
@@ -167,7 +167,7 @@ def test_of_many_that_hang_not_all_are_waited_for(tmp_path: Path, monkeypatch: p
     below(monkeypatch, *(disk(f"nvme{number}n1") for number in range(9)))
     monkeypatch.setattr(smartctl, "_ALL_S", 0.0)
     drives = row(tmp_path)["health"]["drives"]
-    assert {drive["said"] for drive in drives} == {"not asked: the others took 0 s"}
+    assert {drive["said"] for drive in drives} == {"not queried: the others took 0 s"}
 
 
 def test_an_old_smartctl_and_none_at_all_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

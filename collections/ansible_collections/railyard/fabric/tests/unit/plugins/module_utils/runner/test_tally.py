@@ -38,7 +38,7 @@ def suspects(*meetings: list[dict[str, Any]], **order: Any) -> list[str]:
     tally = Tally({**ORDER, **order})
     for number, rows in enumerate(meetings):
         tally.over(Meeting(number, number, "gpu1", f"gpu{number + 2}"), rows)
-    found: list[str] = tally.told()["suspects"]
+    found: list[str] = tally.summarize()["suspects"]
     return found
 
 
@@ -73,7 +73,7 @@ def test_a_partner_that_is_met_again_is_one_partner() -> None:
     tally = Tally(ORDER)
     for number in range(3):
         tally.over(Meeting(number, number, "gpu1", "gpu2"), SLOW)
-    assert tally.told()["suspects"] == []
+    assert tally.summarize()["suspects"] == []
 
 
 def test_without_a_bound_no_number_is_low() -> None:
@@ -82,6 +82,6 @@ def test_without_a_bound_no_number_is_low() -> None:
 
 def test_meetings_are_counted_of_all_that_the_node_has() -> None:
     tally = Tally(ORDER)
-    assert tally.told() == {"round": 0, "rounds": 3, "met": 0, "meetings": 3, "suspects": []}
+    assert tally.summarize() == {"round": 0, "rounds": 3, "met": 0, "meetings": 3, "suspects": []}
     tally.over(Meeting(1, 1, "gpu1", "gpu3"), GOOD)
-    assert tally.told() == {"round": 2, "rounds": 3, "met": 1, "meetings": 3, "suspects": []}
+    assert tally.summarize() == {"round": 2, "rounds": 3, "met": 1, "meetings": 3, "suspects": []}

@@ -118,7 +118,10 @@ def test_nodes_that_share_a_place_in_the_order_have_the_same_rails() -> None:
     assert [entry["fabric"] for entry in run.order["roster"]] == [0, 0, 1, 0]
     assert run.order["fabrics"][0] == run.order["fabrics"][1]
     names = rounds.RailNames(run.order)
-    assert [names.of(node) for node in NODES] == [["rail0", "rail1"]] * 2 + [["rail0"], ["rail0", "rail1"]]
+    assert [names.list_rails(node) for node in NODES] == [["rail0", "rail1"]] * 2 + [
+        ["rail0"],
+        ["rail0", "rail1"],
+    ]
     assert names.most() == 2
     # A test of all nodes together runs over what all of them have.
     assert together.rails_of_all(run.order) == ["rail0"]

@@ -246,13 +246,13 @@ def test_the_sites_bounds_hold() -> None:
         (NCCL[0], {"gpus": 8}, "and counts 8"),
         (NCCL[0], {"joined": [[None] * 4] * 3}, "the connection types of the GPUs are incomplete"),
         (NCCL[0], {"sizes": []}, "nccl_tests.sizes is []"),
-        (NCCL[0], {"busbw_GBps": 480.0}, "busbw_GBps is 480, that of the greatest size 400"),
+        (NCCL[0], {"busbw_GBps": 480.0}, "busbw_GBps is 480, that of the largest size 400"),
         (NCCL[0], {"sizes": [{"size_bytes": 1 << 20, "time_us": 1.0, "algbw_GBps": 1.0, "busbw_GBps": 1.0}]},
-         "its greatest size is 1048576 bytes, asked was 1073741824"),
+         "its largest size is 1048576 bytes, configured is 1073741824"),
         (NCCL[1], {"algbw_GBps": 400.0}, "algbw_GBps is 400"),
         (HOST, {"matrices": {}}, "the planned matrices are missing"),
-        (HOST, {"host_to_gpu_GBps": 60.0}, "is not the one that it states"),
-        (PEER, {"matrices": {"device_to_device_memcpy_read_ce": [[None, 1.0], [1.0, None]]}}, "of 4 GPUs"),
+        (HOST, {"host_to_gpu_GBps": 60.0}, "is not that of the slowest copy"),
+        (PEER, {"matrices": {"device_to_device_memcpy_read_ce": [[None, 1.0], [1.0, None]]}}, "match 4 GPUs"),
         (PEER, {"matrices": {"device_to_device_memcpy_read_ce": [["fast"] * 4] * 4}}, "is 'fast'"),
         (PEER, {"matrices": {"device_to_device_memcpy_read_ce": [[None] * 4] * 4}}, "nothing was copied"),
     ],
@@ -296,7 +296,7 @@ def test_busbw_that_does_not_follow_from_algbw_and_gpus_is_not_believed() -> Non
         if (row["host"], row["check"]) == ("gpuserver1", NCCL[1]):
             last = row["nccl_tests"]["sizes"][-1]
             last["busbw_GBps"] = row["metrics"]["busbw_GBps"] = last["algbw_GBps"]
-    assert "by algbw and 4 GPUs" in verdict(run, "gpuserver1", NCCL[1])["cause"]
+    assert "from algbw and 4 GPUs" in verdict(run, "gpuserver1", NCCL[1])["cause"]
 
 
 @pytest.mark.parametrize(("kind", "outcome"), [("gpu_wrong", "fail"), ("gpu_unfit", "unmeasured")])
