@@ -14,6 +14,7 @@ import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -65,6 +66,14 @@ class Cluster:
         with self.log.open("a", encoding="utf-8") as log:
             log.write(f"\n$ railyard {' '.join(map(str, argv))}\n{done.stdout}\n[exit {done.returncode}]\n")
         return done
+
+    def print_json(self, verb: str) -> tuple[int, dict[str, Any], str]:
+        """Run a verb with --json; return its exit status, the object, and the messages for people."""
+        argv = [BIN / "railyard", verb, "-i", self.inventory, "--json"]
+        done = subprocess.run(
+            argv, env=self.environment(), cwd=ROOT, text=True, capture_output=True, timeout=600, check=False
+        )
+        return done.returncode, json.loads(done.stdout), done.stderr
 
     def environment(self) -> dict[str, str]:
         return {**os.environ, "RAILYARD_REPORTS_DIR": str(self.reports), "COLUMNS": "140"}

@@ -187,10 +187,15 @@ def test_healed_it_is_proven_again_whoever_knocks(cluster: Cluster) -> None:
 def test_a_missing_tool_is_named_and_nothing_of_it_passes(cluster: Cluster) -> None:
     cluster.ssh("gpuserver2", "sudo", "mv", "/usr/bin/iperf3", "/usr/bin/iperf3.away")
     try:
-        status, run, output = cluster.validate()
+        status, printed, output = cluster.print_json("validate")
     finally:
         cluster.ssh("gpuserver2", "sudo", "mv", "/usr/bin/iperf3.away", "/usr/bin/iperf3")
-    assert status == 3, output
+    run = cluster.newest()
+    assert status == printed["exit_status"] == 3, output
+    assert printed["run"] == run.path.name
+    assert (
+        printed["counts"]["unmeasured"] == len([v for v in run.verdicts if v["outcome"] == "unmeasured"]) > 0
+    )
     outcomes = {v["outcome"] for v in run.verdicts if v["check"].startswith(("tcp_bandwidth", "aggregate"))}
     assert outcomes == {"unmeasured"}
     assert "iperf3" in output
@@ -251,7 +256,10 @@ def test_a_drive_is_measured_and_memory_is_none(cluster: Cluster) -> None:
 def test_drift_is_seen_by_verify_and_mended_by_provision(cluster: Cluster) -> None:
     cluster.ssh("gpuserver1", "sudo", "ip", "link", "set", "ens6", "mtu", "1500")
     try:
-        assert cluster.railyard("verify", "-i", str(cluster.inventory)).returncode == 1
+        status, printed, messages = cluster.print_json("verify")
+        assert status == printed["exit_status"] == 1, messages
+        assert printed["not_as_planned"] > 0
+        assert printed["as_planned"] > 0
     finally:
         done = cluster.railyard("provision", "-i", str(cluster.inventory))
     assert done.returncode == 0, done.stdout

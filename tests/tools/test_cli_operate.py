@@ -7,10 +7,12 @@ import json
 import re
 
 import pytest
-from railyard.base import paths
+from railyard.base import output, paths
 from railyard.base.progress import Failure, Progress
+from railyard.base.verbs import one_json_object
 from railyard.operate import ansible_args, commands
 from railyard.operate.ansible import Outcome
+from railyard.report import rebuild
 from rich.console import Console
 from support.runs.fake_run import RUN
 from support.runs.run_builder import build_run
@@ -91,6 +93,36 @@ def test_exit_status(tmp_path, verb, folder, outcome, argv, status, out):
     if folder:
         assert (run_dir / "index.html").exists()
         assert str(run_dir / "index.html") in out.file.getvalue().replace("\n", "")
+
+
+def test_a_judged_run_is_handed_over_and_a_missing_one_is_not(tmp_path, out):
+    handed = []
+
+    def keep(folder, judged, read):
+        handed.append((folder, rebuild.make_document(folder, judged, read)))
+
+    run_dir = build_run(tmp_path / "lab" / RUN, change_result=SLOW)
+    assert commands.conclude("validate", ended(), run_dir, ansible_args.parse([]), out, keep) == 1
+    ((folder, document),) = handed
+    assert folder == run_dir
+    assert (document["run"], document["exit_status"]) == (RUN, 1)
+    assert document["counts"]["fail"] > 0
+    commands.conclude("validate", ended(), tmp_path / "lab" / "none", ansible_args.parse([]), out, keep)
+    assert len(handed) == 1
+
+
+def test_with_json_standard_output_has_the_object_alone(capsys):
+    with one_json_object(as_json=True) as print_json:
+        print("a message")
+        output.console().print("another one")
+        print_json({"exit_status": 0})
+    printed = capsys.readouterr()
+    assert json.loads(printed.out) == {"exit_status": 0}
+    assert printed.err == "a message\nanother one\n"
+    with one_json_object(as_json=False) as print_json:
+        assert print_json is None
+        print("a message")
+    assert capsys.readouterr().out == "a message\n"
 
 
 def judge_broke(**how):

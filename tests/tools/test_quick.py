@@ -57,6 +57,21 @@ def test_a_line_for_each_node_that_is_not_good(results, nodes, status, said):
     assert [words in line for words, line in zip(said, lines, strict=True)] == [True] * len(said)
 
 
+def test_the_json_object_has_every_node_good_ones_as_well():
+    handed: list[dict[str, object]] = []
+    console = Console(file=io.StringIO())
+    outcome = Outcome(2, False, looks(GOOD, WRONG))
+    assert quick.conclude(["gpu1", "gpu2", "gpu3"], outcome, outcome.progress, console, handed.append) == 1
+    (found,) = handed
+    assert (found["exit_status"], found["interrupted"]) == (1, False)
+    assert {name: node["exit_status"] for name, node in found["nodes"].items()} == {
+        "gpu1": 0,
+        "gpu2": 1,
+        "gpu3": 3,
+    }
+    assert found["nodes"]["gpu1"]["line"] == "gpu1: good: 8 rails"
+
+
 def test_what_another_task_says_is_no_look():
     assert concluded(looks(GOOD, action="ansible.builtin.debug"), 1)[0] == 3
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -14,10 +14,12 @@ from railyard.base.ansible_options import takes_ansible_options
 from railyard.base.errors import UserError
 from railyard.base.verbs import (
     EXIT_STATUSES,
+    AsJson,
     Inventories,
     ReportsDir,
     RunArgument,
     end,
+    one_json_object,
     refuse_both,
     takes_inventory,
 )
@@ -30,6 +32,9 @@ from railyard.continuous.verbs import (
     validate_idle,
 )
 from railyard.fabric.wanted import SlurmForm
+
+if TYPE_CHECKING:
+    from railyard.operate.commands import HandOver
 
 app = typer.Typer()
 
@@ -105,8 +110,11 @@ def validate(
             "counters that grow then belong to a known load.",
         ),
     ] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Measure and report. Changes no settings of the nodes."""
+    if as_json and idle:
+        raise UserError("--json is the result of one run, and --idle makes several", "leave one of them out")
     if with_fabric and (quick or idle or launcher is Launcher.SLURM):
         raise UserError("--fabric excludes --quick, --idle and --launcher slurm", "leave one of them out")
     if loopback and not quick:
@@ -118,12 +126,16 @@ def validate(
             raise UserError("--quick and --idle exclude each other", "leave one of them out")
         from railyard.operate import quick as looking
 
-        end(looking.quick(inventory, args or [], loopback))
+        with one_json_object(as_json=as_json) as print_json:
+            end(looking.quick(inventory, args or [], loopback, print_json))
     if not idle:
         refuse_without_idle(limit_time, drain, most_drained)
-        if with_fabric:
-            _validate_with_fabric(inventory, args or [], reports_dir or paths.reports_dir())
-        _operate("validate", inventory, args, reports_dir, launcher=launcher or Launcher.ANSIBLE)
+        with one_json_object(as_json=as_json) as print_json:
+            hand_over = _print_run_by(print_json) if print_json else None
+            if with_fabric:
+                _validate_with_fabric(inventory, args or [], reports_dir or paths.reports_dir(), hand_over)
+            reach = launcher or Launcher.ANSIBLE
+            _operate("validate", inventory, args, reports_dir, launcher=reach, hand_over=hand_over)
     reports = reports_dir or paths.reports_dir()
     chosen = launcher.value if launcher else None
     end(validate_idle(inventory, args or [], reports, limit_time, chosen, drain, most_drained))
@@ -248,14 +260,24 @@ def verify(
             show_default=False,
         ),
     ] = None,
+    as_json: AsJson = False,
 ) -> None:
     """Check the settings of the nodes with a second, independent program (testinfra)."""
     from railyard.operate import verify as verifying
 
-    end(verifying.verify(inventory, args or []))
+    with one_json_object(as_json=as_json) as print_json:
+        end(verifying.verify(inventory, args or [], print_json))
 
 
-def _validate_with_fabric(inventory: list[str], args: list[str], reports: Path) -> None:
+def _print_run_by(print_json: Callable[[dict[str, Any]], None]) -> HandOver:
+    from railyard.report.rebuild import make_document
+
+    return lambda folder, judged, read: print_json(make_document(folder, judged, read))
+
+
+def _validate_with_fabric(
+    inventory: list[str], args: list[str], reports: Path, hand_over: HandOver | None
+) -> None:
     from railyard.fabric import around
     from railyard.fabric.wanted import Wanted as Fabric
     from railyard.operate.commands import operate
@@ -267,7 +289,7 @@ def _validate_with_fabric(inventory: list[str], args: list[str], reports: Path) 
     def run_tests(run: str, passwords: Mapping[str, str]) -> int:
         return operate("validate", inventory, args, reports, run_id=run, passwords=passwords)
 
-    end(around.validate(wanted, args, run_tests))
+    end(around.validate(wanted, args, run_tests, hand_over))
 
 
 def _operate(
@@ -278,8 +300,13 @@ def _operate(
     policy: Mapping[str, str] | None = None,
     again: str | None = None,
     launcher: Launcher = Launcher.ANSIBLE,
+    hand_over: HandOver | None = None,
 ) -> None:
     from railyard.operate.commands import operate
 
     reports = reports_dir or paths.reports_dir()
-    end(operate(verb, inventory, args or [], reports, policy, again, launcher=launcher.value))
+    end(
+        operate(
+            verb, inventory, args or [], reports, policy, again, launcher=launcher.value, hand_over=hand_over
+        )
+    )

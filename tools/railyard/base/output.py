@@ -8,10 +8,11 @@ else makes a `Console`, or writes to the streams below (tests/tools/test_output.
 from __future__ import annotations
 
 import codecs
+import contextlib
 import io
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import BinaryIO, TextIO, cast
 
 from ansible_collections.railyard.fabric.plugins.plugin_utils.plain_text import clean
@@ -39,6 +40,18 @@ class PlainStream(io.TextIOWrapper):
     def close(self) -> None:
         """Leave the buffer to the stream below."""
         self.flush()
+
+
+@contextlib.contextmanager
+def messages_on_stderr() -> Iterator[TextIO]:
+    """Send what is printed meanwhile to standard error, so that a program can read standard output.
+
+    Yields:
+        The stream that standard output was: the place of the one JSON object.
+    """
+    result = sys.stdout
+    with contextlib.redirect_stdout(sys.stderr):
+        yield result
 
 
 def guard() -> None:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from railyard.base import output
 from railyard.base.errors import UserError
 
 EXIT_STATUSES = (
@@ -33,6 +36,8 @@ ReportsDir = Annotated[
         "--reports-dir", help="Folder for run folders. Default: $RAILYARD_REPORTS_DIR, else reports/."
     ),
 ]
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object; messages go to standard error.")]
 
 TrustInventory = Annotated[
     bool,
@@ -74,6 +79,20 @@ def refuse_both(as_json: bool, svg: str | None) -> None:
     """Refuse a drawing and JSON that want the same output."""
     if as_json and svg == "-":
         raise UserError("--json and --svg - both want standard output", "name a file for --svg")
+
+
+@contextlib.contextmanager
+def one_json_object(*, as_json: bool) -> Iterator[Callable[[dict[str, Any]], None] | None]:
+    """Keep standard output for one JSON object, and send all messages to standard error.
+
+    Yields:
+        What prints the object; None where no JSON is wanted, and messages go where they always go.
+    """
+    if not as_json:
+        yield None
+        return
+    with output.messages_on_stderr() as result:
+        yield lambda document: print(json.dumps(document, indent=2, allow_nan=False), file=result)
 
 
 def end(status: Any) -> None:

@@ -35,20 +35,26 @@ from railyard.fabric import command, live, text
 from railyard.fabric.command import Read, Tested, Written
 from railyard.fabric.wanted import Wanted
 from railyard.operate import ansible_args
-from railyard.operate.commands import checked_inventory
+from railyard.operate.commands import HandOver, checked_inventory
 
 _FIRST, _SECOND = "ibqueryerrors.1.txt", "ibqueryerrors.2.txt"
 #: So many findings are in the run's report; the fabric's page has all.
 _MOST_FINDINGS = 60
 
 
-def validate(wanted: Wanted, argv: Sequence[str], run_tests: Callable[[str, Mapping[str, str]], int]) -> int:
+def validate(
+    wanted: Wanted,
+    argv: Sequence[str],
+    run_tests: Callable[[str, Mapping[str, str]], int],
+    hand_over: HandOver | None = None,
+) -> int:
     """Read the fabric, run the tests, read the fabric again, and judge what came of it.
 
     Args:
         wanted: the options; counters are read once each time.
         argv: options for ansible-playbook.
         run_tests: validates with this run id and these passwords, and returns its exit status.
+        hand_over: gets the judged run, the fabric's result in it.
 
     Returns:
         1 where the tests or the fabric failed, else 3 where a part of either is not known, else 0; what the
@@ -87,7 +93,10 @@ def validate(wanted: Wanted, argv: Sequence[str], run_tests: Callable[[str, Mapp
         fabric = describe_fabric(reading, len(pairs))
         terminal.print_paths(fabric, out)
         run_file.write(RunFolder(run_dir), fabric)
-        notes = documents.write_report(run_dir, model.read(run_dir, judged))
+        run_report = model.read(run_dir, judged)
+        notes = documents.write_report(run_dir, run_report)
+        if hand_over:
+            hand_over(run_dir, judged, run_report)
         terminal.report_place(run_dir, out, notes)
     return fabric_rows.join_statuses(tested, reading.report.status)
 

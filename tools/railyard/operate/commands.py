@@ -31,8 +31,13 @@ from railyard.operate.publish import publish_runs
 
 if TYPE_CHECKING:
     from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.load import Inventory
+    from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.verdict.rejudge import Judged
+    from ansible_collections.railyard.fabric.plugins.plugin_utils.present.model import Report
 
 OK, FAILED, INCOMPLETE = 0, 1, 3
+
+#: Takes a run folder, its judgement and what was read of it for the report.
+HandOver = Callable[[Path, "Judged", "Report"], None]
 
 
 def operate(
@@ -47,6 +52,7 @@ def operate(
     stops: Interrupts | None = None,
     run_id: str | None = None,
     passwords: Mapping[str, str] | None = None,
+    hand_over: HandOver | None = None,
 ) -> int:
     """Run `site`, `provision`, `validate`, `sweep` or `resume` on an inventory.
 
@@ -62,6 +68,7 @@ def operate(
         stops: counts the signals that ask to stop, where the caller does more than this run.
         run_id: the id of a new run, where the caller has to know it.
         passwords: as `ask_passwords` returns them, where the caller has asked for them.
+        hand_over: gets the judged run, where there is one.
 
     Returns:
         The exit status: 0, 1 or 3.
@@ -119,7 +126,7 @@ def operate(
         cut_off = outcome.interrupted or progress.stats is None
         if cut_off and (folder / run).is_dir() and launcher == "ansible":
             _stop(sources, [*arguments.stop_argv, *ours], passwords, interrupts, out)
-        status = conclude(verb, outcome, folder / run, arguments, out)
+        status = conclude(verb, outcome, folder / run, arguments, out, hand_over)
         asked_before = interrupts.count
         if (folder / run).is_dir() and asked_before < 2:
             publish_runs(
@@ -174,7 +181,14 @@ def checked_inventory(sources: Sequence[str], limit: str | None) -> Inventory:
     return inventory
 
 
-def conclude(verb: str, outcome: Outcome, run_dir: Path, arguments: AnsibleArguments, out: Console) -> int:
+def conclude(
+    verb: str,
+    outcome: Outcome,
+    run_dir: Path,
+    arguments: AnsibleArguments,
+    out: Console,
+    hand_over: HandOver | None = None,
+) -> int:
     """Judge what there is, write the report, say it, and return the exit status.
 
     The run folder decides. Ansible's own account counts for what the folder cannot know: a failure while
@@ -188,7 +202,14 @@ def conclude(verb: str, outcome: Outcome, run_dir: Path, arguments: AnsibleArgum
 
         known = outcome.progress.judgement
         statuses.append(
-            judged(run_dir, out, finished=not outcome.interrupted, whole=combine, judgement=known)
+            judged(
+                run_dir,
+                out,
+                finished=not outcome.interrupted,
+                whole=combine,
+                judgement=known,
+                hand_over=hand_over,
+            )
         )
     elif outcome.interrupted:
         out.print("Interrupted before anything was measured.", style="yellow")
@@ -231,6 +252,7 @@ def judged(
     finished: bool = True,
     whole: Callable[[int], int] = lambda measured: measured,
     judgement: str = "",
+    hand_over: HandOver | None = None,
 ) -> int:
     """Print the end of a run; judge it and write its report where `fabric_judge` has not come to that.
 
@@ -240,6 +262,7 @@ def judged(
         finished: False when the user stopped it; then it is judged with what came, as an interrupted run.
         whole: converts the folder's exit status to the command's, which is printed.
         judgement: the digest of what `fabric_judge` kept of its judgement.
+        hand_over: gets the judgement as well.
 
     Returns:
         The exit status that the folder means.
@@ -265,6 +288,8 @@ def judged(
             rejudge.write(run_dir, found)
         report = model.read(run_dir, found)
         terminal.summary(report, out, whole(report.exit_status))
+        if hand_over:
+            hand_over(run_dir, found, report)
         notes = [] if there else documents.write_report(run_dir, report)
     except (run_folder.RunFolderError, verdict.JudgeError, policy.PolicyError) as error:
         # Cut off before it knew what to ask, or the disk is full: whatever it is, it is not proven.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -50,13 +50,19 @@ def _is_look(result: Mapping[str, Any]) -> bool:
     return isinstance(result.get("line"), str) and isinstance(result.get("status"), int)
 
 
-def quick(sources: Sequence[str], argv: Sequence[str], loopback: bool = False) -> int:
+def quick(
+    sources: Sequence[str],
+    argv: Sequence[str],
+    loopback: bool = False,
+    hand_over: Callable[[dict[str, Any]], None] | None = None,
+) -> int:
     """Look at all nodes.
 
     Args:
         sources: the values of `-i`.
         argv: the arguments after `--`.
         loopback: whether each HCA is tested with itself as well.
+        hand_over: gets the result, as `--json` prints it.
 
     Returns:
         1 where something is wrong on a node, else 3 where a node could not be looked at whole, else 0.
@@ -83,10 +89,16 @@ def quick(sources: Sequence[str], argv: Sequence[str], loopback: bool = False) -
             progress=looks,
             show=display.show,
         ).run()
-    return conclude([node.name for node in inventory.selected_nodes()], outcome, looks, out)
+    return conclude([node.name for node in inventory.selected_nodes()], outcome, looks, out, hand_over)
 
 
-def conclude(nodes: Sequence[str], outcome: Outcome, looks: Looks, out: Console) -> int:
+def conclude(
+    nodes: Sequence[str],
+    outcome: Outcome,
+    looks: Looks,
+    out: Console,
+    hand_over: Callable[[dict[str, Any]], None] | None = None,
+) -> int:
     """Say a line for each node that is not good, then the count; return the exit status."""
     refused = not looks.started or any(failure.of_preflight for failure in looks.failures)
     if refused and not outcome.interrupted:
@@ -97,17 +109,21 @@ def conclude(nodes: Sequence[str], outcome: Outcome, looks: Looks, out: Console)
         return BAD_INPUT
     why = {failure.host: failure.message for failure in looks.failures}
     counts = dict.fromkeys((OK, FAILED, INCOMPLETE), 0)
+    by_node: dict[str, dict[str, int | str]] = {}
     for node in nodes:
         silence = why.get(node, "no look was taken").split("\n", 1)[0]
         status, line = looks.told.get(node, (INCOMPLETE, f"{PREFIX}{node}: UNKNOWN: {silence}"))
         counts[status] += 1
+        by_node[node] = {"exit_status": status, "line": clean_line(line).removeprefix(PREFIX)}
         if status != OK:
-            out.print(clean_line(line).removeprefix(PREFIX), style=_STYLES[status])
+            out.print(by_node[node]["line"], style=_STYLES[status])
     out.print(
         f"Quick look at {len(nodes)} node{'s' if len(nodes) > 1 else ''}: {counts[OK]} good, "
         f"{counts[FAILED]} wrong, {counts[INCOMPLETE]} not known."
         + (" Interrupted." if outcome.interrupted else "")
     )
-    if counts[FAILED]:
-        return FAILED
-    return OK if counts[OK] == len(nodes) and not outcome.interrupted else INCOMPLETE
+    complete = counts[OK] == len(nodes) and not outcome.interrupted
+    status = FAILED if counts[FAILED] else OK if complete else INCOMPLETE
+    if hand_over:
+        hand_over({"exit_status": status, "interrupted": outcome.interrupted, "nodes": by_node})
+    return status

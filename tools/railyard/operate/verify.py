@@ -6,7 +6,7 @@ import json
 import os
 import shlex
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -92,12 +92,17 @@ class _States(Progress):
         return super().feed(event)
 
 
-def verify(sources: Sequence[str], arguments: Sequence[str]) -> int:
+def verify(
+    sources: Sequence[str],
+    arguments: Sequence[str],
+    hand_over: Callable[[dict[str, Any]], None] | None = None,
+) -> int:
     """Run the end-state tests on the nodes of an inventory.
 
     Args:
         sources: the values of `-i`.
         arguments: the arguments after `--`: connection options for Ansible, the rest for pytest.
+        hand_over: gets the result, as `--json` prints it.
 
     Returns:
         0 all passed, 1 something failed, 3 nothing was tested, a node could not be read or does not tell.
@@ -145,7 +150,19 @@ def verify(sources: Sequence[str], arguments: Sequence[str]) -> int:
             ],
             plugins=[counter],
         )
-    return _conclude(int(status), counter)
+    ended = _conclude(int(status), counter)
+    if hand_over and ended != BAD_INPUT:
+        hand_over(
+            {
+                "exit_status": ended,
+                "as_planned": counter.passed,
+                "not_as_planned": counter.failed,
+                "unknown": len(counter.unknown),
+                "not_checked": counter.skipped,
+                "unreachable": sorted(counter.unreachable),
+            }
+        )
+    return ended
 
 
 def _read_by_ansible(

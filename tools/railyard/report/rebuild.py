@@ -6,6 +6,7 @@ import json
 import tempfile
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.verdict import rejudge
 from ansible_collections.railyard.fabric.plugins.plugin_utils.launch import archive_limits
@@ -78,12 +79,16 @@ def _print(folder: Path, judged: rejudge.Judged, *, as_json: bool) -> model.Repo
     """Print the result of a run, as text or as JSON, and return the run as it was read for that."""
     read = model.read(folder, judged)
     if as_json:
-        result = {"run": read.run, **summary.summarise_verdicts(run_folder.RunFolder(folder).plan(), judged)}
-        result |= {"fabric": read.fabric} if read.fabric else {}
-        print(json.dumps(result, indent=2))
+        print(json.dumps(make_document(folder, judged, read), indent=2))
     else:
         terminal.summary(read, output.console())
     return read
+
+
+def make_document(folder: Path, judged: rejudge.Judged, read: model.Report) -> dict[str, Any]:
+    """Return the result of a run as `--json` prints it."""
+    result = {"run": read.run, **summary.summarise_verdicts(run_folder.RunFolder(folder).plan(), judged)}
+    return result | ({"fabric": read.fabric} if read.fabric else {})
 
 
 def _again(run: str, reports_dir: Path, *, documents: bool, as_json: bool = False) -> int:
