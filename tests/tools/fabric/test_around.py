@@ -9,6 +9,7 @@ import pytest
 from ansible_collections.railyard.fabric.plugins.module_utils.records.subnet import PortKey
 from ansible_collections.railyard.fabric.plugins.plugin_utils.subnet import captures, judge
 from ansible_collections.railyard.fabric.plugins.plugin_utils.subnet.rank_order import Subnet
+from railyard.base.errors import UserError
 from railyard.fabric import around, documents, live
 from railyard.fabric.command import Written
 from railyard.fabric.wanted import SlurmForm, Wanted
@@ -76,6 +77,23 @@ def test_a_failing_fabric_fails_what_the_tests_leave_open(validate, tmp_path):
         capture_of(tmp_path / "after", TAKEN_AT_S + HOUR_S, 100_000),
     ]
     assert validate(readings, tested=3) == (1, 0)
+
+
+@pytest.mark.parametrize(("tested", "expected"), [(0, 3), (1, 1), (3, 3)])
+def test_a_fabric_that_cannot_be_read_afterwards_hides_no_failed_test(
+    inventory, tmp_path, monkeypatch, tested, expected
+):
+    before = [capture_of(tmp_path / "before", TAKEN_AT_S)]
+
+    def read(*_arguments, **_more):
+        if not before:
+            raise UserError("gpu01 does not answer", exit_status=3)
+        return [before.pop()]
+
+    monkeypatch.setattr(live, "read_live", read)
+    with pytest.raises(UserError, match="gpu01 does not answer") as caught:
+        around.validate(wanted(inventory, tmp_path / "reports"), [], lambda _run, _passwords: tested)
+    assert caught.value.exit_status == expected
 
 
 def test_wrong_input_of_the_tests_is_the_end(validate, tmp_path):

@@ -30,7 +30,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.subnet.run_file im
 from rich.text import Text
 
 from railyard.base import output, terminal
-from railyard.base.errors import BAD_INPUT
+from railyard.base.errors import BAD_INPUT, UserError
 from railyard.fabric import command, live, text
 from railyard.fabric.command import Read, Tested, Written
 from railyard.fabric.wanted import Wanted
@@ -61,8 +61,8 @@ def validate(
         tests returned where their input was wrong.
 
     Raises:
-        UserError: wrong input (exit status 2), or the fabric could not be read before the tests (3): then
-            nothing was tested.
+        UserError: wrong input (exit status 2); the fabric could not be read before the tests (3), and nothing
+            was tested; or after them (3, or 1 where the tests failed).
     """
     arguments = ansible_args.parse(argv)
     inventory = checked_inventory(wanted.inventory, arguments.limit)
@@ -81,9 +81,16 @@ def validate(
     judged = _judge(run_dir)
     pairs = find_slow_pairs(judged.verdicts, judged.findings.suspects) if judged else []
     places = _find_port_guids(wanted, inventory, before) if pairs else {}
-    after = live.read_live(
-        inventory, wanted, arguments, out, passwords, _list_guids(pairs[:MOST_PATHS], places)
-    )
+    try:
+        after = live.read_live(
+            inventory, wanted, arguments, out, passwords, _list_guids(pairs[:MOST_PATHS], places)
+        )
+    except UserError as error:
+        # The tests have their result by then, which a fabric that cannot be read must not hide.
+        if hand_over and judged is not None:
+            hand_over(run_dir, judged, model.read(run_dir, judged))
+        status = fabric_rows.join_statuses(tested, error.exit_status)
+        raise UserError(str(error), exit_status=status) from error
     told = Tested(run, lambda found: find_paths(found, pairs[:MOST_PATHS], places)) if judged else None
     reading = command.write_reading(wanted, inventory, join_counters(before, after), told)
     out.print()
