@@ -148,38 +148,88 @@ def test_what_no_commit_holds_is_refused(tmp_path):
         release.refuse_changes(tmp_path)
 
 
-def make_archive(folder):
-    """Write an archive's folder, in which nothing is to be installed."""
+def make_archive(folder, python="3.99", wheel=b""):
+    """Write an archive's folder, in which nothing can be installed."""
     (folder / "wheels").mkdir(parents=True)
+    (folder / "wheels/railyard-1-py3-none-any.whl").write_bytes(wheel)
     (folder / "wheels/one.whl").write_text("1")
     (folder / "wheels/two.whl").write_text("2")
-    (folder / "python-version").write_text("3.99\n")
+    (folder / "python-version").write_text(f"{python}\n")
     shutil.copy2(ROOT / "tools/install_offline.sh", folder / "install.sh")
-    members = ["wheels/one.whl", "wheels/two.whl", "python-version", "install.sh"]
+    members = ["wheels/one.whl", "wheels/two.whl", "wheels/railyard-1-py3-none-any.whl", "python-version"]
     sums = [f"{release.digest(folder / name)}  {name}" for name in members]
     (folder / "SHA256SUMS").write_text("\n".join(sums) + "\n")
 
 
-def install(folder):
+def install(folder, target="target", **how):
+    """Install from an archive, by a caller whose current folder is beside it."""
+    beside = folder.parent / "beside"
+    beside.mkdir(exist_ok=True)
+    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    command = [str(folder / "install.sh"), target]
     return subprocess.run(
-        [str(folder / "install.sh"), str(folder / "target")], capture_output=True, text=True, check=False
+        command, cwd=beside, env=environment, capture_output=True, text=True, check=False, **how
     )
 
 
 def test_an_offline_archive_with_a_changed_or_missing_member_installs_nothing(tmp_path):
-    make_archive(tmp_path)
-    (tmp_path / "wheels/one.whl").write_text("changed")
-    (tmp_path / "wheels/two.whl").unlink()
-    done = install(tmp_path)
+    archive = tmp_path / "archive"
+    make_archive(archive)
+    (archive / "wheels/one.whl").write_text("changed")
+    (archive / "wheels/two.whl").unlink()
+    done = install(archive)
     assert done.returncode == 2
     assert "wheels/one.whl" in done.stderr
     assert "wheels/two.whl" in done.stderr
     assert "python-version" not in done.stderr
-    assert not (tmp_path / "target").exists()
+    assert not (tmp_path / "beside/target").exists()
+
+
+@pytest.mark.parametrize("damage", [lambda sums: f"zz{sums[2:]}", lambda _sums: ""])
+def test_checksums_that_cannot_be_read_are_refused_by_name(tmp_path, damage):
+    archive = tmp_path / "archive"
+    make_archive(archive)
+    sums = archive / "SHA256SUMS"
+    sums.write_text(damage(sums.read_text()))
+    done = install(archive)
+    assert done.returncode == 2
+    assert "SHA256SUMS" in done.stderr.split("SHA256SUMS", 1)[1]
+
+
+def test_a_failed_installation_restores_the_former_one(tmp_path):
+    archive, former = tmp_path / "archive", tmp_path / "beside/target"
+    make_archive(archive, ".".join(map(str, sys.version_info[:2])), b"no wheel")
+    (former / "bin").mkdir(parents=True)
+    (former / "pyvenv.cfg").touch()
+    (former / "bin/railyard").write_text("former")
+    done = install(archive)
+    assert done.returncode == 1
+    assert "is there again" in done.stderr
+    assert (former / "bin/railyard").read_text() == "former"
+    assert sorted(path.name for path in former.parent.iterdir()) == ["target"]
+
+
+def test_another_virtual_environment_is_not_touched(tmp_path):
+    archive, other = tmp_path / "archive", tmp_path / "beside/target"
+    make_archive(archive, ".".join(map(str, sys.version_info[:2])))
+    other.mkdir(parents=True)
+    (other / "pyvenv.cfg").write_text("somebody's")
+    done = install(archive)
+    assert done.returncode == 2
+    assert f"{other} is there and is no installation of Railyard" in done.stderr
+    assert (other / "pyvenv.cfg").read_text() == "somebody's"
+
+
+def test_help_installs_nothing(tmp_path):
+    archive = tmp_path / "archive"
+    make_archive(archive)
+    done = install(archive, "--help")
+    assert done.returncode == 2
+    assert "./install.sh [FOLDER]" in done.stdout
 
 
 def test_an_offline_archive_asks_for_the_python_that_it_was_made_for(tmp_path):
-    make_archive(tmp_path)
-    done = install(tmp_path)
+    make_archive(tmp_path / "archive")
+    done = install(tmp_path / "archive")
     assert done.returncode == 2
     assert "Python 3.99" in done.stderr

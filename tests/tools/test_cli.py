@@ -331,3 +331,12 @@ def test_a_locale_without_utf_8_is_taken(tmp_path):
     # Ansible's command line is pickier than its inventory code.
     listed = railyard("validate", "-i", REPO / "inventories" / "lab", "--", "--list-hosts", **plain)
     assert listed.returncode == 0, listed.stdout + listed.stderr
+
+
+def test_a_home_that_cannot_be_written_is_an_error_with_a_way_out(tmp_path, monkeypatch):
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("ANSIBLE_HOME", str(tmp_path / "file/.ansible"))
+    done = railyard("plan", "-i", "inventories/v100-pair")
+    assert done.returncode == 2
+    assert f"Ansible cannot write its folder {tmp_path}/file/.ansible" in done.stderr
+    assert "set ANSIBLE_HOME" in done.stderr

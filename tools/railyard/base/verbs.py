@@ -6,6 +6,7 @@ import contextlib
 import functools
 import inspect
 import json
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Annotated, Any
@@ -60,6 +61,8 @@ def takes_inventory(verb: Callable[..., None]) -> Callable[..., None]:
 
     @functools.wraps(verb)
     def with_trust(*, trust_inventory: bool, **options: Any) -> None:
+        if options.get("inventory"):
+            refuse_unwritable_ansible_home()
         if trust_inventory:
             from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory import trust
 
@@ -73,6 +76,21 @@ def takes_inventory(verb: Callable[..., None]) -> Callable[..., None]:
     parameters = [*own.parameters.values(), option]
     with_trust.__signature__ = own.replace(parameters=parameters)  # type: ignore[attr-defined] # read by typer
     return with_trust
+
+
+def refuse_unwritable_ansible_home() -> None:
+    """Refuse to begin where Ansible cannot make its folder, which it needs to read an inventory.
+
+    Raises:
+        UserError: it ends with a traceback there.
+    """
+    home = Path(os.environ.get("ANSIBLE_HOME", "~/.ansible")).expanduser()
+    # The nearest folder that exists is where Ansible would begin to make the others.
+    place = next(one for one in (home, *home.absolute().parents) if one.exists())
+    if not place.is_dir() or not os.access(place, os.W_OK | os.X_OK):
+        raise UserError(
+            f"Ansible cannot write its folder {home}", "set ANSIBLE_HOME to a folder that you can write"
+        )
 
 
 def refuse_both(as_json: bool, svg: str | None) -> None:
