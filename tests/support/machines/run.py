@@ -254,9 +254,9 @@ class GalleryRun:
             "counters": watch.rail_counters(),
             "link_errors": watch.link_errors(),
         }
-        idle |= {} if row["group"] else watch.others()
+        idle |= {} if row["group"] else watch.idle_counters()
         others = self.bound[row["host"]].keys() - {row["rail"]}
-        row["other_rails"] = {} if row["group"] else {name: idle[name] for name in sorted(idle_counters)}
+        row["other_rails"] = {} if row["group"] else {name: idle[name] for name in sorted(others)}
 
     def _change(self, change: Change) -> None:
         touched = [

@@ -67,7 +67,7 @@ def operate(
         until_s: by the monotonic clock; a run that lasts longer is stopped as by Ctrl-C.
         stops: counts the signals that ask to stop, where the caller does more than this run.
         run_id: the id of a new run, where the caller has to know it.
-        passwords: as `ask_passwords` returns them, where the caller has asked for them.
+        passwords: as `ask_passwords` returns them, where the caller has them already.
         hand_over: gets the judged run, where there is one.
 
     Returns:

@@ -31,7 +31,7 @@ PATHS_OPEN = 4
 
 
 class LinkRow(NamedTuple):
-    """A link of a path in words: from which port to which, its rate, and the errors that were counted."""
+    """A link of a path as text: from which port to which, its rate, and the errors that were counted."""
 
     link: str
     rate: str
@@ -75,7 +75,7 @@ def show_way(way: WayRecord) -> str:
 
 
 def list_links(way: WayRecord) -> list[LinkRow]:
-    """Return the links of a path in words."""
+    """Return the links of a path as text."""
     return [
         LinkRow(
             f"{_show_port(link['out'])} → {_show_port(link['into'])}",

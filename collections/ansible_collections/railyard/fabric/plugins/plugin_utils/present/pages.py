@@ -186,7 +186,7 @@ def environment(*, autoescape: bool) -> Environment:
 
 
 def mark_code(text: str) -> Markup:
-    """Return text whose commands, which stand between backticks, are shown as code."""
+    """Return text in which commands between backticks are shown as code."""
     return Markup(_CODE.sub(r"<code>\1</code>", str(escape(text))))  # noqa: S704 - escaped
 
 

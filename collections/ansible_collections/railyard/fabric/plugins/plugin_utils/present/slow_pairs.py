@@ -33,8 +33,8 @@ def find_slow_pairs(verdicts: Sequence[Verdict], suspects: Iterable[Suspect]) ->
 
     Args:
         verdicts: of all planned checks.
-        suspects: who is slow by all tests together; a suspect without a failed test of its own counts by the
-            first test that it had.
+        suspects: the slow components by all tests together; a suspect without a failed test of its own
+            counts by the first test that it had.
     """
     named = [one for one in suspects if one.node is not None]
     failed: dict[tuple[str, str, str], list[str]] = {
