@@ -114,9 +114,9 @@ def test_verify_keeps_pytests_letters_apart(handed_on):
     [
         (
             ["site", "--no-such-option"],
-            "Options for ansible-playbook that railyard does not have stand after `--`",
+            "Options for ansible-playbook that railyard does not have go after `--`",
         ),
-        (["verify", "-x"], "Options for pytest that railyard does not have stand after `--`"),
+        (["verify", "-x"], "Options for pytest that railyard does not have go after `--`"),
         # It would change nothing: the end state is only read.
         (["verify", "--check"], "stand after `--`"),
         (["site", "--forks", "many"], "--forks: invalid"),

@@ -184,7 +184,7 @@ def test_the_judge_says_of_the_bundle_what_it_says_of_the_run(change, healthy, t
     capsys.readouterr()
     assert rebuild.judge(str(tmp_path / "b.tar.gz"), tmp_path) == expected.exit_status
     shown = capsys.readouterr().out
-    assert [one for one in ("node1", "made anew", *NODES) if one not in shown] == list(NODES)
+    assert [one for one in ("node1", "calculated again", *NODES) if one not in shown] == list(NODES)
     judged = rejudge.judge_folder(files.unpack(tmp_path / "b.tar.gz", tmp_path))
     words = ("id", "outcome", "cause_class")
     assert [[one[key] for key in words] for one in judged.verdicts] == [

@@ -51,4 +51,4 @@ def test_the_list_of_runs_does_not_name_them(tmp_path):
     store(tmp_path, Net().reading())
     assert history.read_cluster(tmp_path).skipped == []
     (tmp_path / "other").mkdir()
-    assert history.read_cluster(tmp_path).skipped == ["other is not named as a run is"]
+    assert history.read_cluster(tmp_path).skipped == ["other is not the name of a run"]

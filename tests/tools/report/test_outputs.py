@@ -87,7 +87,7 @@ def test_tcp_against_rdma_and_what_the_notes_made_of_it_is_corrected(pair, capsy
     assert f"{gbps} {WRITE_GBPS / 27.4:.2f} times faster" in text, "95.5 % of 40, 39.4 % more than TCP"
     assert f"21.6 0.850 {21.622 / 0.85:.1f} times faster" in text
     for said in (
-        "A: it is made of outputs of tools that Railyard did not run: nothing of it is proven",
+        "A: it is made of outputs of tools that Railyard did not run, so nothing is proven",
         "ib_write_bw: its MB/sec are 2^20 bytes/s: 4554.47 are 38.2 Gbit/s, not 36.4",
         "two such runs one after the other are no sum of both ports",
         "iperf3: the number of streams is unknown; one is what a core does",
