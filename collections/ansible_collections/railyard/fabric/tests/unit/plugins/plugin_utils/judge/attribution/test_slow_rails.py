@@ -410,7 +410,7 @@ def test_one_test_between_two_nodes_keeps_its_cause_and_names_all_that_remain() 
         "the result is below its floor: bandwidth_gbps 0.0096, floor 0.04; it may be n1 or n2 rail0, or the "
         "path between n1 and n2, while the same nodes pass on rail1"
     )
-    assert lone.cause["next"].startswith("Likely what all slow tests share")
+    assert lone.cause["next"].startswith("Likely what all slow tests have in common")
     lanes = Answer().failed("slot_slow", "x")
     knows = told(2, lambda *place: place == ("n1", "n2", "rail0"), local={("link", "n2", "rail0"): lanes})
     assert knows["n1", "n2", "rail0"].cause["cause"] == lone.cause["cause"]

@@ -215,7 +215,7 @@ def test_a_driver_shows_what_it_sends_by_a_counter_of_its_own(kind: str, name: s
 @pytest.mark.parametrize(
     ("table", "change", "cause", "said"),
     [
-        ("hcas", {"gids": []}, "no_gid", "no GID of the rail's address on rxe0:1"),
+        ("hcas", {"gids": []}, "no_gid", "no GID for the rail's address on rxe0:1"),
         # That a rail has no netdev is for those without an address alone.
         ("netdevs", {"netdev": "ens9"}, "row_garbled", "netdev None, the rail is bound to None"),
     ],
@@ -252,7 +252,7 @@ def test_what_a_cable_shows_explains_only_that_nobody_came(monkeypatch: pytest.M
 )  # fmt: skip
 def test_a_probe_that_never_came_back_is_an_answer(kind: str, changes: dict[str, Any], outcome: str) -> None:
     found = judge(kind, ends(kind, changes, error("peer_failed")))
-    assert (found.outcome, found.basis) == (outcome, "the probe has to arrive" if outcome == "fail" else "")
+    assert (found.outcome, found.basis) == (outcome, "the probe must arrive" if outcome == "fail" else "")
 
 
 @pytest.mark.parametrize(
