@@ -118,7 +118,7 @@ def test_verify_keeps_pytests_letters_apart(handed_on):
         ),
         (["verify", "-x"], "Options for pytest that railyard does not have go after `--`"),
         # It would change nothing: the end state is only read.
-        (["verify", "--check"], "stand after `--`"),
+        (["verify", "--check"], "go after `--`"),
         (["site", "--forks", "many"], "--forks: invalid"),
         (["site", "-e", "railyard_run=x"], "railyard_run is set by railyard itself"),
         (["site", "-K"], "standard input is not a terminal"),
