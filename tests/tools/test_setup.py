@@ -101,7 +101,7 @@ def test_the_lines_of_the_readme_work_as_they_are_typed(tmp_path):
     lines = block.replace("\\\n", " ").splitlines()
     on_nodes = tuple(f"railyard {verb}" for verb in ("site", "validate", "sweep", "verify"))
     typed = [line for line in lines if not line.startswith(on_nodes)]
-    assert len(typed) == len(lines) - 2
+    assert len(typed) == len(lines) - 3
     # There are no such nodes here to discover.
     (place,) = [number for number, line in enumerate(typed) if line.startswith("railyard discover -o ")]
     typed[place] = (

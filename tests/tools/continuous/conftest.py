@@ -86,10 +86,10 @@ def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lab:
 @pytest.fixture
 def minutes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a run take a minute for each of its nodes."""
-    of = cost.estimate_inventory
+    estimate = cost.estimate_inventory
 
     def takes(inventory: Any) -> cost.Cost:
-        found = of(inventory)
+        found = estimate(inventory)
         return cost.Cost(**{**vars(found), "duration_s": 60.0 * len(inventory.selected_nodes())})
 
-    monkeypatch.setattr(campaign.cost, "of", takes)
+    monkeypatch.setattr(campaign.cost, "estimate_inventory", takes)

@@ -65,7 +65,7 @@ def never_read(read):
         (["-o", "x", "gpu1", "-u", "{{ x }}"], ["--user: '{{ x }}' is not a user name"]),
         (["-o", "x", "gpu["], ["NODES: 'gpu['"]),
         (["-o", "x", "--hosts-from", "/nowhere"], ["/nowhere: there is no such file"]),
-        (["-o", "/", "gpu1"], ["is no name for an inventory"]),
+        (["-o", "/", "gpu1"], ["is not a name for an inventory"]),
         (["--diff", "-i", "/nowhere"], ["/nowhere"]),
     ],
 )

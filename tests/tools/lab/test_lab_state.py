@@ -181,7 +181,7 @@ def test_status_reads_well() -> None:
         "no carrier",
         "0.1 Gbit/s",
         "slow_rail gpuserver1/rail0",
-        "way out",
+        "package mirrors are not reachable",
         "2.5 times",
     ):
         assert part in text

@@ -134,20 +134,20 @@ CASES = {
     ),
     "storage_mounted": refused(
         with_module("nvme_rdma", 2, "ib_core"),
-        why="nothing was unloaded: nvme_rdma (NVMe over RDMA) is used, 2 times beside the modules",
+        why="nothing was unloaded: nvme_rdma (NVMe over RDMA) is used, 2 times besides the modules",
     ),
     "storage_unused": Case(with_module("rpcrdma", 0, "ib_core"), (), ["rmmod rpcrdma", *RESTARTED]),
     "lustre": refused(
         with_module("ko2iblnd", 1, "ib_core"),
-        why="ko2iblnd (Lustre) is used, 1 time beside the modules on top of it",
+        why="ko2iblnd (Lustre) is used, 1 time besides the modules that depend on it",
     ),
     "unknown": refused(
-        with_module("bnxt_re", 0, "ib_core"), why="bnxt_re stands on the RDMA stack and is not known here"
+        with_module("bnxt_re", 0, "ib_core"), why="bnxt_re depends on the RDMA stack and is unknown"
     ),
     "a_process": Case(
         {**IDLE, "ib_uverbs": (3, ["mlx5_ib"])},
         called=[],
-        fails="ib_uverbs is used, 2 times beside the modules on top of it. Fix: end what uses it",
+        fails="ib_uverbs is used, 2 times besides the modules that depend on it. Fix: end what uses it",
     ),
     "peermem_older_than_the_stack": Case(PEERMEM, ("older",), [*REBUILT, *AROUND]),
     "peermem_built_without_the_stack": Case(PEERMEM, ("without",), [*REBUILT, *AROUND]),

@@ -41,7 +41,7 @@ def test_json_names_what_was_injected(simulated: Any) -> None:
 
 def test_each_line_says_that_it_is_simulated_or_injected(simulated: Any) -> None:
     _, out, _ = simulated("--fault", "leaf:rail1-leaf0", "--leaves", "2")
-    assert "simulated: leaf rail1-leaf0 (rail1): no number came of it" in out
+    assert "simulated: leaf rail1-leaf0 (rail1): no number was measured" in out
     assert all("simulated" in line or line.startswith("  injected: ") for line in out.splitlines())
 
 
@@ -121,7 +121,7 @@ def test_isolation_is_given_numbers_and_wiring_alone(monkeypatch: Any) -> None:
     healthy = len(given)
     command.simulate(8, 2, 1)
     tests, wiring = given[0]
-    assert {type(one).__module__.rpartition(".")[2] for one in (tests, wiring)} == {"measured"}
+    assert {type(one).__module__.rpartition(".")[2] for one in (tests, wiring)} == {"matrix"}
     assert given[healthy][1].nodes == wiring.nodes
     assert (given[healthy][0].meeting == tests.meeting).all()
 

@@ -76,4 +76,4 @@ def test_it_is_recorded_with_its_basis() -> None:
     told = [wording.across_leaves(crossed(pairs)[0]) for pairs in ([*INSIDE, *ACROSS], ACROSS)]
     assert "38 % of what the same ends carry within their leaves in round 2" in told[0]
     assert "15 % of the planned rates" in told[1]
-    assert all(line.startswith("recorded: rail0 ") and "no authority" in line for line in told)
+    assert all(line.startswith("recorded: rail0 ") and "no source gives a threshold" in line for line in told)
