@@ -44,16 +44,16 @@ class Scale(NodeTool):
     def planned_s(self, policy: Mapping[str, Any]) -> float:
         return 5.0
 
-    def measure(self, play: NodeToolSession, check: str) -> NodeReading:
+    def measure(self, session: NodeToolSession, check: str) -> NodeReading:
         self.seen.append(check)
-        done = play.run_with(["echo", check, str(play.subject)], 10.0)
-        if play.subject == "broken":
-            raise MeasurementError("tool_failed", "no scale", play.own.host, "mend it")
-        if play.subject == "wrong":
+        done = session.run_with(["echo", check, str(session.subject)], 10.0)
+        if session.subject == "broken":
+            raise MeasurementError("tool_failed", "no scale", session.own.host, "mend it")
+        if session.subject == "wrong":
             raise ValueError("of ours")
-        if play.subject == "stopped":
+        if session.subject == "stopped":
             raise Cancelled()
-        doubt = "it wobbles" if play.subject == "doubtful" else None
+        doubt = "it wobbles" if session.subject == "doubtful" else None
         return NodeReading({"words": len(done.text.split())}, [0.0, done.ended_s], {"grams": [1, 2]}, doubt)
 
     def release(self) -> None:
