@@ -156,7 +156,7 @@ def apply(path: str, text: str, intent: Intent, opensm: Opensm, limit_s: float) 
 
 
 def _read_all(intent: Intent, opensm: Opensm, deadline_s: float) -> Tables:
-    """Read the tables of all ports; one that does not answer is asked again, since requests get lost."""
+    """Read the tables of all ports; one that does not answer is queried again, since requests get lost."""
     tables = read_tables(intent, opensm, list(intent.all_guids()), deadline_s)
     for _look in range(1, _LOOKS):
         silent = [guid for guid, table in tables.items() if table is None]

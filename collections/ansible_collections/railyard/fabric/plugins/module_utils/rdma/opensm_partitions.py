@@ -68,7 +68,7 @@ def allows_both(opensm_conf: str | None) -> bool:
 
 
 def read_intent(declared: object, ports: object, managers: Sequence[object], both_allowed: bool) -> Intent:
-    """Read what is asked.
+    """Read the declared partitions, the ports and the managers.
 
     Args:
         declared: `fabric.partitions`.
@@ -115,7 +115,7 @@ def refuse(declared: object) -> list[str]:
 
 
 def _read_ports(ports: object) -> tuple[dict[str, dict[str, str]], list[str]]:
-    """Read the nodes' ports, which the nodes told themselves."""
+    """Read the nodes' ports, as the nodes reported them."""
     known: dict[str, dict[str, str]] = {}
     owners: dict[str, str] = {}
     problems = []

@@ -115,7 +115,7 @@ def parse_partitions(declared: object) -> tuple[dict[int, Partition], list[Parti
         path = (show_key(key),)
         pkey, wrong = read_pkey(key)
         if pkey is None:
-            fix = "write the 15 bits of the P_Key, 0x0001 to 0x7fff; who is a full member stands in `members`"
+            fix = "write the 15 bits of the P_Key, 0x0001 to 0x7fff; `members` says who is a full member"
             problems.append(PartitionProblem(path, wrong, fix))
         elif pkey in found:
             message = f"{show_pkey(pkey)} is there twice, as a number and as text"

@@ -37,7 +37,7 @@ class Capture(NamedTuple):
 
     Attributes:
         host: the node, as the inventory calls it; None where that is not known.
-        device: the RDMA device that was asked for, `mlx5_0`; None for the tools' own choice.
+        device: the RDMA device to read from, `mlx5_0`; None for the tools' own choice.
         port: its port.
         started_at_s: seconds since the epoch.
         commands: in the order in which they ran.

@@ -91,7 +91,7 @@ class _Parser:
         self._database_counters()
         pkeys = self._pkeys(net.identities, reading)
         silent = tuple(self._no_answers(reading, start, net.identities))
-        self._tell_locked(reading, silent)
+        self._report_locked(reading, silent)
         return reading._replace(
             managers=tuple(self._managers.values()) if self._managers is not None else None,
             pkeys=pkeys,
@@ -117,7 +117,7 @@ class _Parser:
         is_about_counters = _COUNTERS.match(command.file) is not None
         unread = [one for one in found.silent if is_about_counters and not one.route]
         for one in found.silent:
-            # That a manager or a table of P_Keys was not read is told with its LID.
+            # A manager or a table of P_Keys that was not read is reported with its LID.
             if one not in unread and not is_about_one_port:
                 self._silent.setdefault((one.route, one.lid), (one, file))
         if unread:
@@ -152,7 +152,7 @@ class _Parser:
             self._databases.append((database, command))
             self._prefix = self._prefix or database.prefix
         elif file in self._denied and (sminfo or file == _SAQUERY):
-            # Nobody was asked, so that there is no manager is not known either.
+            # No manager could be queried, so whether there is one is not known.
             return
         elif sminfo:
             self._manager(file, text, int(sminfo.group(1)) if sminfo.group(1) else None)
@@ -268,8 +268,8 @@ class _Parser:
             found.append(NoAnswer(target, behind, one.text, Source(file, one.line)))
         return found
 
-    def _tell_locked(self, reading: Reading, silent: tuple[NoAnswer, ...]) -> None:
-        """Tell of a subnet whose first switch already does not answer."""
+    def _report_locked(self, reading: Reading, silent: tuple[NoAnswer, ...]) -> None:
+        """Report a subnet whose first switch already does not answer."""
         first = next((one for one in silent if re.match(r"0,[0-9]+\Z", one.target)), None)
         if first is not None and not any(one.kind == "switch" for one in reading.devices.values()):
             text = (
@@ -284,7 +284,8 @@ class _Parser:
         """Name the ports that the two owners of a GUID are connected to.
 
         The tools join both to one device: the port of the one owner has it as its peer, the port of the other
-        is up and has none. That is told only where just one port is so and nothing silent explains it.
+        is up and has none. This is reported only if it holds for exactly one port and no silent device
+        explains it.
         """
         behind = {one.behind for one in silent}
         open_ports = [

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """iblinkinfo (infiniband-diags), with `-l` (a line for each port) and without (a block for each device).
 
-With `-l` both ports have their GUID. In blocks the peer has its LID only, and an adapter's GUID stands in the
+With `-l` both ports have their GUID. In blocks the peer has its LID only, and an adapter's GUID is in the
 lines of its ports. Formats: infiniband-diags/iblinkinfo.c of rdma-core 44 to 60.
 """
 

@@ -30,7 +30,7 @@ class Errors(NamedTuple):
 
     Attributes:
         counters: GUID of the port and number of the port -> name -> value.
-        lines: where each stands.
+        lines: where each is in the text.
         complete: all ports were read, and all counters above 0 were printed.
         problems: what was not understood.
     """

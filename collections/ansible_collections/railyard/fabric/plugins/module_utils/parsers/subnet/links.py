@@ -141,7 +141,7 @@ def agree(sorted_lines: Sequence[Lines]) -> Agreement:
 def _tell_damage(
     lines: Lines, contradicted: set[PortKey], one_sided: list[PortKey], is_alone: bool
 ) -> list[Problem]:
-    """Tell of links that a text does not confirm; `is_alone` where no other text has both ends of links."""
+    """Report links that a text does not confirm; `is_alone` where no other text has both ends of links."""
     file, found = lines.text.file, []
     if contradicted:
         first = min(contradicted)

@@ -42,8 +42,8 @@ def join(texts: Sequence[Found]) -> Net:
     Ports of which the texts name different peers have none, and a problem says so.
     """
     problems = [problem for text in texts for problem in text.problems]
-    problems += _tell_nothing(texts)
-    problems += _tell_strangers(texts)
+    problems += _report_empty(texts)
+    problems += _report_unrelated(texts)
     identities = Identities(texts)
     lines = [links.sort_lines(text, identities) for text in texts]
     agreed = links.agree(lines)
@@ -53,8 +53,8 @@ def join(texts: Sequence[Found]) -> Net:
     return Net(devices, _find_start(texts, identities), identities, problems)
 
 
-def _tell_nothing(texts: Sequence[Found]) -> Iterator[Problem]:
-    """Tell of texts that end before the first port, or before the first port of their last device."""
+def _report_empty(texts: Sequence[Found]) -> Iterator[Problem]:
+    """Report texts that end before the first port, or before the first port of their last device."""
     for text in texts:
         linked = {one.end.device_guid for one in text.statements}
         start = text.start[0] if text.start else None
@@ -69,8 +69,8 @@ def _tell_nothing(texts: Sequence[Found]) -> Iterator[Problem]:
             yield Problem("damaged", shown, Source(text.file, bare[0].line))
 
 
-def _tell_strangers(texts: Sequence[Found]) -> Iterator[Problem]:
-    """Tell of texts that share no device with the first: they are of another subnet, or of another day."""
+def _report_unrelated(texts: Sequence[Found]) -> Iterator[Problem]:
+    """Report texts that share no device with the first: they are of another subnet, or of another day."""
     guids = [
         (
             text.file,

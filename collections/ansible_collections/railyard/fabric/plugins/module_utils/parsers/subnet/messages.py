@@ -46,7 +46,7 @@ class Messages(NamedTuple):
     Attributes:
         silent: requests without an answer.
         duplicates: GUIDs that two ports have, with the line's text and number.
-        problems: the rest; `denied` where the tool may not do what it was asked.
+        problems: the rest; `denied` where the tool may not do what was requested.
     """
 
     silent: list[Silent]

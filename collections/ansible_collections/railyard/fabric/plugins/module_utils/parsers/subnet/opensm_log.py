@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What opensm's log tells of its start: which state it took, and what it makes of its partition file.
+"""What opensm's log reports about its start: which state it took, and what it makes of its partition file.
 
 After a parse error opensm 3.3.23 (osm_prtn_config.c, osm_prtn.c) drops the file and makes everybody a full
 member of the default partition. Neither its exit status nor the state of the subnet show it.
