@@ -295,7 +295,7 @@ def test_a_rail_that_is_down_costs_its_own_tests_only(rails: Rails, tmp_path: Pa
         assert classes(down) <= {"rendezvous_timeout"}
         assert {(row["status"], row["proof"]) for row in up} == {("measured", "proven")}
     assert (
-        "ens6 is down"
+        "ens6 of gpuserver2 is down"
         in next(row for row in rows["gpuserver2"] if row["rail"] == "rail0")["error"]["message"]
     )
 
