@@ -84,7 +84,8 @@ def refuse_unwritable_ansible_home() -> None:
     Raises:
         UserError: it ends with a traceback there.
     """
-    home = Path(os.environ.get("ANSIBLE_HOME", "~/.ansible")).expanduser()
+    # As Ansible does it: a user without a home folder is no error here.
+    home = Path(os.path.expanduser(os.environ.get("ANSIBLE_HOME", "~/.ansible")))
     # The nearest folder that exists is where Ansible would begin to make the others.
     place = next(one for one in (home, *home.absolute().parents) if one.exists())
     if not place.is_dir() or not os.access(place, os.W_OK | os.X_OK):
