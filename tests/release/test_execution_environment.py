@@ -32,7 +32,7 @@ def pip(*arguments: object) -> None:
 
 @pytest.fixture(scope="module")
 def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
-    """Build the image as docs/install.md says, without a network inside, and remove it afterwards."""
+    """Build the image as docs/install.md says, without a package index, and remove it afterwards."""
     found, folder = probe(), tmp_path_factory.mktemp("tree")
     (folder / "tools").mkdir()
     shutil.copy(ROOT / "tools/execution-environment.yml", folder / "tools")

@@ -35,7 +35,7 @@ OUTCOMES = {
             "pass",
             "pass",
             "✓",
-            "measured on both nodes, confirmed by the rail's counters, within limits that have a source",
+            "measured at both ends, confirmed by the port counters, and within a limit from a cited source",
         ),
         Outcome("fail", "fail", "✗", "measured, and not what it should be"),
         Outcome("unmeasured", "unmeasured", "?", "planned, but not measured or not confirmed"),
@@ -43,7 +43,7 @@ OUTCOMES = {
             "recorded",
             "recorded",
             "○",
-            "measured, but no source gives a limit, or nothing confirms it: not a pass",
+            "measured, but there is no published limit for it, or nothing confirms it: not a pass",
         ),
         Outcome(
             "not_applicable",
