@@ -73,6 +73,11 @@ def test_the_command_of_a_wheel_runs_its_own_playbooks_and_keeps_reports_where_i
     assert str(tmp_path / "reports") in done.stderr
 
 
+def test_a_wheel_installs_the_manual_page(wheel):
+    (page,) = wheel.glob("railyard-*.data/data/share/man/man1/railyard.1")
+    assert page.read_bytes() == (ROOT / "docs/railyard.1").read_bytes()
+
+
 def test_the_lab_is_refused_by_a_wheel(wheel, tmp_path):
     done = run_wheel(wheel, tmp_path, "lab", "up")
     assert done.returncode == 2

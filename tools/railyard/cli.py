@@ -16,6 +16,7 @@ from railyard import calculators, operations
 from railyard.base import ending, paths
 from railyard.base.ansible_options import takes_ansible_options
 from railyard.base.errors import UserError
+from railyard.base.examples import add_examples
 from railyard.base.verbs import (
     EXIT_STATUSES,
     Inventories,
@@ -53,10 +54,11 @@ class _Verbs(TyperGroup):
         return sorted(names, key=lambda name: order.index(name) if name in order else len(order))
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """Return a command, which carries the panel that `--help` lists it in."""
+        """Return a command with the panel that `--help` lists it in, and with its examples."""
         command: Any = super().get_command(ctx, cmd_name)
         if command is not None:
             command.rich_help_panel = _PANEL_OF.get(cmd_name)
+            add_examples(command, cmd_name)
         return command
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
