@@ -7,6 +7,7 @@ import re
 import pytest
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present import model, pages, spread
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present.documents import write_report
+from ansible_collections.railyard.fabric.plugins.plugin_utils.present.measurement import Measurement
 from support.contrast import contrast
 from support.runs.fake_run import RUN
 from support.runs.report_page import page_of
@@ -99,6 +100,36 @@ def test_how_each_bound_came_about_is_read_and_not_pointed_at(folder):
         # Once for each check, and not once more for each of its lines.
         assert told.count(reason.basis[:60]) == 2
     assert "Basis 1 (4 lines): floor bandwidth at least 8 Gbit/s; ceiling bandwidth at most" in markdown
+
+
+@pytest.mark.parametrize(
+    ("check", "metric", "numbers", "direction", "of_rate", "worst"),
+    [
+        # Every node has 100 Gbit/s.
+        (
+            "tcp_bandwidth",
+            "rate_gbps",
+            {"a1": 81.0, "a2": 94.0, "a3": 95.0},
+            "uni",
+            "81 / 94 / 95 %",
+            "a1 -> a9",
+        ),
+        ("tcp_bandwidth", "rate_gbps", {"a1": 162.0, "a2": 188.0}, "bi", "81 / 88 / 94 %", "a1 -> a9"),
+        ("tcp_latency", "latency_avg_us", {"a1": 4.0, "a2": 19.0}, "uni", "", "a2 -> a9"),
+    ],
+)
+def test_the_spread_has_the_share_of_the_declared_rate_and_the_worst_pair(
+    check, metric, numbers, direction, of_rate, worst
+):
+    measured = [
+        Measurement(check, node, "a9", "rail0", direction, "pass", {metric: value}, {}, {}, "", "", "", node)
+        for node, value in numbers.items()
+    ]
+    rates = {(node, "rail0"): 100.0 for node in (*numbers, "a9")}
+    (row,) = spread.measure_spread(measured, ["rail0"], rates)
+    assert (row.of_rate, row.worst) == (of_rate, worst)
+    (undeclared,) = spread.measure_spread(measured, ["rail0"], {**rates, ("a9", "rail0"): None})
+    assert undeclared.of_rate == ""
 
 
 def test_the_spread_of_each_rail_counts_what_is_measured(tmp_path):

@@ -46,6 +46,8 @@ def summary(report: model.Report, out: Console, status: int | None = None) -> No
     """
     out.print()
     out.print(_rails(report, out.width))
+    if report.node_count > 1:
+        out.print(Text("A check between two nodes is counted in the rows of both.", style="dim"))
     if report.who_is_slow:
         out.print(Text("\nSlow components", style="bold"))
     for told in report.who_is_slow[:_PROBLEMS_SHOWN]:

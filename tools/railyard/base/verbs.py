@@ -17,7 +17,7 @@ from railyard.base import output
 from railyard.base.errors import UserError
 
 EXIT_STATUSES = (
-    "Exit status: 0 everything planned was measured and confirmed; 1 something failed; 2 bad input, no "
+    "Exit status: 0 everything planned was measured, and nothing failed; 1 something failed; 2 bad input, no "
     "node was touched; 3 something planned is unmeasured, a node did not answer, or the run is incomplete."
 )
 

@@ -34,7 +34,7 @@ display = Display()
 
 
 class ActionModule(ActionBase):
-    """End the run, judge, report, and fail unless everything planned was measured and confirmed."""
+    """End the run, judge, report, and fail unless everything planned was measured and nothing failed."""
 
     _requires_connection = False
     _supports_check_mode = True

@@ -109,7 +109,7 @@ def compare(plan: Plan, verdicts: Sequence[Verdict]) -> list[Row]:
     write, ping_pong = _first(RDMA_BANDWIDTH, asked), _first(RDMA_LATENCY, asked)
     rows = []
     places = _by_place(verdicts)
-    rates = _rates(plan)
+    rates = declared_rates(plan)
     together: dict[tuple[str, str], dict[str, Found]] = {}
     for (node, peer, rail, _way), found in places.items():
         if rail is not None and CONCURRENT in found:
@@ -120,7 +120,7 @@ def compare(plan: Plan, verdicts: Sequence[Verdict]) -> list[Row]:
         if not any(group.get("rdma") in found for group in (bandwidth, latency)):
             continue
         parts = together.get((node, peer), {}) if rail is None else {}
-        rate = _rate(rates, node, peer, list(parts) if rail is None else [rail])
+        rate = rate_between(rates, node, peer, list(parts) if rail is None else [rail])
         row = _row(place, found, bandwidth, latency, 2 * rate if rate and direction == "bi" else rate)
         if rail is None:
             row.update(_mean_cpu(list(parts.values())))
@@ -314,7 +314,8 @@ def _first(names: Sequence[str], asked: set[str]) -> str | None:
     return next((name for name in names if name in asked), None)
 
 
-def _rates(plan: Plan) -> dict[tuple[str, str], float | None]:
+def declared_rates(plan: Plan) -> dict[tuple[str, str], float | None]:
+    """Return the rate in Gbit/s that the inventory declares of each node's rails."""
     return {
         (str(name), str(rail["name"])): float(rate) if is_number(rate) and rate else None
         for name, node in plan["nodes"].items()
@@ -323,7 +324,7 @@ def _rates(plan: Plan) -> dict[tuple[str, str], float | None]:
     }
 
 
-def _rate(
+def rate_between(
     rates: Mapping[tuple[str, str], float | None], node: str, peer: str, rails: Sequence[str]
 ) -> float | None:
     """Return the declared rate of these rails, of each the slower end's; None unless all is declared."""

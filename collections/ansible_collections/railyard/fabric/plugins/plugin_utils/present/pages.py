@@ -42,7 +42,7 @@ CONTENTS_FROM_NODES = 8
 _CODE = re.compile(r"(?<!`)`([^`\n]+)`(?!`)")
 
 _EXIT_MEANING = {
-    0: "everything planned was measured and confirmed, and nothing failed.",
+    0: "everything planned was measured, and nothing failed.",
     1: "something failed.",
     2: "bad input.",
     3: "something planned is unmeasured, a node did not answer, or the run is incomplete.",

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import statistics
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.significance import higher_is_better
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present import wording
+from ansible_collections.railyard.fabric.plugins.plugin_utils.present.comparison import rate_between
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present.measurement import Measurement
 
 #: Least, lower quartile, median, upper quartile, greatest.
@@ -28,6 +30,9 @@ class RailSpread:
         measured: how many tests have a number.
         planned: how many tests were planned.
         numbers: the five of `FIVE`, as text.
+        of_rate: least, median and greatest share of the declared rate, as text; empty where a rate is not
+            declared, or the numbers are no bandwidth.
+        worst: the place of the worst number: `gpu003 -> gpu010`.
     """
 
     check: str
@@ -36,12 +41,23 @@ class RailSpread:
     measured: int
     planned: int
     numbers: tuple[str, ...]
+    of_rate: str
+    worst: str
 
 
-def measure_spread(measurements: Iterable[Measurement], rails: Sequence[str]) -> tuple[RailSpread, ...]:
+def measure_spread(
+    measurements: Iterable[Measurement],
+    rails: Sequence[str],
+    rates: Mapping[tuple[str, str], float | None],
+) -> tuple[RailSpread, ...]:
     """Return the spread of each check between nodes whose numbers have a unit, by check and rail.
 
     Unmeasured tests are planned and have no number; a check with one test per rail has no spread.
+
+    Args:
+        measurements: of the run.
+        rails: their order.
+        rates: the declared rate of each node's rails, in Gbit/s.
     """
     groups: dict[tuple[str, str], list[Measurement]] = defaultdict(list)
     for item in measurements:
@@ -59,9 +75,12 @@ def measure_spread(measurements: Iterable[Measurement], rails: Sequence[str]) ->
         metric = next((item.metric for item in good if item.metric and wording.unit(item.metric)), None)
         if metric is None or len(mine) < 2:
             continue
-        values = [float(item.observed[metric]) for item in good if item.metric == metric]
         if metric.endswith("mtu_bytes"):
             continue  # exact, and its verdict has it
+        good = [item for item in good if item.metric == metric]
+        values = [float(item.observed[metric]) for item in good]
+        pick = min if higher_is_better(metric) else max
+        worst = pick(good, key=lambda item: float(item.observed[metric]))
         found.append(
             RailSpread(
                 wording.heading(check),
@@ -70,9 +89,30 @@ def measure_spread(measurements: Iterable[Measurement], rails: Sequence[str]) ->
                 len(values),
                 len(mine),
                 tuple(map(wording.number, five(values))),
+                _of_rate(good, metric, [rail] if rail else rails, rates),
+                f"{worst.node} -> {worst.peer}",
             )
         )
     return tuple(found)
+
+
+def _of_rate(
+    measured: Sequence[Measurement],
+    metric: str,
+    rails: Sequence[str],
+    rates: Mapping[tuple[str, str], float | None],
+) -> str:
+    """Return least, median and greatest share of the declared rate: `47 / 97 / 98 %`."""
+    if not metric.endswith("_gbps"):
+        return ""
+    shares = []
+    for item in measured:
+        rate = rate_between(rates, item.node, item.peer, rails)
+        if rate is None:
+            return ""
+        shares.append(float(item.observed[metric]) / (2 * rate if item.direction == "bi" else rate))
+    least, _low, median, _high, most = five(shares)
+    return " / ".join(f"{share * 100:.0f}" for share in (least, median, most)) + " %"
 
 
 def five(values: Sequence[float]) -> tuple[float, float, float, float, float]:
