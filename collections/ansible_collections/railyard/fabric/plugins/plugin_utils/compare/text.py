@@ -37,6 +37,8 @@ _RESULTS = (
 # Maximum number of lines of a section; --json has all.
 _LINES = 20
 _NUMBER, _SPREAD = 13, 15
+#: How many changes the headline names of each kind.
+_NAMED = 3
 #: Settings that label the two runs, if they differ.
 _LABELS = ("cabling", "transport")
 _STATISTIC = {comparison.LATENCY_METRIC: " (median)", "rtt_average_us": " (average)"}
@@ -48,10 +50,10 @@ def format_comparison(held: Comparison) -> list[str]:
     text = [f"{letter}  {_format_run(run)}" for letter, run in (("A", held.a), ("B", held.b))]
     for letter, run in (("A", held.a), ("B", held.b)):
         text += _wrap(f"{letter}: {note}" for note in run.notes)
-    text += ["", *_format_results(held), "", *_format_table(held)]
+    text += ["", *_wrap([_format_headline(held)]), "", *_format_results(held), "", *_format_table(held)]
     text += _format_section(
         "Single senders that changed while their rail did not",
-        [_format_row(f"{one.node} → {one.peer} {''.join(one.rails)}", one) for one in held.places],
+        [_format_row(f"{_name_row(one)}, {wording.unit(one.metric)}", one) for one in held.places],
     )
     text += _format_section(
         "Not compared, because the conditions differ", [_format_refused(*one) for one in held.refused]
@@ -143,6 +145,28 @@ def _format_run(run: Run) -> str:
     start = run.manifest.get("start")
     begun = start.get("at") if isinstance(start, dict) else None
     return f"{run.name}  {kinds}; {wording.count(len(run.plan['nodes']), 'node')}; began {begun or 'unknown'}"
+
+
+def _format_headline(held: Comparison) -> str:
+    """Return in one sentence what is worse and better in B; names the first checks of each."""
+    rows = [*held.rows, *held.places]
+    parts = []
+    for finding, word in ((significance.WORSE, "worse"), (significance.IMPROVED, "better")):
+        # The first row of a check covers its rails and single senders.
+        first = {row.check: row for row in reversed(rows) if row.finding == finding}
+        found = [_name_row(row) for row in reversed(first.values())]
+        more = f" and {len(found) - _NAMED} more" if len(found) > _NAMED else ""
+        parts += [f"B is {word} in {'; '.join(found[:_NAMED])}{more}."] if found else []
+    compared = sum(row.ratio is not None for row in rows)
+    if not parts and compared:
+        return f"B is neither better nor worse than A in any of {wording.count(compared, 'comparison')}."
+    return " ".join(parts) or "Nothing of the two runs can be compared."
+
+
+def _name_row(row: Row) -> str:
+    """Name a row: the check, then the rails, or the single sender."""
+    rails = fold_names(list(row.rails)) if row.rails else "all rails at once"
+    return f"{wording.heading(row.check)}, {f'{row.node} → {row.peer} ' if row.node else ''}{rails}"
 
 
 def _format_results(held: Comparison) -> list[str]:

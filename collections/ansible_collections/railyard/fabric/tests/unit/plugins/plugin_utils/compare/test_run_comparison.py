@@ -92,6 +92,9 @@ def test_the_table_of_the_notes_is_filled():
         for which, cabling in enumerate(("back_to_back", "switched"))
     )
     lines = text.format_comparison(run_comparison.compare_runs(a, b))
+    assert (
+        lines[3] == "  B is worse in One-way TCP latency, rail[0-1]; One-way RDMA write latency, rail[0-1]."
+    )
     at = next(number for number, line in enumerate(lines) if line.split()[:1] == ["Results"])
     assert [" ".join(line.split()) for line in lines[at : at + 6]] == [
         "Results A: back to back B: switched difference",
