@@ -82,6 +82,9 @@ def test_the_lab_is_refused_by_a_wheel(wheel, tmp_path):
     done = run_wheel(wheel, tmp_path, "lab", "up")
     assert done.returncode == 2
     assert "clone the repository" in done.stderr
+    listed = run_wheel(wheel, tmp_path, "--help").stdout
+    assert "validate" in listed
+    assert "built-in lab" not in listed
 
 
 def test_a_wheel_holds_every_file_that_the_packages_have_beside_their_code(wheel):

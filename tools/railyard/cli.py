@@ -48,8 +48,10 @@ class _Verbs(TyperGroup):
     """The commands; the help of `lab` and `parse` is loaded only when they are called."""
 
     def list_commands(self, ctx: Any) -> list[str]:
-        """List the commands by panel; one that no panel names comes last."""
+        """List the commands by panel; one that no panel names comes last, and the lab only in a checkout."""
         names: list[str] = super().list_commands(ctx)
+        if not _is_checkout():
+            names.remove("lab")
         order = list(_PANEL_OF)
         return sorted(names, key=lambda name: order.index(name) if name in order else len(order))
 
@@ -66,9 +68,7 @@ class _Verbs(TyperGroup):
         found: Any = super().resolve_command(ctx, args)
         name, command, rest = found
         if name == "lab":
-            from ansible_collections.railyard.fabric.plugins.plugin_utils.run.places import find_checkout
-
-            if find_checkout() is None:
+            if not _is_checkout():
                 raise UserError(
                     "the lab is part of a checkout, and this command is installed from a wheel",
                     "clone the repository and run `make demo` in it",
@@ -79,6 +79,12 @@ class _Verbs(TyperGroup):
         elif name == "parse":
             command.params[0].help = f"Whose output it is: {', '.join(_tools())}; or run, see -i."
         return name, command, rest
+
+
+def _is_checkout() -> bool:
+    from ansible_collections.railyard.fabric.plugins.plugin_utils.run.places import find_checkout
+
+    return find_checkout() is not None
 
 
 def _tools() -> tuple[str, ...]:
