@@ -108,7 +108,7 @@ def test_it_is_measured_with_the_inventory_that_was_found(lab: Cluster, tmp_path
         variables |= {"fabric_policy": POLICY, "rail_network_rollback_after_s": 20}
     done = lab.railyard("site", "-i", str(folder), timeout=900)
     assert done.returncode == 0, done.stdout
-    assert "4 nodes, 2 rails" in done.stdout
+    assert "4 of 4 nodes good: all" in done.stdout
 
 
 def test_a_difference_is_found_later(lab: Cluster, tmp_path: Path) -> None:

@@ -134,7 +134,7 @@ def test_two_servers_with_cables(reader: Reader) -> None:
     assert "+++ after: /etc/netplan/60-railyard-rails.yaml" in output
     status, output = reader.types(site)
     assert status == 0
-    assert "2 nodes, 2 rails: all" in output
+    assert "2 of 2 nodes good: all" in output
     status, output = reader.types(reboot)
     assert status == 0
     assert "rebooted" not in output

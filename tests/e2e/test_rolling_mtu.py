@@ -78,7 +78,8 @@ def test_what_does_not_fit_the_time_is_measured_between_some_pairs(four_nodes):
     status, run, output = four_nodes.validate()
     assert status == 0, output
     assert "4 of 6 pairs in 2 rounds (1 with every test" in output
-    assert "4 nodes, 2 rails, 4 of 6 pairs: all" in output
+    assert "4 of 4 nodes good: all" in output
+    assert "2 rails, 4 of 6 pairs, TCP only" in " ".join(output.split())
     rows = run.lines("results.jsonl")
     tested = [row for row in rows if row["peer"] is not None]
     partners = {name: {row["peer"] for row in tested if row["node"] == name} for name in four_nodes.nodes}

@@ -53,6 +53,13 @@ def test_every_path_in_a_document_exists(document: str) -> None:
     assert [one for one in paths if not there(one).exists() and not (here / one).exists()] == []
 
 
+@pytest.mark.parametrize("document", TEXTS)
+def test_every_block_of_code_has_its_beginning_and_its_end(document: str) -> None:
+    fences = re.findall(r"^ *```(.*)$", TEXTS[document], flags=re.MULTILINE)
+    assert len(fences) % 2 == 0
+    assert set(fences[1::2]) <= {""}, "an end has no name of a language"
+
+
 def packages(folder: Path) -> set[str]:
     """Return the names of the folders with Python right below one."""
     return {path.parent.name for path in folder.glob("*/*.py")}
