@@ -7,15 +7,14 @@ import shutil
 import subprocess
 import sys
 import tarfile
-import zipfile
 from pathlib import Path
 
 import pytest
 import release
 import wheel_tree
 import yaml
+from support.released import ROOT, build_release, run_wheel, unpack_wheel
 
-ROOT = Path(__file__).resolve().parents[2]
 #: By which Ansible would find the checkout's own.
 _OWN_PLACES = ("PYTHONPATH", "ANSIBLE_CONFIG", "ANSIBLE_ROLES_PATH")
 
@@ -23,17 +22,13 @@ _OWN_PLACES = ("PYTHONPATH", "ANSIBLE_CONFIG", "ANSIBLE_ROLES_PATH")
 @pytest.fixture(scope="module")
 def built(tmp_path_factory):
     """Return the files of a release of this working tree, by suffix."""
-    scratch = tmp_path_factory.mktemp("release")
-    return {path.suffix: path for path in release.build(ROOT, release.read_version(ROOT), scratch)}
+    return build_release(tmp_path_factory.mktemp("release"))
 
 
 @pytest.fixture(scope="module")
 def wheel(built, tmp_path_factory):
     """Return the folder that an installed wheel would be in."""
-    folder = tmp_path_factory.mktemp("wheel")
-    with zipfile.ZipFile(built[".whl"]) as archive:
-        archive.extractall(folder)
-    return folder
+    return unpack_wheel(built[".whl"], tmp_path_factory.mktemp("wheel"))
 
 
 @pytest.fixture(scope="module")
@@ -45,15 +40,6 @@ def collection(built, tmp_path_factory):
     with tarfile.open(built[".gz"]) as archive:
         archive.extractall(installed, filter="data")
     return folder
-
-
-def run_wheel(wheel, tmp_path, *arguments):
-    environment = {**os.environ, "PYTHONPATH": str(wheel)}
-    environment.pop("RAILYARD_REPORTS_DIR", None)
-    command = [sys.executable, "-c", "from railyard.cli import main; main()", *arguments]
-    return subprocess.run(
-        command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False, timeout=120
-    )
 
 
 def test_the_command_of_a_wheel_plans_from_an_empty_folder(wheel, tmp_path):
