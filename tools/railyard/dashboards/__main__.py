@@ -20,6 +20,7 @@ from grafana_foundation_sdk.cog.encoder import JSONEncoder
 
 from railyard.base.paths import repo_root
 from railyard.dashboards import cluster, gpus, node, rails, runs
+from railyard.dashboards.parts import SOURCE
 
 FOLDER = repo_root() / "roles" / "monitoring" / "files" / "dashboards"
 BOARDS: tuple[Callable[[], Dashboard], ...] = (cluster.make, rails.make, node.make, runs.make, gpus.make)
@@ -28,6 +29,10 @@ BOARDS: tuple[Callable[[], Dashboard], ...] = (cluster.make, rails.make, node.ma
 _GONE = {"style"}
 _GONE_OF_VARIABLES = {"id", "auto", "auto_count", "auto_min"}
 _GONE_OF_TABLES = {"footer"}
+# What Grafana takes where the key is missing: `defaultPanel` of @grafana/schema, whose types of 10.1 demand
+# the others; of a query the panel's data source (PanelQueryRunner), and a range (pkg/tsdb/prometheus).
+_DEFAULTS_OF_PANELS = {"repeatDirection": "h"}
+_DEFAULTS_OF_QUERIES = {"datasource": JSONEncoder().default(SOURCE), "instant": False, "range": False}
 
 
 def render() -> Mapping[str, str]:
@@ -45,7 +50,17 @@ def _text(board: dict[str, Any]) -> str:
     for panel in board["panels"]:
         for key in _GONE_OF_TABLES if panel["type"] == "table" else ():
             panel["options"].pop(key, None)
+        _drop_defaults(panel, _DEFAULTS_OF_PANELS)
+        for query in panel.get("targets", ()):
+            _drop_defaults(query, _DEFAULTS_OF_QUERIES)
     return json.dumps(_without_null_options(board), indent=2, sort_keys=True, ensure_ascii=False) + "\n"
+
+
+def _drop_defaults(values: dict[str, Any], defaults: Mapping[str, Any]) -> None:
+    """Remove the keys whose value Grafana would take without them."""
+    for key, default in defaults.items():
+        if values.get(key) == default:
+            del values[key]
 
 
 def _without_null_options(value: Any) -> Any:

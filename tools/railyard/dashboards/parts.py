@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from string import ascii_uppercase
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 from grafana_foundation_sdk.builders import (
     bargauge,
@@ -32,6 +32,7 @@ from grafana_foundation_sdk.models.prometheus import PromQueryFormat
 from railyard.dashboards.promql import CLUSTER
 
 Panel: TypeAlias = stat.Panel | bargauge.Panel | table.Panel | timeseries.Panel | statetimeline.Panel
+_P = TypeVar("_P", stat.Panel, bargauge.Panel, table.Panel, timeseries.Panel, statetimeline.Panel)
 #: A board's panels: a title of a row, or a panel.
 Content: TypeAlias = Iterable[str | Panel]
 
@@ -103,46 +104,35 @@ def single(
 ) -> stat.Panel:
     """Build a panel with one large number a query, as it is now."""
     panel = (
-        stat.Panel()
-        .title(title)
-        .description(about)
-        .datasource(SOURCE)
+        _dressed(stat.Panel(), title, about, width, 4)
         .unit(unit)
-        .span(width)
-        .height(4)
         .reduce_options(common.ReduceDataOptions().calcs(["lastNotNull"]))
         .graph_mode(options.BigValueGraphMode.AREA if history else options.BigValueGraphMode.NONE)
         .text_mode(
             options.BigValueTextMode.VALUE_AND_NAME if len(queries) > 1 else options.BigValueTextMode.AUTO
         )
         .thresholds(_thresholds(warn_from, bad_from))
-        .mappings(_mappings(states))
     )
-    for letter, query in zip(ascii_uppercase, queries, strict=False):
-        panel = panel.with_target(_target(letter, query, instant=not history))
-    return panel
+    if states:
+        panel = panel.mappings(_mappings(states))
+    return _with_queries(panel, *queries, instant=not history)
 
 
 def worst(
     title: str, about: str, query: Query, *, unit: str = units.NoUnit, width: int = 12, height: int = 8
 ) -> bargauge.Panel:
     """Build horizontal bars, one a series, of the values now."""
-    return (
-        bargauge.Panel()
-        .title(title)
-        .description(about)
-        .datasource(SOURCE)
+    panel = (
+        _dressed(bargauge.Panel(), title, about, width, height)
         .unit(unit)
         .min(0.0)
-        .span(width)
-        .height(height)
         .orientation(options.VizOrientation.HORIZONTAL)
         .display_mode(options.BarGaugeDisplayMode.BASIC)
         .reduce_options(common.ReduceDataOptions().calcs(["lastNotNull"]))
         .no_value("none")
         .thresholds(_thresholds(None, None, base=BLUE))
-        .with_target(_target("A", query, instant=True))
     )
+    return _with_queries(panel, query, instant=True)
 
 
 def lines(
@@ -158,22 +148,12 @@ def lines(
 ) -> timeseries.Panel:
     """Build lines over time; the legend has the last and the greatest value."""
     panel = (
-        timeseries.Panel()
-        .title(title)
-        .description(about)
-        .datasource(SOURCE)
+        _dressed(timeseries.Panel(), title, about, width, height)
         .unit(unit)
-        .span(width)
-        .height(height)
         .line_width(1.0)
         .fill_opacity(30.0 if stacked else 5.0)
         .show_points(options.VisibilityMode.NEVER)
         .axis_soft_min(0.0)
-        .stacking(
-            common.StackingConfig().mode(
-                options.StackingMode.NORMAL if stacked else options.StackingMode.NONE
-            )
-        )
         .legend(
             common.VizLegendOptions()
             .display_mode(options.LegendDisplayMode.TABLE)
@@ -187,31 +167,26 @@ def lines(
             .sort(options.SortOrder.DESCENDING)
         )
     )
+    if stacked:
+        panel = panel.stacking(common.StackingConfig().mode(options.StackingMode.NORMAL))
     if most is not None:
         panel = panel.axis_soft_max(most)
-    for letter, query in zip(ascii_uppercase, queries, strict=False):
-        panel = panel.with_target(_target(letter, query))
     for name, color in (colors or {}).items():
         panel = panel.override_by_name(name, [_property("color", {"mode": "fixed", "fixedColor": color})])
-    return panel
+    return _with_queries(panel, *queries)
 
 
 def timeline(
     title: str, about: str, query: Query, *, states: Sequence[State], height: int = 8
 ) -> statetimeline.Panel:
     """Build a bar over time for each series, coloured by its state."""
-    return (
-        statetimeline.Panel()
-        .title(title)
-        .description(about)
-        .datasource(SOURCE)
-        .span(WIDTH)
-        .height(height)
+    panel = (
+        _dressed(statetimeline.Panel(), title, about, WIDTH, height)
         .mappings(_mappings(states))
         .show_value(options.VisibilityMode.NEVER)
         .row_height(0.8)
-        .with_target(_target("A", query))
     )
+    return _with_queries(panel, query)
 
 
 def rows(
@@ -330,6 +305,18 @@ def _variable(name: str, label: str, query: str, *, several: bool = False) -> bu
     return made.multi(True).include_all(True).all_value(".*") if several else made
 
 
+def _dressed(panel: _P, title: str, about: str, width: int, height: int) -> _P:
+    """Give a panel what each one has."""
+    return panel.title(title).description(about).datasource(SOURCE).span(width).height(height)
+
+
+def _with_queries(panel: _P, *queries: Query, instant: bool = False) -> _P:
+    """Give a panel its queries, by the letters by which Grafana knows them."""
+    for letter, query in zip(ascii_uppercase, queries, strict=False):
+        panel = panel.with_target(_target(letter, query, instant=instant))
+    return panel
+
+
 def _target(letter: str, query: Query, *, instant: bool = False) -> prometheus.Dataquery:
     made = prometheus.Dataquery().ref_id(letter).datasource(SOURCE).expr(query.expr)
     made = made.legend_format(query.name) if query.name else made
@@ -338,12 +325,7 @@ def _target(letter: str, query: Query, *, instant: bool = False) -> prometheus.D
 
 def _table(title: str, about: str, queries: Sequence[str], width: int, height: int) -> table.Panel:
     panel = (
-        table.Panel()
-        .title(title)
-        .description(about)
-        .datasource(SOURCE)
-        .span(width)
-        .height(height)
+        _dressed(table.Panel(), title, about, width, height)
         .no_value("none")
         .cell_height(options.TableCellHeight.SM)
     )
@@ -394,8 +376,6 @@ def _transformation(name: str, settings: dict[str, object]) -> model.DataTransfo
 
 
 def _mappings(states: Sequence[State]) -> list[model.ValueMapping]:
-    if not states:
-        return []
     shown = {
         str(one.value): model.ValueMappingResult(text=one.text, color=one.color, index=place)
         for place, one in enumerate(states)
