@@ -49,7 +49,7 @@ class ActionModule(DocumentedAction):
                 raise AnsibleConnectionFailure(str(missed)) from None
             why = str(missed).removeprefix(f"{self._node}: ")
             raise AnsibleActionFail(f"{self._node}: {why}") from None
-        return said
+        return dict(said)
 
     def _tell(self, line: str) -> None:
         display.display(plain_text.clean_line(line))
