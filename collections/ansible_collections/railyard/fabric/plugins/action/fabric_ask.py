@@ -9,29 +9,21 @@ import socket
 from typing import Any
 
 from ansible.errors import AnsibleActionFail
-from ansible.plugins.action import ActionBase
 from ansible_collections.railyard.fabric.plugins.plugin_utils.ask import own_orders, pattern, requests
 from ansible_collections.railyard.fabric.plugins.plugin_utils.bounds import expected
 from ansible_collections.railyard.fabric.plugins.plugin_utils.launch import management
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import action_base, one_machine
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder as run_folder
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run.documented_action import DocumentedAction
 
 
-class ActionModule(ActionBase):
+class ActionModule(DocumentedAction):
     """Write asked.jsonl and the common part of the test schedule from plan, facts and policy."""
 
     _requires_connection = False
-    _supports_check_mode = True
 
-    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+    def act(self, args: dict[str, Any], task_vars: dict[str, Any]) -> dict[str, Any]:
         """Return `asked` (a number) and `absent` (nodes that did not answer)."""
-        result: dict[str, Any] = super().run(tmp, task_vars)
-        _spec, args = self.validate_argument_spec(
-            {
-                "folder": {"type": "path", "required": True},
-                "rails": {"type": "list", "elements": "str"},
-            }
-        )
         folder = action_base.open_folder(args["folder"])
         nodes = action_base.play_inventory(self).selected_nodes()
         fabrics = {node.name: node.fabric for node in nodes}
@@ -60,8 +52,6 @@ class ActionModule(ActionBase):
         except (run_folder.RunFolderError, requests.AskError, ValueError) as error:
             raise AnsibleActionFail(str(error)) from error
         return {
-            **result,
-            "changed": False,
             "asked": len(lines),
             "absent": order["absent"],
         }

@@ -8,23 +8,21 @@ from __future__ import annotations
 from typing import Any
 
 from ansible.errors import AnsibleActionFail
-from ansible.plugins.action import ActionBase
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import policy
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.rules import bmc
 from ansible_collections.railyard.fabric.plugins.plugin_utils.launch import bmc_probe
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import action_base, documents
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder as run_folder
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run.documented_action import DocumentedAction
 
 
-class ActionModule(ActionBase):
+class ActionModule(DocumentedAction):
     """Ask every declared BMC from the controller, and write a result row for each."""
 
     _requires_connection = False
 
-    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+    def act(self, args: dict[str, Any], task_vars: dict[str, Any]) -> dict[str, Any]:
         """Return `asked`, `answered` (numbers) and `silent` (nodes whose BMC did not answer)."""
-        result: dict[str, Any] = super().run(tmp, task_vars)
-        _spec, args = self.validate_argument_spec({"folder": {"type": "path", "required": True}})
         folder = action_base.open_folder(args["folder"])
         try:
             asked = documents.read_asked(folder)
@@ -44,8 +42,6 @@ class ActionModule(ActionBase):
             raise AnsibleActionFail(f"The BMCs could not be checked: {error}") from error
         silent = [node for node, reply in replies.items() if reply.state != bmc_probe.ANSWERED]
         return {
-            **result,
-            "changed": False,
             "asked": len(replies),
             "answered": len(replies) - len(silent),
             "silent": silent,

@@ -14,13 +14,13 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure, AnsibleError
-from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 from ansible_collections.railyard.fabric.plugins.module_utils.runner import control
 from ansible_collections.railyard.fabric.plugins.plugin_utils.launch import archive as harvest
 from ansible_collections.railyard.fabric.plugins.plugin_utils.launch import archive_limits, intake
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import action_base
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder as run_folder
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run.documented_action import DocumentedAction
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run.folder import RunFolder
 
 _MODULE = "railyard.fabric.fabric_run"
@@ -28,23 +28,15 @@ _MODULE = "railyard.fabric.fabric_run"
 display = Display()
 
 
-class ActionModule(ActionBase):
+class ActionModule(DocumentedAction):
     """End the run on the node, fetch its archive, append its rows, and clear the node."""
 
     _supports_check_mode = False
 
-    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+    def act(self, args: dict[str, Any], task_vars: dict[str, Any]) -> dict[str, Any]:
         """Return `rows` (new in the folder), `archive` and `notes`; a node without a run gives none."""
-        result: dict[str, Any] = super().run(tmp, task_vars)
-        _spec, args = self.validate_argument_spec(
-            {
-                "folder": {"type": "path", "required": True},
-                "launcher": {"type": "str", "choices": ["systemd", "direct"], "default": "systemd"},
-                "keep": {"type": "bool", "default": False},
-            }
-        )
         folder = action_base.open_folder(args["folder"])
-        node = str((task_vars or {})["inventory_hostname"])
+        node = str(task_vars["inventory_hostname"])
         arguments = {"run": folder.name, "node": node, "launcher": args["launcher"]}
         try:
             taken = self._collect(folder, node, arguments, task_vars)
@@ -56,7 +48,7 @@ class ActionModule(ActionBase):
             raise AnsibleActionFail(f"{node}: {said}") from None
         if taken is None:
             notes = ["the node holds nothing"]
-            return {**result, "changed": False, "rows": 0, "archive": None, "notes": notes}
+            return {"rows": 0, "archive": None, "notes": notes}
         fresh, notes = taken
         if not args["keep"]:
             # Only now, with the rows on our disk; a node that cannot be cleared has lost nothing.
@@ -67,7 +59,7 @@ class ActionModule(ActionBase):
         for note in notes:
             display.warning(f"{node}: {note}")
         archive = str(intake.archive_path(folder, node).relative_to(folder.path))
-        return {**result, "changed": False, "rows": fresh, "archive": archive, "notes": notes}
+        return {"rows": fresh, "archive": archive, "notes": notes}
 
     def _collect(
         self,

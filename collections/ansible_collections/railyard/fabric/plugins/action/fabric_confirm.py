@@ -10,7 +10,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from ansible.errors import AnsibleActionFail
-from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 from ansible_collections.railyard.fabric.plugins.plugin_utils.ask import confirm, pattern, requests
 from ansible_collections.railyard.fabric.plugins.plugin_utils.ask.suspects import Suspect
@@ -26,28 +25,26 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.plain_text import 
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present import who_is_slow
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import action_base, documents, stale_secrets
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder as run_folder
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run.documented_action import DocumentedAction
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run.folder import RunFolder
 
 display = Display()
 
 
-class ActionModule(ActionBase):
+class ActionModule(DocumentedAction):
     """Write the second test schedule and its planned tests, where there is something to confirm."""
 
     _requires_connection = False
-    _supports_check_mode = True
 
-    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+    def act(self, args: dict[str, Any], task_vars: dict[str, Any]) -> dict[str, Any]:
         """Return `nodes` (those that measure further; empty for most runs), `rounds` and `judgement`."""
-        result: dict[str, Any] = super().run(tmp, task_vars)
-        _spec, args = self.validate_argument_spec({"folder": {"type": "path", "required": True}})
         folder = action_base.open_folder(args["folder"])
         try:
-            second, judgement = second_order(folder, (task_vars or {}).get("ansible_play_hosts_all"))
+            second, judgement = second_order(folder, task_vars.get("ansible_play_hosts_all"))
         except (run_folder.RunFolderError, verdict.JudgeError, policy.PolicyError, ValueError) as error:
             raise AnsibleActionFail(f"suspects cannot be measured further: {error}") from error
         nodes, turns = (pattern.taking_part(second), second["meetings"]) if second else ([], [])
-        return {**result, "changed": False, "nodes": nodes, "rounds": len(turns), "judgement": judgement}
+        return {"nodes": nodes, "rounds": len(turns), "judgement": judgement}
 
 
 def second_order(folder: RunFolder, hosts: Iterable[str] | None = None) -> tuple[dict[str, Any] | None, str]:

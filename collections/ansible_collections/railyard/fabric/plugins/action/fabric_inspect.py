@@ -9,23 +9,19 @@ from collections.abc import Mapping
 from typing import Any
 
 from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure, AnsibleError
-from ansible.plugins.action import ActionBase
 from ansible_collections.railyard.fabric.plugins.plugin_utils.launch import intake
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import action_base
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder as run_folder
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run.documented_action import DocumentedAction
 
 
-class ActionModule(ActionBase):
+class ActionModule(DocumentedAction):
     """Run rail_info on the node and append its facts row."""
 
-    _supports_check_mode = True
-
-    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+    def act(self, args: dict[str, Any], task_vars: dict[str, Any]) -> dict[str, Any]:
         """Return `inspected`; an unreachable node is unreachable, as with any module."""
-        result: dict[str, Any] = super().run(tmp, task_vars)
-        _spec, args = self.validate_argument_spec({"folder": {"type": "path", "required": True}})
         folder = action_base.open_folder(args["folder"])
-        node = str((task_vars or {})["inventory_hostname"])
+        node = str(task_vars["inventory_hostname"])
         try:
             reply = self._execute_module(
                 module_name="railyard.fabric.rail_info", module_args={"optics": True}, task_vars=task_vars
@@ -39,13 +35,13 @@ class ActionModule(ActionBase):
             row = intake.facts_row(_facts(reply), node, folder.name)
         except ValueError as error:
             action_base.record_node_error(folder, node, {"class": "not_inspected", "message": error})
-            return {**result, "failed": True, "msg": f"{node}: {action_base.shorten(error)}"}
+            return {"failed": True, "msg": f"{node}: {action_base.shorten(error)}"}
         try:
             folder.append(run_folder.FACTS, [row])
         except run_folder.RunFolderError as error:
             action_base.record_node_error(folder, node, {"class": "not_inspected", "message": error})
             raise AnsibleActionFail(str(error)) from error
-        return {**result, "changed": False, "inspected": True}
+        return {"inspected": True}
 
 
 def _facts(reply: Mapping[str, Any]) -> dict[str, Any]:

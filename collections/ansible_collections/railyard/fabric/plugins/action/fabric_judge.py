@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from ansible.errors import AnsibleActionFail
-from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 from ansible_collections.railyard.fabric.plugins.plugin_utils import plain_text
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import policy
@@ -28,28 +27,19 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.present import (
 )
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import action_base
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder as run_folder
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run.documented_action import DocumentedAction
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run.folder import RunFolder
 
 display = Display()
 
 
-class ActionModule(ActionBase):
+class ActionModule(DocumentedAction):
     """End the run, judge, report, and fail unless everything planned was measured and nothing failed."""
 
     _requires_connection = False
-    _supports_check_mode = True
 
-    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+    def act(self, args: dict[str, Any], task_vars: dict[str, Any]) -> dict[str, Any]:
         """Return `lines`, `exit_status`, `headline`, `counts` and `judgement`."""
-        result: dict[str, Any] = super().run(tmp, task_vars)
-        _spec, args = self.validate_argument_spec(
-            {
-                "folder": {"type": "path", "required": True},
-                "reason": {"type": "str", "choices": list(run_folder.REASONS), "default": "completed"},
-                "judgement": {"type": "str", "default": ""},
-                "keep": {"type": "bool", "default": False},
-            }
-        )
         folder = action_base.open_folder(args["folder"])
         try:
             folder.finish(args["reason"])
@@ -78,8 +68,6 @@ class ActionModule(ActionBase):
         for line in lines:
             display.display(line)
         return {
-            **result,
-            "changed": False,
             "failed": said["exit_status"] != 0,
             "msg": said["headline"],
             "headline": said["headline"],

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from ansible.errors import AnsibleActionFail
-from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 from ansible_collections.railyard.fabric.plugins.module_utils.runner import main
 from ansible_collections.railyard.fabric.plugins.plugin_utils.ask import pattern
@@ -27,30 +26,22 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.run import (
     stale_secrets,
 )
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder as run_folder
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run.documented_action import DocumentedAction
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run.folder import RunFolder
 
 display = Display()
 
 
-class ActionModule(ActionBase):
+class ActionModule(DocumentedAction):
     """Make the folder of a new run, or find that of an earlier one."""
 
     _requires_connection = False
-    _supports_check_mode = True
 
-    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+    def act(self, args: dict[str, Any], task_vars: dict[str, Any]) -> dict[str, Any]:
         """Return `run` and `folder`; in check mode nothing: a run that measures nothing leaves no folder."""
-        result: dict[str, Any] = super().run(tmp, task_vars)
-        _spec, args = self.validate_argument_spec(
-            {
-                "reports_dir": {"type": "path"},
-                "run": {"type": "str"},
-                "existing": {"type": "bool", "default": False},
-            }
-        )
         reports = args["reports_dir"] or str(places.reports_dir())
         inventory = action_base.play_inventory(self)
-        inventory.policy = policy.apply_run_variables(inventory.policy, task_vars or {})
+        inventory.policy = policy.apply_run_variables(inventory.policy, task_vars)
         if args["existing"]:
             folder = _existing(reports, inventory.cluster, args["run"])
             try:
@@ -58,14 +49,14 @@ class ActionModule(ActionBase):
                 found = {"nodes": measuring(folder), "waits": waits(folder)}
             except (run_folder.RunFolderError, policy.PolicyError) as error:
                 raise AnsibleActionFail(str(error)) from error
-            return {**result, **found, "changed": False, "run": folder.name, "folder": str(folder.path)}
+            return {**found, "run": folder.name, "folder": str(folder.path)}
         if self._task.check_mode:
-            return {**result, "skipped": True, "msg": "check mode: nothing is measured"}
+            return {"skipped": True, "msg": "check mode: nothing is measured"}
         try:
             folder = _new(reports, args["run"] or None, inventory)
         except (run_folder.RunFolderError, policy.PolicyError) as error:
             raise AnsibleActionFail(str(error)) from error
-        return {**result, "changed": False, "run": folder.name, "folder": str(folder.path)}
+        return {"run": folder.name, "folder": str(folder.path)}
 
 
 def _new(reports_dir: str, run: str | None, inventory: Inventory) -> RunFolder:

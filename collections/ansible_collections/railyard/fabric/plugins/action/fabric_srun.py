@@ -12,7 +12,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from ansible.errors import AnsibleActionFail
-from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 from ansible_collections.railyard.fabric.plugins.module_utils import atomic_files
 from ansible_collections.railyard.fabric.plugins.module_utils.runner import agent, progress
@@ -32,6 +31,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.run import (
     stale_secrets,
 )
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder as run_folder
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run.documented_action import DocumentedAction
 
 # Python starts, and reads a node's facts; a slow node, and one that Slurm is late to start on.
 _INSPECT_S = 180.0
@@ -50,21 +50,13 @@ _NEEDS_ROOT = (
 display = Display()
 
 
-class ActionModule(ActionBase):
+class ActionModule(DocumentedAction):
     """One srun over the nodes of the run that are in this allocation."""
 
     _requires_connection = False
 
-    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+    def act(self, args: dict[str, Any], task_vars: dict[str, Any]) -> dict[str, Any]:
         """Return `nodes` (that did their part) and `failed_nodes` (node -> why not)."""
-        result: dict[str, Any] = super().run(tmp, task_vars)
-        _spec, args = self.validate_argument_spec(
-            {
-                "folder": {"type": "path", "required": True},
-                "state": {"type": "str", "choices": ["inspected", "measured"], "required": True},
-                "part_of_node": {"type": "bool", "default": False},
-            }
-        )
         folder = action_base.open_folder(args["folder"])
         try:
             held = srun.allocation(os.environ)
@@ -84,7 +76,7 @@ class ActionModule(ActionBase):
         if not work.done:
             why = next(iter(work.failed.values()), "srun printed nothing")
             raise AnsibleActionFail(f"no node of the allocation did its part: {why}")
-        return {**result, "changed": False, "nodes": sorted(work.done), "failed_nodes": work.failed}
+        return {"nodes": sorted(work.done), "failed_nodes": work.failed}
 
 
 class _Step:

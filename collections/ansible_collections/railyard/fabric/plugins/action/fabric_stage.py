@@ -11,13 +11,13 @@ from typing import Any
 
 from ansible import constants, context
 from ansible.errors import AnsibleActionFail
-from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 from ansible_collections.railyard.fabric.plugins.module_utils.runner import main
 from ansible_collections.railyard.fabric.plugins.module_utils.schedule import work_order
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import policy
 from ansible_collections.railyard.fabric.plugins.plugin_utils.launch import orders
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import action_base
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run.documented_action import DocumentedAction
 
 _MODULE = "railyard.fabric.fabric_run"
 # A run whose controller was killed leaves its lease behind, for 90 s by default; longer ones are refused.
@@ -27,22 +27,13 @@ _LEASE_PAUSE_S = 3.0
 display = Display()
 
 
-class ActionModule(ActionBase):
+class ActionModule(DocumentedAction):
     """Upload the runner where it is missing, and the node's test schedule."""
 
-    _supports_check_mode = True
-
-    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+    def act(self, args: dict[str, Any], task_vars: dict[str, Any]) -> dict[str, Any]:
         """Return `program_sha256`, `uploaded`, `controller`, `lease_s` and `deadline_s`."""
-        result: dict[str, Any] = super().run(tmp, task_vars)
-        _spec, args = self.validate_argument_spec(
-            {
-                "folder": {"type": "path", "required": True},
-                "launcher": {"type": "str", "choices": ["systemd", "direct"], "default": "systemd"},
-            }
-        )
         folder = action_base.open_folder(args["folder"])
-        node = str((task_vars or {})["inventory_hostname"])
+        node = str(task_vars["inventory_hostname"])
         try:
             order = orders.Orders(folder).build(node)
         except orders.OrderError as problem:
@@ -76,7 +67,6 @@ class ActionModule(ActionBase):
             action_base.record_node_error(folder, node, error)
         # Nothing else of the reply: Ansible would take facts for the node from it.
         return {
-            **result,
             **failure,
             "changed": bool(reply.get("changed")) or uploaded,
             "uploaded": uploaded,

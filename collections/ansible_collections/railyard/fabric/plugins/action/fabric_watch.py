@@ -14,39 +14,25 @@ from contextlib import contextmanager
 from typing import Any
 
 from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure
-from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 from ansible_collections.railyard.fabric.plugins.module_utils.runner import progress
 from ansible_collections.railyard.fabric.plugins.plugin_utils import plain_text
 from ansible_collections.railyard.fabric.plugins.plugin_utils.launch import waiting
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present import who_is_slow
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run.documented_action import DocumentedAction
 
 display = Display()
 
 
-class ActionModule(ActionBase):
+class ActionModule(DocumentedAction):
     """One exec request, two where the first is refused: the runner's state, its status, its lease."""
 
-    _supports_check_mode = True
-
-    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+    def act(self, args: dict[str, Any], task_vars: dict[str, Any]) -> dict[str, Any]:
         """Return what `progress.read` says, of the last look where it waits."""
-        result: dict[str, Any] = super().run(tmp, task_vars)
-        waits = {
-            "lease_s": {"type": "int", "required": True},
-            "deadline_s": {"type": "int", "required": True},
-        }
-        _spec, args = self.validate_argument_spec(
-            {
-                "run": {"type": "str", "required": True},
-                "wait": {"type": "dict", "options": waits},
-                "tell": {"type": "bool", "default": False},
-            }
-        )
-        self._node = str((task_vars or {}).get("inventory_hostname"))
+        self._node = str(task_vars.get("inventory_hostname"))
         run, wait = args["run"], args.get("wait")
         if wait is None:
-            return {**result, "changed": False, **self._seen(run)}
+            return self._seen(run)
         try:
             said = waiting.until_done(
                 lambda: self._patiently(run, math.ceil(waiting.look_limit_s(wait["lease_s"]))),
@@ -63,7 +49,7 @@ class ActionModule(ActionBase):
                 raise AnsibleConnectionFailure(str(missed)) from None
             why = str(missed).removeprefix(f"{self._node}: ")
             raise AnsibleActionFail(f"{self._node}: {why}") from None
-        return {**result, "changed": False, **said}
+        return dict(said)
 
     def _tell(self, line: str) -> None:
         display.display(plain_text.clean_line(line))

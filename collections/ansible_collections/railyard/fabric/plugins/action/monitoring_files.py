@@ -9,37 +9,18 @@ from __future__ import annotations
 from typing import Any
 
 from ansible.errors import AnsibleActionFail
-from ansible.plugins.action import ActionBase
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory import load
 from ansible_collections.railyard.fabric.plugins.plugin_utils.monitoring import rules, scrape, server
-
-ARGUMENTS: dict[str, Any] = {
-    "mode": {"type": "str", "choices": ["server", "export"], "default": "server"},
-    "scrape_interval_s": {"type": "int", "default": 15},
-    "alertmanager": {"type": "str", "default": "127.0.0.1:9093"},
-    "receivers": {"type": "list", "elements": "dict", "default": []},
-    "thresholds": {"type": "dict", "default": {}},
-    "rule_overrides": {"type": "dict", "default": {}},
-    "prometheus_version": {"type": "str", "default": ""},
-    "tls_files": {"type": "list", "elements": "str", "default": []},
-    "basic_auth": {"type": "dict", "default": {}},
-    "node_ca_file": {"type": "str", "default": ""},
-    "node_basic_auth": {"type": "dict", "default": {}, "no_log": False},
-    "bmc_exporter": {"type": "str", "default": ""},
-}
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run.documented_action import DocumentedAction
 
 
-class ActionModule(ActionBase):
+class ActionModule(DocumentedAction):
     """Read the play's inventory raw, as `railyard monitoring` does; no connection is opened."""
 
-    TRANSFERS_FILES = False
     _requires_connection = False
-    _supports_check_mode = True
 
-    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+    def act(self, args: dict[str, Any], task_vars: dict[str, Any]) -> dict[str, Any]:
         """Return `files`."""
-        result: dict[str, Any] = super().run(tmp, task_vars)
-        _spec, args = self.validate_argument_spec(ARGUMENTS)
         given = load.plain(args)
         mode = given.pop("mode")
         settings = server.Settings(**given)
@@ -62,8 +43,6 @@ class ActionModule(ActionBase):
                 f"a file of monitoring cannot be made: {error}. Fix: see its README"
             ) from error
         return {
-            **result,
-            "changed": False,
             "files": [*made.files.values(), *made.secrets.values()],
             # Never in the output, whatever the verbosity: secrets are in it.
             "_ansible_no_log": True,

@@ -15,7 +15,6 @@ from typing import Any
 
 from ansible import constants
 from ansible.module_utils.parsing.convert_bool import boolean
-from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 from ansible_collections.railyard.fabric.plugins.plugin_utils.ask import cost
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import minimum_versions, policy
@@ -28,6 +27,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory import (
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory import nodes as node_checks
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.load import Inventory, Problem
 from ansible_collections.railyard.fabric.plugins.plugin_utils.monitoring import checks as monitoring_checks
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run.documented_action import DocumentedAction
 
 display = Display()
 
@@ -128,33 +128,25 @@ def _report_versions(wanted: Mapping[str, Sequence[minimum_versions.Comparison]]
             display.display(text)
 
 
-class ActionModule(ActionBase):
+class ActionModule(DocumentedAction):
     """Validate the inventory of the running play, all hosts at once."""
 
-    TRANSFERS_FILES = False
     _requires_connection = False
     _VALID_ARGS = frozenset({"known_tags", "measures", "roles"})
 
-    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+    def act(self, args: dict[str, Any], task_vars: dict[str, Any]) -> dict[str, Any]:
         """Return `nodes` and `problems`, failed when there are any; see the module's RETURN."""
-        result: dict[str, Any] = super().run(tmp, task_vars)
-        _spec, args = self.validate_argument_spec(
-            {
-                "known_tags": {"type": "list", "elements": "str"},
-                "roles": {"type": "list", "elements": "str", "default": []},
-                "measures": {"type": "bool", "default": False},
-            }
-        )
         manager = self._task.get_variable_manager()
-        seen = task_vars or {}
         inventory = load.from_play(manager._inventory, self._loader)
-        inventory.policy = policy.apply_run_variables(inventory.policy, seen)
+        inventory.policy = policy.apply_run_variables(inventory.policy, task_vars)
         problems = check_extra_variables(manager.extra_vars)
         if not problems:
-            problems = check_what_the_play_sees(inventory, str(seen.get("inventory_hostname", "")), seen)
+            problems = check_what_the_play_sees(
+                inventory, str(task_vars.get("inventory_hostname", "")), task_vars
+            )
         problems += load.validate(inventory)
-        problems += check_time_factor(self._templar.template(seen.get(_TIME_FACTOR, 1)))
-        given = (seen.get("ansible_run_tags") or (), seen.get("ansible_skip_tags") or ())
+        problems += check_time_factor(self._templar.template(task_vars.get(_TIME_FACTOR, 1)))
+        given = (task_vars.get("ansible_run_tags") or (), task_vars.get("ansible_skip_tags") or ())
         if args["known_tags"]:
             problems += check_tags(args["known_tags"], *given)
         if not problems:
@@ -165,18 +157,14 @@ class ActionModule(ActionBase):
             monitors = [one.name for one in inventory.monitors]
             problems += self._check_roles([one for one in args["roles"] if one in _OF_MONITORS], monitors)
         if args["measures"] and not problems and not self._task.check_mode and will_measure(*given):
-            problems += self._check_cost(inventory, seen.get(cost.CONSENT, False))
-        result["changed"] = False
-        result["nodes"] = len(inventory.selected)
-        result["problems"] = [dataclasses.asdict(one) for one in problems]
-        if problems:
-            lines = [f"{len(problems)} problem(s) in the inventory; no node was touched:"]
-            lines += [f"{number}. {problem.text()}" for number, problem in enumerate(problems, start=1)]
-            result["failed"] = True
-            result["msg"] = "\n".join(lines)
-        else:
-            result["msg"] = f"The inventory is sound: {len(inventory.selected)} nodes."
-        return result
+            problems += self._check_cost(inventory, task_vars.get(cost.CONSENT, False))
+        count = len(inventory.selected)
+        result = {"nodes": count, "problems": [dataclasses.asdict(one) for one in problems]}
+        if not problems:
+            return {**result, "msg": f"The inventory is sound: {count} nodes."}
+        lines = [f"{len(problems)} problem(s) in the inventory; no node was touched:"]
+        lines += [f"{number}. {problem.text()}" for number, problem in enumerate(problems, start=1)]
+        return {**result, "failed": True, "msg": "\n".join(lines)}
 
     def _check_roles(self, names: Sequence[str], hosts: Sequence[str]) -> list[Problem]:
         """Check the variables of roles for each host, as the role does where it is run alone."""

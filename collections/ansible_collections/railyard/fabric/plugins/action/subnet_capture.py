@@ -8,25 +8,19 @@ from __future__ import annotations
 from typing import Any
 
 from ansible.errors import AnsibleActionFail
-from ansible.plugins.action import ActionBase
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import action_base
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run.documented_action import DocumentedAction
 from ansible_collections.railyard.fabric.plugins.plugin_utils.subnet import captures
 
 
-class ActionModule(ActionBase):
+class ActionModule(DocumentedAction):
     """Check a capture and write its files."""
 
-    TRANSFERS_FILES = False
     _requires_connection = False
-    _supports_check_mode = True
 
-    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+    def act(self, args: dict[str, Any], task_vars: dict[str, Any]) -> dict[str, Any]:
         """Return `folder`."""
-        result: dict[str, Any] = super().run(tmp, task_vars)
-        _spec, args = self.validate_argument_spec(
-            {"capture": {"type": "dict", "required": True}, "folder": {"type": "path", "required": True}}
-        )
-        host, folder = str((task_vars or {}).get("inventory_hostname")), args["folder"]
+        host, folder = str(task_vars.get("inventory_hostname")), args["folder"]
         try:
             capture = captures.from_result(action_base.plain(args["capture"]), host)
             if not self._task.check_mode:
@@ -37,4 +31,4 @@ class ActionModule(ActionBase):
             raise AnsibleActionFail(
                 f"{folder} cannot be written: {error.strerror or error}. Make room, or name another folder"
             ) from error
-        return {**result, "changed": True, "folder": folder}
+        return {"changed": True, "folder": folder}

@@ -11,11 +11,10 @@ the controller describe other machines and carry both.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 GAUGE, COUNTER = "gauge", "counter"
-NODE, CONTROLLER = "node", "controller"
 PREFIX = "railyard_"
 
 #: Values of label `kind` of `railyard_rail_errors_total`; each rail has a series for each of them.
@@ -42,269 +41,113 @@ class Metric(NamedTuple):
         type: `gauge` or `counter`.
         labels: names of its labels, in the order in which they are written.
         help: one sentence for `# HELP`, with the unit or the meaning of the value.
-        written_by: NODE (railyard-metrics) or CONTROLLER.
     """
 
     name: str
     type: str
     labels: tuple[str, ...]
     help: str
-    written_by: str = NODE
 
 
-_ALL = (
-    # What each rail is and is expected to be: from the node's expectation, so also where the port is gone.
-    Metric(
-        "railyard_rail_info",
-        GAUGE,
-        ("rail", "netdev", "device", "port"),
-        "Always 1. A rail of this node; device and port name its RDMA port as node_infiniband_* does.",
-    ),
-    Metric(
-        "railyard_rail_netdev_info",
-        GAUGE,
-        ("rail", "device"),
-        "Always 1. A rail of this node; device names its netdev as node_network_* does.",
-    ),
-    Metric(
-        "railyard_rail_expected_rate_bytes_per_second",
-        GAUGE,
-        ("rail",),
-        "Declared rate of the rail's link in bytes per second. Absent where no rate is declared.",
-    ),
-    Metric(
-        "railyard_rail_rate_bytes_per_second",
-        GAUGE,
-        ("rail",),
-        "Rate that the rail's link trained to in bytes per second. Absent where the kernel reports none.",
-    ),
-    Metric(
-        "railyard_rail_expected_mtu_bytes",
-        GAUGE,
-        ("rail", "layer"),
-        "Planned MTU of the netdev, and the RDMA MTU that follows from it, in bytes.",
-    ),
-    Metric(
-        "railyard_rail_mtu_bytes",
-        GAUGE,
-        ("rail", "layer"),
-        "MTU of the netdev and of the RDMA port in bytes.",
-    ),
-    Metric(
-        "railyard_rail_rdma_port_active",
-        GAUGE,
-        ("rail",),
-        "1 where the rail's RDMA port is ACTIVE, 0 where it is not or is missing. Absent without RDMA.",
-    ),
-    Metric(
-        "railyard_rail_gid_present",
-        GAUGE,
-        ("rail",),
-        "1 where the rail's planned address has a RoCE v2 GID on its port, else 0. Absent without RoCE.",
-    ),
-    Metric(
-        "railyard_rail_gid_index",
-        GAUGE,
-        ("rail",),
-        "Index of the RoCE v2 GID of the rail's planned address.",
-    ),
-    Metric(
-        "railyard_rail_pcie_lanes",
-        GAUGE,
-        ("rail",),
-        "PCI Express lanes of the rail's card now.",
-    ),
-    Metric(
-        "railyard_rail_pcie_lanes_max",
-        GAUGE,
-        ("rail",),
-        "PCI Express lanes that card and slot can both do.",
-    ),
-    # What its counters say.
-    Metric(
-        "railyard_rail_errors_total",
-        COUNTER,
-        ("rail", "kind"),
-        "Errors of the rail's link by kind: the sum of the driver's counters of that kind.",
-    ),
-    Metric(
-        "railyard_rail_error_counter_total",
-        COUNTER,
-        ("rail", "kind", "counter"),
-        "One error counter of the driver, only where it is above 0; for a person, not for rules.",
-    ),
-    Metric(
-        "railyard_rail_symbol_errors_allowed_per_hour",
-        GAUGE,
-        ("rail",),
-        "Symbol errors that the rail's link may have in an hour. Absent where no source gives a number.",
-    ),
-    Metric(
-        "railyard_rail_congestion_total",
-        COUNTER,
-        ("rail", "counter"),
-        "Packets of congestion control (CNP, ECN marks), by the driver's counter.",
-    ),
-    Metric(
-        "railyard_rail_pause_seconds_total",
-        COUNTER,
-        ("rail", "direction", "priority"),
-        "Time during which the rail was paused (rx) or paused its peer (tx), in seconds.",
-    ),
-    Metric(
-        "railyard_rail_pause_frames_total",
-        COUNTER,
-        ("rail", "direction", "priority"),
-        "Pause frames that the rail received (rx) or sent (tx).",
-    ),
-    # The node.
-    Metric(
-        "railyard_cpus_with_wrong_governor",
-        GAUGE,
-        (),
-        "CPUs whose frequency governor is not the expected one. Absent where none is expected.",
-    ),
-    Metric(
-        "railyard_expected_gpus",
-        GAUGE,
-        (),
-        "GPUs that the inventory declares. Absent where it declares none.",
-    ),
-    Metric(
-        "railyard_gpus",
-        GAUGE,
-        (),
-        "NVIDIA GPUs on the node's PCI bus.",
-    ),
-    Metric(
-        "railyard_gpu_xid_since_reset",
-        GAUGE,
-        ("pci", "xid"),
-        "XIDs of a GPU since its driver was loaded or it was reset. N_fatal: the driver calls XID N fatal.",
-    ),
-    Metric(
-        "railyard_gpu_xid_total",
-        COUNTER,
-        ("pci", "xid"),
-        "XIDs of a GPU since the node booted.",
-    ),
-    Metric(
-        "railyard_gpu_nvlinks_active",
-        GAUGE,
-        ("pci",),
-        "NVLinks of a GPU that are up, as the last quick check saw them.",
-    ),
-    Metric(
-        "railyard_gpu_nvlinks_expected",
-        GAUGE,
-        ("pci",),
-        "NVLinks that the inventory declares of each GPU.",
-    ),
-    # What the last quick check found.
-    Metric(
-        "railyard_quick_status",
-        GAUGE,
-        (),
-        "Result of the last quick check: 0 good, 1 wrong, 3 unknown.",
-    ),
-    Metric(
-        "railyard_quick_finding",
-        GAUGE,
-        ("cause", "rail"),
-        "Always 1. Something that the last quick check found wrong or could not read.",
-    ),
-    Metric(
-        "railyard_quick_timestamp_seconds",
-        GAUGE,
-        (),
-        "When the last quick check ended. Unix time in seconds.",
-    ),
-    Metric(
-        "railyard_quick_duration_seconds",
-        GAUGE,
-        (),
-        "How long the last quick check took, in seconds.",
-    ),
-    # The writer.
-    Metric(
-        "railyard_node_metrics_info",
-        GAUGE,
-        ("version",),
-        "Always 1. Version of Railyard that wrote these metrics.",
-    ),
-    Metric(
-        "railyard_node_metrics_cpu_seconds",
-        GAUGE,
-        (),
-        "Processor time of this write in seconds.",
-    ),
-    # The controller: runs and Slurm.
-    Metric(
-        "railyard_run_info",
-        GAUGE,
-        ("cluster", "run"),
-        "Always 1. The cluster's newest run.",
-        CONTROLLER,
-    ),
-    Metric(
-        "railyard_run_complete",
-        GAUGE,
-        ("cluster",),
-        "1 where the run ended and none of it is lost, else 0.",
-        CONTROLLER,
-    ),
-    Metric(
-        "railyard_run_exit_status",
-        GAUGE,
-        ("cluster",),
-        "0 all measured and none failed, 1 something failed, 3 something is unmeasured or incomplete.",
-        CONTROLLER,
-    ),
-    Metric(
-        "railyard_run_timestamp_seconds",
-        GAUGE,
-        ("cluster",),
-        "When the run began. Unix time in seconds.",
-        CONTROLLER,
-    ),
-    Metric(
-        "railyard_run_end_timestamp_seconds",
-        GAUGE,
-        ("cluster",),
-        "When the run ended. Unix time in seconds.",
-        CONTROLLER,
-    ),
-    Metric(
-        "railyard_verdicts",
-        GAUGE,
-        ("cluster", "check", "outcome"),
-        "Verdicts of a check by outcome.",
-        CONTROLLER,
-    ),
-    Metric(
-        "railyard_node_proven_timestamp_seconds",
-        GAUGE,
-        ("cluster", "node"),
-        "When the last run ended in which this node was tested actively and was good. Unix time in seconds.",
-        CONTROLLER,
-    ),
-    Metric(
-        "railyard_rail_not_good",
-        GAUGE,
-        ("cluster", "node", "rail", "outcome", "cause"),
-        "Always 1. A rail that the newest run found failed, unmeasured or unproven.",
-        CONTROLLER,
-    ),
-    Metric(
-        "railyard_slurm_node_drained",
-        GAUGE,
-        ("cluster", "node", "by"),
-        "1 where Slurm has the node drained, by Railyard or by somebody else.",
-        CONTROLLER,
-    ),
-)
+# A line with the name and its labels, then its help text.
+_TABLE = """\
+# What each rail is and is expected to be: from the node's expectation, so also where the port is gone.
+railyard_rail_info rail netdev device port
+    Always 1. A rail of this node; device and port name its RDMA port as node_infiniband_* does.
+railyard_rail_netdev_info rail device
+    Always 1. A rail of this node; device names its netdev as node_network_* does.
+railyard_rail_expected_rate_bytes_per_second rail
+    Declared rate of the rail's link in bytes per second. Absent where no rate is declared.
+railyard_rail_rate_bytes_per_second rail
+    Rate that the rail's link trained to in bytes per second. Absent where the kernel reports none.
+railyard_rail_expected_mtu_bytes rail layer
+    Planned MTU of the netdev, and the RDMA MTU that follows from it, in bytes.
+railyard_rail_mtu_bytes rail layer
+    MTU of the netdev and of the RDMA port in bytes.
+railyard_rail_rdma_port_active rail
+    1 where the rail's RDMA port is ACTIVE, 0 where it is not or is missing. Absent without RDMA.
+railyard_rail_gid_present rail
+    1 where the rail's planned address has a RoCE v2 GID on its port, else 0. Absent without RoCE.
+railyard_rail_gid_index rail
+    Index of the RoCE v2 GID of the rail's planned address.
+railyard_rail_pcie_lanes rail
+    PCI Express lanes of the rail's card now.
+railyard_rail_pcie_lanes_max rail
+    PCI Express lanes that card and slot can both do.
+# What its counters say.
+railyard_rail_errors_total rail kind
+    Errors of the rail's link by kind: the sum of the driver's counters of that kind.
+railyard_rail_error_counter_total rail kind counter
+    One error counter of the driver, only where it is above 0; for a person, not for rules.
+railyard_rail_symbol_errors_allowed_per_hour rail
+    Symbol errors that the rail's link may have in an hour. Absent where no source gives a number.
+railyard_rail_congestion_total rail counter
+    Packets of congestion control (CNP, ECN marks), by the driver's counter.
+railyard_rail_pause_seconds_total rail direction priority
+    Time during which the rail was paused (rx) or paused its peer (tx), in seconds.
+railyard_rail_pause_frames_total rail direction priority
+    Pause frames that the rail received (rx) or sent (tx).
+# The node.
+railyard_cpus_with_wrong_governor
+    CPUs whose frequency governor is not the expected one. Absent where none is expected.
+railyard_expected_gpus
+    GPUs that the inventory declares. Absent where it declares none.
+railyard_gpus
+    NVIDIA GPUs on the node's PCI bus.
+railyard_gpu_xid_since_reset pci xid
+    XIDs of a GPU since its driver was loaded or it was reset. N_fatal: the driver calls XID N fatal.
+railyard_gpu_xid_total pci xid
+    XIDs of a GPU since the node booted.
+railyard_gpu_nvlinks_active pci
+    NVLinks of a GPU that are up, as the last quick check saw them.
+railyard_gpu_nvlinks_expected pci
+    NVLinks that the inventory declares of each GPU.
+# What the last quick check found.
+railyard_quick_status
+    Result of the last quick check: 0 good, 1 wrong, 3 unknown.
+railyard_quick_finding cause rail
+    Always 1. Something that the last quick check found wrong or could not read.
+railyard_quick_timestamp_seconds
+    When the last quick check ended. Unix time in seconds.
+railyard_quick_duration_seconds
+    How long the last quick check took, in seconds.
+# The writer.
+railyard_node_metrics_info version
+    Always 1. Version of Railyard that wrote these metrics.
+railyard_node_metrics_cpu_seconds
+    Processor time of this write in seconds.
+# The controller: runs and Slurm.
+railyard_run_info cluster run
+    Always 1. The cluster's newest run.
+railyard_run_complete cluster
+    1 where the run ended and none of it is lost, else 0.
+railyard_run_exit_status cluster
+    0 all measured and none failed, 1 something failed, 3 something is unmeasured or incomplete.
+railyard_run_timestamp_seconds cluster
+    When the run began. Unix time in seconds.
+railyard_run_end_timestamp_seconds cluster
+    When the run ended. Unix time in seconds.
+railyard_verdicts cluster check outcome
+    Verdicts of a check by outcome.
+railyard_node_proven_timestamp_seconds cluster node
+    When the last run ended in which this node was tested actively and was good. Unix time in seconds.
+railyard_rail_not_good cluster node rail outcome cause
+    Always 1. A rail that the newest run found failed, unmeasured or unproven.
+railyard_slurm_node_drained cluster node by
+    1 where Slurm has the node drained, by Railyard or by somebody else.
+"""
+
+
+def _read_table(lines: Sequence[str]) -> Iterator[Metric]:
+    for head, text in zip(lines[::2], lines[1::2]):  # noqa: B905 - Python 3.9 has no strict
+        name, *labels = head.split()
+        yield Metric(name, COUNTER if name.endswith("_total") else GAUGE, tuple(labels), text.strip())
+
 
 #: For a person's eyes, in no rule: the first to be left out of a file that would be too large.
 FOR_PERSONS = frozenset(("railyard_rail_error_counter_total", "railyard_gpu_xid_total"))
 #: Name -> metric, in the order in which a file has them.
-METRICS: Mapping[str, Metric] = {metric.name: metric for metric in _ALL}
+METRICS: Mapping[str, Metric] = {
+    metric.name: metric
+    for metric in _read_table([line for line in _TABLE.splitlines() if not line.startswith("#")])
+}

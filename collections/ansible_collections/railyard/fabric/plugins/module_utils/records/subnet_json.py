@@ -5,7 +5,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, Optional, TypedDict
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, Literal, Optional, TypedDict, TypeVar
 
 from ansible_collections.railyard.fabric.plugins.module_utils.records import reader
 from ansible_collections.railyard.fabric.plugins.module_utils.records.reader import (
@@ -26,6 +27,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.records.subnet imp
     SubnetManager,
 )
 
+_T = TypeVar("_T")
 SCHEMA = 1
 _Guid = Annotated[str, Matches("0x[0-9a-f]{16}")]
 _Count = Annotated[int, AtLeast(0)]
@@ -149,65 +151,37 @@ class ReadingRecord(TypedDict):
 
 def dump(reading: Reading) -> dict[str, Any]:
     """Return a reading as what `json.dumps` takes."""
-    managers, pkeys = reading.managers, reading.pkeys
+    pkeys = reading.pkeys
     return {
         "schema": SCHEMA,
-        "taken_at_s": reading.taken_at_s,
-        "host": reading.host,
-        "device": reading.device,
-        "prefix": reading.prefix,
+        **_dump_plain(reading),
         "devices": [
-            {
-                "guid": one.guid,
-                "kind": one.kind,
-                "description": one.description,
-                "system_guid": one.system_guid,
-                "ports": [_dump_port(port) for port in one.ports.values()],
-            }
+            {**_dump_plain(one), "ports": [_dump_port(port) for port in one.ports.values()]}
             for one in reading.devices.values()
         ],
-        "managers": None if managers is None else [_dump_plain(one) for one in managers],
         "pkeys": None
         if pkeys is None
         else [{"port": key._asdict(), "keys": list(keys)} for key, keys in pkeys.items()],
         "counters": [
             {
-                "taken_at_s": one.taken_at_s,
-                "complete": one.complete,
-                "errors": [
-                    {"port": key._asdict(), "counters": dict(read)} for key, read in one.errors.items()
-                ],
+                **one._asdict(),
+                "errors": [{"port": key._asdict(), "counters": read} for key, read in one.errors.items()],
             }
             for one in reading.counters
         ],
-        "silent": [
-            {**_dump_plain(one), "behind": one.behind._asdict() if one.behind else None}
-            for one in reading.silent
-        ],
-        "duplicates": [
-            {**_dump_plain(one), "keys": [key._asdict() for key in one.keys]} for one in reading.duplicates
-        ],
-        "problems": [_dump_plain(one) for one in reading.problems],
     }
 
 
-def _dump_plain(one: SubnetManager | NoAnswer | Duplicate | Problem) -> dict[str, Any]:
-    return {**one._asdict(), "source": one.source._asdict()}
+def _dump_plain(value: Any) -> Any:
+    """Return a tuple with names as an object and another one as a list, and so what is in it."""
+    if hasattr(value, "_asdict"):
+        return {name: _dump_plain(one) for name, one in value._asdict().items()}
+    return [_dump_plain(one) for one in value] if isinstance(value, tuple) else value
 
 
 def _dump_port(port: Port) -> dict[str, Any]:
-    return {
-        "number": port.key.number,
-        "port_guid": port.port_guid,
-        "lid": port.lid,
-        "state": port.state,
-        "physical": port.physical,
-        "width": port.width,
-        "lane_gbps": port.lane_gbps,
-        "peer": port.peer._asdict() if port.peer else None,
-        "could_be": list(port.could_be),
-        "sources": [one._asdict() for one in port.sources],
-    }
+    rest: dict[str, Any] = _dump_plain(port)
+    return {"number": rest.pop("key")["number"], **rest}
 
 
 def load(document: object, place: str = "") -> Reading:
@@ -220,76 +194,52 @@ def load(document: object, place: str = "") -> Reading:
     Raises:
         RefusedError: the document is something else; the text names the place in it.
     """
-    found = reader.read(ReadingRecord, document, place)
-    managers, pkeys = found["managers"], found["pkeys"]
-    return Reading(
-        found["taken_at_s"],
-        found["host"],
-        found["device"],
-        found["prefix"],
-        {one["guid"]: _load_device(one) for one in found["devices"]},
-        None if managers is None else tuple(_load_manager(one) for one in managers),
-        None if pkeys is None else {_key(one["port"]): tuple(one["keys"]) for one in pkeys},
-        tuple(
-            Counters(
-                one["taken_at_s"],
-                {_key(port["port"]): port["counters"] for port in one["errors"]},
-                one["complete"],
-            )
-            for one in found["counters"]
-        ),
-        tuple(
-            NoAnswer(
-                one["target"],
-                _key(one["behind"]) if one["behind"] else None,
-                one["text"],
-                _source(one["source"]),
-            )
-            for one in found["silent"]
-        ),
-        tuple(
-            Duplicate(one["guid"], tuple(map(_key, one["keys"])), one["text"], _source(one["source"]))
-            for one in found["duplicates"]
-        ),
-        tuple(Problem(one["kind"], one["text"], _source(one["source"])) for one in found["problems"]),
+    found: dict[str, Any] = {**reader.read(ReadingRecord, document, place)}
+    del found["schema"]
+    found["devices"] = {one["guid"]: _load_device(one) for one in found["devices"]}
+    if found["pkeys"] is not None:
+        found["pkeys"] = {PortKey(**one["port"]): tuple(one["keys"]) for one in found["pkeys"]}
+    found["counters"] = [
+        {**one, "errors": {PortKey(**port["port"]): port["counters"] for port in one["errors"]}}
+        for one in found["counters"]
+    ]
+    for name, kind in _LISTS.items():
+        if found[name] is not None:
+            found[name] = tuple(_load_plain(kind, one) for one in found[name])
+    return Reading(**found)
+
+
+def _load_device(record: dict[str, Any]) -> Device:
+    ports = {}
+    for one in record["ports"]:
+        rest = {**one}
+        number = rest.pop("number")
+        ports[number] = _load_plain(Port, {"key": {"guid": record["guid"], "number": number}, **rest})
+    return Device(**{**record, "ports": ports})
+
+
+def _load_plain(kind: Callable[..., _T], record: Mapping[str, Any]) -> _T:
+    """Return the tuple of a record that was checked."""
+    return kind(
+        **{
+            name: _PARTS[name](one) if name in _PARTS and one is not None else one
+            for name, one in record.items()
+        }
     )
 
 
-def _key(record: KeyRecord) -> PortKey:
-    return PortKey(record["guid"], record["number"])
-
-
-def _source(record: SourceRecord) -> Source:
-    return Source(record["file"], record["line"])
-
-
-def _load_manager(one: ManagerRecord) -> SubnetManager:
-    return SubnetManager(
-        one["port_guid"],
-        one["lid"],
-        one["state"],
-        one["priority"],
-        one["activity"],
-        _source(one["source"]),
-    )
-
-
-def _load_device(one: DeviceRecord) -> Device:
-    guid = one["guid"]
-    ports = {port["number"]: _load_port(guid, port) for port in one["ports"]}
-    return Device(guid, one["kind"], one["description"], ports, one["system_guid"])
-
-
-def _load_port(guid: str, one: PortRecord) -> Port:
-    return Port(
-        PortKey(guid, one["number"]),
-        one["port_guid"],
-        one["lid"],
-        one["state"],
-        one["physical"],
-        one["width"],
-        one["lane_gbps"],
-        _key(one["peer"]) if one["peer"] else None,
-        tuple(one["could_be"]),
-        tuple(map(_source, one["sources"])),
-    )
+_LISTS: Mapping[str, Callable[..., Any]] = {
+    "managers": SubnetManager,
+    "counters": Counters,
+    "silent": NoAnswer,
+    "duplicates": Duplicate,
+    "problems": Problem,
+}
+#: How the keys of records are loaded that hold more than a plain value.
+_PARTS: Mapping[str, Callable[[Any], Any]] = {
+    **dict.fromkeys(("key", "peer", "behind"), lambda one: PortKey(**one)),
+    "keys": lambda keys: tuple(PortKey(**one) for one in keys),
+    "source": lambda one: Source(**one),
+    "sources": lambda sources: tuple(Source(**one) for one in sources),
+    "could_be": tuple,
+}

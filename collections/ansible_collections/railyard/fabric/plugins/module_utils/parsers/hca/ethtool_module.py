@@ -29,45 +29,23 @@ _FLAG = re.compile(
     r"^(?:Laser|Module) (bias current|tx power|output power|rx power|temperature|voltage) "
     r"(high|low) (alarm|warning)( threshold)?$"
 )
-_READINGS = (
-    ("bias current", re.compile(r"^Laser (?:tx )?bias current$")),
-    ("tx power", re.compile(r"^(?:Transmit avg optical power|Laser output power|Laser tx power)$")),
-    ("rx power", re.compile(r"^(?:Rcvr signal|Receiver signal) (?:avg|average|OMA)(?: optical power)?$")),
-    ("temperature", re.compile(r"^Module temperature$")),
-    ("voltage", re.compile(r"^Module voltage$")),
-)
+_READINGS = {
+    "bias current": r"Laser (?:tx )?bias current",
+    "tx power": r"Transmit avg optical power|Laser output power|Laser tx power",
+    "rx power": r"(?:Laser r|R)x power|(?:Rcvr|Receiver) signal (?:avg|average|OMA|oma)(?: optical power)?",
+    "temperature": r"Module temperature(?: measurement)?",
+    "voltage": r"Module voltage(?: measurement)?",
+}
 _UNITS = {"bias current": "mA", "tx power": "dBm", "rx power": "dBm", "temperature": "C", "voltage": "V"}
 _NUMBER = re.compile(r"(-?(?:inf|[0-9]{1,9}(?:\.[0-9]{1,9})?)) (mA|dBm|degrees C|V)\b")
 _ON = {"On": True, "Off": False}
 _MOST_LANES = 16
-# ethtool's JSON has the same names in lower case with underscores; thresholds are below the quantity.
-_JSON_READINGS = {
-    "laser_tx_bias_current": "bias current",
-    "laser_bias_current": "bias current",
-    "transmit_avg_optical_power": "tx power",
-    "laser_output_power": "tx power",
-    "rcvr_signal_avg_optical_power": "rx power",
-    "receiver_signal_average_optical_power": "rx power",
-    "receiver_signal_oma": "rx power",
-    "rx_power": "rx power",
-    "module_temperature": "temperature",
-    "module_temperature_measurement": "temperature",
-    "module_voltage": "voltage",
-    "module_voltage_measurement": "voltage",
-}
-_JSON_LIMITS = {
-    "laser_bias_current": "bias current",
-    "laser_output_power": "tx power",
-    "laser_rx_power": "rx power",
-    "module_temperature": "temperature",
-    "module_voltage": "voltage",
-}
 _JSON_TEXTS = {
-    "identifier_description": "Identifier",
-    "vendor_name": "Vendor name",
-    "vendor_pn": "Vendor PN",
-    "transmitter_technology_description": "Transmitter technology",
-    "transceiver_type": "Transceiver type",
+    "Identifier description": "Identifier",
+    "Vendor name": "Vendor name",
+    "Vendor pn": "Vendor PN",
+    "Transmitter technology description": "Transmitter technology",
+    "Transceiver type": "Transceiver type",
 }
 
 
@@ -158,12 +136,16 @@ def _read(module: _Module, key: str, value: str) -> None:
         elif flag.group(4) and (number := _number(value, _UNITS[what])) is not None:
             module.limits[what, side, level] = number
         return
-    for what, pattern in _READINGS:
-        if pattern.match(key):
-            if (number := _number(value, _UNITS[what])) is not None:
-                module.readings[what, lane] = number
-            return
+    if measured := _measured(key):
+        if (number := _number(value, _UNITS[measured])) is not None:
+            module.readings[measured, lane] = number
+        return
     module.texts.setdefault(key, []).append(value)
+
+
+def _measured(key: str) -> str | None:
+    """Return the quantity that a line or a key of the JSON is about."""
+    return next((what for what, names in _READINGS.items() if re.fullmatch(names, key)), None)
 
 
 def _number(value: str, unit: str) -> float | None:
@@ -176,21 +158,19 @@ def _number(value: str, unit: str) -> float | None:
 
 def _read_json(module: _Module, found: dict[str, Any]) -> None:
     for raw, value in found.items():
-        key = raw.lower().replace(" ", "_")
+        # The names of the text in lower case with underscores; thresholds are below the quantity.
+        key = raw.replace("_", " ").capitalize()
         if key in _JSON_TEXTS:
             module.texts[_JSON_TEXTS[key]] = [str(value)]
-        elif key in _JSON_LIMITS and isinstance(value, dict):
-            what = _JSON_LIMITS[key]
-            for name, one in value.items():
+        elif what := _measured(key):
+            for name, one in value.items() if isinstance(value, dict) else ():
                 side, _bar, level = name.removesuffix("_threshold").partition("_")
                 if (number := _json_number(what, one)) is not None:
                     module.limits[what, side, level] = number
-        elif key in _JSON_READINGS:
-            what = _JSON_READINGS[key]
             for lane, one in _json_lanes(value):
                 if (number := _json_number(what, one)) is not None:
                     module.readings[what, lane] = number
-        elif flag := _FLAG.match(raw.replace("_", " ").capitalize()):
+        elif flag := _FLAG.match(key):
             for lane, one in _json_lanes(value):
                 if isinstance(one, bool):
                     what = flag.group(1).replace("output", "tx")

@@ -94,7 +94,7 @@ def test_facts_beyond_sense_leave_the_node_unmeasured_and_named(
     begun_s = time.process_time()
     result = inspect(folder, reply)
     assert time.process_time() - begun_s < 5
-    assert set(result) == {"failed", "msg"}
+    assert set(result) == {"changed", "failed", "msg"}
     (row,) = folder.rows(run_folder.OBSTACLES)[0]
     assert (row["node"], row["error"]["class"]) == (HOSTILE, "not_inspected")
     for text in (result["msg"], row["error"]["message"]):

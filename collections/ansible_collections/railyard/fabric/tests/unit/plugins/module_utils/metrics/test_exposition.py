@@ -37,8 +37,6 @@ def test_names_follow_the_naming_practices(metric):
             assert any(metric.name.removesuffix("_total").endswith(one) for one in BASE_UNITS)
     for label in metric.labels:
         assert re.fullmatch(r"[a-z][a-z_]*", label)
-    # The target of a node has these; a metric that carried them would be renamed to exported_node.
-    assert (metric.written_by == catalogue.CONTROLLER) == ("cluster" in metric.labels)
     assert metric.name.endswith("_info") <= metric.help.startswith("Always 1.")
 
 
