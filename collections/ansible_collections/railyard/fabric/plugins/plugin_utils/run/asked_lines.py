@@ -17,15 +17,10 @@ from typing import Any, cast, overload
 
 from ansible_collections.railyard.fabric.plugins.module_utils.records.asked import AskedLine
 from ansible_collections.railyard.fabric.plugins.module_utils.runner.short_rows import Frames
+from ansible_collections.railyard.fabric.plugins.plugin_utils.arrays import Ints, NDArray, np
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder as run_folder
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import json_lines
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run.folder import RunFolder, RunFolderError
-
-try:
-    import numpy as np
-    from numpy.typing import NDArray
-except ImportError:  # sanity's environment has none
-    np = None  # type: ignore[assignment]
 
 #: As the controller writes the line of a test: what is alike in many, and of its own id, nodes and numbers.
 _LINE = re.compile(
@@ -209,7 +204,7 @@ class AskedLines(Sequence[AskedLine]):
         number = number_of(identity, "m")
         return self._place_of.item(number) if 0 <= number < len(self._place_of) else _NONE
 
-    def find(self, numbers: NDArray[Any]) -> NDArray[np.int64]:
+    def find(self, numbers: NDArray[Any]) -> Ints:
         """Return the indexes of the tests with these numbers in the columns, `_NONE` where there is none."""
         known = (numbers >= 0) & (numbers < len(self._place_of))
         return np.append(self._place_of, _NONE)[np.where(known, numbers, _NONE)]
@@ -249,7 +244,7 @@ class AskedLines(Sequence[AskedLine]):
                 good[at] = False
         return self._in_order(np.flatnonzero(~good))
 
-    def _in_order(self, tests: NDArray[np.int64]) -> list[AskedLine]:
+    def _in_order(self, tests: Ints) -> list[AskedLine]:
         places = {*self.others, *self.at[tests].tolist()}
         return [self._at(place) for place in sorted(places)]
 

@@ -16,6 +16,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+from ansible_collections.railyard.fabric.plugins.plugin_utils.arrays import Bools, Floats, Ints, np
 from ansible_collections.railyard.fabric.plugins.plugin_utils.ask.suspects import (
     CONFIRMED,
     ENOUGH_PARTNERS,
@@ -34,12 +35,6 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.attribution.
     Tests,
     Wiring,
 )
-
-try:
-    import numpy as np
-    from numpy.typing import NDArray
-except ImportError:  # sanity's environment has none; see measured.py
-    np = None  # type: ignore[assignment]
 
 #: Share of its peers' bandwidth below which an end, a leaf or a rail is slow.
 SLOW = 0.9
@@ -138,12 +133,12 @@ def isolate(tests: Tests, wiring: Wiring) -> Findings:
     return Findings(tuple(suspects), tuple(doubtful), tuple(matrix.cannot_tell()), tuple(crossing))
 
 
-def _find_top(level: NDArray[np.float64]) -> float:
+def _find_top(level: Floats) -> float:
     """Return the bandwidth of the best of a few equal ends."""
     return ends.find_top(level, np.full(len(level), NONE))
 
 
-def _is_low_throughout(share: NDArray[np.float64]) -> bool:
+def _is_low_throughout(share: Floats) -> bool:
     """Tell whether a leaf explains slow ends behind it: none is good, and most are about equal.
 
     With a leaf that carries 0.9 of the others noise puts half of its ends above SLOW, so the leaf is compared
@@ -273,15 +268,15 @@ class _Matrix:
         good = (levels.partners < _PRECISE) & (levels.level >= SLOW * around)
         return replace(levels, level=np.where(good, around, levels.level))
 
-    def _shares(self) -> NDArray[np.float64]:
+    def _shares(self) -> Floats:
         """Return for each end its share of its maximum; 1 if the maximum is almost 0."""
         alive = self._around > DEAD * self._usual
         return np.where(alive, self._level / np.where(alive, self._around, 1.0), 1.0)
 
-    def _unsure(self) -> NDArray[np.bool_]:
+    def _unsure(self) -> Bools:
         return np.asarray(self._met & ~self._known & ~self._explained & (self._shares() < SLOW))
 
-    def _behind(self) -> Iterator[tuple[int, tuple[NDArray[np.int64], NDArray[np.int64]]]]:
+    def _behind(self) -> Iterator[tuple[int, tuple[Ints, Ints]]]:
         """Yield each leaf with the measured ends behind it, as nodes and rails."""
         rows, columns = np.nonzero(self._met & (self._wiring.leaf != NONE))
         leaf = self._wiring.leaf[rows, columns]
@@ -291,7 +286,7 @@ class _Matrix:
             if len(part):
                 yield int(leaf[part[0]]), (rows[part], columns[part])
 
-    def _find_node_levels(self, node: int, slow: NDArray[np.bool_]) -> NDArray[np.float64] | None:
+    def _find_node_levels(self, node: int, slow: Bools) -> Floats | None:
         """Return what a slow node leaves on each of its rails; None if it is not slow on all visible ones.
 
         On a slow rail either it leaves its share of the rail, or the narrowest part of the path limits the
@@ -314,7 +309,7 @@ class _Matrix:
         good = self._met[node] & ~slow[node] & (share >= SLOW) & (around > DEAD)
         return left if (around[good] <= narrowest / _HIDES).all() else None
 
-    def _confidence(self, node: int, rails: NDArray[np.int64]) -> str:
+    def _confidence(self, node: int, rails: Ints) -> str:
         """Return the confidence: confirmed if the end had enough good partners, or all that there are."""
         share = self._level[:, rails] / np.maximum(self._rail[rails], 1e-12)
         there = (self._met[:, rails] & (share >= ends.GOOD)).sum(axis=0)

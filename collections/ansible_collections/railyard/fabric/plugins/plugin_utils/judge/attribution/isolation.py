@@ -14,6 +14,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.module_utils.records.asked import AskedLine, nodes_of
+from ansible_collections.railyard.fabric.plugins.plugin_utils.arrays import np
 from ansible_collections.railyard.fabric.plugins.plugin_utils.ask import suspects
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue import (
     FAIL,
@@ -30,12 +31,6 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.attribution.
 )
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence import row_numbers
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run.documents import Order, Row
-
-try:
-    import numpy as np
-except ImportError:  # sanity's environment has none; see measured.py
-    np = None  # type: ignore[assignment]
-
 
 #: With two nodes the two ends cannot be distinguished.
 LEAST_NODES = 3

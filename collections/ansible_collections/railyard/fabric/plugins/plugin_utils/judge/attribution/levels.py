@@ -13,13 +13,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from ansible_collections.railyard.fabric.plugins.module_utils.measure.outliers import OF_NORMAL
+from ansible_collections.railyard.fabric.plugins.plugin_utils.arrays import Bools, Floats, Ints, np
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.attribution.matrix import NONE, Tests
-
-try:
-    import numpy as np
-    from numpy.typing import NDArray
-except ImportError:  # sanity's environment has none; see measured.py
-    np = None  # type: ignore[assignment]
 
 #: Share of the rail's level from which an end is a good partner.
 GOOD = 0.95
@@ -50,12 +45,12 @@ class Meetings:
         mean, best, least: of the results, as a share of the planned rate; 0 without a result.
     """
 
-    meeting: NDArray[np.int64]
-    node: NDArray[np.int64]
-    peer: NDArray[np.int64]
-    mean: NDArray[np.float64]
-    best: NDArray[np.float64]
-    least: NDArray[np.float64]
+    meeting: Ints
+    node: Ints
+    peer: Ints
+    mean: Floats
+    best: Floats
+    least: Floats
 
 
 @dataclass(frozen=True)
@@ -72,16 +67,16 @@ class Levels:
         spread: of meetings around the expectation (the MAD, in natural logarithms, as a sigma).
     """
 
-    level: NDArray[np.float64]
-    partners: NDArray[np.int64]
-    known: NDArray[np.bool_]
-    met: NDArray[np.bool_]
+    level: Floats
+    partners: Ints
+    known: Bools
+    met: Bools
     rail: float
     least: float
     spread: float
 
 
-def collect_meetings(tests: Tests, rate: NDArray[np.float64]) -> Meetings:
+def collect_meetings(tests: Tests, rate: Floats) -> Meetings:
     """Return the meetings of one rail's tests.
 
     Args:
@@ -114,7 +109,7 @@ def collect_meetings(tests: Tests, rate: NDArray[np.float64]) -> Meetings:
     )
 
 
-def level_leaf_paths(met: Meetings, leaf: NDArray[np.int64]) -> tuple[Meetings, list[tuple[int, int, float]]]:
+def level_leaf_paths(met: Meetings, leaf: Ints) -> tuple[Meetings, list[tuple[int, int, float]]]:
     """Scale the meetings so that each path between two leaves is as fast as the worse of the two leaves.
 
     An end whose partners are all behind another leaf is not slow because the path there is. Paths on which
@@ -155,7 +150,7 @@ def level_leaf_paths(met: Meetings, leaf: NDArray[np.int64]) -> tuple[Meetings, 
     return replace(met, mean=met.mean * scale, best=met.best * scale, least=met.least * scale), ways
 
 
-def find_levels(met: Meetings, leaf: NDArray[np.int64]) -> Levels:
+def find_levels(met: Meetings, leaf: Ints) -> Levels:
     """Return the level of each end of a rail.
 
     Args:
@@ -193,7 +188,7 @@ def find_levels(met: Meetings, leaf: NDArray[np.int64]) -> Levels:
     return Levels(level, partners, known, there.any(axis=1), rail, least, spread)
 
 
-def find_top(level: NDArray[np.float64], leaf: NDArray[np.int64]) -> float:
+def find_top(level: Floats, leaf: Ints) -> float:
     """Return the level of the good ends: those of the best leaf, or the upper tenth.
 
     Args:
@@ -214,7 +209,7 @@ def find_top(level: NDArray[np.float64], leaf: NDArray[np.int64]) -> float:
     return float(np.median(near)) if len(near) else best
 
 
-def find_expected(levels_: Levels, node: NDArray[np.int64], peer: NDArray[np.int64]) -> NDArray[np.float64]:
+def find_expected(levels_: Levels, node: Ints, peer: Ints) -> Floats:
     """Return the expected bandwidth of meetings with good paths.
 
     For two slow ends it is the product of both shares, which is lower than either, so that a path is not a
@@ -225,9 +220,7 @@ def find_expected(levels_: Levels, node: NDArray[np.int64], peer: NDArray[np.int
     return np.asarray(levels_.level[node] * levels_.level[peer] / levels_.rail)
 
 
-def _merge_pairs(
-    met: Meetings, many: int
-) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
+def _merge_pairs(met: Meetings, many: int) -> tuple[Ints, Ints, Floats]:
     """Return each pair with the median of its meetings."""
     key = met.node * many + met.peer
     turn = np.lexsort((met.mean, key))
@@ -239,9 +232,7 @@ def _merge_pairs(
     return met.node[first], met.peer[first], middle
 
 
-def _tabulate_by_end(
-    node: NDArray[np.int64], peer: NDArray[np.int64], value: NDArray[np.float64], many: int
-) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+def _tabulate_by_end(node: Ints, peer: Ints, value: Floats, many: int) -> tuple[Floats, Ints]:
     """Return for each end a row with its pairs' values, and one with its partners; padded."""
     end, other = np.concatenate((node, peer)), np.concatenate((peer, node))
     turn = np.argsort(end, kind="stable")
@@ -255,7 +246,7 @@ def _tabulate_by_end(
     return table, partner
 
 
-def _take_quantile(table: NDArray[np.float64], share: float) -> NDArray[np.float64]:
+def _take_quantile(table: Floats, share: float) -> Floats:
     """Return a quantile of each row; NaN for an empty one."""
     if not table.shape[1]:
         return np.full(table.shape[0], np.nan)
@@ -265,10 +256,10 @@ def _take_quantile(table: NDArray[np.float64], share: float) -> NDArray[np.float
 
 
 def _find_spread(
-    node: NDArray[np.int64],
-    peer: NDArray[np.int64],
-    value: NDArray[np.float64],
-    level: NDArray[np.float64],
+    node: Ints,
+    peer: Ints,
+    value: Floats,
+    level: Floats,
     rail: float,
 ) -> float:
     if rail <= 0:

@@ -11,14 +11,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from ansible_collections.railyard.fabric.plugins.plugin_utils.arrays import Bools, Floats, Ints, np
 from ansible_collections.railyard.fabric.plugins.plugin_utils.ask.wiring import ends
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run.documents import Order
-
-try:
-    import numpy as np
-    from numpy.typing import NDArray
-except ImportError:  # sanity's environment has none; elsewhere matplotlib installs it
-    np = None  # type: ignore[assignment]
 
 NONE = -1
 """Number of a missing leaf or rail."""
@@ -38,9 +33,9 @@ class Wiring:
     nodes: tuple[str, ...]
     rails: tuple[str, ...]
     leaves: tuple[str, ...]
-    leaf: NDArray[np.int64]
-    rate_gbps: NDArray[np.float64]
-    there: NDArray[np.bool_]
+    leaf: Ints
+    rate_gbps: Floats
+    there: Bools
 
 
 @dataclass(frozen=True)
@@ -54,11 +49,11 @@ class Tests:
         gbps: the result; NaN if missing.
     """
 
-    meeting: NDArray[np.int64]
-    sender: NDArray[np.int64]
-    receiver: NDArray[np.int64]
-    rail: NDArray[np.int64]
-    gbps: NDArray[np.float64]
+    meeting: Ints
+    sender: Ints
+    receiver: Ints
+    rail: Ints
+    gbps: Floats
 
     def of_rail(self, rail: int) -> Tests:
         """Return the tests on one rail."""

@@ -13,14 +13,9 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from ansible_collections.railyard.fabric.plugins.module_utils.measure.outliers import behind
+from ansible_collections.railyard.fabric.plugins.plugin_utils.arrays import Floats, Ints, np
 from ansible_collections.railyard.fabric.plugins.plugin_utils.ask.suspects import FURTHER_MEETINGS
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.attribution import levels as ends
-
-try:
-    import numpy as np
-    from numpy.typing import NDArray
-except ImportError:  # sanity's environment has none; see measured.py
-    np = None  # type: ignore[assignment]
 
 #: A pair is confirmed if its first meeting and so many further ones are low, and none is good. Shares of what
 #: its ends carry: a meeting is low if its directions carry less together and none of them is good,
@@ -49,7 +44,7 @@ class LowPair(NamedTuple):
 
 
 def find_low_pairs(
-    met: ends.Meetings, levels: ends.Levels, leaf: NDArray[np.int64], open_: bool = False
+    met: ends.Meetings, levels: ends.Levels, leaf: Ints, open_: bool = False
 ) -> Iterator[LowPair]:
     """Yield the pairs of a rail that are low in all their meetings.
 
@@ -84,7 +79,7 @@ def find_low_pairs(
         )
 
 
-def _find_planned(met: ends.Meetings, levels: ends.Levels, leaf: NDArray[np.int64]) -> NDArray[np.float64]:
+def _find_planned(met: ends.Meetings, levels: ends.Levels, leaf: Ints) -> Floats:
     """Return the expected bandwidth of meetings with good paths.
 
     Two slow ends carry the product of their shares, or more: behind one slow leaf both have the same reason.

@@ -19,13 +19,9 @@ from ansible_collections.railyard.fabric.plugins.module_utils.measure.base impor
 )
 from ansible_collections.railyard.fabric.plugins.module_utils.measure.perftest_bw import measured_s
 from ansible_collections.railyard.fabric.plugins.module_utils.numeric import MOST_COUNTED
+from ansible_collections.railyard.fabric.plugins.plugin_utils.arrays import np
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue import CHECKS, RDMA_BANDWIDTH
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.policy import Policy
-
-try:
-    import numpy as np
-except ImportError:  # sanity's environment has none
-    np = None  # type: ignore[assignment]
 
 Numbers = Any
 """A number, or a column with one number per row."""

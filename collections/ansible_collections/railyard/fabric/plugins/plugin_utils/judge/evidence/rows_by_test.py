@@ -11,6 +11,7 @@ from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.module_utils.records.asked import AskedLine
 from ansible_collections.railyard.fabric.plugins.module_utils.records.bmc_rows import CONTROLLER
+from ansible_collections.railyard.fabric.plugins.plugin_utils.arrays import np
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue import CHECKS
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence.columns.planned_tests import (
     Column,
@@ -24,11 +25,6 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence.col
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence.result_rows import ResultRows
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run.asked_lines import number_of
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run.documents import Row
-
-try:
-    import numpy as np
-except ImportError:  # sanity's environment has none
-    np = None  # type: ignore[assignment]
 
 
 def list_writers(asked: AskedLine) -> tuple[object, ...]:

@@ -15,6 +15,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from ansible_collections.railyard.fabric.plugins.module_utils.records.asked import AskedLine
+from ansible_collections.railyard.fabric.plugins.plugin_utils.arrays import np
 from ansible_collections.railyard.fabric.plugins.plugin_utils.bounds.bounds import Bounds
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue import CHECKS, PASS
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence import formulas, readings
@@ -42,11 +43,6 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.rules.pair_r
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.rules.rule import apply_to_many
 from ansible_collections.railyard.fabric.plugins.plugin_utils.outcome.answer import Answer
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run.documents import Row
-
-try:
-    import numpy as np
-except ImportError:  # sanity's environment has none
-    np = None  # type: ignore[assignment]
 
 #: The checks that a sweep plans between two nodes.
 CHECKED = ("path_mtu", "tcp_bandwidth_concurrent", "rdma_bandwidth_concurrent")

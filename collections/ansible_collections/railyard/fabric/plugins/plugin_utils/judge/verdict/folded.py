@@ -14,15 +14,10 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from ansible_collections.railyard.fabric.plugins.plugin_utils.arrays import Floats, np
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.policy import is_number, is_whole
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.verdict.verdicts import Verdicts
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run.documents import Row
-
-try:
-    import numpy as np
-    from numpy.typing import NDArray
-except ImportError:  # sanity's environment has none
-    np = None  # type: ignore[assignment]
 
 #: Runs with at most so many verdicts have a line for each: 16 nodes with 8 rails and every test have 21,216.
 MOST_LINES = 50_000
@@ -111,7 +106,7 @@ class _Class:
         return {"schema": self._one["schema"], "count": self._count, **alike, "observed": observed}
 
 
-def _summarize(values: NDArray[np.float64]) -> dict[str, float]:
+def _summarize(values: Floats) -> dict[str, float]:
     ordered = np.sort(values[~np.isnan(values)].astype(np.float64))
     middle = ordered[(len(ordered) - 1) // 2], ordered[len(ordered) // 2]
     return {"min": float(ordered[0]), "median": float(sum(middle) / 2), "max": float(ordered[-1])}

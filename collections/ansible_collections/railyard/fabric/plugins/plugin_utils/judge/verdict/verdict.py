@@ -19,6 +19,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.records.asked impo
 from ansible_collections.railyard.fabric.plugins.module_utils.records.bmc_rows import CONTROLLER
 from ansible_collections.railyard.fabric.plugins.module_utils.records.failures import Error
 from ansible_collections.railyard.fabric.plugins.module_utils.rules import gpu
+from ansible_collections.railyard.fabric.plugins.plugin_utils.arrays import np
 from ansible_collections.railyard.fabric.plugins.plugin_utils.bounds import facts as fact_rows
 from ansible_collections.railyard.fabric.plugins.plugin_utils.bounds import gpu_memory
 from ansible_collections.railyard.fabric.plugins.plugin_utils.bounds.facts import BoundFacts
@@ -60,11 +61,6 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.run.asked_lines im
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run.baseline import Saved
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run.documents import Manifest, Plan, Row
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run.folder import CONFIRM_ARCHIVES
-
-try:
-    import numpy as np
-except ImportError:  # sanity's environment has none
-    np = None  # type: ignore[assignment]
 
 
 class JudgeError(ValueError):

@@ -9,12 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.module_utils.runner import short_rows
-
-try:
-    import numpy as np
-    from numpy.typing import NDArray
-except ImportError:  # sanity's environment has none
-    np = None  # type: ignore[assignment]
+from ansible_collections.railyard.fabric.plugins.plugin_utils.arrays import Ints, NDArray, np
 
 #: Length of what a row received from the other end: the beginning of its boot id, a dot, a digest.
 HEARD_BYTES = short_rows.BOOT_DIGITS + 1 + short_rows.DIGEST_DIGITS
@@ -65,7 +60,7 @@ class Column:
         return self.array().item(index)
 
 
-def narrow_integers(values: NDArray[np.int64]) -> NDArray[Any]:
+def narrow_integers(values: Ints) -> NDArray[Any]:
     """Return integers as 32 bits if they fit."""
     half = values.astype(np.int32)
     return half if np.array_equal(half, values) else values

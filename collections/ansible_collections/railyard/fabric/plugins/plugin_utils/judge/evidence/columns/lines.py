@@ -10,11 +10,7 @@ import re
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-try:
-    import numpy as np
-    from numpy.typing import NDArray
-except ImportError:  # sanity's environment has none
-    np = None  # type: ignore[assignment]
+from ansible_collections.railyard.fabric.plugins.plugin_utils.arrays import Ints, np
 
 #: As `short_rows.Shortener` writes it, without strings that need escaping.
 _LINE = re.compile(rb'\{"as":"([^"\\\n]+)","id":"m([0-9]{5}|[1-9][0-9]{5,17})","v":(\[[^][{}\\\n]*\])\}\n')
@@ -34,10 +30,10 @@ class Lines(NamedTuple):
     """
 
     frames: Sequence[bytes]
-    numbers: NDArray[np.int64]
+    numbers: Ints
     values: Sequence[list[Any]]
-    begin: NDArray[np.int64]
-    length: NDArray[np.int64]
+    begin: Ints
+    length: Ints
 
     def only(self, places: Sequence[int]) -> Lines:
         """Return a selection of the lines."""

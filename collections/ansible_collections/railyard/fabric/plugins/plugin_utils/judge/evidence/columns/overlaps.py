@@ -10,15 +10,11 @@ import itertools
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any
 
+from ansible_collections.railyard.fabric.plugins.plugin_utils.arrays import np
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence.columns.tables import (
     ShortRow,
     Table,
 )
-
-try:
-    import numpy as np
-except ImportError:  # sanity's environment has none
-    np = None  # type: ignore[assignment]
 
 Source = tuple[str, str, str]
 """A host, its netdev or port, and the counter's name."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
+from ansible_collections.railyard.fabric.plugins.plugin_utils.arrays import np
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence.columns.planned_tests import (
     MOST,
     Column,
@@ -19,11 +20,6 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence.col
     ShortRow,
     Table,
 )
-
-try:
-    import numpy as np
-except ImportError:  # sanity's environment has none
-    np = None  # type: ignore[assignment]
 
 
 class Part(NamedTuple):

@@ -16,6 +16,7 @@ from itertools import chain, islice
 from typing import Any, NamedTuple
 
 from ansible_collections.railyard.fabric.plugins.module_utils.runner import short_rows
+from ansible_collections.railyard.fabric.plugins.plugin_utils.arrays import Ints, NDArray, np
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence.columns.column import (
     Column,
     narrow_integers,
@@ -25,12 +26,6 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence.col
     parse_block,
 )
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run.documents import Row
-
-try:
-    import numpy as np
-    from numpy.typing import NDArray
-except ImportError:  # sanity's environment has none
-    np = None  # type: ignore[assignment]
 
 Read = Callable[[tuple[int, int], str, int], dict[str, Any]]
 """Returns the complete row at a (position, length), given its test's id and its sequence."""
@@ -159,7 +154,7 @@ class Table:
         self._columns = [Column(bytes if at == HEARD else one) for at, one in enumerate(kind.kinds)]
         #: The samples of all rows, concatenated, and their number per row.
         self._samples, self._sampled = Column(int), Column(int)
-        self._samples_end: NDArray[np.int64] | None = None
+        self._samples_end: Ints | None = None
         self._items: list[Callable[[int], Any]] | None = None
 
     def __len__(self) -> int:

@@ -16,6 +16,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.catalogue import r
 from ansible_collections.railyard.fabric.plugins.module_utils.catalogue.rdma_counters import NETDEV
 from ansible_collections.railyard.fabric.plugins.module_utils.measure import proof
 from ansible_collections.railyard.fabric.plugins.module_utils.runner import short_rows
+from ansible_collections.railyard.fabric.plugins.plugin_utils.arrays import np
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue import CHECKS
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.policy import is_number
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence import (
@@ -35,11 +36,6 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence.col
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence.views import RunContext
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run.asked_lines import number_of
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run.documents import Row
-
-try:
-    import numpy as np
-except ImportError:  # sanity's environment has none
-    np = None  # type: ignore[assignment]
 
 TICKS = short_rows.TICKS
 _MS = 1e3
