@@ -49,9 +49,9 @@ TRUSTED = ("evidence", "evidence_rdma", "rdma_without_ip", "false_pass_rows", "r
 #: Module -> the names of its own tests' files; the others of TESTS follow.
 MODULES = {
     f"{JUDGE}/verdict/verdict": ("verdict", "attempts", "forged", "fleet"),
-    f"{JUDGE}/verdict/between": ("between", "verdict", "attempts", "forged"),
+    f"{JUDGE}/verdict/pair_tests": ("pair_tests", "verdict", "attempts", "forged"),
     f"{JUDGE}/verdict/sums": ("sums", "attempts"),
-    f"{JUDGE}/verdict/one_node": ("one_node", "verdict", "bmc"),
+    f"{JUDGE}/verdict/node_tests": ("node_tests", "verdict", "bmc"),
     f"{JUDGE}/attribution/attempts": ("attempts",),
     f"{JUDGE}/rules/trusted_rows": TRUSTED,
     f"{JUDGE}/rules/end_rules": ("row_numbers", *TRUSTED),
