@@ -40,7 +40,7 @@ RAILYARD = Path(sys.executable).parent / "railyard"
 # What is not good after so many runs is no matter of a busy machine.
 MOST_RUNS = 3
 # A fifth of what the containers' rails are shaped to, and half of the VMs'. Soft-RoCE sends half a megabyte
-# ahead; a rail that is much slower has no room for that, and its test would tell of loss instead.
+# ahead; a rail that is much slower has no room for that, and its test would report loss instead.
 SLOW_RATE_GBPS = {"containers": 0.01, "vms": 0.05}
 
 
@@ -124,7 +124,7 @@ def measure(lab: Lab, case: Case) -> dict[str, Any]:
     try:
         for fault in making:
             lab.run("fault", *fault.split(" "), "--rate-gbps", str(SLOW_RATE_GBPS[case.lab]))
-        # Only the switch of this fault speaks LLDP; asked for elsewhere, their silence would be told.
+        # Only the switch of this fault speaks LLDP; required elsewhere, its absence would be reported.
         leaves = [str(HERE / "leaves")] if "wrong_leaf" in case.name else []
         inventories = [word for one in (str(lab.inventory), *leaves) for word in ("-i", one)]
         done = railyard("validate", *inventories)
@@ -176,7 +176,7 @@ def done_already() -> list[dict[str, Any]]:
 
 
 def pages(results: list[dict[str, Any]]) -> dict[Path, str]:
-    """Return docs/faults.md, made of the results, and README.md with its table, which stands at its end."""
+    """Return docs/faults.md, made of the results, and README.md with its table, which is at its end."""
     readme = HERE / "README.md"
     before, heading, _table = readme.read_text(encoding="utf-8").partition("## Whole runs\n")
     return {

@@ -116,7 +116,7 @@ class Target:
         """Tell whether a verdict is of a test that this node's rail took part in."""
         return self.node in (one["node"], one["peer"]) and (one["rail"] == self.rail or not self.rail)
 
-    def said(self, one: Verdict, *more: str) -> bool:
+    def is_named(self, one: Verdict, *more: str) -> bool:
         """Tell whether a verdict's cause names node and rail."""
         return all(text in str(one["cause"]) for text in (f"{self.node} {self.rail}".strip(), *more))
 
@@ -129,9 +129,9 @@ class Wanted:
         what: what is wrong with the cluster, for people.
         causes: the causes that name it; none where a note of the run's summary does.
         names: whether a verdict of such a cause names this fault and no other place.
-        of_two: what more names it where there are two nodes alone, and nobody can tell which of them it is.
+        of_two: what more names it with only two nodes, where it cannot be known which of them it is.
         outcome: what its verdicts are: `fail`, `unmeasured` (nothing could be measured there) or `note`.
-        note: the beginning of the note, with the node that stands apart.
+        note: the beginning of the note, with the node that differs.
     """
 
     what: str
@@ -143,7 +143,7 @@ class Wanted:
 
 
 def _miswired(target: Target, one: Verdict) -> bool:
-    return target.at(one) and target.said(one, *target.rest)
+    return target.at(one) and target.is_named(one, *target.rest)
 
 
 def _slow(target: Target, one: Verdict) -> bool:

@@ -29,7 +29,7 @@ def is_of(line: Line, case: Case) -> bool:
 def table(results: list[Line]) -> str:
     """Return all cases: of one that was run again the last run, and how many there were."""
     lines = [
-        "| lab | case | good | runs | last | load | exit | what was said first |",
+        "| lab | case | good | runs | last | load | exit | first report |",
         "|---|---|---|---:|---|---:|---:|---|",
     ]
     healthy: dict[str, list[list[Line]]] = {}

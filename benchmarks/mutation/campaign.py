@@ -49,9 +49,9 @@ TRUSTED = ("evidence", "evidence_rdma", "rdma_without_ip", "false_pass_rows", "r
 #: Module -> the names of its own tests' files; the others of TESTS follow.
 MODULES = {
     f"{JUDGE}/verdict/verdict": ("verdict", "attempts", "forged", "fleet"),
-    f"{JUDGE}/verdict/between": ("between", "verdict", "attempts", "forged"),
+    f"{JUDGE}/verdict/pair_tests": ("pair_tests", "verdict", "attempts", "forged"),
     f"{JUDGE}/verdict/sums": ("sums", "attempts"),
-    f"{JUDGE}/verdict/one_node": ("one_node", "verdict", "bmc"),
+    f"{JUDGE}/verdict/node_tests": ("node_tests", "verdict", "bmc"),
     f"{JUDGE}/attribution/attempts": ("attempts",),
     f"{JUDGE}/rules/trusted_rows": TRUSTED,
     f"{JUDGE}/rules/end_rules": ("row_numbers", *TRUSTED),
@@ -124,7 +124,7 @@ class Trial:
     Args:
         todo: module and mutant, of what runs inside functions.
         most_s: so many seconds of the processor are spent on the tests of one, the cheapest first.
-        note: is told what became of each.
+        note: is called with the result of each.
     """
 
     def __init__(
@@ -199,13 +199,13 @@ def _learn(session: pytest.Session, files: dict[str, str], told: IO[str]) -> int
     return min(session.testsfailed, 1)
 
 
-def _whole(of: Module, mutant: Mutant) -> int:
+def _run_imported(of: Module, mutant: Mutant) -> int:
     """Run a module's own tests with the module imported from mutated code."""
     sys.meta_path.insert(0, Hook(of, mutant))
-    return pytest.main([*OPTIONS, *_own([of])])
+    return pytest.main([*OPTIONS, *_list_own_tests([of])])
 
 
-def _own(modules: Iterable[Module]) -> list[str]:
+def _list_own_tests(modules: Iterable[Module]) -> list[str]:
     names = dict.fromkeys(name for one in modules for name in MODULES[one.name])
     return [str(path) for name in names for of in (UNIT, REPORT) for path in of.rglob(f"test_{name}.py")]
 
@@ -299,13 +299,13 @@ def main() -> None:
     settings.load_profile("mutation")
     inside = [(one, mutant) for one, mutant in todo if not mutant.imported]
     if inside and os.fork() == 0:
-        files = _own(wanted) if given.own else [str(place) for place in TESTS]
+        files = _list_own_tests(wanted) if given.own else [str(place) for place in TESTS]
         os._exit(pytest.main([*OPTIONS, *files], [Trial(inside, given.seconds, note)]))
     if inside and os.wait()[1]:
         raise SystemExit("the tests could not be collected, or fail without a mutant")
     for one, mutant in todo:
         if mutant.imported:
-            note(one, mutant, forked(lambda: _whole(one, mutant), 600))  # noqa: B023 - called at once
+            note(one, mutant, forked(lambda: _run_imported(one, mutant), 600))  # noqa: B023 - called at once
 
 
 if __name__ == "__main__":

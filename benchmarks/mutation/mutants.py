@@ -23,7 +23,7 @@ SIGNS = {ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=", ast.Eq: "==", a
          ast.Div: "/", ast.And: "and", ast.Or: "or"}  # fmt: skip
 #: Of a large number one more is nothing.
 _LARGE = 10**6
-#: What is no behaviour: annotations, and what stands in texts.
+#: What is no behaviour: annotations, and the texts of strings.
 NO_CODE = ("annotation", "returns", "type_params", "decorator_list")
 
 
@@ -53,7 +53,7 @@ class Mutant:
 
 
 def mutants(tree: ast.Module) -> list[Mutant]:
-    """Return all mutants of a module in their order; what is said of two is never the same."""
+    """Return all mutants of a module in their order; no two have the same description."""
     found: list[Mutant] = []
     seen: Counter[tuple[str, str]] = Counter()
 

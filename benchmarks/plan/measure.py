@@ -1,4 +1,4 @@
-"""Time and weigh what is reckoned of an inventory before a node is touched, on generated inventories.
+"""Time and weigh what is calculated from an inventory before a node is touched, on generated inventories.
 
     python benchmarks/plan/measure.py [--nodes 1000 4096 10000] [--rails 8] [--unit 32] [--repeat 3]
 
@@ -32,7 +32,7 @@ sys.path.insert(0, sys.argv[1])
 from railyard.plan import view
 sys.exit(view.run([sys.argv[2]], True))
 """
-#: What preflight reckons (load, validate, cost), then what a measurement lays ready, step by step.
+#: What preflight calculates (load, validate, cost), then what a measurement prepares, step by step.
 STEPS = """
 import json, resource, sys, tempfile, time
 sys.path.insert(0, sys.argv[1])
@@ -44,13 +44,13 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.launch import orde
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import action_base
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder as run_folder
 
-told = {}
+seconds = {}
 
 
 def timed(name, call):
     start = time.process_time()
     result = call()
-    told[name] = round(time.process_time() - start, 3)
+    seconds[name] = round(time.process_time() - start, 3)
     return result
 
 
@@ -79,14 +79,14 @@ timed("write_s", keep)
 folder.secret()
 name = list(nodes)[len(nodes) // 2]
 own = timed("order_of_one_node_s", lambda: orders.Orders(folder).build(name))
-told |= {
+seconds |= {
     "tests": sum(line["peer"] is not None for line in lines),
     "asked_mb": round((folder.path / run_folder.ASKED).stat().st_size / 1e6, 1),
     "order_bytes": len(work_order.dump(own)),
     "order_bytes_sent": len(work_order.pack(own)),
     "peak_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
 }
-print(json.dumps(told))
+print(json.dumps(seconds))
 """
 
 

@@ -1,8 +1,8 @@
-"""Reckon what measuring takes: pattern auto and all pairs with the least questions, at several sizes.
+"""Calculate what measuring takes: pattern auto and all pairs with the fewest tests, at several sizes.
 
 Usage: .venv/bin/python benchmarks/plan/patterns.py [--nodes 32 33 64 231 232 1000] [--rails 8]
-No node is asked and nothing is measured: it is the model that `railyard plan` prints, one JSON line for
-each size and way, with the CPU seconds that the reckoning took and the machine that did it.
+No node is queried and nothing is measured: it is the model that `railyard plan` prints, one JSON line for
+each size and way, with the CPU seconds that the calculation took and the machine that did it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _WAYS = ("auto", "sweep")
 
 
 def order_of(nodes: int, rails: int) -> dict[str, Any]:
-    """Return the common part of a work order of so many nodes, of RoCE at 400 Gbit/s."""
+    """Return the common part of a test schedule of so many nodes, of RoCE at 400 Gbit/s."""
     each = [
         {"name": f"rail{k}", "netdev": f"ens{k}", "subnet": f"10.{k}.0.0/16", "rate_gbps": 400}
         for k in range(rails)

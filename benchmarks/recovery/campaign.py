@@ -27,7 +27,7 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 sys.path[:0] = [str(ROOT / "tools"), str(HERE)]
 
-import mishaps  # type: ignore[import-not-found]
+import failures  # type: ignore[import-not-found]
 import yaml
 from railyard.lab import wiring
 from railyard.lab.process import run
@@ -43,18 +43,18 @@ _CONVERGE_TURNS = 5
 
 
 class Campaign:
-    """One lab, its nodes of one kind, and an inventory for each run."""
+    """One lab, its nodes all equal, and an inventory for each run."""
 
     def __init__(self, lab: wiring.Lab, kind: str):
         self.lab, self.kind = lab, kind
         self.folder = ROOT / ".lab" / lab.name / "recovery"
         self.nodes = [
-            mishaps.Node(node.name, position, str(node.address), kind, self._hands(node))
+            failures.Node(node.name, position, str(node.address), kind, self._hands(node))
             for position, node in enumerate(lab.topology.nodes)
             if node.kind == kind
         ]
 
-    def _hands(self, node: Any) -> mishaps.As:
+    def _hands(self, node: Any) -> failures.As:
         def root(*command: str) -> str:
             return run(self.lab.kind(node).as_root(node, *command), timeout_s=120).stdout
 
@@ -96,7 +96,7 @@ class Campaign:
         ansible = Path(sys.executable).parent / "ansible-playbook"
         environment = {**os.environ, "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg")}
         # A node whose other end was killed must not be reached over what that one left behind.
-        # A busy machine is no mishap of this list.
+        # A busy machine is no failure of this list.
         environment["ANSIBLE_TIMEOUT"] = "60"
         environment["ANSIBLE_SSH_CONTROL_PATH_DIR"] = str(self.folder / "cp")
         argv = [str(ansible), "-i", str(inventory), "playbooks/network.yml"]
@@ -135,7 +135,7 @@ class Campaign:
                     lambda node, dev=rail.netdev: node.root("ip", "link", "set", "dev", dev, "mtu", "1500")
                 )
 
-    def watch(self, node: mishaps.Node) -> None:
+    def watch(self, node: failures.Node) -> None:
         """Start the witness on a node."""
         source = (HERE / "node_watch.py").read_text(encoding="utf-8")
         node.root("mkdir", "-p", _WATCH_DIR)
@@ -146,17 +146,17 @@ class Campaign:
         words = ["python3", f"{_WATCH_DIR}/watch.py", "watch", f"{_WATCH_DIR}/log", every_s]
         node.root("systemd-run", "--quiet", "--collect", "--unit=recovery-watch", *words)
 
-    def probe(self, node: mishaps.Node) -> dict[str, Any]:
+    def probe(self, node: failures.Node) -> dict[str, Any]:
         """Look at a node's network once."""
         return dict(json.loads(node.root("python3", f"{_WATCH_DIR}/watch.py", "probe")))
 
-    def log(self, node: mishaps.Node) -> list[dict[str, Any]]:
+    def log(self, node: failures.Node) -> list[dict[str, Any]]:
         """Stop the witness and return what it saw, its own clock's end last."""
         node.root("systemctl", "stop", "recovery-watch.service")
         lines = node.root("cat", f"{_WATCH_DIR}/log").splitlines()
         return [json.loads(line) for line in lines]
 
-    def reset(self, node: mishaps.Node) -> None:
+    def reset(self, node: failures.Node) -> None:
         """Pull the plug of a container, press a VM's reset button."""
         place = self.lab.topology.node(node.name)
         hands: Any = self.lab.kind(place)
@@ -196,44 +196,46 @@ def _until(condition: Any, patience_s: float, every_s: float = 0.2) -> bool:
     return False
 
 
-def _answers(campaign: Campaign, node: mishaps.Node) -> bool:
+def _answers(campaign: Campaign, node: failures.Node) -> bool:
     argv = campaign.lab.keys.ssh_argv(campaign.lab.topology.node(node.name), "true")
     return bool(run(argv, check=False, timeout_s=30).returncode == 0)
 
 
-def _there(node: mishaps.Node, name: str) -> bool:
+def _there(node: failures.Node, name: str) -> bool:
     # The campaign's own words; a file that is not there is an answer, and no failure of the command.
-    found: str = node.root("sh", "-c", f"test -e {mishaps.STATE}/{name} && echo yes || true")
+    found: str = node.root("sh", "-c", f"test -e {failures.STATE}/{name} && echo yes || true")
     return found.strip() == "yes"
 
 
-def _confirmed_token(node: mishaps.Node) -> str | None:
+def _confirmed_token(node: failures.Node) -> str | None:
     """Return which change was the last one that a controller confirmed; only a live one does that."""
     # As in `_there`: before the first confirmation there is no file, and that is an answer.
-    text = node.root("sh", "-c", f"cat {mishaps.STATE}/confirmed.json 2>/dev/null || true")
+    text = node.root("sh", "-c", f"cat {failures.STATE}/confirmed.json 2>/dev/null || true")
     return str(json.loads(text)["token"]) if text.strip() else None
 
 
 def spoil(campaign: Campaign, name: str, round_number: int) -> list[dict[str, Any]]:
-    """Run one round of a mishap on all nodes; returns a row for each."""
-    mishap, deadline_s = mishaps.KINDS[name], DEADLINE_S[campaign.kind]
-    campaign.converge(mishap.mtu_bytes)
-    campaign.all(lambda node: mishap.make(node, round_number))
+    """Run one round of a failure on all nodes; returns a row for each."""
+    failure, deadline_s = failures.KINDS[name], DEADLINE_S[campaign.kind]
+    campaign.converge(failure.mtu_bytes)
+    campaign.all(lambda node: failure.make(node, round_number))
     started = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     campaign.all(campaign.watch)
     before = dict(zip([node.name for node in campaign.nodes], campaign.all(campaign.probe), strict=True))
     earlier = dict(zip(before, campaign.all(_confirmed_token), strict=True))
-    inventory = campaign.inventory(_NEW_MTU_BYTES, dict(mishap.variables), in_management=mishap.in_management)
+    inventory = campaign.inventory(
+        _NEW_MTU_BYTES, dict(failure.variables), in_management=failure.in_management
+    )
     process = campaign.start(inventory)
     rows = []
-    if mishap.killed:
-        rows = _killed(campaign, mishap, process, before)
+    if failure.killed:
+        rows = _killed(campaign, failure, process, before)
     said, _ = process.communicate()
-    if not mishap.killed:
+    if not failure.killed:
         campaign.all(lambda node: _until(lambda: not _in_flight(node), deadline_s + 20))
     if not rows:
         rows = campaign.all(lambda node: _row(campaign, node, before[node.name]))
-    if mishap.killed:
+    if failure.killed:
         # A machine too busy let the controller confirm on this node while the others were still being staged.
         for row, confirmed in zip(rows, campaign.all(_confirmed_token), strict=True):
             row["spoiled"] = row["spoiled"] and confirmed in (None, earlier[row["node"]])
@@ -246,21 +248,21 @@ def spoil(campaign: Campaign, name: str, round_number: int) -> list[dict[str, An
         row["recovered"] = row["equal"] and row["ssh"] and in_time
         if not row["recovered"]:
             row["said"] = said.replace(f"{ROOT}/", "")[-3000:]
-    campaign.all(mishap.heal)
+    campaign.all(failure.heal)
     return rows
 
 
-def _in_flight(node: mishaps.Node) -> bool:
+def _in_flight(node: failures.Node) -> bool:
     return _there(node, "pending.json") or _there(node, "rolling_back.json")
 
 
 def _killed(
-    campaign: Campaign, mishap: mishaps.Mishap, process: subprocess.Popen[str], before: dict[str, Any]
+    campaign: Campaign, failure: failures.Failure, process: subprocess.Popen[str], before: dict[str, Any]
 ) -> list[dict[str, Any]]:
-    """Kill the controller once the change is staged on all nodes; press reset where that is the mishap."""
+    """Kill the controller once the change is staged on all nodes; press reset where that is the failure."""
     started = {node.name: False for node in campaign.nodes}
 
-    def staged(node: mishaps.Node) -> bool:
+    def staged(node: failures.Node) -> bool:
         started[node.name] = started[node.name] or _there(node, "pending.json")
         return started[node.name]
 
@@ -268,21 +270,21 @@ def _killed(
     _until(lambda: all(campaign.all(staged)) or process.poll() is not None, 240, 0.1)
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
-    if not mishap.reset:
+    if not failure.reset:
         campaign.all(lambda node: _until(lambda: not _in_flight(node), DEADLINE_S[campaign.kind] + 60))
         return []
     return campaign.all(lambda node: _after_reset(campaign, node, before[node.name]))
 
 
-def _applied(node: mishaps.Node) -> bool:
+def _applied(node: failures.Node) -> bool:
     """Say whether the pending change, and not an earlier one, has been applied."""
-    found = f"$(grep -o 'token.*' {mishaps.STATE}/pending.json | cut -c 10-25)"
+    found = f"$(grep -o 'token.*' {failures.STATE}/pending.json | cut -c 10-25)"
     # As in `_there`; the token is the node's own, read there.
-    command = f'grep -q "{found}" {mishaps.STATE}/applied.json && echo yes || true'
+    command = f'grep -q "{found}" {failures.STATE}/applied.json && echo yes || true'
     return bool(node.root("sh", "-c", command).strip() == "yes")
 
 
-def _after_reset(campaign: Campaign, node: mishaps.Node, before: dict[str, Any]) -> dict[str, Any]:
+def _after_reset(campaign: Campaign, node: failures.Node, before: dict[str, Any]) -> dict[str, Any]:
     caught = _until(lambda: _applied(node), DEADLINE_S[campaign.kind] / 2) and _there(node, "pending.json")
     changed = caught and campaign.probe(node) != before
     campaign.reset(node)
@@ -308,7 +310,7 @@ def _after_reset(campaign: Campaign, node: mishaps.Node, before: dict[str, Any])
     }
 
 
-def _row(campaign: Campaign, node: mishaps.Node, before: dict[str, Any]) -> dict[str, Any]:
+def _row(campaign: Campaign, node: failures.Node, before: dict[str, Any]) -> dict[str, Any]:
     time.sleep(_WATCH_EVERY_S[campaign.kind] * 3)
     now, rows = campaign.probe(node), campaign.log(node)
     back = back_after_s(rows)
@@ -336,18 +338,18 @@ def read_rows() -> list[dict[str, Any]]:
 def table(rows: Sequence[dict[str, Any]]) -> str:
     """Return the README's table."""
     lines = [
-        "| nodes | mishap | recoveries | as before, in time | deadline s | back after s: median | longest |",
+        "| nodes | failure | recoveries | as before, in time | deadline s | back after s: median | longest |",
         "|---|---|---:|---:|---:|---:|---:|",
     ]
     for kind in DEADLINE_S:
-        for name, mishap in mishaps.KINDS.items():
+        for name, failure in failures.KINDS.items():
             own = [row for row in rows if (row["node_kind"], row["mishap"]) == (kind, name)]
             if not own:
                 continue
             good = [row for row in own if row["recovered"]]
             took_s = sorted(row["back_after_s"] for row in good) or [float("nan")]
             lines.append(
-                f"| {kind} | {mishap.says} | {len(own)} | {len(good)} | {DEADLINE_S[kind]} | "
+                f"| {kind} | {failure.says} | {len(own)} | {len(good)} | {DEADLINE_S[kind]} | "
                 f"{took_s[len(took_s) // 2]:.1f} | {took_s[-1]:.1f} |"
             )
     return "\n".join(lines)
@@ -358,8 +360,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="spoil network changes on lab nodes and time the recoveries")
     parser.add_argument("--name", default="recovery", help="the lab's name")
     parser.add_argument("--kind", choices=sorted(DEADLINE_S), default="container")
-    parser.add_argument("--each", type=int, default=20, help="recoveries wanted of each mishap")
-    parser.add_argument("--only", action="append", choices=sorted(mishaps.KINDS), help="these mishaps alone")
+    parser.add_argument("--each", type=int, default=20, help="recoveries wanted of each failure")
+    parser.add_argument("--only", action="append", choices=sorted(failures.KINDS), help="only these failures")
     parser.add_argument("--busy", type=float, default=8, help="wait while the load average is above this")
     parser.add_argument("--table", action="store_true", help="print the table and end")
     arguments = parser.parse_args()
@@ -369,7 +371,7 @@ def main() -> None:
     campaign = Campaign(wiring.open_lab(arguments.name), arguments.kind)
     if not campaign.nodes:
         raise SystemExit(f"lab {arguments.name} has no node of kind {arguments.kind}")
-    for name in arguments.only or mishaps.KINDS:
+    for name in arguments.only or failures.KINDS:
         missed = 0
         while True:
             done = [row for row in read_rows() if (row["node_kind"], row["mishap"]) == (arguments.kind, name)]

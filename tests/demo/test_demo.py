@@ -70,7 +70,7 @@ def test_every_rail_is_measured_and_proven_in_both_directions(demos) -> None:
     assert_proven(rows, checks, ("rail0", "rail1"))
 
 
-def test_the_output_tells_a_stranger_what_he_needs(demos) -> None:
+def test_the_output_shows_a_new_user_what_to_do(demos) -> None:
     _, ((_, output), _), _ = demos
     assert "TCP only, RDMA was not planned" in output
     assert "index.html" in output

@@ -30,7 +30,7 @@ def demo(request: pytest.FixtureRequest) -> Iterator[tuple[str, int, str]]:
     assert down.returncode == 0, down.stdout
 
 
-def test_the_nodes_run_ubuntu_and_all_that_is_asked_is_proven(demo: tuple[str, int, str]) -> None:
+def test_the_nodes_run_ubuntu_and_every_planned_test_is_proven(demo: tuple[str, int, str]) -> None:
     suite, status, said = demo
     assert status == 0, said
     newest = sorted(path for path in (ROOT / "reports" / "lab").iterdir() if path.is_dir())[-1]

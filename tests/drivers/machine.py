@@ -46,9 +46,9 @@ class Machine:
         return self.sh("DEBIAN_FRONTEND=noninteractive", *apt)
 
     def playbook(self, path: str | Path, **variables: object) -> tuple[int, str]:
-        """Run a playbook with extra variables; return how it ended and what it said, in one line.
+        """Run a playbook with extra variables; return how it ended and what it printed, in one line.
 
-        Ended at once where the machine's console stands at a prompt.
+        Ended at once where the machine's console is at a prompt.
         """
         argv = [BIN / "ansible-playbook", "-i", self.cluster.inventory, path, "-e", json.dumps(variables)]
         stands_at, deadline = self.kind.watch(NODE), time.monotonic() + PATIENCE_S
@@ -72,7 +72,7 @@ class Machine:
         return ended, " ".join(said.split())
 
     def reboot(self, **variables: object) -> tuple[int, str]:
-        """Ask for a reboot, with consent."""
+        """Request a reboot, with the opt-in."""
         return self.playbook(
             "playbooks/reboot.yml", railyard_allow_reboot=True, railyard_reboot_timeout_s=600, **variables
         )

@@ -133,7 +133,7 @@ def build(package: Package, folder: Path) -> Path:
 
 
 def dkms_source(name: str, version: str) -> Package:
-    """Return a package with the source of a kernel module, as the vendors ship theirs."""
+    """Return a package with the source of a kernel module, as the vendors ship it."""
     source = f"usr/src/{name}-{version}"
     module = name.replace("-", "_")
     conf = f'PACKAGE_NAME="{name}"\nPACKAGE_VERSION="{version}"\nBUILT_MODULE_NAME[0]="{module}"\n'
@@ -175,7 +175,7 @@ def publish(
 
     Args:
         root: Where the source's URI leads.
-        layout: How it is laid out.
+        layout: How its files are arranged.
         packages: What it holds.
         key: What signs it; none leaves it unsigned.
         valid_until: When its Release file expires; none for never, as the vendors' do.

@@ -1,7 +1,7 @@
 """A module built by DKMS through a kernel update and a real reboot: a virtual machine with a GRUB of its own.
 
-The module is ours, out of a signed repository, installed by the roles; the second kernel is Debian's. The
-tests build on one another in the order in which they stand: an emulated machine is dear.
+The module is made for this test, in a signed repository, installed by the roles; the second kernel is
+Debian's. The tests build on one another in the order of this file: an emulated machine is dear.
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ def test_announced_it_boots_and_the_module_is_loaded(machine: Machine) -> None:
     assert machine.sh("cat", f"/sys/module/{MODULE}/version") == VERSION
 
 
-def test_the_way_back_by_grub_reboot_is_foretold_as_well(machine: Machine) -> None:
+def test_a_restore_by_grub_reboot_is_predicted_as_well(machine: Machine) -> None:
     entries = machine.sh("cat", "/boot/grub/grub.cfg").splitlines()
     titles = [
         line.split("'")[1] for line in entries if line.lstrip().startswith(("menuentry '", "submenu '"))

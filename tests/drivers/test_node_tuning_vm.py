@@ -1,7 +1,7 @@
-"""The role node_tuning on a kernel of its own: the real cpufreq core, rings, a reboot, and the way back.
+"""The role node_tuning on a kernel of its own: the real cpufreq core, rings, a reboot, and a restore.
 
 A virtual machine has no clock to govern, so that a driver of our own gives it one (`railyard_clock`): all
-above it is Debian's kernel. The tests build on one another in the order in which they stand.
+above it is Debian's kernel. The tests build on one another in the order of this file.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def different(before: list[str], after: list[str]) -> list[str]:
 def assert_tuned(machine: Machine) -> None:
     """Assert that the node is as the test's inventory says, by itself and as `railyard verify` reads it."""
     assert clocks(machine, "scaling_governor") == ["performance"] * 2
-    # The kernel has told the driver, which answers.
+    # The kernel has notified the driver, which answers.
     assert clocks(machine, "cpuinfo_cur_freq") == [FAST] * 2
     assert {port: rings(machine, port) for port in PORTS} == dict.fromkeys(PORTS, ("128", "256"))
     for path, value in SET.items():
@@ -101,7 +101,7 @@ def pictures(machine: Machine) -> Iterator[dict[str, list[str]]]:
     camera = ROOT / "molecule" / "uninstall" / "picture.sh"
     machine.cluster.put(machine.node, "/root/picture.sh", camera.read_text())
     yield {"before": picture(machine)}
-    # For whoever boots another kernel of this machine, which has no such driver.
+    # For anyone who boots another kernel of this machine, which has no such driver.
     machine.cluster.fabric_file.write_text(inventory)
     machine.sh("rm", f"/etc/modules-load.d/{MODULE}.conf", f"/lib/modules/*/extra/{MODULE}.ko", check=False)
     machine.sh("depmod", check=False)
@@ -154,7 +154,7 @@ def test_powersave_differs_by_the_governor_alone(machine: Machine, pictures: dic
     assert [line[0] for line in lines if line.endswith(unit)] == ["-", "+"]
 
 
-def test_a_governor_that_is_a_module_is_loaded_when_it_is_asked_for(
+def test_a_governor_that_is_a_module_is_loaded_when_configured(
     machine: Machine, pictures: dict[str, list[str]]
 ) -> None:
     assert not machine.loaded("cpufreq_powersave")

@@ -24,7 +24,7 @@ PLAY = """\
   roles:
     - role: nvidia_driver
 """
-# A V100 needs the proprietary modules; the container has no GPU, so it is said.
+# A V100 needs the proprietary modules; the container has no GPU, so the variable names it.
 ASKED = {"nvidia_driver_enabled": True, "nvidia_driver_generations": ["Volta"]}
 MODULES = ["nvidia-current"] + [f"nvidia-current-{part}" for part in ("drm", "modeset", "peermem", "uvm")]
 # Fetching 100 MB and compiling the driver on two busy cores.
@@ -33,7 +33,7 @@ TIMEOUT_S = 1200
 
 @dataclass
 class Driver:
-    """The node, and what the role said on it."""
+    """The node, and what the role printed on it."""
 
     cluster: Cluster
     playbook: Path
@@ -140,7 +140,7 @@ def test_a_second_run_changes_nothing_and_asks_little(driver: Driver, newest: di
     before = driver.cluster.exec_requests(NODE)
     done = driver.ask()
     assert (done.returncode, changed(done)) == (0, 0), done.stdout
-    # Two looks of ours are between; each counts itself not.
+    # This test looked twice in between; a look does not count itself.
     assert driver.cluster.exec_requests(NODE) - before - 1 <= 3
     assert driver.versions() == newest
 

@@ -26,7 +26,7 @@ NODES = ("gpuserver1", "gpuserver2")
 
 
 def run(*argv: str, timeout: float = 240, **options: object) -> subprocess.CompletedProcess[str]:
-    """Run a command of the checkout and give back its output; standard error goes with standard output."""
+    """Run a command of the checkout and return its output; standard error goes with standard output."""
     return subprocess.run(
         [str(word) for word in argv],
         cwd=ROOT,

@@ -1,6 +1,6 @@
 """A node with eight rails behind gateways: each has its own way out, and a second run costs little.
 
-Before, two of them stand in somebody's file beside the way in, and NetworkManager has the rest of the node.
+Before, two of them are in somebody's file beside the way in, and NetworkManager has the rest of the node.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ def test_each_rail_has_its_own_way_out_and_the_second_run_asks_little(node):
     assert [one["dev"] for one in found] == NETDEVS
     assert [one["table"] for one in found] == [str(6100 + number) for number in range(8)]
     assert [one.get("gateway") for one in found] == [None, *(f"10.0.{number}.254" for number in range(1, 8))]
-    # Routed to in main, by whoever asks: what lies behind a rail's gateway.
+    # Routed to in main, for any source address: what lies behind a rail's gateway.
     assert [ways(node, "route", "get", f"10.1.{number}.2")[0]["dev"] for number in range(8)] == NETDEVS
 
     requests = node.exec_requests("gpuserver1")

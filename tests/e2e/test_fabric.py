@@ -1,6 +1,6 @@
 """The main job, end to end, over SSH on real systemd nodes: bare, proven, broken in each way, named, healed.
 
-The tests build on one another in the order in which they stand: a lab is dear.
+The tests build on one another in the order of this file: a lab is dear.
 """
 
 from __future__ import annotations
@@ -167,7 +167,7 @@ while True:
 """
 
 
-def test_healed_it_is_proven_again_whoever_knocks(cluster: Cluster) -> None:
+def test_healed_it_is_proven_again_with_unknown_callers(cluster: Cluster) -> None:
     for index, node in enumerate(NODES):
         own, others = ((f"10.0.1.{number}", f"10.0.0.{number}") for number in (index + 1, 2 - index))
         words = ("python3", "-c", KNOCK, ",".join(own), ",".join(others))

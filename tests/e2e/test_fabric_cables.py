@@ -46,7 +46,7 @@ def test_swapped_cables_are_named_with_both_rails(provisioned: Cluster) -> None:
     assert "rails are swapped" in output
 
 
-def test_two_faults_of_packets_ways_are_told_apart(provisioned: Cluster) -> None:
+def test_two_faults_of_packets_ways_are_distinguished(provisioned: Cluster) -> None:
     provisioned.lab("fault", "arp_flux", "gpuserver1", "rail0")
     try:
         provisioned.lab("fault", "path_mtu_one_way", "gpuserver2", "rail1")

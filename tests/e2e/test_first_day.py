@@ -20,7 +20,7 @@ from e2e.support import ROOT, Cluster, edited, needs_root, run, write_lab
 PAGE = ROOT / "docs" / "first-day.md"
 ADDRESSES = {"gpuserver1": "192.168.1.73", "gpuserver2": "192.168.1.71"}
 PASSWORD = "only-of-this-lab"
-# Settings of whoever runs the tests.
+# Settings of the user who runs the tests.
 OURS = ("ANSIBLE", "RAILYARD")
 ADMIN = f"""
 useradd --create-home --shell /bin/bash --groups sudo admin
@@ -89,7 +89,7 @@ class Reader:
         }  # fmt: skip
 
     def types(self, command: str, timeout: int = 900) -> tuple[int, str]:
-        """Run a command in a terminal and give sudo's password when asked; return status and output."""
+        """Run a command in a terminal and give sudo's password at its prompt; return status and output."""
         child = pexpect.spawn(
             "bash", ["-c", f". .venv/bin/activate && {command}"], cwd=str(self.checkout),
             env=self.environment, timeout=timeout, encoding="utf-8", dimensions=(40, 120),

@@ -177,7 +177,7 @@ def test_a_slow_rail_of_the_last_run_is_named(watched: Cluster) -> None:
         watched.lab("heal", "--all")
 
 
-def test_a_stranger_on_a_rail_is_refused(watched: Cluster) -> None:
+def test_an_unknown_host_on_a_rail_is_refused(watched: Cluster) -> None:
     """The exporter listens on the management address alone."""
     rail = watched.ssh("gpuserver1", "ip", "-4", "-o", "addr", "show", "dev", "ens6").split()[3].split("/")[0]
     script = f'import socket; socket.create_connection(("{rail}", 9100), 5)'

@@ -1,4 +1,4 @@
-"""A fabric moves from 1500 to 9000 behind a canary: nobody is undone for what its peers still have."""
+"""A fabric moves from 1500 to 9000 behind a canary: no node is undone for what its peers still have."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def four_nodes(tmp_path_factory: pytest.TempPathFactory):
 
 
 def undone(fabric: Fabric) -> list[str]:
-    """Return the lines in which a node's journal speaks of an undo."""
+    """Return the lines in which a node's journal mentions an undo."""
     said = [
         f"{name}: {line}"
         for name in fabric.nodes
@@ -84,7 +84,7 @@ def test_what_does_not_fit_the_time_is_measured_between_some_pairs(four_nodes):
     tested = [row for row in rows if row["peer"] is not None]
     partners = {name: {row["peer"] for row in tested if row["node"] == name} for name in four_nodes.nodes}
     assert {len(others) for others in partners.values()} == {2}
-    # TCP latency is part of everything, which each node and rail is asked once.
+    # TCP latency is part of everything, which is planned once for each node and rail.
     once = Counter((row["node"], row["rail"]) for row in tested if row["check"] == "tcp_latency")
     assert once == {(name, rail): 2 for name in four_nodes.nodes for rail in ("rail0", "rail1")}
 
@@ -134,7 +134,7 @@ def test_a_slow_path_is_measured_further_and_accused_alone(four_nodes, killed):
     asked = {line["id"]: line for line in run.lines("asked.jsonl")}
     again = [row for row in rows if row["peer"] is not None and asked[row["id"]]["round"] > 2]
     assert {frozenset((row["node"], row["peer"])) for row in again} == {frozenset(four_nodes.nodes[:2])}
-    # No row of a node is missing in their sequence, over both work orders.
+    # No row of a node is missing in their sequence, over both test schedules.
     for name in four_nodes.nodes:
         mine = sorted(row["sequence"] for row in rows if row["host"] == name)
         assert mine == list(range(1, len(mine) + 1))
@@ -162,7 +162,7 @@ def test_a_node_that_reboots_in_mid_sweep_costs_its_own_pairs(four_nodes):
     output, _ = sweep.communicate(timeout=400)
     assert sweep.returncode == 3, output
     run = four_nodes.newest()
-    # Whether another has a node's address is asked of all that it met, and one of them has lost its rows.
+    # All nodes that a node met report whether another has its address, and one of them has lost its rows.
     of_pairs = [one for one in run.verdicts if one["peer"] is not None]
     of_others = [one for one in of_pairs if "gpuserver4" not in (one["node"], one["peer"])]
     assert len(of_others) == 3 * 2 * (2 * 2 + 1)

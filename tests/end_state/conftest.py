@@ -1,4 +1,4 @@
-"""The fixtures stand in a module of their own, so that molecule's scenarios can take them as well."""
+"""The fixtures are in a module of their own, so that molecule's scenarios can take them as well."""
 
 from end_state.fixtures import pytest_collection_finish, pytest_generate_tests, pytest_terminal_summary
 

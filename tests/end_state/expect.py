@@ -20,7 +20,7 @@ Problems = list[str]
 
 _FILE_MODE = 0o600
 _NETWORKS_FILE = "/etc/netplan/60-railyard-networks.yaml"
-# Units of Railyard that stay; all others of ours belong to a run or a change that is going on.
+# Units of Railyard that stay; all others of Railyard's belong to a run or a change in progress.
 _LASTING_UNITS = ("railyard-cpu-governor.service",)
 
 
@@ -185,7 +185,7 @@ def memlock(node_class: str, reading: Reading) -> Problems:
 
 
 def tools(node: Plan, options: Options, reading: Reading) -> Problems:
-    """The benchmark tools are installed, perftest where RDMA is asked, others where they were asked for."""
+    """The benchmark tools are installed, perftest where RDMA is configured, others where configured."""
     wanted = ["ping", "iperf3", "sockperf"]
     if options.get("benchmark_tools_rdma", node["transport"] != "tcp"):
         wanted += ["ib_write_bw", "ibv_devinfo", "numactl"]
@@ -196,7 +196,7 @@ def tools(node: Plan, options: Options, reading: Reading) -> Problems:
 
 
 def leftovers(reading: Reading) -> Problems:
-    """No measurement or change goes on: nothing of ours listens, runs, or waits to be confirmed."""
+    """No measurement or change goes on: nothing of Railyard's listens, runs, or waits to be confirmed."""
     problems = [f"still running: {line}" for line in reading["processes"]]
     problems += [
         f"still listening: {line.strip()}"

@@ -69,7 +69,7 @@ def _site(options: Options) -> dict[str, str]:
 
 
 def _profile(node: Plan, options: Options, reading: Reading) -> dict[str, str | None]:
-    """Each variable that is asked about, and its value; None where it is not to be there."""
+    """Each variable to look for, and its value; None where it must be absent."""
     transport = options.get("nccl_profile_transport", node["transport"])
     rails, overlays = _rails(node, options), options.get("nccl_profile_overlays", [])
     frontend = options.get("nccl_profile_socket_netdev", (node.get("frontend") or {}).get("netdev"))
@@ -129,7 +129,7 @@ def _library(options: Options) -> str | None:
 
 
 def _ucx(node: Plan, options: Options, reading: Reading) -> dict[str, str | None]:
-    """UCX is told what NCCL is told, under its own names; its lists are of whole names as they are."""
+    """UCX gets the same settings as NCCL, under its own names; its lists hold full names."""
     told = _profile(node, options, reading) | _site(options)
     devices = told["NCCL_IB_HCA"]
     if options.get("nccl_profile_transport", node["transport"]) == "tcp":

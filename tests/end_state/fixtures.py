@@ -81,7 +81,7 @@ class UnreachableError(Exception):
 
 
 class UnknownError(Exception):
-    """What is asked of a node that answers cannot be known. `railyard verify` counts it apart, too."""
+    """Something that a node which answers cannot report. `railyard verify` counts it separately, too."""
 
 
 def agree(problems: list[str]) -> None:
@@ -162,7 +162,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Note which nodes are asked for, so that `-k gpu007` reads one node and not a thousand."""
+    """Note which nodes are selected, so that `-k gpu007` reads one node and not a thousand."""
     asked = [item.callspec.params.get("node") for item in session.items if hasattr(item, "callspec")]
     names = [node.name for node in asked if isinstance(node, Node)]
     _session(session.config).wanted = list(dict.fromkeys(names))

@@ -19,7 +19,7 @@ from testinfra.utils.ansible_runner import AnsibleRunner
 _SSH_AT_A_TIME = 32
 _ANSIBLE_AT_A_TIME = 4
 _MARK = "railyard-state "
-# testinfra's own ssh reads these from the inventory as they stand; a template needs Ansible to render it.
+# testinfra's own ssh reads these from the inventory as written; a template needs Ansible to render it.
 _CONNECTION_VARIABLES = (
     "ansible_host",
     "ansible_port",
@@ -75,7 +75,7 @@ def _read(name: str, inventory: str | None, variables: dict[str, Any], through_a
         done = host.run(command(python))
     except (RuntimeError, AssertionError, OSError, ValueError, KeyError) as error:
         # testinfra raises RuntimeError for ssh's own 255, and others where `ansible` prints no result.
-        raise NotReadError(_told(str(error))) from error
+        raise NotReadError(_find_reason(str(error))) from error
     return parsed(done.stdout, done.stderr or done.stdout or f"exit status {done.rc} and no word")
 
 
@@ -87,7 +87,7 @@ def parsed(output: str, otherwise: str) -> Any:
     """
     line = next((line for line in output.splitlines() if line.startswith(_MARK)), None)
     if line is None:
-        raise NotReadError(_told(otherwise))
+        raise NotReadError(_find_reason(otherwise))
     return json.loads(line[len(_MARK) :])
 
 
@@ -96,7 +96,7 @@ def read_before(path: Path, names: Sequence[str]) -> dict[str, Any]:
 
     Args:
         path: JSON: node → [output, why there may be none].
-        names: the nodes that are asked for.
+        names: the selected nodes.
     """
     told = json.loads(path.read_text(encoding="utf-8"))
     states: dict[str, Any] = {}
@@ -114,8 +114,8 @@ def _needs_ansible(variables: dict[str, Any]) -> bool:
     return any("{{" in str(variables.get(name, "")) for name in _CONNECTION_VARIABLES)
 
 
-def _told(text: str) -> str:
-    """The words of ssh or sudo out of testinfra's account, which has the whole command in it."""
+def _find_reason(text: str) -> str:
+    """The message of ssh or sudo in testinfra's error, which has the whole command in it."""
     found = re.search(r"stderr=b?(['\"])(.*?)\1[,)]", text, flags=re.S)
     text = found[2].encode().decode("unicode_escape", "replace") if found else text
     if "a password is required" in text or "Missing sudo password" in text:

@@ -10,7 +10,7 @@ from end_state.fixtures import agree
 
 @pytest.fixture
 def rdma(node):
-    """A node that RDMA is asked of."""
+    """A node with RDMA in its inventory."""
     if not expect_rdma.is_asked(node.plan, node.options):
         pytest.skip("the inventory asks no RDMA of this node, or it is a container")
     return node

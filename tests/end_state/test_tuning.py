@@ -10,7 +10,7 @@ from end_state.fixtures import UnknownError, agree
 
 @pytest.fixture
 def tuned(node):
-    """A node of which tuning is asked."""
+    """A node with tuning in its inventory."""
     if not node.tuning:
         pytest.skip("the inventory leaves the node alone (node_tuning_profile is none, or restored)")
     return node
@@ -56,7 +56,7 @@ def test_interrupts_are_served_near_the_port_of_the_rail(tuned, rail):
     agree(expect_tuning.interrupts(rail, tuned.state))
 
 
-def test_rings_of_the_rail_have_the_size_that_was_asked(tuned, rail):
+def test_rings_of_the_rail_have_the_configured_size(tuned, rail):
     if not expect_tuning.ring_sizes(tuned.options):
         pytest.skip("the inventory leaves rings alone (node_tuning_ring_sizes is empty)")
     problems = expect_tuning.rings(rail, tuned.options, tuned.state)

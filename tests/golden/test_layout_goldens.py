@@ -1,4 +1,4 @@
-"""Each layout of inventories/: its plan against its golden file, and both against a second reckoning."""
+"""Each layout of inventories/: its plan against its golden file, and both against a second calculation."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from netaddr import IPNetwork
 from railyard.base import paths
 from railyard.plan import view
-from support import reckoning
+from support import expected_plan
 
 INVENTORIES = paths.repo_root() / "inventories"
 SCHEMA = json.loads((paths.repo_root() / "docs" / "schema" / "plan.schema.json").read_text())
@@ -32,7 +32,7 @@ LAYOUTS = {
     "gb200-nvl72-tray": (36, 4, ["r1-tray01", "r1-tray18", "r2-tray19", "r2-tray36"]),
     "rail-p2p-31": (33, 8, ["gpu01", "gpu32", "gpu33"]),
 }
-# Samples worked out with pencil and paper: neither the rule nor its second reckoning had a hand in them.
+# Samples worked out with pencil and paper: neither the rule nor its second calculation had a hand in them.
 BY_HAND = {
     # 10.1<rail>.<unit>.0/24; the leaf is .254; the other unit lies behind it.
     ("hgx-h100-roce", "gpu032", 7): ("10.17.1.32/24", "10.17.1.254", [("10.17.2.0/24", "10.17.1.254")]),
@@ -77,18 +77,18 @@ def test_the_plan_is_the_golden(layout):
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_the_golden_is_what_a_second_reckoning_says(layout):
+def test_the_golden_agrees_with_a_second_calculation(layout):
     nodes = golden(layout)["nodes"]
     assert list(nodes) == LAYOUTS[layout][2]
     for name, node in nodes.items():
-        assert node == reckoning.node_of(INVENTORIES / layout, name)
+        assert node == expected_plan.node_of(INVENTORIES / layout, name)
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_the_whole_plan_is_as_large_as_the_cluster_and_no_address_is_there_twice(layout):
     count, rails, _nodes = LAYOUTS[layout]
     plan = plan_of(INVENTORIES / layout)["nodes"]
-    assert list(plan) == list(reckoning.hosts_of(INVENTORIES / layout))
+    assert list(plan) == list(expected_plan.hosts_of(INVENTORIES / layout))
     assert (len(plan), {len(node["rails"]) for node in plan.values()}) == (count, {rails})
     everything = [rail for node in plan.values() for rail in node["rails"]]
     for key in ("address", "address6"):
@@ -109,7 +109,7 @@ def test_samples_by_hand(layout, node, place):
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_the_readme_says_how_and_no_credential_stands_there(layout):
+def test_the_readme_says_how_and_holds_no_credential(layout):
     text = (INVENTORIES / layout / "README.md").read_text(encoding="utf-8")
     assert text.startswith(f"# {layout}\n")
     assert f"railyard plan -i inventories/{layout}" in text

@@ -1,4 +1,4 @@
-"""Each layout's netplan files: the committed text, what it means by a second reckoning, netplan's word."""
+"""Each layout's netplan files: the committed text, what it means by a second calculation, netplan's word."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.netplan import ren
 from ansible_collections.railyard.fabric.plugins.module_utils.rails import networks, plan
 from netaddr import IPNetwork
 from railyard.base import paths
-from support import reckoning
+from support import expected_plan
 from support.nodes.netplan import generate, needs_netplan
 
 INVENTORIES = paths.repo_root() / "inventories"
@@ -38,7 +38,7 @@ FILES = [(layout, node, file) for layout, node, files in GOLDENS for file in fil
 def rendered(layout: str, node: str, file: str) -> str:
     """Render a file as the role does on a node whose netdevs are those of the inventory."""
     folder = INVENTORIES / layout
-    fabric, variables = reckoning.fabric_of(folder), reckoning.hosts_of(folder)[node]
+    fabric, variables = expected_plan.fabric_of(folder), expected_plan.hosts_of(folder)[node]
     if file == RAILS:
         unit, overrides = variables.get("scalable_unit"), variables.get("rail_overrides")
         return render.render(plan.plan_node(fabric, node, scalable_unit=unit, rail_overrides=overrides))
@@ -103,8 +103,8 @@ def test_infiniband_without_ip_has_no_file(layout, node):
 
 
 @pytest.mark.parametrize(("layout", "node"), [(layout, node) for layout, node, _files in GOLDENS])
-def test_the_rails_file_means_what_a_second_reckoning_says(layout, node):
-    expected = {rail["netdev"]: rail for rail in reckoning.node_of(INVENTORIES / layout, node)["rails"]}
+def test_the_rails_file_agrees_with_a_second_calculation(layout, node):
+    expected = {rail["netdev"]: rail for rail in expected_plan.node_of(INVENTORIES / layout, node)["rails"]}
     found = stanzas(layout, node, RAILS, "ethernets")
     assert list(found) == list(expected)
     for netdev, rail in expected.items():
@@ -154,7 +154,7 @@ def test_the_storage_vlan_lies_on_its_port_and_the_way_in_is_not_touched():
 @pytest.mark.parametrize(("layout", "node", "files"), GOLDENS)
 def test_netplan_takes_the_files(layout, node, files, tmp_path):
     made = generate(tmp_path, {f"/etc/netplan/{file}": golden(layout, node, file) for file in files})
-    for rail in reckoning.node_of(INVENTORIES / layout, node)["rails"]:
+    for rail in expected_plan.node_of(INVENTORIES / layout, node)["rails"]:
         text = made[f"10-netplan-{rail['netdev']}.network"]
         assert f"MTUBytes={rail['mtu']}" in text
         assert f"Address={rail['address']}" in text

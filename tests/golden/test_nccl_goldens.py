@@ -306,7 +306,7 @@ def test_sockets_over_the_rails_where_they_are_tcp(v100_fabric):
         ),
     ],
 )
-def test_a_clouds_plugin_is_named_and_told_what_follows_from_the_fabric(v100_fabric, role_says, wanted):
+def test_a_clouds_plugin_is_named_and_configured_from_the_fabric(v100_fabric, role_says, wanted):
     v100_fabric["transport"] = "tcp"
     text = render(v100_fabric, "gpuserver1", **role_says)
     assert settings(text) == {**wanted, "NCCL_SOCKET_IFNAME": "=enp5s0"}
@@ -349,7 +349,7 @@ def test_a_clouds_plugin_is_named_and_told_what_follows_from_the_fabric(v100_fab
         (ROCE, {"nccl_profile_transport": "tcp"}, {}, {"UCX_NET_DEVICES": "eno1"}),
     ],
 )
-def test_ucx_is_told_the_same(where, role_says, facts, wanted):
+def test_ucx_gets_the_same_settings(where, role_says, facts, wanted):
     fabric = layout(where[0])
     hcas = LAYOUTS[where[0]][2].split(",")
     text = render(fabric, where[1], template="railyard/ucx.env", facts=facts, hcas=hcas, **role_says)

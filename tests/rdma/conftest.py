@@ -1,6 +1,6 @@
 """`make demo` as a newcomer types it: two virtual machines with Soft-RoCE; the other tests use its lab.
 
-Emulated machines are slow and dear, so everything that needs them stands on one lab.
+Emulated machines are slow and dear, so everything that needs them uses one lab.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ RAILYARD = Path(sys.executable).parent / "railyard"
 
 @dataclass
 class Demo:
-    """What the demo said, how it ended, how long it took, and the lab that it left up."""
+    """What the demo printed, how it ended, how long it took, and the lab that it left up."""
 
     output: str
     status: int
@@ -56,6 +56,6 @@ def demo(tmp_path_factory: pytest.TempPathFactory):
 
 @pytest.fixture(scope="session")
 def small(demo: Demo, tmp_path_factory: pytest.TempPathFactory) -> Cluster:
-    """The same lab asked for one rail and little time: a fault needs no more."""
+    """The same lab, with a policy of one rail and little time: a fault needs no more."""
     assert demo.status == 0, "the demo failed, and with it what builds on it"
     return small_inventory(tmp_path_factory.mktemp("small"), confirm=0)

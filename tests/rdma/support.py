@@ -71,7 +71,7 @@ class WhileMeasuring:
             time.sleep(0.3)
 
 
-def of(run: object, check: str, node: str, tool: str | None = None) -> dict:
+def find_verdict(run: object, check: str, node: str, tool: str | None = None) -> dict:
     """Return the one verdict of a check from a node."""
     found = [
         one

@@ -117,7 +117,7 @@ def assert_comes_and_goes(
 
 
 def read_errors(watched: server.Prometheus, kind: str) -> dict[tuple[str, str], float]:
-    """Return the errors of one kind that were counted so far, by node and rail."""
+    """Return the errors of one type that were counted so far, by node and rail."""
     return {
         (one["metric"]["node"], one["metric"]["rail"]): float(one["value"][1])
         for one in watched.query(f'railyard_rail_errors_total{{kind="{kind}"}}')
@@ -160,7 +160,7 @@ def test_a_port_without_the_gid_of_its_planned_address_is_named(
 
 
 def test_packets_sent_again_are_counted_and_are_no_alert(lab: Cluster, watched: server.Prometheus) -> None:
-    """Soft-RoCE counts no other fault of a path, and a job elsewhere may cause it: nobody is woken."""
+    """Soft-RoCE counts no other fault of a path, and a job elsewhere may cause it: it pages no one."""
     wait_until(lambda: set(read_errors(watched, "transport")) == RAILS, LATE_S, watched)
     before = read_errors(watched, "transport")
     lab.ssh("gpuserver1", "sudo tc qdisc add dev ens6 root netem loss 2%")

@@ -1,6 +1,6 @@
 """RDMA measured for real, then faked, broken and rebooted; each time the verdict has to be the true one.
 
-The tests build on one another in the order in which they stand: a lab of emulated machines is dear.
+The tests build on one another in the order of this file: a lab of emulated machines is dear.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def test_an_rdma_row_says_how_it_was_measured(demo: Demo) -> None:
         assert moved >= row["metrics"]["bandwidth_gbps"] * 1e9 / 8 * 0.9
 
 
-def test_what_the_tools_said_is_kept(demo: Demo) -> None:
+def test_the_output_of_the_tools_is_kept(demo: Demo) -> None:
     run = demo.cluster.newest()
     for row in run.lines("results.jsonl"):
         if row["check"] != "rdma_bandwidth":

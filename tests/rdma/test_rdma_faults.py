@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from e2e.support import Cluster
 from rdma.conftest import Demo
-from rdma.support import NODES, WhileMeasuring, of, rdma_verdicts, small_inventory
+from rdma.support import NODES, WhileMeasuring, find_verdict, rdma_verdicts, small_inventory
 
 # Long enough to be interrupted in the middle.
 # What is killed once would be well when it is measured again.
@@ -51,7 +51,7 @@ def test_every_other_verb_is_measured_and_proven(demo: Demo, tmp_path: Path) -> 
 
 
 def test_both_ways_at_once_are_measured_and_proven(demo: Demo, tmp_path: Path) -> None:
-    # Soft-RoCE of Linux 6.1 fails such a test now and then by itself (Failed status 9), which is then said.
+    # Soft-RoCE of Linux 6.1 fails such a test now and then by itself (Failed status 9), which is reported.
     cluster = small_inventory(tmp_path, rdma_tests=["ib_write_bw"], bidirectional=True)
     for _attempt in range(3):
         status, run, output = cluster.validate()
@@ -73,12 +73,12 @@ def test_a_server_that_is_killed_in_mid_test(demo: Demo, long: Cluster) -> None:
         status, run, output = long.validate()
     assert fault.done
     assert status != 0, output
-    broken = of(run, "rdma_bandwidth", "gpuserver1")
+    broken = find_verdict(run, "rdma_bandwidth", "gpuserver1")
     assert broken["outcome"] in ("fail", "unmeasured"), broken
     assert broken["cause"], broken
     # What came afterwards is measured: the run goes on.
-    assert of(run, "rdma_latency", "gpuserver1")["outcome"] == "recorded"
-    assert of(run, "rdma_bandwidth", "gpuserver2")["outcome"] == "recorded"
+    assert find_verdict(run, "rdma_latency", "gpuserver1")["outcome"] == "recorded"
+    assert find_verdict(run, "rdma_bandwidth", "gpuserver2")["outcome"] == "recorded"
 
 
 def test_a_device_that_goes_in_mid_test_is_named_then_and_by_the_next_run(
@@ -100,10 +100,10 @@ def test_a_device_that_goes_in_mid_test_is_named_then_and_by_the_next_run(
     assert status != 0, output
     for one in rdma_verdicts(run):
         assert one["outcome"] in ("fail", "unmeasured"), one
-    assert "rxe0" in of(run, "rdma_latency", "gpuserver2")["cause"]
+    assert "rxe0" in find_verdict(run, "rdma_latency", "gpuserver2")["cause"]
 
     assert next_status == 1, next_output
-    gone = of(next_run, "rdma_port", "gpuserver1")
+    gone = find_verdict(next_run, "rdma_port", "gpuserver1")
     assert gone["outcome"] == "fail"
     # The inventory names no RDMA device: which one is missing only the rail's netdev says.
     assert "no RDMA device belongs to ens6" in gone["cause"]
@@ -122,9 +122,9 @@ def test_torn_output_and_versions_that_differ(demo: Demo, small: Cluster) -> Non
             small.ssh(node, "sudo rm -f /usr/local/bin/ib_write_bw /usr/local/bin/ib_write_lat")
     assert status != 0, output
     for node in NODES:
-        torn = of(run, "rdma_bandwidth", node)
+        torn = find_verdict(run, "rdma_bandwidth", node)
         assert torn["outcome"] in ("fail", "unmeasured"), torn
-        differs = of(run, "rdma_latency", node)
+        differs = find_verdict(run, "rdma_latency", node)
         assert differs["outcome"] == "unmeasured", differs
         assert "24.07" in differs["cause"], differs
 
@@ -146,8 +146,8 @@ def test_a_peer_that_hangs_in_mid_test(demo: Demo, long: Cluster) -> None:
     assert time.monotonic() - began < PATIENCE_S
     for one in rdma_verdicts(run):
         assert one["outcome"] == "unmeasured", one
-    assert "gpuserver2" in of(run, "rdma_bandwidth", "gpuserver1")["cause"]
-    # Nobody speaks to its runner any more: that ends with its lease, and leaves the node to the next run.
+    assert "gpuserver2" in find_verdict(run, "rdma_bandwidth", "gpuserver1")["cause"]
+    # No one talks to its runner any more: that ends with its lease, and leaves the node to the next run.
     while long.processes("gpuserver2") and time.monotonic() < began + PATIENCE_S + LONG["lease_s"]:
         time.sleep(2)
     assert long.processes("gpuserver2") == []
@@ -164,7 +164,7 @@ def test_a_peer_that_reboots_in_mid_test(demo: Demo, long: Cluster) -> None:
     assert fault.done
     assert status in (1, 3), output
     assert time.monotonic() - began < PATIENCE_S
-    assert of(run, "rdma_bandwidth", "gpuserver1")["outcome"] in ("fail", "unmeasured")
+    assert find_verdict(run, "rdma_bandwidth", "gpuserver1")["outcome"] in ("fail", "unmeasured")
     for one in rdma_verdicts(run):
         assert one["outcome"] != "pass", one
         assert one["proof"] != "proven" or one["outcome"] == "recorded", one

@@ -179,7 +179,7 @@ def test_outside_of_an_allocation_nothing_begins(slurm: Slurm) -> None:
     assert "salloc --exclusive" in done.stdout
 
 
-def test_the_own_allocation_is_measured_and_proven(slurm: Slurm, job: str) -> None:
+def test_its_own_allocation_is_measured_and_proven(slurm: Slurm, job: str) -> None:
     done = slurm.measure()
     assert done.returncode == 0, done.stdout
     run = slurm.newest()
@@ -210,7 +210,7 @@ def test_the_job_of_another_makes_its_node_busy(slurm: Slurm, job: str) -> None:
     assert f"a Slurm job runs on {NODES[1]}" in json.dumps(slurm.newest().verdicts)
 
 
-def test_who_is_not_root_is_told_what_it_takes(slurm: Slurm, job: str) -> None:
+def test_a_user_who_is_not_root_reads_what_it_takes(slurm: Slurm, job: str) -> None:
     slurm.call("scancel", job)
     slurm.user = BOB
     slurm.job = slurm.allocate()

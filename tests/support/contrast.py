@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How well two colours can be told apart, by WCAG 2.2."""
+"""The contrast of two colours, by WCAG 2.2."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ def alertmanager(*options: str) -> list[str]:
     """Return the command line of Alertmanager.
 
     It wants its templates in /usr/share and ends without them. Unpacked, it finds them there in a mount
-    namespace of its own, for which nobody need be root.
+    namespace of its own, which does not need root.
     """
     program = find("prometheus-alertmanager")
     if not program.is_relative_to(TREE):

@@ -120,7 +120,7 @@ def _become(program: str, call: dict[str, Any]) -> None:
 
 
 def _serve(connection: socket.socket, program: str) -> None:
-    """Fork for each call; returns in the child, and ends when nobody calls any more."""
+    """Fork for each call; returns in the child, and ends with the last caller."""
     with connection, connection.makefile("rw") as lines:
         for line in lines:
             call = json.loads(line)

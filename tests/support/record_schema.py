@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A record as the JSON Schema that it is, to be held against the one in `docs/schema`."""
+"""A record as the JSON Schema that it is, to be compared with the one in `docs/schema`."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def schema_of(kind: Any) -> dict[str, Any]:
     return {"type": {str: "string", int: "integer", float: "number", bool: "boolean"}[kind]}
 
 
-def without_words(schema: Any, document: dict[str, Any]) -> Any:
+def strip_descriptions(schema: Any, document: dict[str, Any]) -> Any:
     """Return a schema of `docs/schema` with its references put in, without titles and descriptions."""
     if not isinstance(schema, dict):
         return schema
@@ -77,9 +77,9 @@ def without_words(schema: Any, document: dict[str, Any]) -> Any:
         if key in ("$schema", "$defs", "title", "description", "examples"):
             continue
         if key == "properties":
-            found[key] = {name: without_words(one, document) for name, one in value.items()}
+            found[key] = {name: strip_descriptions(one, document) for name, one in value.items()}
         elif key in ("required", "type") and isinstance(value, list):
             found[key] = sorted(value)
         else:
-            found[key] = without_words(value, document)
+            found[key] = strip_descriptions(value, document)
     return found

@@ -244,7 +244,7 @@ def run_railyard(
     environment = {
         **os.environ, "RAILYARD_REPORTS_DIR": str(reports), "COLUMNS": "200", **(variables or {}),
     }  # fmt: skip
-    # Not all of ours: the node's interpreter is another one, and inherits it.
+    # Not all of this process's: the node's interpreter is another one, and inherits it.
     environment["PYTHONPATH"] = f"{ROOT / 'tools'}:{ROOT / 'collections'}:{ROOT / 'tests'}"
     if subnet is not None:
         folder = subnet.simulation.folder / "tools"

@@ -1,4 +1,4 @@
-"""Options of Ansible stand directly behind the verbs that run it, and mean what they mean to Ansible."""
+"""Options of Ansible are directly behind the verbs that run it, and mean what they mean to Ansible."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_values_reach_ansible_unchanged(handed_on, words, expected):
     assert {name: getattr(meant, name) for name in expected} == expected
 
 
-def test_what_stands_after_the_dashes_is_handed_on_as_before(handed_on):
+def test_arguments_after_the_dashes_are_handed_on_as_before(handed_on):
     assert handed_on("site", "-i", "inventories/lab", "--", "--limit", "gpu1", "-K") == [
         "--limit",
         "gpu1",

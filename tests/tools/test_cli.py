@@ -134,11 +134,11 @@ def test_version():
         ["site", "--no-such-option", "-i", "x"],
     ],
 )
-def test_bad_words_are_bad_input(argv):
+def test_wrong_arguments_are_bad_input(argv):
     refused(railyard(*argv))
 
 
-def test_every_problem_of_an_inventory_is_told_at_once(inventory):
+def test_every_problem_of_an_inventory_is_reported_at_once(inventory):
     file = inventory / "group_vars" / "all" / "fabric.yml"
     file.write_text(file.read_text().replace("10.0.0.0/24", "10.0.1.0/24").replace("ens6d1", "ens6"))
     done = railyard("site", "-i", inventory)
@@ -162,7 +162,7 @@ def test_a_full_disk_is_bad_input(inventory):
     refused(railyard("validate", "-i", inventory, "--reports-dir", "/dev/full/reports"), "/dev/full")
 
 
-def test_a_second_run_is_told_of_the_first(inventory, tmp_path):
+def test_a_second_run_reports_the_first(inventory, tmp_path):
     folder = tmp_path / "reports" / "mine"
     folder.mkdir(parents=True)
     with (folder / ".lock").open("w") as lock:
@@ -250,7 +250,7 @@ def test_what_was_lost_is_made_again_byte_for_byte(tmp_path):
     assert {name: (folder / name).read_bytes() for name in names} == made
 
 
-def test_a_run_that_asked_nothing_is_no_pass(tmp_path):
+def test_a_run_without_tests_is_no_pass(tmp_path):
     folder = build_run(tmp_path / "lab" / RUN)
     (folder / "asked.jsonl").write_text("")
     done = railyard("judge", folder)
@@ -291,7 +291,7 @@ def test_ctrl_c_before_the_run_is_no_traceback(inventory, tmp_path):
 
 
 @pytest.mark.parametrize("words", [("plan", "--json"), ("plan", "--svg", "-"), ("plan",)])
-def test_a_full_disk_behind_standard_output_is_said(inventory, words):
+def test_a_full_disk_behind_standard_output_is_reported(inventory, words):
     verb, *options = words
     with open("/dev/full", "w", encoding="utf-8") as full:
         done = subprocess.run(
@@ -310,7 +310,7 @@ def test_a_full_disk_behind_standard_output_is_said(inventory, words):
 
 @pytest.mark.parametrize("form", [["--json"], []])
 def test_a_reader_that_went_away_ends_a_plan_as_it_does_any_program(form):
-    # 128 + SIGPIPE, as the shell tells it of `cat`: none of the statuses that speak of the fabric.
+    # 128 + SIGPIPE, as the shell reports it for `cat`: none of the statuses about the fabric.
     argv = [BIN / "railyard", "plan", "-i", REPO / "inventories" / "computed-512", *form]
     # Into a small pipe: a larger one holds all of the plan until the reader, held up, has gone away.
     small = {"stdout": subprocess.PIPE, "pipesize": 4096}

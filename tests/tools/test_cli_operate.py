@@ -1,4 +1,4 @@
-"""What a finished run means: the exit status of site, provision and validate, and what is said at the end."""
+"""What a finished run means: the exit status of site, provision and validate, and what they print."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from support.runs.run_builder import build_run
 
 
 def ended(return_code=0, *, failures=None, dark=None, interrupted=False, started=True, stats=True):
-    """How Ansible ended, as its events would have told it."""
+    """How Ansible ended, as its events would have shown it."""
     progress = Progress(started=started)
     for host in failures or {}:
         data = {"host": host, "task": "Install things", "task_action": "apt", "res": {"msg": "no"}}
@@ -70,7 +70,7 @@ def out():
         ("provision", NONE, ended(99, interrupted=True, stats=False), [], 3),
         # Ansible died without a word: no pass.
         ("provision", NONE, ended(250, stats=False), [], 1),
-        # Something went wrong that nobody can name: no pass either.
+        # Something went wrong without a known cause: no pass either.
         ("validate", GOOD, ended(2), [], 3),
         ("provision", NONE, ended(2), [], 3),
         # Nothing was measured, whatever Ansible says of it.
@@ -145,7 +145,7 @@ def judge_broke(**how):
         ("validate", GOOD, ended(), 0),
     ],
 )
-def test_the_exit_status_that_is_told_is_the_one_that_comes(tmp_path, verb, folder, outcome, status, out):
+def test_the_announced_exit_status_is_the_one_that_comes(tmp_path, verb, folder, outcome, status, out):
     run_dir = build_run(tmp_path / "lab" / RUN, change_result=folder)
     assert commands.conclude(verb, outcome, run_dir, ansible_args.parse([]), out) == status
     told = out.file.getvalue()
@@ -214,7 +214,7 @@ def test_input_that_only_the_preflight_sees_is_bad_input(tmp_path, out):
         ([], "no run folder"),
     ],
 )
-def test_why_nothing_was_measured_is_said(tmp_path, argv, word, out):
+def test_the_reason_why_nothing_was_measured_is_reported(tmp_path, argv, word, out):
     assert commands.conclude("validate", ended(), tmp_path / "none", ansible_args.parse(argv), out) == 3
     assert word in out.file.getvalue()
 

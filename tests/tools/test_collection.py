@@ -54,7 +54,7 @@ def test_no_address_is_made_up():
     assert not re.search(r"https?://", said)
 
 
-def test_the_readme_names_every_module_in_its_own_words():
+def test_the_readme_names_every_module_with_its_short_description():
     readme = (COLLECTION / "README.md").read_text()
     for name, text in MODULES.items():
         short = re.search(r"^short_description: (.+)$", text, re.MULTILINE)[1]

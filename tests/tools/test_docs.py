@@ -33,7 +33,7 @@ MADE = re.compile(r"inventories/(mine|pair)|.*\.\.\.|.*//")
 
 
 def named_paths(text: str) -> set[str]:
-    """Return what stands in backticks or in a link and is a path of this tree."""
+    """Return what is in backticks or in a link and is a path of this tree."""
     found = {one for one in re.findall(r"`([\w./-]+)`", text) if OURS.match(one)}
     return found | set(re.findall(r"\]\((?!http)([\w./-]+)(?:#[\w-]+)?\)", text))
 
@@ -82,7 +82,7 @@ def test_every_package_has_its_row_and_every_row_its_package() -> None:
 (PICTURE,) = re.findall(r"```\n( a person.*?)```", ARCHITECTURE, re.DOTALL)
 
 
-def test_every_package_stands_in_the_picture_and_nothing_else_does() -> None:
+def test_every_package_is_in_the_picture_and_nothing_else() -> None:
     drawn = " ".join(re.findall(r"^ │ {8}([a-z_ ]+?) *│", PICTURE, re.MULTILINE)).split()
     assert sorted(drawn) == sorted(["cli", *(package.split("/")[-1] for package, _words, _entry in ROWS)])
 
@@ -106,7 +106,7 @@ def test_every_function_that_the_map_names_is_in_the_file_that_it_names() -> Non
 
 
 def commands(program: str) -> list[list[str]]:
-    """Return the words of each call of a program in the code of the documents for users."""
+    """Return the arguments of each call of a program in the code of the documents for users."""
     found = []
     for text in (TEXTS[name] for name in TOLD):
         blocks = re.findall(r"^ *```\w*\n(.*?)^ *```", text, re.M | re.S)
@@ -135,7 +135,7 @@ def options_of(words: list[str]) -> tuple[list[str], set[str]]:
     }
 
 
-def test_every_verb_and_option_of_railyard_that_is_told_is_there() -> None:
+def test_every_verb_and_option_of_railyard_in_the_docs_exists() -> None:
     told = commands("railyard")
     assert len(told) > 25
     for words in told:
@@ -143,7 +143,7 @@ def test_every_verb_and_option_of_railyard_that_is_told_is_there() -> None:
         assert set(used) <= known, words
 
 
-def test_every_variable_tag_and_target_that_is_told_is_there() -> None:
+def test_every_variable_tag_and_target_in_the_docs_exists() -> None:
     told = [TEXTS[name] for name in TOLD]
     places = [*ROOT.glob("playbooks/**/*.yml"), *ROOT.glob("roles/*/*/*.yml")]
     known = "\n".join(path.read_text(encoding="utf-8") for path in places)

@@ -135,7 +135,7 @@ def test_a_version_by_hand_stays_where_no_tag_says_it_closer():
     assert spans(after) == {"NCCL_A": ("", "2.4.0"), "NCCL_B": ("", "2.4.2")}
 
 
-def test_names_of_rccl_stand_beside_those_of_nccl(tmp_path):
+def test_names_of_rccl_are_beside_those_of_nccl(tmp_path):
     docs = tmp_path / "env-variables.rst"
     docs.write_text("    * - | ``RCCL_NEW``\n      - | see ``NCCL_NOT_HERE``\n    * - | ``NCCL_IB_HCA``\n")
     before = catalogue(ROW, {"name": "RCCL_OLD", "use": "rccl", "rccl": "5.0.0"})

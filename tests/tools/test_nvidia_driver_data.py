@@ -239,7 +239,7 @@ def test_a_mirror_or_a_bundle_takes_the_place_of_nvidias_repository(tmp_path, sa
 
 
 @pytest.mark.parametrize("distribution", DISTRIBUTIONS)
-def test_gdrcopy_is_of_nvidias_repository_alone_and_only_where_it_is_asked(distribution):
+def test_gdrcopy_is_of_nvidias_repository_alone_and_only_where_configured(distribution):
     generation = {"debian_13": "Hopper"}.get(distribution, "Volta")
     asked = chosen(distribution, generations=[generation], gdrcopy=True)
     assert asked["refusals"] == []

@@ -1,4 +1,4 @@
-"""Whatever is printed, by whomever: it cannot control a terminal, nor pass for a line of ours."""
+"""Whatever is printed, by whomever: it cannot control a terminal, nor pass for a line of Railyard's."""
 
 from __future__ import annotations
 
@@ -143,14 +143,14 @@ def shown(capsys, *events, verbosity=0) -> list[str]:
     ids=range(12),
 )
 @pytest.mark.parametrize("verbosity", [0, 1])
-def test_no_word_of_a_node_looks_like_a_line_of_ours(capsys, event, verbosity):
+def test_no_text_of_a_node_looks_like_a_line_of_railyard(capsys, event, verbosity):
     if verbosity:
         event = {"stdout": f"{FORGED}\n{FORGED}", **event}
     lines = shown(capsys, event, verbosity=verbosity)
     assert any(FORGED in line for line in lines)
     for line in lines:
         assert not NO_TEXT.search(line)
-        # Lines of ours that begin with a mark and a blank: an outcome, a play, a task.
+        # Lines of Railyard's that begin with a mark and a blank: an outcome, a play, a task.
         assert not re.match(r" {0,2}[✓✗▸]? ?all|✓", line), line
         assert " " * 9 + FORGED not in line
 

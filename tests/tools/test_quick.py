@@ -1,4 +1,4 @@
-"""`railyard validate --quick`: what is said of the nodes, and the exit status of all of them."""
+"""`railyard validate --quick`: what is reported of the nodes, and the exit status of all of them."""
 
 from __future__ import annotations
 

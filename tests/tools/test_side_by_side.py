@@ -1,4 +1,4 @@
-"""The parts of the test suite side by side, here with parts of a line or two: who ends, how, what is said."""
+"""The parts of the test suite side by side, with parts of a line or two: how each ends, the report."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def wait_until(there: Callable[[], bool]) -> None:
 
 
 def alive(pid: int) -> bool:
-    # A process that has ended and that nobody has asked for is none.
+    # A process that has ended and that no one has waited for is none.
     return pid != 0 and state_of(pid) not in ("", "Z")
 
 
@@ -177,7 +177,7 @@ def test_what_a_part_writes_that_has_its_stage_for_itself_is_shown_at_once(plan)
 
 
 def test_a_part_over_its_budget_is_ended_and_named(plan):
-    # It says that all went well, as a program may that is told to stop.
+    # It says that all went well, as a program may that has to stop.
     parts = {"a": f"trap 'exit 0' INT; echo $$ >pid; sleep {LONG_S} & wait", "b": "true"}
     status, out = plan.run("a=0 | b=1", **parts)
     assert status == 1
@@ -271,7 +271,7 @@ def test_the_waiting_for_labs_has_an_end(plan, monkeypatch):
     assert process.returncode != 0
 
 
-def test_every_part_of_the_suite_stands_in_one_stage():
+def test_every_part_of_the_suite_is_in_one_stage():
     text = (TOOLS / "test").read_text(encoding="utf-8")
     stages = re.search(r"^stages=\(\n(.*?)^\)$", text, re.M | re.S)
     parts = re.findall(r"(\w+)=\d+", stages[1])
@@ -284,7 +284,7 @@ def test_every_test_file_with_labs_is_run_by_one_part():
     for folder in ("e2e", "drivers"):
         for path in (repo_root() / "tests" / folder).glob("test_*.py"):
             file = f"tests/{folder}/{path.name}"
-            # Of one file two parts may run what has a word in its name, and all else.
+            # Of one file two parts may run what matches a word in its name, and all else.
             but = re.search(rf'-k "not (\w+)" {re.escape(file)}', text)
             assert text.count(file) == (2 if but else 1), path.name
             assert but is None or f"-k {but[1]} {file}" in text, path.name

@@ -48,10 +48,10 @@ def is_member(name: str) -> bool:
 def write(
     path: str, manifest: dict[str, Any], texts: Mapping[str, str], found: names.Names
 ) -> tuple[int, list[str]]:
-    """Write an archive; return its size and, in words, what was left out of it.
+    """Write an archive; return its size and a text of what was left out of it.
 
     Args:
-        path: where it goes; what is there is replaced once it is whole.
+        path: where it goes; what is there is replaced once it is complete.
         manifest: what it says of itself; `kept`, `cut` and `left_out` are added.
         texts: its other members.
         found: replaces the machine's names.

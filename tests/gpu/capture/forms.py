@@ -1,7 +1,7 @@
 """Find and run the forms of nvidia-smi and dcgmi that Railyard reads, and keep what each printed.
 
-The forms come from the product: what its node code runs is recorded while it runs, and what stands in its
-sources as a plain list of words is found there. Only forms that people paste are listed here.
+The forms come from the product: what its node code runs is recorded while it runs, and what its sources
+have as a plain list of words is found there. Only forms that people paste are listed here.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def in_sources(folder: str) -> list[list[str]]:
         with open(path, encoding="utf-8") as handle:
             tree = ast.parse(handle.read())
         for node in ast.walk(tree):
-            words = _words(node)
+            words = _find_argv(node)
             if words is not None and words not in found:
                 found.append(words)
     return found
@@ -49,8 +49,8 @@ def _sources(folder: str) -> Iterator[str]:
         yield from (os.path.join(where, name) for name in sorted(names) if name.endswith(".py"))
 
 
-def _words(node: ast.AST) -> list[str] | None:
-    """Return the words of a list of plain words that begins with one of PROGRAMS, None of anything else."""
+def _find_argv(node: ast.AST) -> list[str] | None:
+    """Return a list of plain words that begins with one of PROGRAMS, None of anything else."""
     if not isinstance(node, ast.List):
         return None
     words = [one.value for one in node.elts if isinstance(one, ast.Constant) and isinstance(one.value, str)]

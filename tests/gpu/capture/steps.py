@@ -21,7 +21,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.quick import expec
 from ansible_collections.railyard.fabric.plugins.module_utils.quick import main as quick_main
 from gpu.capture import forms, torch_program, tree
 
-#: The name of the node in all that is written: the machine's own is nobody's business.
+#: The name of the node in all that is written: the machine's own is private.
 NODE = "gpu-node"
 NCCL_DEBUG = {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,NET"}
 _NCCL_CONF = "etc/nccl.conf"

@@ -82,7 +82,7 @@ def _allreduce(torch: Any, device: str) -> None:
     backend = "gloo" if device == "cpu" else "nccl"
     if device != "cpu":
         torch.cuda.set_device(0)
-    # A store of this process alone: one rank meets nobody.
+    # A store of this process alone: one rank has no peers.
     dist.init_process_group(backend, store=dist.HashStore(), rank=0, world_size=1)
     try:
         _tell({**_who(torch, device), "backend": backend})

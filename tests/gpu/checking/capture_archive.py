@@ -101,7 +101,7 @@ def _hold(is_so: bool, otherwise: str) -> None:
         raise BadArchiveError(otherwise)
 
 
-def _is_whole(value: object, most: int) -> bool:
+def _is_count(value: object, most: int) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= most
 
 
@@ -115,15 +115,15 @@ def _is_step(one: object) -> bool:
 
 
 def _is_function(one: object) -> bool:
-    """Tell whether a PCI function may be laid out as files: its address and files become their names."""
+    """Tell whether a PCI function may be written as files: its address and files become their names."""
     if not isinstance(one, dict):
         return False
     files = one.get("files")
     return (
         isinstance(one.get("pci"), str)
         and bool(_PCI.match(one["pci"]))
-        and _is_whole(one.get("device"), 0xFFFF)
-        and _is_whole(one.get("class"), 0xFFFF)
+        and _is_count(one.get("device"), 0xFFFF)
+        and _is_count(one.get("class"), 0xFFFF)
         and isinstance(files, dict)
         and all(_FILE.match(name) and isinstance(text, str) for name, text in files.items())
     )

@@ -1,6 +1,6 @@
 """Give the recorded outputs to the product's node code again, and judge what it makes of them.
 
-The kernel's files are laid out anew from what the archive says of the PCI bus, and each program answers what
+The kernel's files are written anew from what the archive says of the PCI bus, and each program answers what
 it answered on the machine. A form that the product needs by now and the archive lacks is unmeasured.
 """
 
@@ -55,7 +55,7 @@ def lines(capture: Capture, folder: str) -> Iterator[Line]:
     facts["errors"].pop("xids", None)
     yield from _parts(facts)
     yield from _typed("nvidia-smi --query-gpu", facts["rows"])
-    yield from _words(capture)
+    yield from _find_odd_values(capture)
     yield from _pasted(capture, facts)
     yield _settings(capture, reader)
     yield _log(capture, facts)
@@ -148,7 +148,7 @@ def _typed(what: str, rows: Sequence[Mapping[str, Any]]) -> Iterator[Line]:
         yield Line(FAIL, f"types of {what}", "; ".join(odd[:4]))
 
 
-def _words(capture: Capture) -> Iterator[Line]:
+def _find_odd_values(capture: Capture) -> Iterator[Line]:
     """Say which values are a word of nvidia-smi for trouble, whatever the product's parser makes of it."""
     odd: dict[str, None] = {}
     for argv, one in capture.forms.items():

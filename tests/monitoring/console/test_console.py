@@ -54,7 +54,7 @@ def fetch(prometheus: Prometheus, **parameters: str) -> str:
 
 
 def section(page: str, title: str) -> Text:
-    """Return what stands between a headline and the next one."""
+    """Return what is between a headline and the next one."""
     return Text(re.split(r"<h2[^>]*>|</body>", page.partition(f"{title}</h2>")[2])[0])
 
 
@@ -64,7 +64,7 @@ def test_the_headline_counts_what_is_wrong(watched: Prometheus) -> None:
     assert headline == "16 nodes, 112 rails: 5 rails are wrong, 5 have errors, 1 node does not answer"
 
 
-def test_nodes_that_are_not_good_stand_there_worst_first_and_good_ones_do_not(watched: Prometheus) -> None:
+def test_nodes_that_are_not_good_are_listed_worst_first_and_good_ones_do_not(watched: Prometheus) -> None:
     found = section(fetch(watched, cluster="fake"), "Nodes that are not good")
     assert found.by_class["name"] == SILENT + CRITICAL + WARNED
     by_name = dict(zip(found.by_class["name"], found.by_class["what"], strict=True))

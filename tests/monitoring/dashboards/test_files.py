@@ -114,7 +114,7 @@ def test_every_metric_of_a_dashboard_is_in_a_catalogue() -> None:
 
 
 def test_every_metric_of_another_program_is_read() -> None:
-    """A list that only grows tells a Prometheus to keep what nobody looks at."""
+    """A list that only grows tells a Prometheus to keep what no dashboard or rule uses."""
     of_rules = set().union(*(promql.metrics(rule["expr"]) for rule in RULES))
     assert FOREIGN - of_rules - console_names() - set().union(*names_in_boards().values()) == set()
 

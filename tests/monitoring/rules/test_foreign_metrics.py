@@ -21,7 +21,7 @@ WAIT_S = 30.0
 
 @pytest.fixture(scope="module")
 def exported(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Return what node_exporter answers, with a textfile of ours."""
+    """Return what node_exporter answers, with a textfile of Railyard's."""
     folder = tmp_path_factory.mktemp("textfiles")
     (folder / "railyard_node.prom").write_text('railyard_node_metrics_info{version="1.0"} 1\n')
     port = free_port()

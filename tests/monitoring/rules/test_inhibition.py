@@ -38,7 +38,7 @@ def test_amtool_takes_the_file(config: Path) -> None:
     assert f"{len(INHIBITION)} inhibit rules" in done.stdout
 
 
-def test_every_name_in_it_is_an_alert_of_ours_and_every_label_one_of_theirs() -> None:
+def test_every_name_is_a_railyard_alert_and_every_label_one_of_the_alert() -> None:
     for rule in INHIBITION:
         assert set(rule) == {"source_matchers", "target_matchers", "equal"}
         assert set(rule["equal"]) <= {"cluster", "node", "rail"}

@@ -36,7 +36,7 @@ def test_each_of_the_33_alerts_has_a_case_that_fires_and_one_that_must_not() -> 
     assert {case.alert for case in CASES if case.alert not in case.expect} == set(ALERTS)
 
 
-def test_no_case_stands_twice() -> None:
+def test_no_case_is_listed_twice() -> None:
     names = [(case.alert, case.why) for case in CASES]
     assert len(set(names)) == len(names)
 

@@ -84,14 +84,14 @@ def test_every_label_of_our_metrics_is_one_that_the_writer_gives(rule) -> None:
 
 
 @each_rule
-def test_growth_is_asked_of_counters_and_never_of_one_series_per_error_counter(rule) -> None:
+def test_growth_is_computed_for_counters_and_never_of_one_series_per_error_counter(rule) -> None:
     for function, metric in re.findall(r"\b(increase|rate)\((\w+)", rule["expr"]):
         assert metric.endswith("_total"), function
         assert metric not in catalogue.METRICS or catalogue.METRICS[metric].type == catalogue.COUNTER
     assert "railyard_rail_error_counter_total" not in rule["expr"]
 
 
-def test_what_is_asked_each_15_seconds_has_no_range() -> None:
+def test_queries_of_every_15_seconds_have_no_range() -> None:
     """For 1,000 nodes with 8 rails such a group took 22 to 74 s with ranges in it, and 1.7 s without."""
     for path in RULES.glob("*.yml"):
         for group in load(path)["groups"]:
@@ -146,7 +146,7 @@ def test_its_section_tells_what_to_look_at_and_how_to_fix_it(alert: str) -> None
 
 
 def commands(text: str) -> list[list[str]]:
-    """Return the words of each command of ours in a text, with its templates filled in."""
+    """Return the arguments of each `railyard` command in a text, with its templates filled in."""
     filled = re.sub(r"\{\{ \$labels\.(\w+) \}\}", r"\1", text)
     return [shlex.split(one) for one in re.findall(r"`((?:railyard|ansible-playbook) [^`]*)`", filled)]
 
@@ -212,6 +212,6 @@ def test_the_xids_are_those_of_the_table_by_what_cures_them() -> None:
     assert xids("GpuXidFatal") == {str(number) for number in xid.CRITICAL} - resets - {"154"} | fatal
 
 
-def test_files_have_no_name_of_a_machine_of_ours() -> None:
+def test_files_name_no_machine_of_the_developers() -> None:
     for path in (*RULES.glob("*.yml"), *FILES.glob("*.yml")):
         assert not re.search(r"/work|/home/|localhost:\d", Path(path).read_text(encoding="utf-8"))

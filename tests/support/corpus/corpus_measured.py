@@ -32,7 +32,7 @@ def case(file: str, valid: bool, kind: str | None, expected: tuple[dict[str, Any
     return file, file.split("/")[0].replace("_", "-"), valid, kind, dict(ChainMap(*expected))
 
 
-def whole(file: str, *expected: dict[str, Any]) -> Case:
+def valid(file: str, *expected: dict[str, Any]) -> Case:
     return case(file, True, None, expected)
 
 
@@ -41,38 +41,38 @@ def spoilt(file: str, kind: str | None, *expected: dict[str, Any]) -> Case:
 
 
 CASES = [
-    whole("ping/01-linux-100.txt", pings(100, 100, (0.280, 0.352, 0.602), 56, loss_percent=0)),
-    whole("ping/02-missing-host.txt", pings(1, 1, (0.040, 0.040, 0.040), 0, loss_percent=0)),
-    whole("ping/03-ip-dup.txt", pings(2, 2, (0.586, 504.260, 1276.448), 417208, duplicates=19)),
-    whole("ping/04-O-D-timeouts.txt", pings(20, 20, (0.041, 0.048, 0.081), 9, loss_percent=0)),
-    whole("ping/05-alpine-busybox.txt", pings(1, 1, (1.637, 1.637, 1.637), None, loss_percent=0)),
+    valid("ping/01-linux-100.txt", pings(100, 100, (0.280, 0.352, 0.602), 56, loss_percent=0)),
+    valid("ping/02-missing-host.txt", pings(1, 1, (0.040, 0.040, 0.040), 0, loss_percent=0)),
+    valid("ping/03-ip-dup.txt", pings(2, 2, (0.586, 504.260, 1276.448), 417208, duplicates=19)),
+    valid("ping/04-O-D-timeouts.txt", pings(20, 20, (0.041, 0.048, 0.081), 9, loss_percent=0)),
+    valid("ping/05-alpine-busybox.txt", pings(1, 1, (1.637, 1.637, 1.637), None, loss_percent=0)),
     spoilt(
         "ping/06-osx-unreachable.txt",
         "unreachable",
         {"transmitted": 8, "received": 0, "loss_percent": 100, "rtt_average_us": None},
     ),
-    whole("ping/07-ping6.txt", pings(20, 17, (26.566, 33.623, 43.945), 5029, loss_percent=15)),
-    whole(
+    valid("ping/07-ping6.txt", pings(20, 17, (26.566, 33.623, 43.945), 5029, loss_percent=15)),
+    valid(
         "iperf3/01-tcp-3.0.11-public.json",
         {"version": "3.0.11", "protocol": "TCP", "streams": 1, "duration_s": 13},
         forward(sent_gbps=0.935992, received_gbps=0.934268, retransmits=0),
     ),
-    whole(
+    valid(
         "iperf3/02-tcp-P4-3.6-public.json",
         {"version": "3.6", "streams": 4, "duration_s": 60},
         forward(sent_gbps=17.545, received_gbps=17.536, retransmits=2),
     ),
-    whole(
+    valid(
         "iperf3/03-tcp-P10-3.7-public.json",
         {"version": "3.7", "streams": 10},
         forward(sent_gbps=0.957031, received_gbps=0.919555, retransmits=2),
     ),
-    whole(
+    valid(
         "iperf3/04-tcp-P10-reverse-3.7-public.json",
         {"version": "3.7", "streams": 10},
         forward(direction="reverse", sent_gbps=0.360924, received_gbps=0.344359, retransmits=1714),
     ),
-    whole(
+    valid(
         "iperf3/08-bidir-duplicate-keys-3.9.json",
         {"version": "3.9", "directions.1.sent_gbps": 2.034, "directions.1.received_gbps": 1.979},
         forward(sent_gbps=19.899, received_gbps=19.516),
@@ -82,7 +82,7 @@ CASES = [
         "connection_refused",
         {"version": "3.12", "directions": [], "duration_s": None},
     ),
-    whole(
+    valid(
         "sockperf/07-pp-udp-3.7-ansi.txt",
         {
             "version": "3.7",
@@ -119,7 +119,7 @@ def bandwidth(
 
 ROCE = {"link_layer": "Ethernet", "mtu_bytes": 4096, "gid_index": 3, "rdma_cm": True, "bidirectional": False}
 CASES += [
-    whole(
+    valid(
         "perftest/01-write-roce-cm-8qp-all-client.txt",
         bandwidth("ib_write_bw", "client", "mlx5_2", (8388608, 40000, 230.91, 0.003441), qps=8, **ROCE),
         {
@@ -128,11 +128,11 @@ CASES += [
             "rows.22.bandwidth_peak_gbps": 230.91,
         },
     ),
-    whole(
+    valid(
         "perftest/02-write-roce-cm-8qp-all-server.txt",
         bandwidth("ib_write_bw", "server", "mlx5_2", (8388608, 40000, 230.91, 0.003441), qps=8, **ROCE),
     ),
-    whole(
+    valid(
         "perftest/03-read-cuda-dmabuf-all-client.txt",
         bandwidth("ib_read_bw", "client", "mlx5_2", (8388608, 1000, 197.82, 0.002948), qps=1, **ROCE),
         {
@@ -141,7 +141,7 @@ CASES += [
             "rows.15.bandwidth_average_gbps": 186.18,
         },
     ),
-    whole(
+    valid(
         "perftest/04-read-lat-cuda-all-client.txt",
         {
             "test": "ib_read_lat",
@@ -167,12 +167,12 @@ CASES += [
         },
     ),
     spoilt("perftest/06-err-rdma-cm-rejected.txt", "rdma_cm"),
-    whole(
+    valid(
         "perftest/07-write-roce-cm-8qp-dynamic-cqe.txt",
         bandwidth("ib_write_bw", "client", "mlx5_2", (8388608, 40000, 229.53, 0.003420), qps=8),
         {"rows.13.message_bytes": 16384, "rows.13.bandwidth_average_gbps": 159.13},
     ),
-    whole(
+    valid(
         "perftest/08-loopback-8M-client-and-server-interleaved.txt",
         bandwidth("ib_write_bw", "client", "ib0", (8388608, 20000, 24056.72 * MIB, 0.003007)),
         {
@@ -182,7 +182,7 @@ CASES += [
             "rows.0.bandwidth_peak_gbps": 201.802,
         },
     ),
-    whole(
+    valid(
         "perftest/09-loopback-all-sizes-interleaved.txt",
         bandwidth("ib_write_bw", "client", "ib0", (8388608, 2000, 194.957, 0.002905)),
         {
@@ -226,35 +226,35 @@ def disk(bytes_per_s: int, iops: float, **more: Any) -> dict[str, Any]:
 
 
 CASES += [
-    whole(
+    valid(
         "nccl_tests/01-allreduce-8xa100-error-column-zero-sizes.txt",
         collective(8589934592, 235.26, 235.03, 68.4048),
         {"rows.0.bytes": 0, "rows.0.redop": "sum"},
     ),
-    whole(
+    valid(
         "nccl_tests/02-alltoall-8xa100-blank-redop.txt",
         collective(8589934592, 224.31, 226.16, 58.6481),
         {"rows.-1.redop": None, "rows.-1.out_of_place.algbw_GBps": 256.36},
     ),
-    whole(
+    valid(
         "nccl_tests/03-broadcast-8xa100-root-column.txt",
         collective(8589934592, 232.81, 234.70, 64.8653),
         {"rows.-1.redop": None},
     ),
-    whole(
+    valid(
         "nccl_tests/04-allreduce-2xk80-wrong-na.txt",
         collective(1073741824, 0.61, 0.61, 0.565546, gpus=2, nodes=2),
         {"rows.-1.out_of_place.time_us": 1752724},
     ),
-    whole(
+    valid(
         "fio/01-randrw-libaio-3.26.json",
         disk(7876980, 2160.56, name="fio_randrw_1GB_4k_d1_th1_direct", rw="read"),
     ),
-    whole("fio/02-readwrite-3.26-19.json", disk(149343283, 569.70, name="disk_fill", errors=0)),
-    whole("fio/03-windowsaio-3.26.json", disk(8876980, 2167.23, rw="write")),
-    whole("fio/04-pkb-multi-job.json", disk(68118 * 1024, 133, name="sequential_write")),
-    whole("fio/05-superbench-disk-log.txt", disk(348743777, 85138.89, name="rand_read_write")),
-    whole("fio/06-seq-write-1M.json", disk(310689185, 296.296, rw="write", block_bytes=2**20)),
+    valid("fio/02-readwrite-3.26-19.json", disk(149343283, 569.70, name="disk_fill", errors=0)),
+    valid("fio/03-windowsaio-3.26.json", disk(8876980, 2167.23, rw="write")),
+    valid("fio/04-pkb-multi-job.json", disk(68118 * 1024, 133, name="sequential_write")),
+    valid("fio/05-superbench-disk-log.txt", disk(348743777, 85138.89, name="rand_read_write")),
+    valid("fio/06-seq-write-1M.json", disk(310689185, 296.296, rw="write", block_bytes=2**20)),
     spoilt("fio/12-err-verify-interrupted.txt", "io_error"),
 ]
 OUTPUTS_AND_ROWS = {

@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the corpus' index says of captures that tell of a state: ports, GPUs, NCCL's choice of transport."""
+"""What the corpus' index says of captures that show a state: ports, GPUs, NCCL's choice of transport."""
 
 from __future__ import annotations
 

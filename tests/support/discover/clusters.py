@@ -65,7 +65,7 @@ def of_groups(files):
     }
 
 
-def said(found, *words):
+def mentions(found, *words):
     """Return whether one sentence has all of the words."""
     texts = [*found.oddities, *found.not_known, *found.assumed, *(one.text for one in found.questions)]
     return any(all(word in text for word in words) for text in texts)

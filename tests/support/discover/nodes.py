@@ -82,7 +82,7 @@ def made_up(key: str, rails: Iterable[dict[str, Any]], **changes: Any) -> Bare:
     made = {
         "schema": 1, "key": key, "hostname": key, "product": None, "default_route": [onboard["netdev"]],
         "login_address": rows[0]["addresses"][0].partition("/")[0], "bmc_address": None,
-        "nvlink_domain": None, "facts": facts, "ports": [_said(row) for row in rows], "beacons": None,
+        "nvlink_domain": None, "facts": facts, "ports": [_make_port(row) for row in rows], "beacons": None,
     }  # fmt: skip
     return {**made, **changes}
 
@@ -134,7 +134,7 @@ def _hca(row: Mapping[str, Any]) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _said(row: Mapping[str, Any]) -> dict[str, Any]:
+def _make_port(row: Mapping[str, Any]) -> dict[str, Any]:
     leaf = row.get("leaf")
     neighbour = {"switch": leaf, "chassis": "02:00:00:00:ff:01", "port": "Ethernet1/1"}
     return {

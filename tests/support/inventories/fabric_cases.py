@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Fabrics to begin with, and the wrong ones: what each fault is made of and what must be said of it."""
+"""Fabrics to begin with, and the wrong ones: what each fault is made of and what must be reported."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def pair(fabric, first=None, second=None):
 
 
 def spoilt(variable, part, base=SOUND, **changes):
-    """Return the case of one change; what is wrong in the entry of a rail is told of that rail."""
+    """Return the case of one change; what is wrong in the entry of a rail is reported for that rail."""
     entry = re.search(r"rails\[(\d)\]", variable)
     return pair(changed(base, **changes)), variable, None, f"rail{entry[1]}" if entry else None, part
 

@@ -50,7 +50,7 @@ def right(
     fabric: str | bytes | None = OLD,
     source: str = "",
 ) -> Right:
-    """Return an inventory of two nodes and two rails, but for what is said otherwise; None: no such file."""
+    """Return an inventory of two nodes and two rails, but for the given files; None: no such file."""
     files = {HOSTS: hosts, FABRIC: fabric, **(more or {})}
     return Right({path: text for path, text in files.items() if text is not None}, planned, source)
 

@@ -1,4 +1,4 @@
-"""Wrong values in `fabric` and the policy, one fault each: what is replaced, and what must be said of it."""
+"""Wrong values in `fabric` and the policy, one fault each: what is replaced, and what must be reported."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Wrong(NamedTuple):
         base: the inventory of `wrong_inventories.SOUND` to begin with.
         changes: file → its new content, or (old, new) text in it; content of None removes the file.
         place: `file|text in the line` that must be named, or None where no file says it; either may be empty.
-        message: a part of what must be said.
+        message: a part of what must be reported.
         fix: a part of what must be advised.
         host: the node that must be named, None where none may be; by default any.
         rail: the rail, likewise.

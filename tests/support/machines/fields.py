@@ -25,7 +25,7 @@ class DataError(ValueError):
 
 
 class _Loader(yaml.SafeLoader):
-    """YAML without booleans by `on` and `yes`, numbers to base 60, and keys that stand twice."""
+    """YAML without booleans by `on` and `yes`, numbers to base 60, and repeated keys."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         names = [key.value for key, _value in node.value if key.tag != "tag:yaml.org,2002:merge"]
@@ -71,7 +71,7 @@ def load(path: Path) -> dict[str, Any]:
 
 
 def _repeated(value: Any, where: str) -> Any:
-    """Write out what stands under a key `repeat`, once for each row of its table `with`."""
+    """Write out what is under a key `repeat`, once for each row of its table `with`."""
     if isinstance(value, list):
         return [_repeated(one, where) for one in value]
     if not isinstance(value, dict):
@@ -112,7 +112,7 @@ def key(name: str, default: Any = ...) -> Any:
 def read(kind: type[T], value: object, where: str) -> T:
     """Read a mapping into a dataclass: its fields are the keys, and their types what each key holds.
 
-    A type may be `Annotated` with a function that reads the value and takes where it stands. A dataclass
+    A type may be `Annotated` with a function that reads the value and takes where it is. A dataclass
     may have a method `complain`, which takes that too and raises DataError where values conflict.
 
     Args:

@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Answer for the kernel where it is asked by other means than files: ioctls, errors of files, libibverbs.
+"""Answer for the kernel where it is queried by other means than files: ioctls, errors of files, libibverbs.
 
 The product is not changed for it: within `running` the ioctl of ethtool, the opening of a file whose data
 says `errno`, and libibverbs answer for the machine. Structures are those of linux/ethtool.h.

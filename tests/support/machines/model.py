@@ -55,7 +55,7 @@ def _ids(value: object, where: str) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Function:
-    """A PCI function, or a bridge; `inside_chip`: what stands between it and the bridge above is no link."""
+    """A PCI function, or a bridge; `inside_chip`: what is between it and the bridge above is no link."""
 
     parent: str = key("below")
     ids: Annotated[str, _ids] = "8086:352a"

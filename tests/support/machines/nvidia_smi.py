@@ -4,7 +4,7 @@
 """Answers as nvidia-smi from nvidia-smi.json beside it: --query-gpu, --query-remapped-rows, nvlink, topo.
 
 Forms: NVIDIA's own help (`nvidia-smi --help-query-gpu`, `nvidia-smi nvlink -h`), as tests/support/captures.py
-lists captures of them. Copied into an executable; imported by nobody.
+lists captures of them. Copied into an executable; never imported.
 """
 
 import json

@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What tests/end_state reads of a node, told by a machine's data: no code of the product has a part in it."""
+"""What tests/end_state reads of a node, made of a machine's data: no code of the product has a part in it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from support.machines.tree import Tree
 _MODULES = ("ib_uverbs", "ib_umad", "rdma_ucm")
 
 
-def of(tree: Tree, nccl_conf: str) -> dict[str, Any]:
+def make_reading(tree: Tree, nccl_conf: str) -> dict[str, Any]:
     """Return the reading of a node on which all roles have run.
 
     Args:

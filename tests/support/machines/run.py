@@ -214,7 +214,7 @@ class GalleryRun:
         """Move the counters of the rail in its node's tree, and read and prove them as the runner does."""
         node = self.pair.nodes[row["host"]]
         rdma_test = str(row["check"]).startswith("rdma")
-        moved = Moved.of(row)
+        moved = Moved.from_row(row)
         variant = self.pair.variant
         sick = variant is not None and node.tree.number in variant.on_nodes
         # All rails that are idle meanwhile are read once for each check and end: they stay as they are.
@@ -291,7 +291,7 @@ class GalleryRun:
 
 
 class _Clock:
-    """A clock that nobody waits for: who sleeps moves it."""
+    """A clock that costs no time: a sleep moves it."""
 
     def __init__(self) -> None:
         self._now_s = 1000.0
@@ -316,7 +316,7 @@ def _set(row: Any, path: list[str], value: Any) -> None:
 
 
 def summary(verdicts: list[Mapping[str, Any]]) -> list[str]:
-    """Return what of the verdicts is neither a pass nor recorded, in words."""
+    """Return what of the verdicts is neither a pass nor recorded, as text."""
     return [
         f"{one['outcome']} {one['check']} {one['node']} {one['rail']}: {one['cause_class']}: {one['cause']}"
         for one in verdicts

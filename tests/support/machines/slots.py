@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the PCI Express links of a machine leave to each rail, reckoned apart from the product."""
+"""What the PCI Express links of a machine leave to each rail, calculated apart from the product."""
 
 from __future__ import annotations
 

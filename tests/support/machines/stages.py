@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What each part of Railyard says of a pair: problems in words, nothing where all is as it should be."""
+"""What each part of Railyard says of a pair: problems as text, nothing where all is as it should be."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Problem:
         cause: the cause's id, where the part has one.
         check: the check, where the part has one.
         node: whose.
-        text: in words.
+        text: what it is.
     """
 
     outcome: str
@@ -165,7 +165,7 @@ def end_state(pair: Pair) -> list[Problem]:
     """Return what the end-state tests say of both nodes."""
     found: list[str] = []
     for node in pair.nodes.values():
-        seen = reading.of(node.tree, nccl_conf(pair, node))
+        seen = reading.make_reading(node.tree, nccl_conf(pair, node))
         plan: dict[str, Any] = {"cabling": pair.plan["cabling"], **node.plan}
         options = {name: value for name, value in pair.variables().items() if not name.startswith("fabric")}
         for rail in plan["rails"]:

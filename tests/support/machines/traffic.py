@@ -32,7 +32,7 @@ class Moved:
     received_packets: int
 
     @classmethod
-    def of(cls, row: Mapping[str, Any]) -> Moved:
+    def from_row(cls, row: Mapping[str, Any]) -> Moved:
         """Return what a healthy row's counters say that it moved; RDMA's packets have the port's MTU."""
         spans = row["counters"]
         is_port = _PORT[0] in spans
@@ -124,7 +124,7 @@ def _add(tree: Tree, path: str, amount: int, bits: int, change: object) -> None:
 
 
 def _changed(now: int, amount: int, bits: int, change: object, path: str) -> int:
-    """Return what a counter stands at after an amount was counted, or another change of it."""
+    """Return a counter's value after an amount was counted, or another change of it."""
     if change == "stuck":
         return now
     if change == "reset":

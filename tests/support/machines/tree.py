@@ -29,7 +29,7 @@ _STATISTICS = (
 )
 _MOST_PORTS = 4
 _NO_GID = "0000:0000:0000:0000:0000:0000:0000:0000"
-#: What a counter of traffic stands at when the node is looked at first.
+#: A counter's value when the node is looked at first.
 BEGIN = 1_000_000
 
 
@@ -44,7 +44,7 @@ class Tree:
         drivers: what each kernel driver of RDMA shows.
         addresses: rail -> its planned addresses in CIDR form.
         errors: path -> the number with which opening it fails; `kernel.Kernel` answers so.
-        ethtool: netdev -> its statistics of `ethtool -S` as they stand now.
+        ethtool: netdev -> its statistics of `ethtool -S` as they are now.
     """
 
     root: Path

@@ -83,7 +83,7 @@ def scrape_config(clusters: Sequence[Cluster], port: int, interval_s: int) -> di
         return {"job_name": name, "static_configs": targets, **more}
 
     def target(path: str, labels: Mapping[str, str]) -> dict[str, Any]:
-        # Prometheus expands an address of a target: an own `instance` keeps targets of one port apart.
+        # Prometheus expands an address of a target: a separate `instance` keeps targets of one port apart.
         own = {"__metrics_path__": path, "instance": f"{labels.get('node', 'controller')}:9100"}
         return {"targets": [f"127.0.0.1:{port}"], "labels": {**labels, **own}}
 

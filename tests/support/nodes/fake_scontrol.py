@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Stands in for scontrol of Slurm 22.05, on a cluster of this node; keeps its state and what it was asked."""
+"""Stands in for scontrol of Slurm 22.05, on a cluster of this node; keeps its state and its calls."""
 
 import json
 import socket

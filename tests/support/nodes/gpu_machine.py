@@ -89,7 +89,7 @@ def log_of_q() -> str:
 
 
 def table() -> str:
-    """Return the table of plain `nvidia-smi`, without the lines that nobody reads."""
+    """Return the table of plain `nvidia-smi`, without the lines that no code reads."""
     rule = "+" + "-" * 89 + "+\n"
     head = f"| NVIDIA-SMI {DRIVER}             Driver Version: {DRIVER}     CUDA Version: 13.0     |\n"
     gpus = "".join(

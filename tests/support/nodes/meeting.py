@@ -16,6 +16,6 @@ CALL = {"railyard": 1, "run": RUN, "from": "gpu001", "to": "gpu002", "rail": "ra
 
 
 def free_port() -> int:
-    """Return a TCP port of loopback that nobody has just now."""
+    """Return a TCP port of loopback that is free just now."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         return int(server.getsockname()[1])

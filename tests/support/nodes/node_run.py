@@ -18,7 +18,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.schedule import po
 
 
 def order(node: str, names: tuple[str, ...], rails: list[dict[str, Any]], **policy: Any) -> dict[str, Any]:
-    """Return the work order of a node of a fabric with nodes of these names, numbered from 1."""
+    """Return the test schedule of a node of a fabric with nodes of these names, numbered from 1."""
     entry = {"scalable_unit": None, "rail_overrides": {}, "fabric": 0}
     defaults = {name: key.default for name, key in policy_keys.KEYS.items()}
     return {

@@ -194,7 +194,7 @@ def two_nodes(
 
 
 def entries(nodes: Sequence[str]) -> list[Row]:
-    """Return the roster of a work order."""
+    """Return the roster of a test schedule."""
     return [
         {"name": node, "node_index": number, "scalable_unit": None, "rail_overrides": {}, "fabric": 0}
         for number, node in enumerate(nodes, 1)
@@ -230,7 +230,7 @@ def order(family: int = 4, **changes: Any) -> Row:
 
 
 def write_order(folder: Path, node: str, common: Row, **own: Any) -> Path:
-    """Write a node's work order into its folder."""
+    """Write a node's test schedule into its folder."""
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / "work_order.json"
     own = {"node": node, "secret": SECRET, "netdevs": NETDEVS, "hcas": {}, **own}
@@ -246,12 +246,12 @@ def rows_of(folder: Path) -> list[Row]:
 def listen(
     rails: Rails, folder: Path, common: Row, late_s: float = 0.0, stay_s: float = 0.0, hear_s: float = 0.0
 ) -> tuple[list[Row], list[float]]:
-    """Let the nodes of a work order do what comes before the tests; return rows and how long each settled.
+    """Let the nodes of a test schedule do what comes before the tests; return rows and how long each settled.
 
     Args:
         rails: the namespaces.
         folder: holds a folder per node.
-        common: the common part of the work order.
+        common: the common part of the test schedule.
         late_s: seconds that each node starts after the one before.
         stay_s: seconds that each stays in any case.
         hear_s: seconds that each stays at most until it has heard all.

@@ -69,7 +69,7 @@ def way(node: str = A, peer: str = B, rail: str = "rail0", **fields: Any) -> lis
     ]
 
 
-def whole() -> list[dict[str, Any]]:
+def all_verdicts() -> list[dict[str, Any]]:
     """Two nodes, two rails, each way, both ways at once, all rails at once."""
     verdicts = [verdict("rdma_port", peer=None, direction="local")]
     for rail in ("rail0", "rail1"):

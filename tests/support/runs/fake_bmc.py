@@ -20,7 +20,7 @@ SILENT = Reply("silent", 443, None, 2)
 
 
 def with_bmcs(*replies: Reply | None, **rules: Any) -> FakeRun:
-    """Return a healthy run whose nodes have BMCs; a reply each, None where the controller never asked."""
+    """Return a healthy run whose nodes have BMCs; a reply each, None where it was never queried."""
     run = FakeRun(**rules)
     for node, address in ADDRESSES.items():
         run.plan["nodes"][node]["bmc_address"] = address

@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A healthy run by the contract, of two nodes and two rails unless told otherwise; tests break it."""
+"""A healthy run by the contract, of two nodes and two rails by default; tests break it."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def fabric(
 class FakeRun:
     """All that the judge reads, in memory, free to be mutated."""
 
-    #: Whether cabling is asked; what is answered is of two nodes with two rails.
+    #: Whether cabling is planned; the answers are those of two nodes with two rails.
     cabled = True
     _judged: tuple[bytes, dict[str, dict[str, Any]]] | None = None
 
@@ -254,7 +254,7 @@ class FakeRun:
             other_rails={
                 one: {name: [7, 7] for name in ("tx_bytes", "rx_bytes", *self._port_data())} for one in others
             },
-            # What the other end told is filled in by `exchanged`, when the test has changed what it wants.
+            # What the other end reported is filled in by `exchanged`, after the test has changed rows.
             other_end={"boot_id": f"boot-{self.nodes.index(other) + 1}"},
             # The same counters beside every test of a rail, TCP's too: they are the rail's.
             link_errors=fake_rdma.link_errors(self.driver_class if self.rdma else None),

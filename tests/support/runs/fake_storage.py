@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The healthy run of fake_run, whose nodes have measured a drive each and asked it about its health."""
+"""The healthy run of fake_run, whose nodes have measured a drive each and read its health."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ class Hall:
             and other not in self.silent
         ]  # fmt: skip
 
-    def told(self, place: Place) -> dict[str, Any]:
+    def report(self, place: Place) -> dict[str, Any]:
         expected = [
             node
             for node in self.nodes
@@ -91,7 +91,7 @@ class Hall:
                    "proof": "proven", "error": None, "netdev": RAILS[place[1]][0], "started": EPOCH,
                    "address": self.rail(*place)["address"].split("/", maxsplit=1)[0]}  # fmt: skip
             if place not in self.silent:
-                rows[str(line["id"])] = [{**row, "cabling": self.told(place)}]
+                rows[str(line["id"])] = [{**row, "cabling": self.report(place)}]
             elif self.silent[place] is not None:
                 rows[str(line["id"])] = [
                     {**row, "status": "unmeasured", "proof": None, "error": self.silent[place]}

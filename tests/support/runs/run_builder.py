@@ -42,7 +42,7 @@ LATENCIES = {
 
 
 def scale(row: dict[str, Any], gbps: float | None, latencies: dict[str, float] | None = None) -> None:
-    """Let a bandwidth row carry another rate, or a latency row other numbers, with counters that bear it out.
+    """Let a bandwidth row carry another rate, or a latency row other numbers, with counters that confirm it.
 
     Args:
         row: one end's row as FakeRun makes it; changed.

@@ -107,7 +107,7 @@ def still_true(path: str, value: Any, remove: bool, row: dict[str, Any], origina
     if path in ("window_s", "error") and value is None:
         return path == "error" or (original["check"], original["end"]) in UNTIMED
     if path == "metrics" and isinstance(value, dict) and not original["metrics"]:
-        return True  # this end states no number that is asked of it
+        return True  # this end states no number that it should
     before: Any = original
     for key in path.split("."):
         before = before[key]

@@ -1,4 +1,4 @@
-"""`railyard bundle` of a fabricated site: nothing of the site is left, and the judge says what it said."""
+"""`railyard bundle` of a fabricated site: nothing of the site is left, and the verdicts are the same."""
 
 from __future__ import annotations
 
@@ -305,7 +305,7 @@ def test_what_is_no_bundle_is_bad_input(data, tmp_path):
         rebuild.judge(str(bad), tmp_path)
 
 
-def test_the_verb_writes_and_bad_words_are_bad_input(site, tmp_path):
+def test_the_verb_writes_and_wrong_arguments_are_bad_input(site, tmp_path):
     bundle = str(tmp_path / "b.tar.gz")
     assert [
         railyard(*words).returncode for words in (["bundle", str(site), "-o", bundle], ["judge", bundle])

@@ -38,7 +38,7 @@ def judged_by_server(archive, temporary):
 @pytest.mark.minutes
 @pytest.mark.parametrize("name", measuring.EXPECTED)
 def test_a_hostile_archive_costs_little_and_is_named(name, tmp_path, monkeypatch):
-    # A fork begins with the server's memory, so what is held against the most is started as a user does.
+    # A fork begins with the server's memory, so what is compared with the most is started as a user does.
     if name != "zeros" and "of memory" not in measuring.EXPECTED[name]:
         monkeypatch.setattr(measuring, "judge", judged_by_server)
     try:

@@ -66,7 +66,7 @@ def test_networks_that_lie_apart_stay_apart_and_in_their_order():
 @pytest.mark.parametrize(
     ("form", "stands"),
     [
-        # 10.0.0.0/24 is the first network of its length that is nobody's.
+        # 10.0.0.0/24 is the first network of its length that is free.
         ("10.0.1.2:4791", "10.0.0.2:4791"),
         ("0000:0000:0000:0000:0000:ffff:0a00:0102", "0000:0000:0000:0000:0000:ffff:0a00:0002"),
         ("::ffff:10.0.1.2", "::ffff:10.0.0.2"),
@@ -105,7 +105,7 @@ def test_a_gid_follows_its_address_and_what_is_made_of_a_mac_follows_it(form, st
         "the client said to root@localhost",
     ],
 )
-def test_what_names_nobody_stays(text):
+def test_text_without_names_stays(text):
     assert swapped(text) == [text]
 
 
@@ -127,7 +127,7 @@ def test_names_are_numbered_in_their_order_and_found_where_they_are_glued():
     ]  # fmt: skip
 
 
-def test_a_stand_in_is_nobodys_name():
+def test_a_replacement_is_no_real_name():
     after = swapped("node1 node2", '"cluster":"n1"', nodes=("node1", "node2"))
     assert not set(" ".join(after).split()) & {"node1", "node2", "n1"}
     uuid = "00000000-0000-4000-8000-000000000001"
@@ -174,7 +174,7 @@ ADDRESS, ADDRESS6 = '"address":"192.168.1.7/24"', '"address":"fd12:3456:0:1::7/6
 @pytest.mark.parametrize(
     ("form", "stands"),
     [
-        # 10.0.0.0/24 is the first network of its length that is nobody's; 000002 the vendor's second number.
+        # 10.0.0.0/24 is the first network of its length that is free; 000002 the vendor's second number.
         ("7.1.168.192.in-addr.arpa", "7.0.0.10.in-addr.arpa"),
         ("1.168.192.IN-ADDR.ARPA", "0.0.10.IN-ADDR.ARPA"),
         ("ip-192-168-1-7.ec2", "ip-10-0-0-7.ec2"),

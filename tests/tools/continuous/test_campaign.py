@@ -32,7 +32,7 @@ def test_idle_nodes_are_allocated_exclusively_and_measured_by_srun(lab):
     assert 29 <= int(option(call, "time")) <= 30
     assert lab.slurm.calls("scancel") == [["41"]]
     assert "SLURM_JOB_ID" not in os.environ
-    # Who is idle, who is drained (for the run's metrics), and that nobody is left.
+    # Who is idle, who is drained (for the run's metrics), and that no node is left.
     assert len(lab.slurm.calls("sinfo")) == 3
 
 

@@ -1,4 +1,4 @@
-"""`railyard drain` and `validate --idle --drain`: what Slurm is asked to do, and what it is not."""
+"""`railyard drain` and `validate --idle --drain`: what Slurm has to do, and what it has not."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def test_the_breaker_is_loud_and_its_exit_status_is_1(failed, capsys):
     assert [words[0] for words in updates(failed)] == ["NodeName=gpu001"]
 
 
-def test_what_slurm_does_not_take_is_told(failed, capsys):
+def test_what_slurm_refuses_is_reported(failed, capsys):
     failed.slurm.change(broken={"scontrol": "slurm_update error: Access/permission denied"})
     assert run(failed) == 3
     assert "Slurm did not take it: gpu001" in capsys.readouterr().out

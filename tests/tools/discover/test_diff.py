@@ -354,7 +354,7 @@ def planned(written, rail, **keys):
 
 
 def upper(node, netdev, kind, *below):
-    """Add a netdev to a node that stands on ports of it."""
+    """Add a netdev to a node, on top of ports of it."""
     one = {**row(node, below[0]), "netdev": netdev, "kind": kind, "pci": None, "hca": None}
     node["facts"]["netdevs"].append(one)
     for name in below if kind == "bond" else ():

@@ -33,7 +33,7 @@ NASTY = [
 
 
 def pair(nasty):
-    """Return two nodes that say one nasty text wherever a text can stand."""
+    """Return two nodes that say one nasty text wherever a text can be."""
     found = []
     for number in (1, 2):
         card = {"card": nasty, "serial": nasty, "wire": nasty, "leaf": nasty}

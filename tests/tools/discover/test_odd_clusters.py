@@ -59,14 +59,14 @@ def ports_of(survey):
 
 
 @pytest.mark.parametrize("count", [2, 4])
-def test_a_cluster_in_which_nobody_hears_anybody_is_not_known(count):
+def test_a_cluster_in_which_no_port_hears_another_is_not_known(count):
     survey = nodes.discovered(cluster(count, networks=[]))
     (text,) = survey.not_known
     assert text.startswith(f"cabling of gpu[1-{count}]: ")
     assert "0x88B5" in text
 
 
-def test_a_rail_that_heard_nobody_is_named():
+def test_a_rail_that_heard_no_peer_is_named():
     survey = nodes.discovered(cluster(2, networks=["1.1 2.1"]))
     assert ports_of(survey)[1] == {"gpu1": "ens2", "gpu2": "ens2"}
     (text,) = survey.oddities
@@ -112,7 +112,7 @@ def test_a_rail_whose_ports_are_on_several_networks_is_named_with_them():
     assert "gpu3 ens2 with gpu4 ens2" in text
 
 
-def test_a_port_that_hears_nobody_though_it_is_heard_is_named():
+def test_a_port_that_hears_no_peer_though_it_is_heard_is_named():
     found = cluster(2)
     heard(found[0], "ens1")["senders"] = []
     survey = nodes.discovered(found)
@@ -120,7 +120,7 @@ def test_a_port_that_hears_nobody_though_it_is_heard_is_named():
     assert text.startswith("gpu1: rail0 (ens1 (0000:18:00.0)) hears no port, though others hear it")
 
 
-def test_a_port_that_nobody_hears_is_named_and_no_other():
+def test_a_port_that_no_peer_hears_is_named_and_no_other():
     found = cluster(4)
     for one in found:
         heard(one, "ens2")["senders"] = [

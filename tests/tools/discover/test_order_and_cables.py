@@ -9,7 +9,7 @@ import ipaddress
 
 import pytest
 from support.discover import nodes
-from support.discover.clusters import TWO, cluster, hca, names, port, row, said, written
+from support.discover.clusters import TWO, cluster, hca, mentions, names, port, row, written
 
 
 def test_rails_are_in_the_order_of_their_switches_where_these_announce_themselves(tmp_path):
@@ -34,7 +34,7 @@ def test_cards_that_all_sit_elsewhere_are_found_by_their_networks():
     nodes.wire(found, [[(one["key"], netdev) for one in found] for netdev in ("ens1", "ens2")])
     survey_of_four = nodes.discovered(found)
     assert [rail.ports["gpu4"].pci for rail in survey_of_four.rails] == ["0000:9b:00.0", "0000:9a:00.0"]
-    assert said(survey_of_four, "gpu4", "rail0 is ens1 (0000:9b:00.0)")
+    assert mentions(survey_of_four, "gpu4", "rail0 is ens1 (0000:9b:00.0)")
 
 
 def test_lldp_alone_shows_a_crossed_cable():
@@ -42,7 +42,7 @@ def test_lldp_alone_shows_a_crossed_cable():
     for netdev, other in (("ens1", "leaf2"), ("ens2", "leaf1")):
         port(found[2], netdev)["neighbours"][0]["switch"] = other
     survey_of_four = nodes.discovered(found)
-    assert said(survey_of_four, "crossed cables", "gpu3 ens1", "gpu3 ens2", "Swap")
+    assert mentions(survey_of_four, "crossed cables", "gpu3 ens1", "gpu3 ens2", "Swap")
     assert [rail.leaves for rail in survey_of_four.rails] == [{None: "leaf1"}, {None: "leaf2"}]
 
 
@@ -60,7 +60,7 @@ def test_leaves_of_scalable_units_are_units_with_subnets_of_their_own(tmp_path):
     assert not any(one.overlaps(other) for place, one in enumerate(subnets) for other in subnets[:place])
 
 
-def test_crossed_cables_of_two_nodes_are_told_apart():
+def test_crossed_cables_of_two_nodes_are_distinguished():
     found = cluster(9, wired=False)
     # gpu2's cables are crossed, and a cable of gpu1 is where one of gpu3 belongs.
     away = {("gpu2", "ens1"), ("gpu2", "ens2"), ("gpu1", "ens1"), ("gpu3", "ens2")}
@@ -86,7 +86,7 @@ def test_two_nodes_whose_cables_join_unlike_ports_follow_the_cables(tmp_path):
         {"gpu1": "ens1", "gpu2": "ens2"},
         {"gpu1": "ens2", "gpu2": "ens1"},
     ]
-    assert said(survey_of_two, "crossed cable", "gpu1 ens1", "gpu2 ens2")
+    assert mentions(survey_of_two, "crossed cable", "gpu1 ens1", "gpu2 ens2")
     assert written(tmp_path, survey_of_two)["cabling"] == "back_to_back"
 
 
@@ -285,20 +285,22 @@ def test_without_rdma_ports_that_are_down_are_not_known_either():
     found = cluster(2, [*TWO, "0000:9a:00.0"], rdma=None)
     for node in found:
         row(node, "ens3").update(carrier=None, admin_up=False, speed_mbps=None)
-    assert said(nodes.discovered(found), "gpu[1-2]", "ens3 (0000:9a:00.0) is administratively down")
+    assert mentions(nodes.discovered(found), "gpu[1-2]", "ens3 (0000:9a:00.0) is administratively down")
 
 
-def test_a_node_that_nobody_hears_is_named():
+def test_a_node_that_no_peer_hears_is_named():
     found = cluster(4)
     nodes.wire(found, [[(one["key"], netdev) for one in found[:3]] for netdev in ("ens1", "ens2")])
-    assert said(nodes.discovered(found), "gpu4", "no other node was heard on any rail")
+    assert mentions(nodes.discovered(found), "gpu4", "no other node was heard on any rail")
 
 
 def test_why_a_port_did_not_listen_is_not_known():
     found = cluster(2)
     for one in found[0]["beacons"]:
         one["error"] = "no permission: not root"
-    assert said(nodes.discovered(found), "cabling of gpu1: ens1 heard no other port: no permission: not root")
+    assert mentions(
+        nodes.discovered(found), "cabling of gpu1: ens1 heard no other port: no permission: not root"
+    )
 
 
 def on_one_wire(found):
@@ -320,7 +322,7 @@ def test_a_node_does_not_lack_one_of_two_functions_on_a_wire():
     survey_of_four = nodes.discovered(found)
     assert survey_of_four.rails[0].shares_wire_with == "rail1"
     assert survey_of_four.nodes["gpu2"].overrides == {"rail2": "absent"}
-    assert said(survey_of_four, "gpu2", "rail1, rail2 have none")
+    assert mentions(survey_of_four, "gpu2", "rail1, rail2 have none")
 
 
 def test_two_functions_on_one_wire_are_two_rails_that_share_it(tmp_path):
@@ -346,8 +348,10 @@ def test_a_port_in_another_infiniband_subnet_and_one_without_a_subnet_manager_ar
     hca(found[1], "ens2")["state"] = "INIT"
     survey_of_three = nodes.discovered(found)
     assert survey_of_three.transport == "infiniband"
-    assert said(survey_of_three, "gpu3", "rail0", "InfiniBand subnet fe80:0000:0000:0001", "most nodes")
+    assert mentions(survey_of_three, "gpu3", "rail0", "InfiniBand subnet fe80:0000:0000:0001", "most nodes")
     hca(found[2], "ens1")["gids"][0]["gid"] = "fe80:0000:0000:0000:0000:0000:0000:0001"
     hca(found[2], "ens1")["sm_lid"] = 7
-    assert said(nodes.discovered(found), "gpu3", "rail0", "subnet manager at LID 7", "most nodes", "at LID 1")
-    assert said(survey_of_three, "gpu2", "rail1", "INIT", "subnet manager")
+    assert mentions(
+        nodes.discovered(found), "gpu3", "rail0", "subnet manager at LID 7", "most nodes", "at LID 1"
+    )
+    assert mentions(survey_of_three, "gpu2", "rail1", "INIT", "subnet manager")

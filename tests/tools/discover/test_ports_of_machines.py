@@ -78,7 +78,7 @@ def test_two_functions_of_a_dgx_spark_share_each_wire(read: Read) -> None:
     assert {port["firmware"] for port in row["ports"] if port["hca"]} == {"28.45.4028"}
 
 
-def test_both_ports_of_a_connectx3_are_told_apart_on_one_function(read: Read) -> None:
+def test_both_ports_of_a_connectx3_are_distinguished_on_one_function(read: Read) -> None:
     ports = {port["netdev"]: port for port in read("connectx3-40g")["ports"]}
     assert (ports["enp66s0"]["pci"], ports["enp66s0d1"]["pci"]) == ("0000:42:00.0", "0000:42:00.0")
     assert (ports["enp66s0"]["hca"], ports["enp66s0"]["dev_port"]) == ("rocep66s0:1", 0)

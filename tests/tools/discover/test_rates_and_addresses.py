@@ -10,19 +10,19 @@ import yaml
 from railyard.discover.files import render
 from railyard.discover.model import Options
 from support.discover import nodes
-from support.discover.clusters import cluster, port, row, said, written
+from support.discover.clusters import cluster, mentions, port, row, written
 
 
 def test_a_slower_link_is_reported_and_not_written(tmp_path):
     found = cluster(4)
     row(found[1], "ens2")["speed_mbps"] = 200_000
     survey_of_four = nodes.discovered(found)
-    assert said(survey_of_four, "gpu2", "rail1", "runs at 200 Gbit/s", "most nodes at 400")
+    assert mentions(survey_of_four, "gpu2", "rail1", "runs at 200 Gbit/s", "most nodes at 400")
     assert [rail["rate_gbps"] for rail in written(tmp_path, survey_of_four)["rails"]] == [400, 400]
 
 
-def test_a_slower_link_between_cards_that_can_do_more_is_said():
-    assert said(nodes.discovered(cluster(4, gbps=200, max_gbps=400)), "200 Gbit/s", "can do 400")
+def test_a_slower_link_between_cards_that_can_do_more_is_reported():
+    assert mentions(nodes.discovered(cluster(4, gbps=200, max_gbps=400)), "200 Gbit/s", "can do 400")
 
 
 def test_another_card_in_a_rails_slot_is_its_port_and_named():
@@ -31,7 +31,7 @@ def test_another_card_in_a_rails_slot_is_its_port_and_named():
     row(found[2], "ens2")["speed_mbps"] = 200_000
     survey_of_four = nodes.discovered(found)
     assert survey_of_four.rails[1].ports["gpu3"].netdev == "ens2"
-    assert said(survey_of_four, "gpu3", "rail1", "card MCX653105A", "MCX75310AAS")
+    assert mentions(survey_of_four, "gpu3", "rail1", "card MCX653105A", "MCX75310AAS")
 
 
 def test_new_subnets_overlap_no_network_of_the_nodes(tmp_path):
@@ -78,13 +78,13 @@ def test_a_cable_whose_two_ends_are_a_network_of_their_own_is_kept(tmp_path):
         {"gpu2": ["10.1.0.1/24"]},
     ],
 )
-def test_addresses_that_are_no_network_of_a_rail_are_not_kept_and_that_is_said(tmp_path, change):
+def test_addresses_that_are_no_network_of_a_rail_are_not_kept_and_reported(tmp_path, change):
     found = cluster(3)
     for number, node in enumerate(found, 1):
         row(node, "ens1")["addresses"] = change.get(node["key"], [f"10.1.0.{number}/24"])
         row(node, "ens2")["addresses"] = [f"10.2.0.{number}/24"]
     survey_of_three = nodes.discovered(found, Options(keep_addresses=True))
-    assert said(survey_of_three, "addresses are not kept")
+    assert mentions(survey_of_three, "addresses are not kept")
     assert [rail["subnet"] for rail in written(tmp_path, survey_of_three)["rails"]] == [
         "10.224.0.0/24",
         "10.224.1.0/24",
@@ -109,7 +109,7 @@ def test_two_bmcs_with_one_address_are_named_and_not_written():
     for node in found:
         node["bmc_address"] = "10.5.0.1"
     survey_of_two = nodes.discovered(found)
-    assert said(survey_of_two, "gpu[1-2]", "10.5.0.1")
+    assert mentions(survey_of_two, "gpu[1-2]", "10.5.0.1")
     assert all(node.bmc_address is None for node in survey_of_two.nodes.values())
 
 
@@ -130,7 +130,7 @@ def test_the_mtu_is_no_more_than_the_cards_take(tmp_path):
         (None, "hardware"),
     ],
 )
-def test_a_guest_is_told_from_a_server_by_its_product(product, kind):
+def test_a_guest_is_distinguished_from_a_server_by_its_product(product, kind):
     found = cluster(2)
     for node in found:
         node["product"] = product

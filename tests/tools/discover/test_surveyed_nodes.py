@@ -12,7 +12,7 @@ from railyard.discover.model import Named
 from railyard.discover.survey import survey
 from railyard.new_inventory import command
 from support.discover import nodes
-from support.discover.clusters import cluster, of_groups, said, written
+from support.discover.clusters import cluster, mentions, of_groups, written
 
 
 def test_a_node_without_an_answer_is_not_known_and_has_no_entry():
@@ -20,21 +20,21 @@ def test_a_node_without_an_answer_is_not_known_and_has_no_entry():
     del found["gpu2"]
     survey_of_two = survey(found, {name: Named(name, name) for name in ("gpu1", "gpu2", "gpu3")})
     assert list(survey_of_two.nodes) == ["gpu1", "gpu3"]
-    assert said(survey_of_two, "gpu2", "did not answer")
+    assert mentions(survey_of_two, "gpu2", "did not answer")
     assert "gpu2" not in render(survey_of_two)["hosts.yml"]
 
 
 def test_one_machine_that_was_named_twice_is_a_question():
     found = cluster(3)
     found[2]["facts"]["boot_id"] = found[1]["facts"]["boot_id"]
-    assert said(nodes.discovered(found), "gpu2, gpu3", "one machine (one boot id)")
+    assert mentions(nodes.discovered(found), "gpu2, gpu3", "one machine (one boot id)")
 
 
 def test_two_nodes_with_one_host_name_are_named_with_the_fix():
     found = cluster(3)
     found[2]["hostname"] = "gpu1"
     survey_of_three = nodes.discovered(found)
-    assert said(survey_of_three, "gpu[1,3]", "same host name, gpu1", "hostnamectl")
+    assert mentions(survey_of_three, "gpu[1,3]", "same host name, gpu1", "hostnamectl")
     assert survey_of_three.questions == []
 
 
@@ -46,7 +46,7 @@ def test_two_nodes_with_one_name_or_a_name_that_is_none_are_questions():
     assert any("gpu3" in text and "'all' cannot be a host's name" in text for text in questions)
 
 
-def test_nodes_without_a_number_get_an_index_and_users_of_their_own_stand_at_the_node(tmp_path):
+def test_nodes_without_a_number_get_an_index_and_users_of_their_own_are_set_at_the_node(tmp_path):
     found = cluster(2)
     for node, name in zip(found, ("north", "south"), strict=True):
         node["hostname"] = name
@@ -92,7 +92,7 @@ def test_gpus_that_nvidia_smi_did_not_name_are_counted_and_their_model_is_not_kn
     assert survey_of_three.not_known == ["gpu[2-3]: the GPUs' model: nvidia-smi gave no answer in 10 s"]
     assert of_groups(render(survey_of_three)) == set()
     found[0]["facts"]["gpus"]["near"] = "nonsense"
-    assert said(nodes.discovered(found), "gpu1", "the GPUs", "gpus.near")
+    assert mentions(nodes.discovered(found), "gpu1", "the GPUs", "gpus.near")
 
 
 @pytest.mark.parametrize(
@@ -109,7 +109,7 @@ def test_a_node_with_fewer_gpus_is_named_and_a_lost_one_stays_expected(addresses
         own = addresses if number == 1 else ["0000:19:00.0", "0000:41:00.0"]
         node["facts"]["gpus"] = nodes.gpus_of("NVIDIA H100", own)
     survey_of_three = nodes.discovered(found)
-    assert said(survey_of_three, "gpu1", *words)
+    assert mentions(survey_of_three, "gpu1", *words)
     files = render(survey_of_three)
     assert yaml.safe_load(files["group_vars/all/gpus.yml"])["expected_gpus"]["count"] == 2
     hosts = yaml.safe_load(files["hosts.yml"])["gpu_nodes"]["hosts"]
@@ -142,7 +142,7 @@ def test_equal_overrides_of_several_nodes_are_one_group(tmp_path):
     survey_of_five = nodes.discovered(found)
     override = "{'rail1': {'netdev': 'enp27s0'}}"
     assert of_groups(render(survey_of_five)) == {(("gpu2", "gpu4"), (override,))}
-    assert said(
+    assert mentions(
         survey_of_five, "gpu[2,4]", "rail1 is enp27s0 (0000:1b:00.0), on most nodes ens2 (0000:40:00.0)"
     )
     written(tmp_path, survey_of_five)

@@ -10,7 +10,7 @@ import yaml
 from railyard.discover.files import render
 from railyard.discover.model import Options
 from support.discover import nodes
-from support.discover.clusters import TWO, cluster, hca, names, port, row, said, written
+from support.discover.clusters import TWO, cluster, hca, mentions, names, port, row, written
 
 
 def test_the_kind_that_carries_most_together_is_rails():
@@ -68,7 +68,7 @@ def test_where_each_gpu_has_a_port_beside_it_other_ports_of_the_kind_are_no_rail
         node["facts"]["gpus"] = nodes.gpus_of("H100", ["0000:19:00.0", "0000:41:00.0"], TWO)
     survey = nodes.discovered(found)
     assert names(survey) == ["ens1", "ens2"]
-    assert said(survey, "share a PCIe switch with a GPU")
+    assert mentions(survey, "share a PCIe switch with a GPU")
 
 
 def test_the_frontend_and_what_carries_it_are_no_rails():
@@ -99,7 +99,7 @@ def test_a_member_of_another_bond_is_no_rail_and_named():
         row(node, "ens3")["master"] = "bond1"
     survey = nodes.discovered(found)
     assert names(survey) == ["ens1", "ens2"]
-    assert said(survey, "gpu[1-2]", "ens3 (0000:9a:00.0) is a member of bond1")
+    assert mentions(survey, "gpu[1-2]", "ens3 (0000:9a:00.0) is a member of bond1")
 
 
 def test_the_port_of_a_vlan_by_which_the_node_is_reached_is_no_rail():
@@ -129,7 +129,7 @@ def test_frontends_that_are_called_differently_are_named_and_not_written(tmp_pat
         next(one for one in part if one["netdev"] == "eno1")["netdev"] = "eno9"
     found[2]["default_route"] = ["eno9"]
     survey = nodes.discovered(found)
-    assert said(survey, "gpu3", "frontend is not eno1")
+    assert mentions(survey, "gpu3", "frontend is not eno1")
     assert "frontend" not in written(tmp_path, survey)
 
 
@@ -178,7 +178,7 @@ def test_virtual_functions_are_named_and_not_taken():
         node["ports"].append(port(extra, "ens1v0"))
     survey = nodes.discovered(found)
     assert (names(survey), survey.questions) == (["ens1", "ens2"], [])
-    assert said(survey, "gpu[1-2]", "virtual functions (SR-IOV)", "ens1v0", "sriov_numvfs")
+    assert mentions(survey, "gpu[1-2]", "virtual functions (SR-IOV)", "ens1v0", "sriov_numvfs")
 
 
 def test_a_card_under_vfio_is_named_with_its_node_and_the_fix():
@@ -189,8 +189,8 @@ def test_a_card_under_vfio_is_named_with_its_node_and_the_fix():
     found[1]["idle_functions"] = [{"pci": TWO[1], "pci_id": "15b3:1021", "driver": "vfio-pci"}]
     survey = nodes.discovered(found)
     assert names(survey) == ["ens1", "ens2"]
-    assert said(survey, "gpu2", TWO[1], "driver vfio-pci loaded", "driverctl unset-override")
-    assert said(survey, "gpu2", "1 of 2 rails", "rail1 has none")
+    assert mentions(survey, "gpu2", TWO[1], "driver vfio-pci loaded", "driverctl unset-override")
+    assert mentions(survey, "gpu2", "1 of 2 rails", "rail1 has none")
     # docs/inventory.md: a rail that a node lacks.
     hosts = yaml.safe_load(render(survey)["hosts.yml"])["gpu_nodes"]["hosts"]
     assert [hosts[name].get("rail_overrides") for name in ("gpu1", "gpu2", "gpu3")] == [
@@ -207,13 +207,13 @@ def test_a_node_without_any_port_for_a_rail_is_left_out_and_named(tmp_path):
     found[1]["ports"] = [one for one in found[1]["ports"] if one["netdev"] == "eno1"]
     found[1]["idle_functions"] = [{"pci": TWO[1], "pci_id": "15b3:1021", "driver": None}]
     survey = nodes.discovered(found)
-    assert said(survey, "gpu2", "no port that could be a rail", "no entry for it")
-    assert said(survey, "gpu2", TWO[1], "no driver loaded")
+    assert mentions(survey, "gpu2", "no port that could be a rail", "no entry for it")
+    assert mentions(survey, "gpu2", TWO[1], "no driver loaded")
     assert list(survey.nodes) == ["gpu1", "gpu3"]
     written(tmp_path, survey)
 
 
-def test_nothing_with_a_link_is_a_question_that_nobody_can_answer_from_a_list():
+def test_without_any_link_the_question_has_no_list_to_choose_from():
     found = cluster(2, wired=False)
     for node in found:
         for netdev in ("ens1", "ens2"):

@@ -65,7 +65,7 @@ def test_each_node_that_fails_is_named_with_its_fix_and_the_others_go_on(cluster
 
 
 @pytest.mark.minutes
-def test_two_requests_a_node_however_many_there_are_and_two_silent_ones_stop_nobody(cluster):
+def test_two_requests_a_node_however_many_there_are_and_two_silent_ones_stop_no_other(cluster):
     names = [f"gpu{number:02d}" for number in range(1, 21)]
     file = listed(cluster, names)
     cluster.fail_ssh("192.0.2.7", TIMED_OUT)
@@ -155,7 +155,7 @@ def test_ctrl_c_ends_the_beacons_and_writes_nothing(cluster):
     assert sorted(one["key"] for one in cluster.arguments() if one["collect_beacons"]) == ["gpu1", "gpu2"]
 
 
-def test_a_password_that_nobody_can_type_is_bad_input(cluster):
+def test_a_password_prompt_without_a_terminal_is_bad_input(cluster):
     file = listed(cluster, ["gpu1"])
     done = cluster.discover("-o", cluster.folder / "mine", "--hosts-from", file, "-K")
     assert (done.returncode, cluster.requests()) == (2, []), done.stdout + done.stderr

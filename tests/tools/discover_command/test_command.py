@@ -203,7 +203,7 @@ def typed(monkeypatch):
     return type_
 
 
-def test_a_question_is_asked_on_a_terminal_until_a_candidate_is_chosen(call, read, typed, tmp_path):
+def test_a_question_is_repeated_on_a_terminal_until_a_candidate_is_chosen(call, read, typed, tmp_path):
     read(run.Reading(nodes(**UNCLEAR)))
     left = typed("", "eno1", "7", "0", "1")
     status, said = discover(call, tmp_path / "mine")
@@ -211,14 +211,14 @@ def test_a_question_is_asked_on_a_terminal_until_a_candidate_is_chosen(call, rea
     assert "netdev: eno1" in contents(tmp_path / "mine")["group_vars/all/fabric.yml"]
 
 
-def test_with_yes_nothing_is_asked_on_a_terminal(call, read, typed, tmp_path):
+def test_with_yes_there_is_no_prompt_on_a_terminal(call, read, typed, tmp_path):
     read(run.Reading(nodes(**UNCLEAR)))
     left = typed("1")
     assert discover(call, tmp_path / "mine", "--yes")[0] == 2
     assert left == ["1"]
 
 
-def test_a_question_that_nobody_answers_writes_nothing(call, read, typed, tmp_path):
+def test_a_question_without_an_answer_writes_nothing(call, read, typed, tmp_path):
     read(run.Reading(nodes(**UNCLEAR)))
     typed()
     status, said = discover(call, tmp_path / "mine")
@@ -257,7 +257,7 @@ def test_what_a_node_says_does_not_reach_the_terminal_as_it_is(call, read, tmp_p
     assert not any(line.startswith("railyard: fine") for line in said.splitlines())
 
 
-def test_what_is_asked_of_the_nodes(call, read, tmp_path):
+def test_the_requests_to_the_nodes(call, read, tmp_path):
     calls = read(run.Reading(nodes()))
     options = ("-u", "me", "-K", "--link-up", "--forks", "7", "--listen-s", "9", "--limit-s", "33")
     discover(call, tmp_path / "mine", *options)

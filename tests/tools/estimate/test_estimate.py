@@ -83,7 +83,7 @@ def test_four_nodes_of_the_handbook(estimated: Any) -> None:
         # A byte each, and the four of fp32 for TF32: 2 x 2e9 / 25e9, and four times that.
         (("--params", "2e9", "--dtype", "fp8", *FOUR_NODES), 0.16),
         (("--params", "2e9", "--dtype", "tf32", *FOUR_NODES), 0.64),
-        # One GPU has nobody to send to.
+        # One GPU has no peer to send to.
         ((*MODEL, "--gpus", "1"), 0),
     ],
 )
@@ -96,7 +96,7 @@ def test_without_recomputation_three_passes(estimated: Any) -> None:
     assert found["compute_s"] == pytest.approx(0.315077, abs=1e-6)  # 3/4 of 0.420103
 
 
-def test_what_was_not_said_is_null_and_named(estimated: Any, called: Call) -> None:
+def test_a_missing_value_is_null_and_named(estimated: Any, called: Call) -> None:
     keys = ("hierarchical_s", "compute_s", "exposed_s", "hidden", "scaling_efficiency")
     argv = (*MODEL, *FOUR_NODES, *COMPUTE)
     found = estimated(*argv)
@@ -179,13 +179,13 @@ def test_bad_input_is_named_with_its_fix(called: Call, option: str, value: str) 
         (("--nodes", "1", "--gpus", "2"), "--intra-node-gbytes"),
     ],
 )
-def test_a_rate_that_is_needed_is_asked_for(called: Call, argv: tuple[str, ...], missing: str) -> None:
+def test_a_rate_that_is_needed_is_requested(called: Call, argv: tuple[str, ...], missing: str) -> None:
     status, out, err = called(*MODEL, *argv)
     assert (status, out) == (2, "")
     assert f"1. {missing}: it is missing" in err
 
 
-def test_all_that_is_wrong_is_told_at_once(called: Call) -> None:
+def test_all_that_is_wrong_is_reported_at_once(called: Call) -> None:
     status, _out, err = called("--params", "0", "--gpus", "0", "--dtype", "x", "--efficiency", "2")
     assert status == 2
     assert err.startswith("railyard: 4 problems")

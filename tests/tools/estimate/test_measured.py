@@ -61,7 +61,7 @@ def test_one_message_against_a_thousand(tmp_path: Path) -> None:
     assert (in_buckets["messages"], in_buckets["busbw_GBps"]) == (1024, 28)
     assert in_buckets["s"] == pytest.approx(5 * at_once["s"])
     assert (found["measured_s"], found["exposed_of"]) == (in_buckets["s"], "measured_s")
-    assert found["exact_s"] == pytest.approx(0.0250540, abs=1e-6)  # at the 300 GB/s that were said
+    assert found["exact_s"] == pytest.approx(0.0250540, abs=1e-6)  # at the given 300 GB/s
 
 
 def test_exposed_is_what_the_buckets_take_beyond_compute(tmp_path: Path) -> None:
@@ -83,7 +83,7 @@ CURVE = ((MIB, 14.0), (4 * MIB, 28.0))
         (2 * MIB, 21),  # half way from 1 to 4 by the logarithm
         (4 * MIB, 28),
         (GIB, 28),  # as at the largest: too low if anything
-        (MIB - 1, None),  # latency has more of it there: nobody knows
+        (MIB - 1, None),  # latency has more of it there: not known
     ],
 )
 def test_between_the_measured_sizes(size_bytes: int, busbw: float | None) -> None:
@@ -116,7 +116,9 @@ def test_a_bucket_below_all_measured_sizes_tells_nothing(tmp_path: Path) -> None
         (nccl_tests("", gpus=2, factor=1.0).replace(" sum ", " none "), 1, "it is no all_reduce"),
     ],
 )
-def test_what_cannot_stand_for_the_job_is_refused(tmp_path: Path, text: str, nodes: int, said: str) -> None:
+def test_a_test_that_cannot_represent_the_job_is_refused(
+    tmp_path: Path, text: str, nodes: int, said: str
+) -> None:
     with pytest.raises(UserError, match=said):
         read(written(tmp_path / "nccl.txt", text), job(nodes))
 
@@ -125,13 +127,13 @@ def test_an_older_table_does_not_name_its_collective(tmp_path: Path) -> None:
     found = read(written(tmp_path / "nccl.txt", nccl_tests("")), job())
     assert found.busbw is not None
     assert (found.busbw.curve[0], found.notes) == ((MIB, 14e9), [])
-    # On two GPUs it could be a reduce: taken, and said.
+    # On two GPUs it could be a reduce: taken, and reported.
     two = read(written(tmp_path / "two.txt", nccl_tests("", gpus=2, factor=1.0)), job(gpus=2))
     assert two.busbw is not None
     assert ["does not say its collective" in note for note in two.notes] == [True]
 
 
-def test_of_a_folder_the_test_that_is_like_the_job(tmp_path: Path) -> None:
+def test_of_a_folder_the_test_closest_to_the_job_is_used(tmp_path: Path) -> None:
     for name, nodes in (("one.txt", 1), ("two.txt", 2), ("four.txt", 4)):
         written(tmp_path / name, nccl_tests(nodes=nodes))
     written(tmp_path / "notes.md", "# two nodes\n")
@@ -171,7 +173,7 @@ def test_a_run_tells_what_latency_costs_and_that_it_has_no_bus_bandwidth(tmp_pat
     assert any("software" in note for note in found["notes"])
 
 
-def test_what_was_measured_in_words(tmp_path: Path, capsys: Any) -> None:
+def test_the_measurement_as_text(tmp_path: Path, capsys: Any) -> None:
     file, folder = written(tmp_path / "nccl.txt", nccl_tests()), build_run(tmp_path / "lab" / RUN, rdma=True)
     for source in (file, folder):
         wanted = job(bucket_mbytes=4 * MIB / 1e6)

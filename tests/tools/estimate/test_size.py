@@ -129,7 +129,7 @@ def drawn(called: Any, *argv: str) -> tuple[list[str | None], str]:
     return [one.text for one in root.iter(f"{SVG}text")], str(root.findtext(f"{SVG}desc"))
 
 
-def test_spines_stand_above_the_leaves_in_the_drawing(called: Any) -> None:
+def test_spines_are_above_the_leaves_in_the_drawing(called: Any) -> None:
     said, described = drawn(called, "--gpus", "128", "--rails", "8", "--radix", "64")
     spines = "2 spines, each with 8 links to each of 8 leaves"
     assert said.index(spines) < said.index("rail0-leaf0") < said.index("gpu[001-016]: 16 nodes")

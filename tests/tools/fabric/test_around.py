@@ -107,7 +107,7 @@ def test_readings_of_other_ports_keep_their_own_counters(tmp_path):
     assert around.join_counters([], [one]) == [one]
 
 
-def test_a_password_is_asked_for_once(inventory, tmp_path, monkeypatch, capsys):
+def test_the_user_is_prompted_for_a_password_once(inventory, tmp_path, monkeypatch, capsys):
     asked, given = [], []
     monkeypatch.setattr("sys.stdin", SimpleNamespace(isatty=lambda: True))
     monkeypatch.setattr("getpass.getpass", lambda prompt: asked.append(prompt) or "secret")

@@ -187,7 +187,7 @@ def test_4096_adapters_are_drawn_in_5_s_and_1_mb(lost: int) -> None:
     assert any("not drawn" in text for text in texts(svg)) is (len(judgement.findings) > 400)
 
 
-def test_light_and_dark_colors_stand_out_from_their_ground() -> None:
+def test_light_and_dark_colours_have_enough_contrast() -> None:
     """WCAG 2.2: contrast of 4.5 for text, 3 for lines that mean something."""
     style = ET.fromstring(draw(Net())).findtext(f"{SVG}style") or ""
     light, dark = style.split("@media (prefers-color-scheme: dark)")

@@ -65,7 +65,7 @@ def test_an_earlier_capture_is_not_compared_with_a_later_one(read, tmp_path, cap
     assert "No previous reading" in capsys.readouterr().out
 
 
-def test_a_damaged_earlier_reading_is_told_and_passed_over(read, tmp_path, capsys):
+def test_a_damaged_earlier_reading_is_reported_and_passed_over(read, tmp_path, capsys):
     capture = write_capture(tmp_path / "capture", make_net())
     read(capture)
     (the_folder(tmp_path) / "reading.json").write_text("{")
@@ -155,7 +155,7 @@ def test_another_file_of_slurm_is_left_alone(read, tmp_path, existing, form, why
     assert (target / existing).read_text() == "SwitchName=mine Nodes=gpu[01-04]\n"
 
 
-def test_a_reading_stands_without_a_topology_that_is_refused(read, tmp_path, capsys):
+def test_a_reading_is_kept_without_a_topology_that_is_refused(read, tmp_path, capsys):
     target = tmp_path / "slurm"
     target.mkdir()
     with pytest.raises(UserError, match="Slurm does not have gpu04"):
@@ -247,7 +247,7 @@ def test_each_drawn_fault_leads_to_its_finding(read, tmp_path):
 
 
 def test_readings_are_no_runs(read, tmp_path):
-    """They stand beside run folders, which other verbs list."""
+    """They are beside run folders, which other verbs list."""
     read(write_capture(tmp_path / "capture", make_net()))
     reports = tmp_path / "reports"
     done = railyard("report", "mine", "--reports-dir", reports)

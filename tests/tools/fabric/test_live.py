@@ -42,7 +42,7 @@ def test_a_node_for_each_rail_is_a_reading_for_each_node(inventory):
     ]
 
 
-def test_one_node_for_both_rails_is_asked_once(inventory):
+def test_one_node_for_both_rails_is_queried_once(inventory):
     more = "  read_from: {rail0: gpu02, rail1: gpu02}\n"
     found = live.choose_nodes(loaded(inventory, more), None)
     assert found == [[("gpu02", [Port("mlx5_0", 1), Port("mlx5_1", 1)])]]

@@ -54,7 +54,7 @@ def outcome(path: Path, what: str) -> tuple[str, str]:
     return next((line.outcome, line.detail) for line in checking.check(path) if line.what == what)
 
 
-def test_a_healthy_machine_is_read_whole_and_good(machine, capsys):
+def test_a_healthy_machine_is_read_completely_and_good(machine, capsys):
     path = capture(machine)
     assert checking.main([str(path)]) == 0, capsys.readouterr().out
     printed = capsys.readouterr().out

@@ -11,9 +11,9 @@ from railyard.plan import view
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory import trust, yaml_errors  # isort: skip
 
 
+from support.inventories.on_disk import read_problems, spoil, write
 from support.inventories.right import RIGHT
 from support.inventories.sound import SOUND
-from support.inventories.told import said_of, spoil, write
 from support.inventories.wrong_files import PLACES
 from support.inventories.wrong_forms import FORMS
 from support.inventories.wrong_inventories import FAULTS, SEVERAL
@@ -30,7 +30,7 @@ def test_a_fault_is_named_with_its_place_and_its_fix(name, tmp_path, capsys, mon
     wrong = WRONG[name]
     monkeypatch.chdir(tmp_path)
     spoil(tmp_path / "site", wrong)
-    lines = said_of("site", capsys, warned=True)
+    lines = read_problems("site", capsys, warned=True)
     # One line, or one for each rail that it concerns: never a second message of another kind.
     assert len(lines) == 1 or name in SEVERAL, lines
     where, _colon, fix = lines[0].rpartition(" Fix: ")
@@ -62,30 +62,30 @@ def test_a_password_in_an_executable_file_is_found(tmp_path, capsys, monkeypatch
     site = site_of(tmp_path, monkeypatch)
     (site / "hosts.yml").write_text("gpu_nodes: {hosts: {gpu1: {ansible_password: hunter2}, gpu2: }}\n")
     (site / "hosts.yml").chmod(0o755)
-    (line,) = said_of("site", capsys)
+    (line,) = read_problems("site", capsys)
     assert line.startswith("site/hosts.yml:1, host gpu1: ansible_password: a password in plain text")
 
 
-def test_a_program_that_fails_is_said_in_its_own_words(tmp_path, capsys, monkeypatch):
+def test_a_program_that_fails_is_reported_with_its_own_message(tmp_path, capsys, monkeypatch):
     site = site_of(tmp_path, monkeypatch)
     (site / "hosts.yml").unlink()
     (site / "nodes.sh").write_text("#!/bin/sh\nexit 3\n")
     (site / "nodes.sh").chmod(0o755)
     monkeypatch.setenv(trust.VARIABLE, ",".join(trust.ALL))
-    (line,) = said_of("site", capsys)
+    (line,) = read_problems("site", capsys)
     assert line.startswith("site/nodes.sh: Ansible cannot read it as an inventory: Inventory script returned")
 
 
-def test_no_inventory_at_all_is_said(capsys):
-    (line,) = said_of("", capsys)
+def test_no_inventory_at_all_is_reported(capsys):
+    (line,) = read_problems("", capsys)
     assert line.startswith("-i: no such inventory. Fix: name a file or folder")
 
 
-def test_what_an_ini_file_of_any_name_lacks_is_told_at_its_line(tmp_path, capsys, monkeypatch):
+def test_what_an_ini_file_of_any_name_lacks_is_reported_at_its_line(tmp_path, capsys, monkeypatch):
     site = site_of(tmp_path, monkeypatch)
     (site / "hosts.yml").unlink()
     (site / "production").write_text("[gpu_nodes]\ngpu1\nlogin\n")
-    (line,) = said_of("site", capsys)
+    (line,) = read_problems("site", capsys)
     assert line.startswith("site/production:3, host login: node_index: the host's name ends in no number")
 
 
@@ -101,7 +101,7 @@ def test_a_network_that_holds_others_is_held_against_all_of_them(tmp_path, capsy
     for part in (1, 2, 3):
         fabric += f"    - {{name: n{part}, purpose: storage, subnet: 172.16.{part}.0/24}}\n"
     (site / "group_vars/all/fabric.yml").write_text(fabric)
-    lines = said_of("site", capsys)
+    lines = read_problems("site", capsys)
     assert ["overlaps 172.16.0.0/12 of network wide" in line for line in lines] == [True] * 3
 
 

@@ -72,7 +72,7 @@ def test_a_wrong_line_is_named_with_its_place_and_fix(listed, text, words):
         assert word in str(refused.value), refused.value
 
 
-def test_all_that_is_wrong_is_told_at_once(listed):
+def test_all_that_is_wrong_is_reported_at_once(listed):
     with pytest.raises(UserError) as refused:
         listed("gpu1 x y z w\ngpu2 10.0.0.300\ngpu3 10.0.0.3\ngpu3 10.0.0.4\n")
     for place in ("3 problems", "hosts:1", "hosts:2", "hosts:4"):

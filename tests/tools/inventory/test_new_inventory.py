@@ -53,7 +53,7 @@ def test_the_shortest_command_writes_an_inventory_that_plans(tmp_path):
     # Rail k has the k-th /24 of 10.224.0.0/12, a node the number that ends its name.
     rail = rail_of(plan, "gpu017", "rail3")
     assert (rail["netdev"], rail["address"], rail["mtu"]) == ("ens3np0", "10.224.3.17/24", 9000)
-    # What a node calls its RDMA devices nobody has said, and nothing is assumed of it.
+    # The names of a node's RDMA devices are not given, and none is assumed.
     assert rail["hca"] is None
     assert "hca" not in (folder / "group_vars/all/fabric.yml").read_text()
     assert "mlx5" not in done.stdout + (folder / "README.md").read_text()
@@ -98,7 +98,7 @@ def test_scalable_units_have_subnets_leaves_and_gateways_of_their_own(tmp_path):
     assert fabric["leaves"]["leaf-su16-r7"] == {"uplink_gbps": 6400}
 
 
-def test_infiniband_has_no_addresses_until_asked(tmp_path):
+def test_infiniband_has_no_addresses_by_default(tmp_path):
     plan, _folder = make(tmp_path, transport="infiniband")
     assert set(addresses(plan)) == {None}
     rail = rail_of(plan, "gpu001", "rail0")
@@ -136,7 +136,7 @@ def test_infiniband_with_addresses(tmp_path):
     [
         # What the name says, where it fits.
         ("gpu[1-3]", {}, {"gpu1": "10.224.0.1/24", "gpu3": "10.224.0.3/24"}),
-        # From 0: the network's own address belongs to nobody.
+        # From 0: the network's own address belongs to no node.
         ("gpu[0-3]", {}, {"gpu0": "10.224.0.1/24", "gpu3": "10.224.0.4/24"}),
         # Too high for a /24, and shifted as a whole.
         ("gpu[1001-1032]", {}, {"gpu1001": "10.224.0.1/24", "gpu1032": "10.224.0.32/24"}),
@@ -221,7 +221,7 @@ def test_a_list_gives_each_node_its_own_address(tmp_path, capsys, nodes, pattern
     assert "counted up" not in capsys.readouterr().out + (folder / "README.md").read_text()
 
 
-def test_an_address_that_nobody_gave_is_told(tmp_path, capsys):
+def test_an_address_that_was_not_given_is_reported(tmp_path, capsys):
     _plan, folder = make(tmp_path, nodes="node[1-2]", ansible_host="192.168.1.71")
     said = capsys.readouterr().out
     words = "node2 is reached at 192.168.1.72: counted up from 192.168.1.71; where a BMC or another machine"
@@ -280,7 +280,7 @@ def test_the_folder_is_called_as_the_nodes_of_the_file_are(tmp_path):
         ("gpu1\ngpu2\n", None, None, [None, None]),
     ],
 )
-def test_who_logs_in_is_said_once_where_it_is_the_same(tmp_path, lines, option, common, own):
+def test_the_user_is_set_once_where_it_is_the_same(tmp_path, lines, option, common, own):
     (tmp_path / "hosts").write_text(lines)
     _plan, folder = make(tmp_path, nodes=None, hosts_from=tmp_path / "hosts", user=option, rails=1)
     connection = folder / "group_vars/all/connection.yml"
@@ -306,7 +306,7 @@ def test_names_keep_their_order_and_may_repeat(tmp_path):
     assert [rail["leaf"] for rail in rails] == ["b", "b", "a", "a"]
 
 
-def test_the_same_words_write_the_same_bytes(tmp_path):
+def test_the_same_arguments_write_the_same_bytes(tmp_path):
     _plan, first = make(tmp_path / "a", nodes_per_unit=8, leaf="leaf-{unit}-{rail}")
     _plan, second = make(tmp_path / "b", nodes_per_unit=8, leaf="leaf-{unit}-{rail}")
     for file in first.rglob("*"):
@@ -331,7 +331,7 @@ def test_a_thousand_nodes(tmp_path):
     prefix=st.none() | st.integers(20, 30),
     supernet=st.sampled_from([None, "10.0.0.0/8", "172.16.0.0/12", "fd00::/40"]),
 )
-def test_whatever_is_asked_is_planned_or_refused(
+def test_any_request_is_planned_or_refused(
     tmp_path_factory, first, count, rails, per_unit, gateway, prefix, supernet
 ):
     folder = tmp_path_factory.mktemp("any") / "mine"

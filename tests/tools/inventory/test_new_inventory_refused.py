@@ -117,7 +117,7 @@ def test_names_that_do_not_unfold_are_refused(tmp_path, text):
         command.run(Wanted(**{**ROCE, "hca": text, "rails": 4}), tmp_path / "mine")
 
 
-def test_all_that_is_wrong_is_told_at_once(tmp_path):
+def test_all_that_is_wrong_is_reported_at_once(tmp_path):
     more = {"netdev": "a,b,c", "hca": "d", "leaf": "x-{unit}", "ansible_host": "{who}"}
     wanted = Wanted("gpu[1-4]", 2, "roce", **more)
     with pytest.raises(UserError) as refused:

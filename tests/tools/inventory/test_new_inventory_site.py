@@ -1,6 +1,6 @@
 """32 nodes of 8 x 400G RoCE, as `new-inventory` writes them, through what site.yml does without a node.
 
-All roles are asked for one of the nodes: their arguments are checked, and so is what they refuse from the
+All roles are enabled for one of the nodes: their arguments are checked, and so is what they refuse from the
 inventory alone. What they would have a card's driver set is then set on a fabricated one.
 """
 

@@ -36,7 +36,7 @@ def drawn(place):
 
 
 def texts(root):
-    """Return what stands in the drawing for the eye."""
+    """Return the visible text of the drawing."""
     return [element.text if not len(element) else element[0].tail for element in root.iter(f"{SVG}text")]
 
 
@@ -81,7 +81,7 @@ def test_thirty_two_nodes_are_one_box_with_eight_rails(folder):
     assert "oversubscribed" not in description(root)
 
 
-def test_two_nodes_back_to_back_stand_on_both_ends_of_their_cables(tmp_path):
+def test_two_nodes_back_to_back_are_at_both_ends_of_their_cables(tmp_path):
     file = tmp_path / "plan.svg"
     assert view.run([str(PAIR)], False, svg=str(file)) == 0
     root = ET.fromstring(file.read_text(encoding="utf-8"))
@@ -93,7 +93,7 @@ def test_two_nodes_back_to_back_stand_on_both_ends_of_their_cables(tmp_path):
     assert "back to back" in description(root)
 
 
-def test_units_that_are_alike_are_one_stack_and_few_stand_apart(folder, tmp_path):
+def test_equal_units_are_one_stack_and_few_are_drawn_apart(folder, tmp_path):
     many = {
         "nodes_per_unit": 32,
         "rate_gbps": 400.0,
@@ -121,7 +121,7 @@ def test_units_that_are_alike_are_one_stack_and_few_stand_apart(folder, tmp_path
 @pytest.mark.parametrize(
     ("up_gbps", "words"), [(320, "not oversubscribed"), (100, "oversubscribed 3.2:1"), (None, None)]
 )
-def test_oversubscription_is_said_where_both_sides_are_known(folder, up_gbps, words):
+def test_oversubscription_is_shown_where_both_sides_are_known(folder, up_gbps, words):
     # 4 nodes with 2 rails of 40 Gbit/s into one switch: 320.
     root = drawn(folder("gpu[1-4]", 2, leaf="sw1", rate_gbps=40.0, leaf_uplink_gbps=up_gbps))
     assert [text for text in texts(root) if "oversubscribed" in text] == ([words] if words else [])
@@ -150,7 +150,7 @@ def test_one_unknown_rate_makes_the_sum_unknown():
         (["@racks", "x"], "@racks, x"),
     ],
 )
-def test_names_are_folded_and_never_reckoned_with(names, folded):
+def test_names_are_folded_and_never_calculated_with(names, folded):
     assert svg_model.folded(names) == folded
 
 
@@ -220,7 +220,7 @@ def test_names_are_text_and_nothing_else():
     assert any("<script>" in (said or "") for said in texts(root)), "shown as what it is"
 
 
-def test_a_name_is_cut_to_its_room_and_kept_whole_beside_it():
+def test_a_name_is_cut_to_its_room_and_kept_in_full_beside_it():
     name = "leaf-in-row-seventeen-rack-twenty-three"
     root = ET.fromstring(
         svg.draw(plan_with({"n1": {f"rail{n}": {"leaf": f"{name}{n}"} for n in range(8)}}), {})
@@ -255,7 +255,7 @@ def test_everything_is_inside_the_sheet_and_no_text_on_another(folder, nodes):
             assert apart, (one, other)
 
 
-def test_light_and_dark_colours_stand_out_from_their_ground(folder):
+def test_light_and_dark_colours_have_enough_contrast(folder):
     """WCAG 2.2: contrast of 4.5 for text, 3 for lines that mean something."""
     style = drawn(folder()).findtext(f"{SVG}style")
     light, dark = style.split("@media (prefers-color-scheme: dark)")
@@ -298,7 +298,7 @@ def test_bad_input_draws_nothing(folder, tmp_path):
     assert "folder.svg cannot be written" in done.stderr
 
 
-def test_a_drawing_is_replaced_as_a_whole(tmp_path, monkeypatch):
+def test_a_drawing_is_replaced_atomically(tmp_path, monkeypatch):
     file = tmp_path / "plan.svg"
     file.write_text("before")
 

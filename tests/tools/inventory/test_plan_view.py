@@ -225,7 +225,7 @@ def test_a_real_terminal_of_eighty_columns(inventory):
     with subprocess.Popen([BIN / "railyard", "plan", "-i", source], stdout=terminal, env=env) as process:
         os.close(terminal)
         said = b""
-        with contextlib.suppress(OSError):  # how the end of a terminal is told
+        with contextlib.suppress(OSError):  # how the end of a terminal shows
             while piece := os.read(main, 1 << 16):
                 said += piece
     os.close(main)
@@ -249,7 +249,7 @@ def test_the_table_shows_the_addresses_beside_the_rails(inventory, capsys):
     lines = [line.split() for line in capsys.readouterr().out.splitlines()]
     assert ["gpu2", "fs", "ens9.90", "10.9.0.2/24", "9000", "Railyard"] in lines
     assert ["bmc", "-", "10.8.0.202", "-", "others"] in lines
-    # An address that nobody gave is not made up.
+    # An address that was not given is not made up.
     assert not any("10.7." in word for line in lines for word in line)
 
 

@@ -14,8 +14,8 @@ from railyard.base.errors import UserError
 from railyard.operate import commands, quick, verify
 from railyard.operate.ansible import ansible_environment
 from railyard.plan import view
+from support.inventories.on_disk import write
 from support.inventories.sound import SOUND
-from support.inventories.told import write
 from support.programs import BIN, railyard, run
 
 #: A file in the inventory folder -> what it holds; each makes `ran` beside the folder where it is run.

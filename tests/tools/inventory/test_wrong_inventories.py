@@ -9,8 +9,8 @@ import pytest
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory import reader
 from railyard.plan import view
 from support import programs
+from support.inventories.on_disk import read_problems, spoil, write
 from support.inventories.sound import FABRIC, SOUND
-from support.inventories.told import said_of, spoil, write
 from support.inventories.wrong_inventories import FAULTS
 
 
@@ -19,11 +19,11 @@ def test_what_the_faults_begin_with_is_sound(base, tmp_path, capsys):
     assert view.run([str(write(tmp_path / base, SOUND[base]))], True) == 0, capsys.readouterr().err
 
 
-def test_two_faults_are_told_at_once(tmp_path, capsys):
+def test_two_faults_are_reported_at_once(tmp_path, capsys):
     folder = spoil(tmp_path / "site", FAULTS["bmc_twice"])
     path = folder / FABRIC
     path.write_text(path.read_text().replace("hca: mlx5_1:1", "bond: bond0").replace("mtu: 9000", "mtu: 90"))
-    lines = said_of(folder, capsys)
+    lines = read_problems(folder, capsys)
     assert len(lines) == 3
     for part in ("one RDMA connection is one flow", "90 is not an MTU", "already that of gpu1"):
         assert sum(part in line for line in lines) == 1
@@ -104,7 +104,7 @@ def test_more_hosts_or_rails_than_there_can_be_are_refused_at_once(tmp_path):
 
 
 @pytest.mark.minutes
-def test_names_in_what_is_said_cannot_write_to_the_terminal(tmp_path):
+def test_names_in_messages_cannot_write_to_the_terminal(tmp_path):
     folder = tmp_path / "site\x1b[2Jx"
     write(folder, {**SOUND["pair"], "hosts.yml": 'gpu_nodes: {hosts: {"gpu\\e[2J1": }}\n'})
     for words in (

@@ -56,7 +56,7 @@ def test_what_is_there_already_takes_no_time() -> None:
     assert "boot" in again
 
 
-def test_a_busy_machine_is_said_beforehand_with_what_keeps_it_busy() -> None:
+def test_a_busy_machine_is_reported_beforehand_with_what_keeps_it_busy() -> None:
     text = demo.estimate("container", ALL, 2.0, BUSY, ALL)
     assert "process 4242 uses 98 % of a core: python3 busy.py" in text
     assert "load 6.3 on 2 cores, of which other programs use 75 %" in text

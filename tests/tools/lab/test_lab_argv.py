@@ -71,7 +71,7 @@ def test_more_containers_than_the_kernel_has_room_for_are_refused_before_any_is_
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(host, "_INSTANCES", tmp_path / "instances")
-    host.require_room(1000)  # nobody knows
+    host.require_room(1000)  # not known
     (tmp_path / "instances").write_text("128\n", encoding="ascii")
     host.require_room(16)
     with pytest.raises(LabError, match=r"32 containers need some 256 .*allows 128") as caught:

@@ -1,4 +1,4 @@
-"""What a VM's console tells of a boot that goes no further, and that nobody waits for one that does not.
+"""What a VM's console shows of a boot that goes no further, and that nothing waits for such a boot.
 
 The texts are written by hand to what GRUB, initramfs-tools, the kernel and systemd print.
 """
@@ -40,14 +40,14 @@ GRUB = "\x1b[2J\x1b[1;1H   Minimal BASH-like line editing is supported.\r\n\r\n\
         (EMERGENCY, EMERGENCY.splitlines()[0]),
         (GRUB, "grub>"),
         ("error: no such device: 1f.\r\nEntering rescue mode...\r\ngrub rescue> ", "grub rescue>"),
-        # It goes on: nobody has typed, and systemd came after the prompt of a hook.
+        # It goes on: no one has typed, and systemd came after the prompt of a hook.
         ("(initramfs) exit\n[    9.0] systemd[1]: Detected virtualization qemu.\n", ""),
         ("Booting `Debian GNU/Linux'\r\n\r\n", ""),
         ("[    1.0] Linux version 6.1.0-57-amd64\n", ""),
         ("", ""),
     ],
 )
-def test_a_boot_that_waits_for_a_person_is_told_from_one_that_goes_on(
+def test_a_boot_that_waits_for_a_person_differs_from_one_that_goes_on(
     tmp_path: Path, said: str, stands_at: str
 ) -> None:
     log = tmp_path / "console.log"
@@ -55,7 +55,7 @@ def test_a_boot_that_waits_for_a_person_is_told_from_one_that_goes_on(
     assert vm_console.dead_end(vm_console.last_lines(log)) == stands_at
 
 
-def test_what_an_earlier_boot_said_counts_as_little_as_a_console_that_is_not_there(
+def test_output_of_an_earlier_boot_counts_as_little_as_a_console_that_is_not_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(naming, "lab_root", lambda: tmp_path)
@@ -97,7 +97,7 @@ class Stuck:
         return "ALERT!  /dev/vda does not exist."
 
 
-def test_nobody_waits_for_a_boot_that_goes_no_further(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_waits_for_a_boot_that_goes_no_further(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(wiring, "_WORD_EVERY_S", 0.0)
     monkeypatch.setattr(wiring, "_ssh_answers", lambda _address: False)
     made = wiring.Lab.from_topology(topology.load(topology.default_file()))

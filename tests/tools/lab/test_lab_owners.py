@@ -63,7 +63,7 @@ def test_a_host_that_shows_nothing_has_no_labs(tmp_path: Path) -> None:
     assert owners.routes_of_host(tmp_path / "route") == []
 
 
-def test_a_checkout_that_was_deleted_or_is_this_one_keeps_nobody_out(tmp_path: Path) -> None:
+def test_a_checkout_that_was_deleted_or_is_this_one_blocks_no_lab(tmp_path: Path) -> None:
     assert not owners.is_foreign("", tmp_path)
     assert not owners.is_foreign(str(tmp_path), tmp_path)
     assert not owners.is_foreign(str(tmp_path / "deleted"), tmp_path)
@@ -128,7 +128,7 @@ def test_a_demo_is_refused_where_another_checkout_s_lab_is_up(tmp_path: Path) ->
     assert demo.refusal("vm", repo_root(), [], {"lab": str(repo_root()), "other": str(tmp_path)}) is None
 
 
-def test_up_and_down_refuse_by_the_same_words(tmp_path: Path) -> None:
+def test_up_and_down_refuse_with_the_same_message(tmp_path: Path) -> None:
     found = {"container": {"gpuserver1": NodeState("running", 7, "", str(tmp_path))}}
     with pytest.raises(LabError) as caught:
         lifecycle._refuse_foreign(found, "lab")

@@ -57,7 +57,7 @@ def test_the_slower_of_both_probes_decides_within_limits(
 
 
 @pytest.mark.parametrize("answer", ["", "nan", "-1", "bash: python3: not found", "1e9"])
-def test_a_node_that_answers_nonsense_has_the_longest_limits_and_the_reason_is_said(
+def test_a_node_that_answers_nonsense_has_the_longest_limits_and_the_reason_is_reported(
     lab: topology.Topology, answer: str
 ) -> None:
     found = measured(lab, 1.0, answer)

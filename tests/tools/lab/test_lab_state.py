@@ -31,7 +31,7 @@ def test_no_lab_has_no_state() -> None:
     "text", ["", "{", "[]", "null", '{"schema":1}', '{"schema":9,"name":"lab","topology":"t","faults":[]}',
              '{"schema":1,"name":"lab","topology":"t","faults":[{"kind":"x"}]}']
 )  # fmt: skip
-def test_a_torn_file_is_said_and_does_not_stop(text: str) -> None:
+def test_a_torn_file_is_reported_and_does_not_stop(text: str) -> None:
     state.save(State("lab", "/t.yml"))
     state.file_of("lab").write_text(text)
     found = state.load("lab")
@@ -204,7 +204,7 @@ def test_keys_that_work_stay_and_damaged_ones_are_made_anew(root: Path) -> None:
     assert made.host_key("gpuserver1").read_text() == host_key
 
 
-def test_a_failed_command_says_what_it_was_and_what_it_said() -> None:
+def test_a_failed_command_is_reported_with_its_output() -> None:
     with pytest.raises(CommandError) as caught:
         run(["sh", "-c", "echo no such luck >&2; exit 3"])
     assert "exit status 3\n    no such luck" in str(caught.value)

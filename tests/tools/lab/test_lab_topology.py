@@ -39,7 +39,7 @@ def changed(*path_and_value: object) -> dict[str, object]:
     return data
 
 
-def test_a_good_file_is_read_whole() -> None:
+def test_a_good_file_is_read_completely() -> None:
     found = topology.parse(GOOD, FILE)
     assert found.name == "lab"
     assert [(node.name, str(node.address), node.kind, node.position) for node in found.nodes] == [
@@ -77,7 +77,7 @@ def test_a_vm_may_have_a_size() -> None:
     assert found.kinds == ["container", "vm"]
 
 
-def test_a_vm_boots_by_itself_where_it_is_asked_for() -> None:
+def test_a_vm_boots_by_itself_where_configured() -> None:
     for said in (True, False):
         data = changed("image", {"suite": "bookworm", "boot_loader": said})
         # No word of packages: the base system.
@@ -166,7 +166,7 @@ def test_unknown_nodes_and_rails_are_bad_input() -> None:
         found.rail_position("rail9")
 
 
-def test_the_shipped_labs_can_stand_side_by_side(lab: topology.Topology) -> None:
+def test_the_shipped_labs_can_run_side_by_side(lab: topology.Topology) -> None:
     molecule = topology.load(paths.repo_root() / "molecule" / "topology.yml")
     assert lab.name != molecule.name
     assert not lab.management.subnet.overlaps(molecule.management.subnet)

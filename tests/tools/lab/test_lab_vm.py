@@ -62,7 +62,7 @@ def test_a_qemu_is_found_by_lab_and_node_and_no_other_process_is(lab: topology.T
     # Another lab, and one whose name only begins alike.
     assert vm_argv.recognise(line, "other") is None
     assert vm_argv.recognise(line, "la") is None
-    # Programs that merely speak of it, and somebody else's QEMU.
+    # Programs that merely mention it, and somebody else's QEMU.
     assert vm_argv.recognise(b"grep\0" + line, "lab") is None
     assert vm_argv.recognise(b"nsenter\0--net=x\0--\0" + line, "lab") is None
     assert vm_argv.recognise(b"qemu-system-x86_64\0-name\0theirs\0", "lab") is None
@@ -135,7 +135,7 @@ def test_a_half_made_vm_is_made_of_nothing_that_anybody_asks_for(root: Path, lab
     assert kind.made_of(bigger, "one") != kind.states()[node.name].made_of
 
 
-def test_a_boot_loader_is_asked_for_and_makes_another_image(
+def test_a_boot_loader_is_an_option_and_makes_another_image(
     lab: topology.Topology, settings: apt.AptSettings
 ) -> None:
     asked = replace(lab.image, boot_loader=True)
@@ -259,7 +259,7 @@ def qemu(tmp_path: Path) -> Iterator[tuple[Path, list[dict]]]:
         thread.join(5)
 
 
-def test_qemu_is_asked_over_its_socket(qemu: tuple[Path, list[dict]]) -> None:
+def test_qemu_is_queried_over_its_socket(qemu: tuple[Path, list[dict]]) -> None:
     path, heard = qemu
     assert qmp.ask(path, "set_link", {"name": "link-ens6", "up": False}) == {"status": "running"}
     assert heard == [

@@ -119,7 +119,7 @@ def test_the_labs_own_inventory_is_the_net_that_the_demo_shows() -> None:
     assert net.cable_at(End("gpu16 mlx5_3", 1)).ends[0] == End("leaf4", 16)
 
 
-def test_what_is_wrong_with_an_inventory_is_said_with_its_file(tmp_path: Path) -> None:
+def test_a_problem_of_an_inventory_is_reported_with_its_file(tmp_path: Path) -> None:
     (tmp_path / "hosts.yml").write_text(
         "gpu_nodes: {hosts: {gpu01: {fabric: {transport: infiniband, leafs: {}}}}}\n"
     )

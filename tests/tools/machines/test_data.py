@@ -140,7 +140,7 @@ def test_results_that_are_not_there_are_refused_by_the_names_of_those_that_are(t
         stages.judge(sick)
 
 
-def test_the_nodes_number_stands_in_macs_and_lids(tmp_path):
+def test_the_nodes_number_is_in_macs_and_lids(tmp_path):
     text = '    node: {netdevs: {eno1: {mac: "b8:ce:f6:00:00:0{node}"}}}\n    on_nodes: [1, 2]\n'
     sick = variant(tmp_path, f"{text}    expect: {{words: x}}\n")
     macs = [one.tree.mac("eno1") for one in sick.nodes.values()]
@@ -150,9 +150,9 @@ def test_the_nodes_number_stands_in_macs_and_lids(tmp_path):
 def test_packets_of_rdma_have_the_ports_mtu():
     spans = {"port_xmit_data": [0, 1024], "port_rcv_data": [0, 0]}
     row = {"counters": {**spans, "port_xmit_packets": [0, 1], "port_rcv_packets": [0, 1]}}
-    assert traffic.Moved.of({**row, "active_mtu_bytes": 1024}).sent_packets == 4
-    assert traffic.Moved.of({**row, "active_mtu_bytes": 4096}).sent_packets == 1
-    assert traffic.Moved.of({**row, "active_mtu_bytes": None}).sent_packets == 1
+    assert traffic.Moved.from_row({**row, "active_mtu_bytes": 1024}).sent_packets == 4
+    assert traffic.Moved.from_row({**row, "active_mtu_bytes": 4096}).sent_packets == 1
+    assert traffic.Moved.from_row({**row, "active_mtu_bytes": None}).sent_packets == 1
 
 
 def test_answers_of_nvidia_smi_come_before_what_is_described(tmp_path):

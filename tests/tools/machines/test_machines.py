@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The gallery of machines: each healthy one is good at every stage, each sick one is told for what it has.
+"""The gallery of machines: each healthy one is good at every stage, each faulty one reported with its fault.
 
 All of it is data in tests/machines; tests/machines/README.md says how to add a machine or a variant.
 """
@@ -77,7 +77,7 @@ def test_qos_that_the_driver_cannot_do_is_refused_and_changes_nothing(made, name
 
 
 @pytest.mark.parametrize(("name", "variant", "place"), SICK)
-def test_a_sick_machine_is_told_for_what_it_has(made, name, variant, place):
+def test_a_faulty_machine_is_reported_with_its_fault(made, name, variant, place):
     of = pair.read(name).variants[variant]
     wanted = of.expect[place]
     found = made(name, variant, wanted.stage)

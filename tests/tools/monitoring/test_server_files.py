@@ -39,7 +39,7 @@ def made(tmp_path):
     inventory = tmp_path / "big"
     (inventory / "group_vars").mkdir(parents=True)
     nodes = {f"gpu{number}": {"ansible_host": f"192.0.2.{number}"} for number in (1, 2, 3)}
-    # Without an exporter of ours it is no target of a Prometheus of ours.
+    # Without one of Railyard's exporters it is no target of Railyard's Prometheus.
     nodes["gpu3"] |= {"node_metrics_state": "ignored", "bmc_address": "192.0.2.103"}
     of_nodes = {"node_metrics_state": "present", "node_metrics_tls": "files", "monitoring_dcgm_port": 9400}
     hosts = {"gpu_nodes": {"hosts": nodes, "vars": of_nodes}}

@@ -114,7 +114,7 @@ def test_json(lint: Any) -> None:
     assert (finding["code"], finding["severity"]) == ("gid_index", "note")
 
 
-def test_the_inventorys_rails_are_asked(lint: Any) -> None:
+def test_the_inventorys_rails_are_checked(lint: Any) -> None:
     inventory = str(INVENTORIES / "hgx-h100-roce")
     status, out, _ = lint("NCCL_IB_HCA==mlx5_0:1\n", "-i", inventory)
     assert status == 1

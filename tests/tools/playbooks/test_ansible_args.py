@@ -45,7 +45,7 @@ def test_the_clean_up_reaches_the_same_nodes_and_is_not_kept_from_its_work():
     assert "--user=me" in stop
 
 
-def test_nobody_to_ask_is_said(monkeypatch):
+def test_a_prompt_without_a_terminal_is_an_error(monkeypatch):
     arguments = ansible_args.parse(["-K"])
     with open(os.devnull) as nobody:
         monkeypatch.setattr("sys.stdin", nobody)

@@ -218,7 +218,7 @@ def assert_none_sleeps(seconds: str) -> None:
     assert sleepers(seconds) == []
 
 
-def test_a_password_that_was_asked_for_reaches_ansible(tmp_path, inventory):
+def test_a_password_from_the_prompt_reaches_ansible(tmp_path, inventory):
     text = """
 - name: Who knows it
   hosts: gpu1
@@ -270,7 +270,7 @@ def test_ansible_ends_when_what_started_it_is_killed(tmp_path):
 
 
 def running(program: str, word: str) -> list[int]:
-    """Return the processes of a program that were told a word."""
+    """Return the processes of a program with an argument."""
     found = []
     for entry in Path("/proc").glob("[0-9]*/cmdline"):
         with suppress(OSError):

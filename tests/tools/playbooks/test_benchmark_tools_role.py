@@ -1,4 +1,4 @@
-"""Role benchmark_tools: which daemons it stops, and when drives are asked about their health."""
+"""Role benchmark_tools: which daemons it stops, and when it reads the health of drives."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def planned(*moves: tuple[str, str | None]) -> dict[str, Any]:
     return {"__apt_packages_planned": {"changed": False, "plan": {"moves": told}}}
 
 
-# By name: what a host has, which daemons are stopped there, and whether drives are asked.
+# By name: what a host has, which daemons are stopped there, and whether drives are read.
 HOSTS: dict[str, tuple[dict[str, Any], list[str], bool]] = {
     "nothing_moved": ({"fabric_policy": MOUNTS}, OURS, True),
     "brought_now": ({"fabric_policy": MOUNTS, **planned(("fio", None), ("smartmontools", None))}, BOTH, True),

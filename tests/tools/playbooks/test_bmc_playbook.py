@@ -1,4 +1,4 @@
-"""The action that asks BMCs, by plain ansible-playbook: rows of real answers, and nobody is logged into."""
+"""The action that asks BMCs, by plain ansible-playbook: rows of real answers, and it logs in to no node."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ def settings(unit):
     return dict(line.split("=", 1) for line in unit.splitlines() if "=" in line and line[0] != "#")
 
 
-def test_the_service_validates_idle_nodes_and_drains_nobody_by_default(tmp_path):
+def test_the_service_validates_idle_nodes_and_drains_no_node_by_default(tmp_path):
     units = written(tmp_path)
     service = settings(units["railyard-validate.service"])
     assert service["ExecStart"] == (

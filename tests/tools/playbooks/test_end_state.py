@@ -1,4 +1,4 @@
-"""The end-state checks themselves: each must fail on a node that is not as planned, in words that name it."""
+"""The end-state checks themselves: each must fail on a node that is not as planned, and name it."""
 
 from __future__ import annotations
 
@@ -267,7 +267,7 @@ def test_the_nccl_profile_follows_the_inventory(reading, options, gids, lines):
         assert (expect_nccl.nccl(NODE, options, reading) == []) == is_whole
 
 
-def test_forms_that_are_not_asked_need_not_be_there(reading):
+def test_forms_that_are_not_configured_need_not_be_there(reading):
     reading["nccl"]["/etc/enroot/environ.d/60-railyard-nccl.env"] = None
     del reading["nccl"]["/env"]
     assert expect_nccl.nccl(NODE, {}, reading) == []
@@ -275,7 +275,7 @@ def test_forms_that_are_not_asked_need_not_be_there(reading):
     assert enroot == ["/etc/enroot/environ.d/60-railyard-nccl.env is missing"]
 
 
-def test_ucx_is_told_the_same(reading):
+def test_ucx_gets_the_same_settings(reading):
     options = {"nccl_profile_ucx": True, "roce_qos_enabled": True}
     for file in reading["nccl"].values():
         file["text"] += "NCCL_IB_TC=106\n"
@@ -287,7 +287,7 @@ def test_ucx_is_told_the_same(reading):
     assert "UCX_NET_DEVICES=mlx4_0:2, wanted is mlx4_0:1" in expect_nccl.nccl(NODE, options, reading)[0]
 
 
-def test_perftest_is_asked_where_the_inventory_asks_it(reading):
+def test_perftest_is_required_where_the_inventory_says_so(reading):
     reading["tools"].update(ib_write_bw=None, ibv_devinfo=None, numactl=None)
     assert expect.tools(NODE, {"benchmark_tools_rdma": False}, reading) == []
     assert expect.tools({**NODE, "transport": "tcp"}, {"benchmark_tools_rdma": True}, reading) != []
@@ -304,7 +304,7 @@ def test_perftest_is_asked_where_the_inventory_asks_it(reading):
         ({"node_tuning_governor": "powersave", "node_tuning_memlock_unlimited": False}, ("powersave", False)),
     ],
 )
-def test_tuning_is_asked_as_the_inventory_says(options, wanted):
+def test_tuning_is_required_as_the_inventory_says(options, wanted):
     node = Node("gpu1", {"node_class": "hardware"}, SimpleNamespace(options=lambda name: options))
     assert (node.governor, node.memlock_unlimited) == wanted
 
@@ -333,7 +333,7 @@ def test_the_program_that_reads_a_node_runs_here_and_prints_one_object():
     assert {"netplan", "governors", "nccl", "tools", "listening", "units", "pending", "hcas"} <= set(state)
 
 
-def test_a_node_that_does_not_answer_is_told_from_one_that_fails(tmp_path, monkeypatch):
+def test_a_node_that_does_not_answer_differs_from_one_that_fails(tmp_path, monkeypatch):
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         port = unused.getsockname()[1]

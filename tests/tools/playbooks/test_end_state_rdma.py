@@ -1,4 +1,4 @@
-"""The end-state checks of RDMA: each must fail on a node that is not as planned, in words that name it."""
+"""The end-state checks of RDMA: each must fail on a node that is not as planned, and name it."""
 
 from __future__ import annotations
 
@@ -162,5 +162,5 @@ def test_roce_v1_is_right_on_a_card_that_has_no_other(pci_id, types, is_right):
         ("roce", "hardware", {"rdma_stack_enabled": False}, False),
     ],
 )
-def test_rdma_is_asked_by_the_inventory(transport, node_class, options, asked):
+def test_rdma_is_required_by_the_inventory(transport, node_class, options, asked):
     assert expect_rdma.is_asked({"transport": transport, "node_class": node_class}, options) == asked

@@ -98,7 +98,7 @@ def test_the_energy_preference_is_as_wanted_now_and_at_boot(reading):
         ("training", "hardware", {"node_tuning_energy_preference": "power"}, "power"),
     ],
 )
-def test_the_energy_preference_is_asked_as_the_inventory_says(profile, node_class, options, wanted):
+def test_the_energy_preference_is_required_as_the_inventory_says(profile, node_class, options, wanted):
     assert expect_tuning.energy_preference_wanted(profile, node_class, options) == wanted
 
 
@@ -118,7 +118,7 @@ def test_idle_states_that_take_too_long_are_disabled_now_and_at_boot(reading):
 @pytest.mark.parametrize(
     ("node_class", "raised"), [("hardware", UnknownError), ("virtual", pytest.skip.Exception)]
 )
-def test_idle_states_that_nobody_shows_are_not_known_on_hardware(reading, node_class, raised):
+def test_idle_states_that_the_kernel_does_not_show_are_not_known_on_hardware(reading, node_class, raised):
     node = SimpleNamespace(
         name="gpu7",
         node_class=node_class,
@@ -148,7 +148,7 @@ def test_interrupts_are_served_near_their_port_now_and_after_a_boot(reading):
         {"interrupts": {"ens6": {"node": "-1", "cpus": "0-31", "served": {"41": "0-31"}}}},
     ],
 )
-def test_interrupts_without_near_and_far_are_not_asked(reading, changes):
+def test_interrupts_without_near_and_far_are_not_required(reading, changes):
     assert expect_tuning.interrupts_of({"netdev": "ens6"}, {**reading, **changes}) is None
 
 
@@ -169,9 +169,7 @@ def test_rings_of_which_ethtool_tells_nothing_are_not_known(reading):
         state={**reading, "rings": {"ens6": None}},
     )
     with pytest.raises(UnknownError, match=r"gpu7.*rail0.*Fix: "):
-        test_tuning.test_rings_of_the_rail_have_the_size_that_was_asked(
-            node, {"name": "rail0", "netdev": "ens6"}
-        )
+        test_tuning.test_rings_of_the_rail_have_the_configured_size(node, {"name": "rail0", "netdev": "ens6"})
 
 
 def test_a_sysctl_that_is_another_now_or_at_boot_is_named(reading):
@@ -185,7 +183,7 @@ def test_a_sysctl_that_is_another_now_or_at_boot_is_named(reading):
     assert "a boot loses it" in problem
 
 
-def test_what_cannot_be_set_here_is_not_asked(reading):
+def test_what_cannot_be_set_here_is_not_required(reading):
     reading["sysctl"]["net.ipv4.tcp_rmem"] = setting("1 2 3", settable=False)
     reading["sysctl"]["net.core.default_qdisc"] = setting("fq_codel")
     reading["lacks_fq"] = True
@@ -237,7 +235,7 @@ def test_services_are_held_to_the_same_limit(reading):
     assert expect_tuning.nofile({"node_tuning_nofile": 524288}, "hardware", reading) != []
 
 
-def test_profiling_is_asked_of_the_kernel_only_where_the_inventory_asks_it(reading):
+def test_profiling_is_required_of_the_kernel_only_where_the_inventory_says_so(reading):
     reading["sysctl"] |= {"kernel.perf_event_paranoid": setting("3"), "kernel.kptr_restrict": setting("1")}
     assert expect_tuning.sysctl({}, reading) == []
     problems = expect_tuning.sysctl({"node_tuning_profiling": True}, reading)

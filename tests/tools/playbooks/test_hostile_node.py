@@ -85,7 +85,7 @@ def test_the_image_is_the_inventorys_whatever_path_the_node_names(play, tmp_path
     assert "failed=0" in said
 
 
-def test_a_provider_that_a_node_names_is_one_of_ours(play, tmp_path):
+def test_a_provider_that_a_node_names_is_a_known_one(play, tmp_path):
     (tmp_path / "other.yml").write_text("stolen: the controller's own\n")
     up = "../" * len(REPO.joinpath("roles/rdma_stack/vars").parts)
     answers = {"rdma_driver_info": {"provider": f"{up}{tmp_path.relative_to('/')}/other"}}

@@ -29,7 +29,7 @@ OLD = {
 }
 
 
-def test_a_nodes_own_words_are_compared():
+def test_a_nodes_own_version_text_is_compared():
     found = {(one.component, one.state) for one in minimums.compared(OLD)}
     below = {(name, minimum_versions.BELOW) for name in minimum_versions.COMPONENTS}
     assert found == below | {("connectx_firmware", minimum_versions.NOT_KNOWN)}

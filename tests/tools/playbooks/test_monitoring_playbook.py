@@ -30,7 +30,7 @@ def run(tmp_path):
 
 
 @pytest.mark.parametrize("variables", [None, {}])
-def test_by_default_nothing_is_asked_of_any_host(run, variables):
+def test_by_default_no_host_is_touched(run, variables):
     status, said = run(variables)
     assert (status, "UNREACHABLE" in said, "WARNING" in said) == (0, False, False), said
 

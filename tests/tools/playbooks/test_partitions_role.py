@@ -132,7 +132,7 @@ def test_a_limit_leaves_the_other_nodes_ports_unknown_unless_the_site_names_them
     assert found[-1][1]["ports"]["gpu3"] == {}
 
 
-def test_without_partitions_the_old_file_comes_back_and_nobody_is_asked(play):
+def test_without_partitions_the_old_file_is_restored_and_no_host_is_queried(play):
     said, [(node, params)] = play(fabric={key: FABRIC[key] for key in ("transport", "mtu", "rails")})
     assert (node, params["state"]) == ("gpu2", "absent")
     assert "ok: [gpu1]" not in said
@@ -153,7 +153,7 @@ def test_the_vendors_opensm_is_started_by_its_own_unit(play):
         ({"fabric": {**FABRIC, "subnet_managers": ["gpu1"]}}, "gpu2 is not among fabric.subnet_managers"),
     ],
 )  # fmt: skip
-def test_what_opensm_would_drop_is_refused_before_a_node_is_asked(play, variables, part):
+def test_what_opensm_would_drop_is_refused_before_a_node_is_touched(play, variables, part):
     said, _given = play("-e", json.dumps(variables), entry="preflight.yml")
     assert part in said
     assert said.count("failed=1") == 3

@@ -82,7 +82,7 @@ def test_the_plan_is_not_made_of_extra_variables(inventory):
         assert re.search(rf"\b{name}\b.*extra variable|extra variable.*\b{name}\b", told), told
 
 
-def test_an_extra_variable_that_is_nearly_one_of_ours_is_named(inventory, tmp_path):
+def test_an_extra_variable_that_is_nearly_one_of_railyards_is_named(inventory, tmp_path):
     (tmp_path / "more.yml").write_text("scalable-unit: 1\n")
     done = run(inventory(), "-e", "nodeindex=3", "-e", f"@{tmp_path}/more.yml", "-e", "site_index=4")
     told = done.stdout + done.stderr
@@ -92,7 +92,7 @@ def test_an_extra_variable_that_is_nearly_one_of_ours_is_named(inventory, tmp_pa
     assert "did you mean scalable_unit?" in told
 
 
-def test_a_misspelt_variable_of_a_role_is_named_wherever_it_stands(inventory):
+def test_a_misspelt_variable_of_a_role_is_named_wherever_it_is(inventory):
     hosts = {
         "gpu1": {"ansible_host": "192.0.2.1", "node_tunning_profile": "none"},
         "gpu2": {"ansible_host": "192.0.2.2", "node_tuning_profile": "none"},
@@ -201,7 +201,7 @@ STEPS = ("drivers", "network", "qos", "tuning", "nccl", "tools", "monitoring", "
 
 
 def test_a_step_of_its_own_refuses_a_wrong_inventory_before_any_node_is_touched(inventory):
-    # A node that were asked anything would be unreachable, and the exit status 4.
+    # A node that were connected to would be unreachable, and the exit status 4.
     done = run(
         inventory({**FABRIC, "mtux": 1}),
         *("-e", "railyard_network_batch=1"),
@@ -275,7 +275,7 @@ def test_provisioning_checks_the_inventory_once(inventory, tmp_path):
         ("playbooks/preflight.yml", ["-e", "railyard_measures=true", "-e", "railyard_allow_long=yes"], 0),
     ],
 )
-def test_a_measurement_of_hours_wants_the_users_word(inventory, playbook, argv, status):
+def test_a_measurement_of_hours_needs_the_users_confirmation(inventory, playbook, argv, status):
     rails = [{"name": f"rail{k}", "netdev": f"ens{k}", "subnet": f"10.{k}.0.0/24"} for k in range(8)]
     hosts = {f"gpu{number:03d}": {"ansible_host": f"192.0.2.{number}"} for number in range(1, 33)}
     folder = inventory({**FABRIC, "rails": rails}, hosts)

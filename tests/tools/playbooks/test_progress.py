@@ -1,4 +1,4 @@
-"""What is told of Ansible's events while it runs: how far it is, what is wrong, in no node's own words."""
+"""The progress shown from Ansible's events: how far it is, what is wrong, without text from any node."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_how_far_the_nodes_are_is_what_the_first_of_them_says():
     assert (progress.tests_done, progress.current_test) == (10, "")
 
 
-def test_a_suspect_so_far_is_told_and_is_no_trouble_of_ansible_s():
+def test_a_suspect_so_far_is_shown_and_is_no_trouble_of_ansible_s():
     progress = Progress()
     told = who_is_slow.so_far("gpu003", ["rail0", "rail1"])
     looked_at(progress, "measuring: 2 of 10 tests done")
@@ -43,7 +43,7 @@ def test_a_suspect_so_far_is_told_and_is_no_trouble_of_ansible_s():
     assert progress.tests_total == 10
 
 
-def test_what_was_said_already_is_not_said_again():
+def test_a_message_is_not_repeated():
     progress = Progress(said="Measuring takes about 3 min: 1 pair in 1 round.")
     texts = progress.said, "3 nodes are busy"
     told = [progress.feed({"event": "verbose", "stdout": text}) for text in texts]
@@ -100,7 +100,7 @@ def test_nodes_that_measure_are_reported_with_the_age_of_their_last_report_and_t
 
 
 @pytest.mark.parametrize("left_s", [None, 0, 4, 5, 89, 90, 4000])
-def test_the_time_left_that_is_told_is_read_back(left_s):
+def test_the_time_left_that_is_shown_is_read_back(left_s):
     progress = Progress(clock=lambda: 0.0)
     seen = {"finished_tests": 2, "total_tests": 10, "left_s": left_s, "done": False, "current": "m1 ping_rtt"}
     seen |= {"round": 1, "rounds": 1, "met": 0, "meetings": 1}

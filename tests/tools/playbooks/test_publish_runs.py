@@ -119,7 +119,7 @@ NO_FOLDER = "Destination directory /var/lib/prometheus/railyard-runs does not ex
         (FakeRun([], 1), "Ansible ended with 1"),
     ],
 )  # fmt: skip
-def test_whatever_stands_in_the_way_is_one_line(inventory, reports, out, monkeypatch, fake, reason):
+def test_any_obstruction_is_one_line(inventory, reports, out, monkeypatch, fake, reason):
     monkeypatch.setattr(publish, "AnsibleRun", fake)
     told = publish_now(inventory({"monitor1": {"ansible_host": "192.0.2.9"}}), reports, out)
     assert told.count("\n") == 1, told
@@ -147,7 +147,7 @@ def test_a_full_disk_is_one_line_too(inventory, reports, out, monkeypatch):
         ({"monitor1": {"ansible_host": "192.0.2.9"}}, {"monitoring_mode": "export"}),
     ],
 )
-def test_nobody_is_asked_where_nobody_serves_metrics_of_runs(
+def test_no_host_is_queried_where_none_serves_metrics_of_runs(
     inventory, reports, out, monkeypatch, hosts, variables
 ):
     fake = FakeRun([], 0)
@@ -156,7 +156,7 @@ def test_nobody_is_asked_where_nobody_serves_metrics_of_runs(
     assert fake.calls == []
 
 
-def test_without_metrics_nobody_is_asked(inventory, tmp_path, out, monkeypatch):
+def test_without_metrics_no_host_is_queried(inventory, tmp_path, out, monkeypatch):
     fake = FakeRun([], 0)
     monkeypatch.setattr(publish, "AnsibleRun", fake)
     assert publish_now(inventory({"monitor1": {"ansible_host": "192.0.2.9"}}), tmp_path, out) == ""

@@ -97,7 +97,7 @@ def test_gpus_that_a_cgroup_refuses_are_not_counted(node, monkeypatch):
         ({"CUDA_VISIBLE_DEVICES": "MIG-1"}, "MIG-1 names no GPU"),
     ],
 )
-def test_a_rank_without_a_gpu_is_told_why(node, environment, why):
+def test_a_rank_without_a_gpu_reads_why(node, environment, why):
     with pytest.raises(railyard_bind.UnboundError, match=why):
         railyard_bind.own_gpu(str(node[0]), environment)
 
@@ -139,7 +139,7 @@ def test_cpus_of_another_node_alone_are_left_as_they_are(node, monkeypatch):
     assert node[1] == []
 
 
-def test_the_command_runs_bound_or_not_with_its_own_words_and_status():
+def test_the_command_runs_bound_or_not_with_its_own_arguments_and_status():
     words = [sys.executable, "-c", "import sys; print(sys.argv[1:]); sys.exit(3)", "a b", "--print"]
     done = subprocess.run(
         [sys.executable, PROGRAM, "--", *words], capture_output=True, text=True, check=False

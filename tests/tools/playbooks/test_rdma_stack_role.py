@@ -81,7 +81,7 @@ if name == "dkms" and words[0] == "install" and not (tree / "idle").exists():
     os.utime(peermem, (time.time() + 60, time.time() + 60))
     (tree / "depends").write_text("nvidia,ib_uverbs")
 """
-# Loaded modules by name: how many users, and what stands on them. As lsmod shows an idle node.
+# Loaded modules by name: how many users, and what uses them. As lsmod shows an idle node.
 IDLE: dict[str, tuple[int, list[str]]] = {
     "mlx5_core": (1, ["mlx5_ib"]),
     "mlx5_ib": (0, []),
@@ -107,12 +107,12 @@ DRAINED, RESUMED = "Railyard: restart of openibd.service", "RESUME"
 
 
 class Case(NamedTuple):
-    """A node, and what comes of it: what is called, what Slurm is asked, what the role says if it fails."""
+    """A node, and what comes of it: what is called, the calls of Slurm, the role's message if it fails."""
 
     loaded: dict[str, tuple[int, list[str]]]
     marks: tuple[str, ...] = ()
     called: list[str] = RESTARTED
-    asked: list[str] = [DRAINED, RESUMED]  # noqa: RUF012 - nobody changes it
+    asked: list[str] = [DRAINED, RESUMED]  # noqa: RUF012 - nothing changes it
     fails: str = ""
 
 
@@ -164,7 +164,7 @@ CASES = {
     "peermem_of_nobody": refused(
         PEERMEM, "older", "prebuilt", why="and DKMS did not build it. Fix: a driver that DKMS builds"
     ),
-    # Nobody loads nvidia-peermem there: DMA-BUF is the way to GPU memory.
+    # Nothing loads nvidia-peermem there: DMA-BUF is the way to GPU memory.
     "dma_buf": Case(IDLE, ("older",)),
 }
 
@@ -352,7 +352,7 @@ HOSTS: dict[str, tuple[dict[str, Any], bool, list[str]]] = {
     "inbox": (ROCE, False, [MODULES_FILE]),
     "inbox_seen": ({**ROCE, **SEEN}, True, [MODULES_FILE]),
     "inbox_in_a_container": ({"fabric": {**ROCE["fabric"], "node_class": "container"}}, False, []),
-    # Where RDMA is not asked, what another run left has to be removed; a container never had anything.
+    # Where RDMA is not configured, what another run left has to be removed; a container never had anything.
     "tcp": (TCP, False, []),
     "tcp_seen": ({**TCP, **SEEN}, True, []),
     "tcp_in_a_container": ({**TCP, **CONTAINER}, True, []),
@@ -365,7 +365,7 @@ HOSTS: dict[str, tuple[dict[str, Any], bool, list[str]]] = {
 }
 
 
-def test_the_node_is_not_asked_where_the_plan_has_just_read_that_all_is_as_wanted(tmp_path: Path) -> None:
+def test_the_node_is_not_read_again_where_the_plan_has_just_found_all_as_wanted(tmp_path: Path) -> None:
     hosts = {
         name: {
             "rdma_stack_rails": [],

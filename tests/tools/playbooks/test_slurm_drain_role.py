@@ -32,7 +32,7 @@ ANOTHERS = {"drained": True, "reason": "Railyard: restart of openibd.service"}
 SOMEBODYS = {"drained": True, "reason": "Kill task failed"}
 DRAIN = ["State=DRAIN", "Reason=Railyard: reboot"]
 RESUME = ["State=RESUME"]
-# By name: what Slurm says before, what the role is told, and what Slurm is told then.
+# By name: what Slurm says before, the role's variables, and what Slurm gets then.
 CASES = {
     "a_job_that_ends": ({"jobs": 3}, {}, [DRAIN, RESUME]),
     "not_begun": ({}, {"gives_back": True}, [DRAIN, RESUME]),
@@ -66,7 +66,7 @@ def play(folder: Path, hosts: dict[str, dict[str, object]], *options: str) -> Do
 
 
 def read(programs: Path) -> tuple[list[list[str]], bool]:
-    """Return what Slurm was told, and whether the node is drained."""
+    """Return what Slurm was sent, and whether the node is drained."""
     state = json.loads((programs / "scontrol.json").read_text())
     updates = [call[2:] for call in state.get("calls", []) if call[0] == "update"]
     return updates, state.get("drained", False)
@@ -108,7 +108,7 @@ def test_a_node_without_slurm_goes_on(done):
     assert "failed=0" in line
 
 
-def test_check_mode_says_the_drain_and_waits_for_nobody(tmp_path):
+def test_check_mode_reports_the_drain_and_waits_for_no_job(tmp_path):
     programs = make_node(tmp_path / "node", {"jobs": 99})
     run = play(tmp_path, {"node": {"programs": str(programs)}}, "--check", "--diff")
     assert run.returncode == 0

@@ -13,7 +13,7 @@ from end_state import expect, test_node
 from railyard.operate import verify
 
 
-def test_connection_templates_are_rendered_and_shell_words_are_only_words(tmp_path):
+def test_connection_templates_are_rendered_and_shell_words_are_only_text(tmp_path):
     from railyard.operate.verify import resolved
 
     folder = tmp_path / "mine"
@@ -100,7 +100,7 @@ def test_a_hardware_node_without_cpufreq_is_not_known_and_no_pass(capsys):
     assert "1 not known" in capsys.readouterr().out
 
 
-def test_a_governor_that_can_be_read_or_is_not_asked_is_no_unknown():
+def test_a_governor_that_can_be_read_or_is_not_configured_is_no_unknown():
     counter = verify._Counter()
     for node in (
         node_with(["performance"]),
@@ -116,7 +116,7 @@ def test_a_governor_that_can_be_read_or_is_not_asked_is_no_unknown():
     assert verify._conclude(pytest.ExitCode.TESTS_FAILED, counter) == verify.FAILED
 
 
-def test_verify_hands_on_every_option_that_is_asked_for() -> None:
+def test_verify_hands_on_every_given_option() -> None:
     texts = [path.read_text(encoding="utf-8") for path in Path(expect.__file__).parent.glob("*.py")]
     asked = set(re.findall(r'\boptions\.get\(\s*"(\w+)"', "".join(texts)))
     assert "nccl_profile_net" in asked

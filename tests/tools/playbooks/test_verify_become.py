@@ -60,7 +60,7 @@ def inventory(tmp_path):
 
 
 def verify(inventory: Path, *argv: str, answer: str | None = None) -> str:
-    """Return what was said, and how it ended."""
+    """Return what was printed, and how it ended."""
     program = Path(sys.executable).parent / "railyard"
     words = ["verify", "-i", str(inventory), "--", *argv, "-k", "test_memory_can_be_locked"]
     # The tests may run as root already.
@@ -83,7 +83,7 @@ def was_read(said: str) -> bool:
     return "End state:" in said and "could not be read" not in said
 
 
-def test_a_typed_password_reaches_sudo_and_nobody_else(inventory):
+def test_a_typed_password_reaches_only_sudo(inventory):
     said = verify(inventory, "-K", answer=PASSWORD)
     assert was_read(said), said
     assert (inventory.parent / "sudo.passed").exists()
@@ -106,14 +106,14 @@ def test_a_password_in_the_vault_reaches_sudo(inventory):
 
 
 @pytest.mark.minutes
-def test_a_missing_password_is_said_with_the_way_to_give_it(inventory):
+def test_a_missing_password_is_reported_with_the_way_to_give_it(inventory):
     said = " ".join(verify(inventory).split())
     assert "could not be read: gpu1" in said, said
     assert "-- -K" in said, said
     assert "[exit 3]" in said
 
 
-def test_ansibles_ways_are_told_from_pytests_words():
+def test_ansibles_options_are_separated_from_pytests_arguments():
     argv = ["-K", "--limit", "gpu[1:2]", "-k", "not memory", "--become-method=su", "-x", "--lf", "-u", "me"]
     reach, rest = ansible_args.parse_reach(argv)
     assert rest == ["-k", "not memory", "-x", "--lf"]

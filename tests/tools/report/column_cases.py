@@ -35,7 +35,7 @@ from tools.report.one_change import (
     window,
 )
 
-#: The columns let it pass; they leave it to single rows, which do; nobody does.
+#: The columns let it pass; they leave it to single rows, which do; neither does.
 PLAIN, LEFT, REFUSED = "plain", "left", "refused"
 
 Case = tuple[str, int, Change, Edit, str]
@@ -271,7 +271,7 @@ def elsewhere() -> Iterator[tuple[str, Case]]:
 
 
 def not_the_asked() -> Iterator[tuple[str, Case]]:
-    """Yield rows of another place, time or partner than was asked, and frames that say what none should."""
+    """Yield rows of another place, time or partner than was planned, and frames that say what none should."""
     for at in (CLIENT, SERVER):
         for name, which, new, word in (
             ("partner", 2, "gpu0002", REFUSED), ("stranger", 2, "gpu0009", REFUSED),

@@ -108,7 +108,7 @@ def sweep(kind: str, place: Path) -> tuple[RunFolder, list[Row], dict[str, short
 
 
 def put(at: tuple[int, ...], path: str, value: Any) -> Change:
-    """Say something there, or what follows from what was said."""
+    """Say something there, or what follows from what was there."""
 
     def change(*rows: Row) -> None:
         *inner, last = path.split(".")
@@ -189,7 +189,7 @@ def most(factor: float, times: float) -> Any:
 # Edits of short rows: they and all lines.
 
 
-def told(short: list[Row], lines: list[Row]) -> None:
+def exchange_digests(short: list[Row], lines: list[Row]) -> None:
     """Let each end have heard the digest of what the other one says by now."""
     frames = short_rows.Frames()
     for line in lines:
@@ -209,7 +209,7 @@ def value(at: tuple[int, ...], place: int, new: Any, retell: bool = True) -> Edi
             values = short[which]["v"]
             values[place] = new(values[place]) if callable(new) else new
         if retell:
-            told(short, lines)
+            exchange_digests(short, lines)
 
     return edit
 
@@ -221,7 +221,7 @@ def beside(at: tuple[int, ...], place: int, after: bool, by: int) -> Edit:
         mine = short[at[0]]
         its = next(one for one in lines if one.get("as") == mine["as"] and one is not mine)["v"]
         mine["v"][place] = (its[place] + its[place + 1] if after else its[place] - mine["v"][place + 1]) + by
-        told(short, lines)
+        exchange_digests(short, lines)
 
     return edit
 
@@ -236,7 +236,7 @@ def frame_of(short: Row, lines: list[Row]) -> Row:
 
 
 def fixed(at: tuple[int, ...], name: str, new: Any = None) -> Edit:
-    """Let a metric stand where a frame has what is alike in all of its rows."""
+    """Let a metric be where a frame has what is alike in all of its rows."""
 
     def edit(short: list[Row], lines: list[Row]) -> None:
         for which in at:
@@ -245,7 +245,7 @@ def fixed(at: tuple[int, ...], name: str, new: Any = None) -> Edit:
             alike[name] = seen if new is None else new
             if name in own:
                 own.remove(name)
-        told(short, lines)
+        exchange_digests(short, lines)
 
     return edit
 
@@ -256,7 +256,7 @@ def framed(at: tuple[int, ...], key: str, new: Any) -> Edit:
     def edit(short: list[Row], lines: list[Row]) -> None:
         for which in at:
             frame_of(short[which], lines)[key] = new
-        told(short, lines)
+        exchange_digests(short, lines)
 
     return edit
 

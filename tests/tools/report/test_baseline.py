@@ -75,7 +75,7 @@ def with_baseline(folder: Path, kept: Path) -> Path:
     return folder
 
 
-def words(folder: Path) -> dict[str, str]:
+def read_outcomes(folder: Path) -> dict[str, str]:
     return {one["id"]: one["outcome"] for one in rejudge.judge_folder(folder).verdicts}
 
 
@@ -90,8 +90,8 @@ def test_what_is_saved_keeps_its_schema_and_passes_its_own_run(saved, tmp_path):
     assert (one["metric"], one["spread"]) == ("latency_p50_us", {"least": 5.0, "median": 5.0, "most": 5.0})
     assert len(one["links"]) == 4, "two rails, both ways"
     run = build_run(tmp_path / "again/lab" / OTHER, rdma=True)
-    before = words(run)
-    after = words(with_baseline(run, saved))
+    before = read_outcomes(run)
+    after = read_outcomes(with_baseline(run, saved))
     turned = {(before[key], after[key]) for key in after if after[key] != before[key]}
     assert turned == {("recorded", "pass")}
     judged = rejudge.judge_folder(run)
@@ -142,7 +142,7 @@ def all_but_the_fingerprint(folder):
         all_but_the_fingerprint,
     ],
 )
-def test_no_forgery_improves_a_word(saved, tmp_path, forge):
+def test_no_forgery_improves_an_outcome(saved, tmp_path, forge):
     """Each ping of the run takes four times what the baseline says, three times over."""
     run = build_run(tmp_path / "again/lab" / OTHER, rdma=True, change_result=slow)
     rows = [json.loads(line) for line in (run / "results.jsonl").open()]
@@ -150,7 +150,7 @@ def test_no_forgery_improves_a_word(saved, tmp_path, forge):
     with (run / "results.jsonl").open("a") as stream:
         stream.writelines(json.dumps(row) + "\n" for row in repeated)
     assert rejudge.judge_folder(run).exit_status == 0
-    before = words(with_baseline(run, saved))
+    before = read_outcomes(with_baseline(run, saved))
     failed = [key for key, word in before.items() if word == "fail"]
     assert len(failed) == 4
     assert rejudge.judge_folder(run).exit_status == 1
@@ -262,4 +262,4 @@ def test_a_bundle_takes_its_baseline_along(saved, tmp_path):
         (member,) = [name for name in bundle.getnames() if name.endswith(baseline.FILE)]
         assert "gpuserver" not in bundle.extractfile(member).read().decode()
         bundle.extractall(tmp_path / "unpacked", filter="data")
-    assert words(tmp_path / "unpacked" / Path(member).parent) == words(run)
+    assert read_outcomes(tmp_path / "unpacked" / Path(member).parent) == read_outcomes(run)

@@ -39,13 +39,13 @@ def two(tmp_path):
     return build
 
 
-def told(capsys, *argv):
+def compare_as_json(capsys, *argv):
     status = compare.run(*argv, as_json=True)
     return status, json.loads(capsys.readouterr().out)
 
 
 def test_two_healthy_runs_differ_in_nothing(two, tmp_path, capsys):
-    status, found = told(capsys, *two(), tmp_path)
+    status, found = compare_as_json(capsys, *two(), tmp_path)
     assert (status, found["compared"]) == (0, True)
     assert {row["word"] for row in found["rows"]} == {"no significant difference"}
     assert {row["check"] for row in found["rows"]} >= {"rdma_bandwidth", "tcp_latency", "aggregate_bandwidth"}
@@ -54,7 +54,7 @@ def test_two_healthy_runs_differ_in_nothing(two, tmp_path, capsys):
 
 
 def test_rows_of_other_qps_are_refused_and_the_rest_compared(two, tmp_path, capsys):
-    status, found = told(capsys, *two(**with_qps(2)), tmp_path)
+    status, found = compare_as_json(capsys, *two(**with_qps(2)), tmp_path)
     assert status == 0
     [refused] = found["not_compared"]
     assert (refused["tool"], refused["differs"]) == ("ib_write_bw", [{"what": "qps", "a": "4", "b": "2"}])
@@ -71,7 +71,7 @@ def test_rows_of_other_qps_are_refused_and_the_rest_compared(two, tmp_path, caps
 
 def test_a_number_that_is_not_proven_is_none(two, tmp_path, capsys):
     before, after = two(change_result=unproven)
-    status, found = told(capsys, before, after, tmp_path)
+    status, found = compare_as_json(capsys, before, after, tmp_path)
     assert (status, found["compared"]) == (3, False)
     assert {(one["run"], *one["outcomes"]) for one in found["without_number"]} == {("b", "unmeasured")}
     assert all(row["b"] is None for row in found["rows"])
@@ -84,26 +84,26 @@ def test_a_number_that_no_link_carries_is_none(two, tmp_path, capsys):
     manifest = json.loads(path.with_name("manifest.json").read_text(encoding="utf-8"))
     plan[provenance.FINGERPRINT] = provenance.fingerprint(plan, manifest["policy"])
     path.write_text(json.dumps(plan), encoding="utf-8")
-    status, found = told(capsys, before, after, tmp_path)
+    status, found = compare_as_json(capsys, before, after, tmp_path)
     assert status == 0
     gone = {row["check"] for row in found["rows"] if row["b"] is None}
     assert gone > {"rdma_bandwidth", "tcp_bandwidth_bi", "aggregate_bandwidth"}
     assert not gone & {"rdma_latency", "ping_rtt"}
 
 
-def test_a_stranger_has_no_say_in_how_it_was_measured(two, tmp_path, capsys):
+def test_an_unknown_node_does_not_affect_how_it_was_measured(two, tmp_path, capsys):
     before, after = two()
     rows = [
         json.loads(line) for line in (tmp_path / "after/lab" / RUN / "results.jsonl").open(encoding="utf-8")
     ]
     with (tmp_path / "after/lab" / RUN / "results.jsonl").open("a", encoding="utf-8") as stream:
         stream.writelines(json.dumps(row | {"host": "mallory", "qps": 9}) + "\n" for row in rows)
-    assert told(capsys, before, after, tmp_path)[1]["not_compared"] == []
+    assert compare_as_json(capsys, before, after, tmp_path)[1]["not_compared"] == []
 
 
 def test_an_edited_verdict_changes_nothing(two, tmp_path, capsys):
     before, after = two()
-    status, found = told(capsys, before, after, tmp_path)
+    status, found = compare_as_json(capsys, before, after, tmp_path)
     line = {
         "check": "tcp_bandwidth",
         "outcome": "pass",
@@ -111,10 +111,10 @@ def test_an_edited_verdict_changes_nothing(two, tmp_path, capsys):
         "observed": {"bandwidth_gbps": 99.0},
     }
     (tmp_path / "after/lab" / RUN / "verdicts.jsonl").write_text(json.dumps(line) + "\n", encoding="utf-8")
-    assert told(capsys, before, after, tmp_path) == (status, found)
+    assert compare_as_json(capsys, before, after, tmp_path) == (status, found)
 
 
-def test_what_differs_is_said_and_no_word_of_a_node_moves_the_cursor(two, tmp_path, capsys):
+def test_differences_are_reported_and_no_text_of_a_node_moves_the_cursor(two, tmp_path, capsys):
     before, after = two(change_fact=lambda row: row | {"kernel": "6.8\x1b[2J\n  Results"})
     assert compare.run(before, after, tmp_path) == 0
     out = capsys.readouterr().out

@@ -1,4 +1,4 @@
-"""`railyard export`: every row in full, whatever the rows hold; a file that is whole or not there."""
+"""`railyard export`: every row in full, whatever the rows hold; a file that is complete or not there."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ def test_what_fits_no_type_and_what_a_column_is_called_already_is_kept(run, tmp_
     assert [row["round"] for row in found[:-1]] == [str(row["round"]) for row in rows_of(run)[:-1]]
 
 
-def test_a_torn_line_is_left_out_and_said(run, tmp_path, capsys):
+def test_a_torn_line_is_left_out_and_reported(run, tmp_path, capsys):
     count = len(rows_of(run))
     add(run, '{"id":"m0')
     found, _types = exported(run, tmp_path / "rows")
@@ -151,7 +151,9 @@ def test_without_the_engine_json_lines_are_left(run, tmp_path, monkeypatch):
     [("xml", "rows", "not known"), ("parquet", None, "-o"), ("jsonl", "lab", "there already"),
      ("jsonl", "gone/rows", "cannot be written")],
 )  # fmt: skip
-def test_what_cannot_be_written_is_said_before_anything_is(run, tmp_path, form, name, said):
+def test_an_output_that_cannot_be_written_is_reported_before_anything_is_written(
+    run, tmp_path, form, name, said
+):
     with pytest.raises(UserError) as told:
         export.run(run, form, tmp_path / name if name else None)
     assert said in f"{told.value}"

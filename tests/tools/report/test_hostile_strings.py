@@ -1,4 +1,4 @@
-"""No string that came from a node, an inventory or a command line is ever markup, wherever it stands."""
+"""No string that came from a node, an inventory or a command line is ever markup, wherever it is."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tools.report.test_prometheus import parse
 
 DOCUMENTS = ("manifest.json", "plan.json", "facts.jsonl", "results.jsonl", "obstacles.jsonl", "fabric.json")
 MARK = "zq7"
-#: Stands in each string of the folder that the payloads are put into; its end keeps it out of paths, which
+#: Is in each string of the folder that the payloads are put into; its end keeps it out of paths, which
 #: would be refused with most payloads.
 HERE = "HeReHeRe/"
 PAYLOADS = (

@@ -88,7 +88,7 @@ def ended(folder: run_folder.RunFolder, read: Callable[[Path], Any], reason: str
     return found
 
 
-def test_a_run_in_which_all_is_well_names_nobody_asks_nothing_further_and_is_judged_once(swept, monkeypatch):
+def test_a_run_in_which_all_is_well_names_no_node_plans_no_more_and_is_judged_once(swept, monkeypatch):
     folder = swept()
     assert ended(folder, rejudge.judge_folder).exit_status == 0
     assert sentences(folder) == []
@@ -97,7 +97,7 @@ def test_a_run_in_which_all_is_well_names_nobody_asks_nothing_further_and_is_jud
     assert not folder.confirms()
 
 
-def test_what_is_slow_and_passes_is_nobody_s_fault(swept):
+def test_a_slow_test_that_passes_is_no_fault(swept):
     folder = swept(slow(A))
     files = (run_folder.ASKED, run_folder.RESULTS)
     read = folder.document(run_folder.WORK_ORDER), *(folder.rows(name)[0] for name in files)
@@ -118,7 +118,7 @@ def test_half_of_a_part_s_pairs_are_bad_or_it_is_none_however_often_one_met(swep
     assert isolation.keep_confirmed(found, [*good, *with_b, *with_b], wiring) == NOTHING
 
 
-def test_beside_a_dead_path_nobody_is_slow_whose_numbers_are_good(swept, monkeypatch):
+def test_beside_a_dead_path_no_node_with_good_numbers_is_slow(swept, monkeypatch):
     def change(row: Row) -> Row:
         # Good numbers, and far apart, as unlike machines with rails of no declared rate have them.
         for one, other in ((A, B), (A, D), (C, B), (C, D)):
@@ -152,11 +152,11 @@ def test_beside_a_dead_path_nobody_is_slow_whose_numbers_are_good(swept, monkeyp
         ({"peer": None, "status": "failed"}, False),
     ],
 )
-def test_the_judge_is_asked_before_where_the_nodes_saw_something_bad(row, bad):
+def test_the_judge_runs_before_where_the_nodes_saw_something_bad(row, bad):
     assert isolation.looks_bad(row) == bad
 
 
-def test_a_slow_card_is_named_by_all_of_its_partners_and_nobody_meets_again(swept):
+def test_a_slow_card_is_named_by_all_of_its_peers_and_no_pair_meets_again(swept):
     folder = swept(slow(C))
     assert sentences(folder) == [
         f"{C} rail0: carries 30 % of what its peers do (confirmed, by 3 partners that are good with others)"
@@ -284,7 +284,7 @@ def test_of_a_node_that_was_not_there_nothing_is_concluded(swept):
     assert 2 not in {*found.sender, *found.receiver}
 
 
-def test_nobody_meets_who_gave_no_results_or_is_no_host_of_the_play(swept):
+def test_a_node_without_results_or_outside_the_play_is_not_paired(swept):
     folder = swept(slow(A, C))
     assert second_order(folder, [A, B, D]) is None
     intake.archive_path(folder, C).unlink()
@@ -313,7 +313,7 @@ def test_the_secret_is_there_before_nodes_are_staged_and_has_a_living_controller
         ({}, None, "completed", "the run ended before that"),
     ],
 )
-def test_why_nobody_measured_further_is_told(swept, rules, lost, reason, why):
+def test_the_reason_why_nothing_more_was_measured_is_reported(swept, rules, lost, reason, why):
     folder = swept(slow(A, C), **rules)
     archives = folder.manifest()["archives"]
     folder.update_manifest(archives={name: kept for name, kept in archives.items() if name != lost})
@@ -322,7 +322,7 @@ def test_why_nobody_measured_further_is_told(swept, rules, lost, reason, why):
 
 
 @pytest.mark.parametrize("rules", [{"confirm": 0}, {}], ids=["no_confirming", "two_nodes"])
-def test_nothing_is_asked_further(swept, rules):
+def test_no_further_test_is_planned(swept, rules):
     folder = swept(slow(A, C if rules else B), nodes=4 if rules else 2, **rules)
     assert second_order(folder) is None
     assert not folder.confirms()

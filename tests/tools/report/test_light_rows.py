@@ -23,7 +23,7 @@ WORDS = (None, True, "x", "", [], {}, [1], 0, -1, 1.0, 2**64, 2**70, "failed", "
 
 
 def spoil(row: dict[str, Any], draw: random.Random) -> None:
-    """Change one thing in a row, wherever it stands."""
+    """Change one thing in a row, wherever it is."""
     at: Any = row
     key = draw.choice(sorted(row))
     while isinstance(at[key], (dict, list)) and at[key] and draw.random() < 0.8:
@@ -47,7 +47,7 @@ def spoilt(folder: RunFolder, path: Path, seed: int) -> RunFolder:
     """Return a copy of a folder in which so many rows are spoilt, and some gone or there twice.
 
     By the seed a counter grows from row to row, so that their order counts; the last row has no number, and
-    is told from the others by its time; or it says what only equals a count.
+    differs from the others by its time; or it says what only equals a count.
     """
     shutil.copytree(folder.path, path / "made" / folder.name)
     copy, draw = RunFolder(path / "made" / folder.name), random.Random(seed)
@@ -68,7 +68,7 @@ def spoilt(folder: RunFolder, path: Path, seed: int) -> RunFolder:
     return copy
 
 
-def said(folder: RunFolder) -> tuple[list[str], rejudge.Judged]:
+def judge_lines(folder: RunFolder) -> tuple[list[str], rejudge.Judged]:
     judged = rejudge.judge_folder(folder.path)
     return [run_folder.line(one) for one in judged.verdicts], judged
 
@@ -78,10 +78,10 @@ def test_both_ways_have_the_same_verdicts(
     seed: int, sound: RunFolder, tmp_path: Path, monkeypatch: Any
 ) -> None:
     folder = spoilt(sound, tmp_path, seed)
-    held = said(folder)
+    held = judge_lines(folder)
     assert (held[1].exit_status == 0) is (seed == 0)
     monkeypatch.setattr(result_rows, "TRIMMED_FROM_BYTES", 0)
-    assert said(folder) == held
+    assert judge_lines(folder) == held
 
 
 def test_what_is_held_of_a_good_row_is_no_more_than_others_need(sound: RunFolder, monkeypatch: Any) -> None:

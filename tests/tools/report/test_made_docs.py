@@ -8,7 +8,7 @@ def test_the_documents_are_up_to_date() -> None:
     assert made_docs.main(["--check"]) == 0
 
 
-def test_every_table_stands_in_a_document_and_no_row_is_without_a_meaning() -> None:
+def test_every_table_is_in_a_document_and_every_row_has_a_meaning() -> None:
     texts = "".join((made_docs.DOCS / name).read_text(encoding="utf-8") for name in made_docs.NAMES)
     assert all(f"<!-- table {name} -->" in texts for name in made_docs.TABLES)
     assert all(cell for rows in made_docs.TABLES.values() for row in rows() for cell in row)

@@ -28,7 +28,7 @@ PING = """PING 10.0.0.2 (10.0.0.2) 56(84) bytes of data.
 1 packets transmitted, 1 received, 0% packet loss, time 0ms
 rtt min/avg/max/mdev = 0.150/0.150/0.150/0.000 ms
 """
-#: Nobody measured these: the pair behind a switch, within what a cut-through switch adds.
+#: These are not measured: the pair behind a switch, within what a cut-through switch adds.
 SWITCHED = {
     "ib_write_bw": ("4554.51            4554.47", "4553.90            4553.80"),
     "ib_write_lat": ("0.81           0.85               0.93", "1.28           1.33               1.42"),
@@ -56,7 +56,7 @@ def run_of(folder: Path, tmp_path: Path, capsys, layout: str = "v100-pair") -> P
     return Path(capsys.readouterr().out.strip())
 
 
-def told(capsys, *runs: Path) -> list[str]:
+def print_comparison(capsys, *runs: Path) -> list[str]:
     assert compare.run(*map(str, runs), runs[0]) == 0
     return [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
 
@@ -69,7 +69,7 @@ def pair(tmp_path, capsys):
 
 
 def test_the_notes_template_is_filled(pair, capsys):
-    lines = told(capsys, *pair)
+    lines = print_comparison(capsys, *pair)
     at = next(number for number, line in enumerate(lines) if line.startswith("Results "))
     assert lines[at : at + 6] == [
         "Results A: back to back B: switched difference",
@@ -82,7 +82,7 @@ def test_the_notes_template_is_filled(pair, capsys):
 
 
 def test_tcp_against_rdma_and_what_the_notes_made_of_it_is_corrected(pair, capsys):
-    text = " ".join(told(capsys, *pair))
+    text = " ".join(print_comparison(capsys, *pair))
     gbps = f"27.4 ({27.4 / 40:.1%}) {WRITE_GBPS:.1f} ({WRITE_GBPS / 40:.1%})".replace("%", " %")
     assert f"{gbps} {WRITE_GBPS / 27.4:.2f} times faster" in text, "95.5 % of 40, 39.4 % more than TCP"
     assert f"21.6 0.850 {21.622 / 0.85:.1f} times faster" in text
@@ -116,7 +116,7 @@ def test_no_judge_passes_it_whatever_its_files_say(pair, tmp_path, capsys):
         assert forged or "so nothing is proven" in capsys.readouterr().out
 
 
-def test_not_even_a_whole_healthy_run_that_says_so_of_itself(tmp_path, capsys):
+def test_not_even_a_complete_healthy_run_that_says_so_of_itself(tmp_path, capsys):
     from support.runs.run_builder import build_run
 
     for number, manifest in enumerate(({}, {"imported": "garbage"})):
@@ -131,7 +131,7 @@ def test_an_excerpt_is_not_like_what_states_more(pair, tmp_path, capsys):
     other = run_of(outputs(tmp_path / "whole", ib_write_bw=begun + kept), tmp_path, capsys)
     rows = json.loads("".join((other / "results.jsonl").open().readlines()[:1]))
     assert (rows["qps"], rows["active_mtu_bytes"]) == (1, 2048)
-    lines = told(capsys, pair[0], other)
+    lines = print_comparison(capsys, pair[0], other)
     differs = "ib_write_bw qps unknown / 1, active_mtu_bytes unknown / 2048: 1 row not compared"
     assert differs in lines
 

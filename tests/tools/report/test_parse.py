@@ -94,7 +94,7 @@ def test_largest_file_is_refused_before_the_memory_is_full(tmp_path, monkeypatch
     assert "larger than 100 bytes" in capsys.readouterr().err
 
 
-def test_too_little_memory_is_told(tmp_path, monkeypatch, capsys):
+def test_too_little_memory_is_reported(tmp_path, monkeypatch, capsys):
     def full(_tool, _text):
         raise MemoryError
 

@@ -100,7 +100,7 @@ def parts_of(frame: dict[str, Any]) -> list[range]:
 
 
 def spoil(lines: list[dict[str, Any]], draw: random.Random) -> None:
-    """Change short rows or frames, or where two of them stand; mostly a row's peer was told of the change."""
+    """Change short rows or frames, or the order of two of them; mostly a row's peer knows of the change."""
     frames = short_rows.Frames()
     short = [place for place, line in enumerate(lines) if "as" in line]
     framed = [line["row"] for line in lines if "frame" in line and frames.add(line)]
@@ -136,7 +136,7 @@ def spoil(lines: list[dict[str, Any]], draw: random.Random) -> None:
         if draw.random() < 0.2:
             values[place] = 2**32 - 1 - values[place + 1]
     elif way < 0.7 and sound:
-        # Both ends say more, or less, than what else they say bears out.
+        # Both ends say more, or less, than what else they say confirms.
         times, parts = draw.choice(draw.choice((NEAR, FAR))), draw.sample(range(4), draw.randint(1, 2))
         for its in both:
             for place in itertools.chain(*(parts_of(frames.frame(its["as"]).row)[part] for part in parts)):
@@ -159,7 +159,7 @@ def spoil(lines: list[dict[str, Any]], draw: random.Random) -> None:
         lines[lines.index(line)] = frames.expand(line) or line
 
 
-def said(folder: RunFolder) -> tuple[list[str], rejudge.Judged]:
+def judge_lines(folder: RunFolder) -> tuple[list[str], rejudge.Judged]:
     judged = rejudge.judge_folder(folder.path)
     return [run_folder.line(one) for one in judged.verdicts], judged
 
@@ -186,11 +186,11 @@ def test_by_the_column_and_one_by_one_the_verdicts_are_the_same(
         spoil(lines, draw)
     folder = written(sweep, tmp_path, results=lines)
     monkeypatch.setattr(verdict.passing_tests, "_AT_ONCE", 1 + seed)
-    by_column = said(folder)
+    by_column = judge_lines(folder)
     assert by_column[1].exit_status == 0 or seed
     # Held whole, a row is in no column.
     monkeypatch.setattr(result_rows.ResultRows, "_size", lambda _rows: (False, False))
-    assert said(folder) == by_column
+    assert judge_lines(folder) == by_column
 
 
 def test_a_counter_that_no_column_holds_reaches_into_others(
@@ -201,10 +201,10 @@ def test_a_counter_that_no_column_holds_reaches_into_others(
     first = next(line for line in lines if "as" in line)
     first["v"][parts_of(frames[first["as"]])[1][0]] = 1 << 62
     folder = written(sweep, tmp_path, results=lines)
-    by_column = said(folder)
+    by_column = judge_lines(folder)
     assert sum("counted_twice" in line for line in by_column[0]) > 1
     monkeypatch.setattr(result_rows.ResultRows, "_size", lambda _rows: (False, False))
-    assert said(folder) == by_column
+    assert judge_lines(folder) == by_column
 
 
 def faulty(row: dict[str, Any]) -> dict[str, Any] | None:
@@ -266,7 +266,7 @@ def test_a_nodes_garbage_stops_no_judge_makes_nothing_good_and_is_no_matter_of_o
         was, good = before[one["id"]]["outcome"], ("pass", "recorded")
         assert one["outcome"] not in good or was in good, one
         assert one["outcome"] in good or (one["cause"] and one["next"]), one
-        # Who hears a node, and whom it heard, is told from both.
+        # Who hears a node, and whom it heard, is known from both.
         others = one["peer"] is not None and node not in (one["node"], one["peer"])
         assert one["outcome"] == was or not others, one
 

@@ -1,6 +1,6 @@
-"""Each rule of the columns alone: what only it holds against a row of a sweep keeps its test from passing.
+"""Each rule of the columns alone: a row of a sweep that only it rejects keeps its test from passing.
 
-One quantity of a sound sweep is changed, in one row or in both, and the other end was told of the change.
+One quantity of a sound sweep is changed, in one row or in both, and the other end knows of the change.
 Other rows of the same frames come before these, so that it is their own numbers that are weighed. If a rule
 of the columns goes, its case passes by the column, and the rows one by one still say no.
 """
@@ -54,7 +54,7 @@ def test_what_a_rule_holds_against_a_row_keeps_its_test_from_passing(
     word = PLAIN if identity in found[0] else LEFT if outcome == "pass" else REFUSED
     assert word == expected
     if word != PLAIN:
-        return  # the rows one by one have said so
+        return  # the rows one by one have shown it
     # Held whole, a row is in no column.
     monkeypatch.setattr(result_rows.ResultRows, "_size", lambda _rows: (False, False))
     assert verdicts(folder) == by_columns

@@ -40,7 +40,7 @@ def test_the_file_tells_the_run(tmp_path):
     place = {"cluster": "lab", "check": "tcp_bandwidth", "node": "gpuserver1", "peer": "gpuserver2"}
     place |= {"rail": "rail0", "direction": "uni"}
     assert found["railyard_bandwidth_gbps"][frozenset(place.items())] == pytest.approx(9.37)
-    # The unit stands in every name, and the run's id in no series that lasts.
+    # The unit is in every name, and the run's id in no series that lasts.
     for name, series in found.items():
         if name.startswith("railyard_run_") or name == "railyard_verdicts":
             continue
@@ -90,7 +90,7 @@ def test_a_node_invents_no_gauge_and_no_label(tmp_path):
     }
 
 
-def test_many_series_are_folded_to_rails_and_that_is_said(tmp_path, monkeypatch):
+def test_many_series_are_folded_to_rails_with_a_note(tmp_path, monkeypatch):
     folder = build_run(tmp_path / "lab" / RUN, nodes=("a1", "a2", "a3"))
     whole = gauges(folder)
     monkeypatch.setattr(prometheus, "MOST_SERIES", 200)

@@ -40,7 +40,7 @@ STATES = ("pass", "fail", "recorded", "not-applicable", "met-suspect")
     + [("on-state", state) for state in STATES]
     + [("on-unmeasured", "unmeasured")],
 )
-def test_text_stands_out_from_its_ground(number, text, ground):
+def test_text_has_enough_contrast(number, text, ground):
     """WCAG AA: 4.5 to 1."""
     palette = palettes()[number]
     assert contrast(palette[text], palette[ground]) >= 4.5
@@ -74,7 +74,7 @@ def test_the_keyboard_reaches_what_is_wider_than_the_screen(folder):
 
 
 def test_paper_cuts_no_table_and_prints_no_folded_one():
-    """28 pages of 2 x 2 were those that stood folded."""
+    """28 pages of 2 x 2 were the folded ones."""
     paper = STYLE.split("@media print", 1)[1]
     assert "details-content" not in paper
     assert re.search(r"\.scroll \{ overflow: visible", paper)

@@ -48,7 +48,7 @@ def test_the_same_folder_gives_the_same_bytes(bad, tmp_path):
 
 
 @pytest.mark.parametrize("width", [26, 50, 200])
-def test_a_narrow_terminal_is_told_less_of_a_rail_and_never_a_part_of_a_name(bad, width):
+def test_a_narrow_terminal_shows_less_of_a_rail_and_never_a_part_of_a_name(bad, width):
     text = io.StringIO()
     terminal.summary(model.read(bad), Console(file=text, highlight=False, soft_wrap=True, width=width))
     table = text.getvalue().split("\n\n")[0]
@@ -89,7 +89,7 @@ def test_the_answer_comes_first_in_one_sentence(good):
     assert (good / "report.md").read_text(encoding="utf-8").startswith("# ✓ 2 of 2 nodes good: all ")
 
 
-def test_problems_are_told_with_place_cause_and_next_step(bad):
+def test_problems_are_reported_with_place_cause_and_next_step(bad):
     write_report(bad)
     for text in (page_of(bad).text, (bad / "report.md").read_text(encoding="utf-8")):
         assert "gpuserver2 → gpuserver1, rail1" in text
@@ -101,14 +101,14 @@ def test_problems_are_told_with_place_cause_and_next_step(bad):
     assert [problem.outcome for problem in read.problems] == ["fail", *["unmeasured"] * 4]
 
 
-def test_verdicts_are_told_by_symbol_and_word_and_not_by_colour_alone(bad):
+def test_verdicts_differ_by_symbol_and_word_and_not_by_colour_alone(bad):
     write_report(bad)
     text = page_of(bad).text
     for words in ("✗ 3.10 Gbit/s (fail)", "? unmeasured", "✓ 9.3"):
         assert words in text
 
 
-def test_every_number_of_a_chart_stands_in_a_table_too(good):
+def test_every_number_of_a_chart_is_in_a_table_too(good):
     write_report(good)
     page = (good / "index.html").read_text(encoding="utf-8")
     charts = "".join(re.findall(r'<svg class="chart".*?</svg>', page, flags=re.S))
@@ -123,7 +123,7 @@ def test_cpu_cost_of_both_ends_is_shown(good):
     assert "client 20 %, node 31 %; server 63 %, node 31 %" in page_of(good).text
 
 
-def test_a_nodes_words_without_end_are_cut_wherever_they_are_shown(tmp_path, capsys):
+def test_endless_text_of_a_node_is_cut_wherever_it_is_shown(tmp_path, capsys):
     words = HOSTILE + "\n\n# all measured and proven\n" + "x" * 10**5
 
     def hostile(row):
@@ -141,7 +141,7 @@ def test_a_nodes_words_without_end_are_cut_wherever_they_are_shown(tmp_path, cap
 
 
 def test_hostile_names_stay_text_in_the_drawings(tmp_path):
-    # Names of nodes and rails stand in plan, picture and charts; the judge needs them to agree everywhere.
+    # Names of nodes and rails are in plan, picture and charts; the judge needs them to agree everywhere.
     nodes = ('a"><svg onload=x>', "b$\\frac{1}{0}$&amp;")
     folder = build_run(tmp_path / "lab" / RUN, nodes=nodes)
     write_report(folder)
@@ -166,21 +166,21 @@ def test_markdown_cells_keep_their_row():
     assert pages.markdown_text("<b>&") == "&lt;b&gt;&amp;"
 
 
-def test_why_numbers_have_no_bound_is_said_with_how_many(good):
+def test_the_reason_for_numbers_without_a_bound_is_reported_with_a_count(good):
     write_report(good)
     read = model.read(good)
     assert sum(count for _why, count in read.recorded) == read.counts["recorded"]
     bases = [one.basis for one in read.measurements if one.outcome == "recorded"]
     for why, count in read.recorded:
         assert not re.search("[;:()]", why)
-        # A published figure stands in brackets amid the reason, which its words go around.
+        # A published figure is in brackets within the reason, whose text goes on around it.
         assert sum(why in re.sub(r" \([^)]*\)", "", basis) for basis in bases) == count
         said = f"{count} recorded: {why}"
         assert said in Page((good / "index.html").read_text()).text
         assert said in (good / "report.md").read_text()
 
 
-def test_a_run_without_an_end_is_told_as_incomplete(tmp_path):
+def test_a_run_without_an_end_is_reported_as_incomplete(tmp_path):
     folder = build_run(tmp_path / "lab" / RUN, end={})
     write_report(folder)
     read = model.read(folder)
@@ -229,7 +229,7 @@ def test_a_damaged_end_record_is_no_end(tmp_path, end):
     assert model.read(folder).exit_status == 3
 
 
-def test_a_torn_line_is_told(tmp_path):
+def test_a_torn_line_is_reported(tmp_path):
     folder = build_run(tmp_path / "lab" / RUN)
     with (folder / "results.jsonl").open("a", encoding="utf-8") as file:
         file.write('{"schema":1,"id":"m00')
@@ -256,7 +256,7 @@ def test_many_nodes_are_folded_and_the_worst_are_shown(tmp_path):
     nodes = tuple(f"gpu{number:02d}" for number in range(1, 19))
     folder = build_run(tmp_path / "big" / RUN, nodes=nodes, rails=1, change_result=bad_node)
     read = model.read(folder)
-    # The suspect stands apart from the seventeen that merely met it.
+    # The suspect is apart from the seventeen that merely met it.
     assert [(row.label, row.states) for row in read.rows] == [
         ("gpu07", ("fail, suspect",)),
         ("gpu[01-06,08-18]", ("met a suspect",)),

@@ -62,7 +62,7 @@ def _judged(folder):
 
 
 @pytest.mark.minutes
-def test_a_line_larger_than_the_memory_is_dropped_and_said(tmp_path):
+def test_a_line_larger_than_the_memory_is_dropped_and_reported(tmp_path):
     folder = build_run(tmp_path / "lab" / RUN)
     with (folder / "results.jsonl").open("ab") as stream:
         stream.truncate(stream.tell() + (1 << 30))  # of zeros, and with no room on the disk

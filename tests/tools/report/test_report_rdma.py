@@ -96,7 +96,7 @@ def test_the_table_on_the_terminal_is_last_but_for_the_answer(rdma):
     assert len([line for line in lines[:start] if "gpuserver1 →" in line]) == 0
 
 
-def test_every_number_of_the_chart_stands_in_the_table(rdma):
+def test_every_number_of_the_chart_is_in_the_table(rdma):
     page = (rdma / "index.html").read_text(encoding="utf-8")
     [part] = re.findall(rf"<h2[^>]*>{HEADING}</h2>.*?</section>", page, flags=re.S)
     [chart] = re.findall(r'<svg class="chart".*?</svg>', part, flags=re.S)
@@ -144,7 +144,7 @@ def test_each_end_tells_what_it_ran_over(rdma):
     )
     for place, hca in (("gpuserver1, rail1", "rxe1:1"), ("gpuserver2, rail0", "rxe0:1")):
         row = f"| {place} | {hca} | 1 (RoCE v2) | 4096 bytes | {{}} | not pinned; no NUMA node is known |"
-        # Each end is told once, in however many tests of a table it was.
+        # Each end is listed once, in however many tests of a table it was.
         assert bandwidth.count(row.format("4 | 65536 bytes")) == 1
         assert latency.count(row.format("1 | 64 bytes")) == 1
     text = page_of(rdma).text
@@ -205,7 +205,7 @@ def test_a_switched_cable_ends_at_its_switch():
     assert told == {"link_errors": "cable of gpu1 rail0 (ens3) to its switch", "mtu": "gpu1, rail0"}
 
 
-def test_both_rates_stand_beside_a_rail(rdma):
+def test_both_rates_are_beside_a_rail(rdma):
     picture = (
         (rdma / "index.html").read_text(encoding="utf-8").split('class="picture"', 1)[1].split("</svg>")[0]
     )
@@ -214,7 +214,7 @@ def test_both_rates_stand_beside_a_rail(rdma):
     assert {rate for _tcp, rate in rates} == {"9.60"}
 
 
-def test_one_rate_alone_says_whose_it_is_where_both_were_asked(tmp_path):
+def test_a_single_rate_names_its_tool_where_both_were_planned(tmp_path):
     folder = written(tmp_path, unproven)
     picture = (
         (folder / "index.html").read_text(encoding="utf-8").split('class="picture"', 1)[1].split("</svg>")[0]

@@ -12,7 +12,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.run.folder import 
 from ansible_collections.railyard.fabric.plugins.plugin_utils.subnet import run_file
 from railyard.report import rebuild
 from support.programs import railyard
-from support.record_schema import read, schema_of, without_words
+from support.record_schema import read, schema_of, strip_descriptions
 from support.runs import run_fabric
 from support.runs.fake_run import RUN
 from support.runs.report_page import page_of
@@ -63,7 +63,7 @@ def test_report_and_judge_show_it_again(folder, capsys):
     assert json.loads(capsys.readouterr().out)["fabric"] == run_fabric.sample()
 
 
-def test_a_run_without_it_has_no_word_of_it(tmp_path, capsys):
+def test_a_run_without_it_does_not_mention_it(tmp_path, capsys):
     path = build_run(tmp_path / "lab" / RUN)
     rebuild.report(str(path), tmp_path)
     assert "fabric.json" not in (path / "index.html").read_text()
@@ -99,7 +99,7 @@ def test_a_file_that_is_not_valid_names_itself_and_the_way_out(folder, way, valu
 
 def test_the_schema_is_the_record():
     document = read("fabric")
-    assert without_words(document, document) == schema_of(run_file.RunFabric)
+    assert strip_descriptions(document, document) == schema_of(run_file.RunFabric)
 
 
 def test_a_bundle_has_nothing_of_it(folder, tmp_path):

@@ -81,7 +81,7 @@ def test_a_run_whose_passes_are_counts_is_listed_as_with_a_line_for_each(lab, mo
     after = history.read_cluster(lab)
     assert [run.counts for run in after.runs] == [run.counts for run in before.runs]
     assert [run.outcome for run in after.runs] == ["pass", "fail", "pass"]
-    # Both senders of a rail are alike but for the slow one, so that the median of their medians is theirs.
+    # Both senders of a rail are alike but for the slow one: the median of medians is that of the others.
     assert [run.numbers for run in after.runs] == [
         pytest.approx(run.numbers, rel=0.01) for run in before.runs
     ]
@@ -123,7 +123,7 @@ def empty(run):
     "spoil",
     [spoil_manifest, spoil_id, pipe, empty, lambda run: run.rename(run.parent / HOSTILE.replace("/", ""))],
 )
-def test_a_torn_or_foreign_folder_is_said_and_skipped(lab, spoil):
+def test_a_torn_or_foreign_folder_is_reported_and_skipped(lab, spoil):
     spoil(lab / IDS[1])
     assert run_lists.write(lab / IDS[2]) == []
     assert [run.run for run in history.read_cluster(lab).runs] == [IDS[2], IDS[0]]
@@ -149,7 +149,7 @@ GARBAGE = [
         (lambda text: text + "".join(json.dumps(row) + "\n" for row in GARBAGE), ""),
     ],
 )
-def test_a_run_whose_verdicts_are_not_whole_is_no_pass(lab, lines, note):
+def test_a_run_with_incomplete_verdicts_is_no_pass(lab, lines, note):
     verdicts = lab / IDS[0] / "verdicts.jsonl"
     text = verdicts.read_text(encoding="utf-8")
     verdicts.unlink()

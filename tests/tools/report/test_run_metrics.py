@@ -72,7 +72,7 @@ def test_what_is_unmeasured_or_unproven_proves_no_node(tmp_path):
     assert "gpu002" not in proven(tmp_path)
 
 
-def test_an_interrupted_run_proves_nobody_and_a_run_under_way_leaves_the_older_one(tmp_path):
+def test_an_interrupted_run_proves_no_node_and_a_run_under_way_leaves_the_older_one(tmp_path):
     add_run(tmp_path, 18)
     before = text(tmp_path)
     folder = add_run(tmp_path, 19, end={"at": "2026-11-19T10:20:00.000Z", "reason": "interrupted"})
@@ -104,7 +104,7 @@ def test_labels_and_help_are_those_of_the_catalogue(tmp_path):
     assert causes <= set(catalogue.NOT_GOOD_OUTCOMES)
 
 
-def test_a_strange_line_in_a_runs_own_file_does_not_spoil_the_whole(tmp_path):
+def test_an_unknown_line_in_a_runs_own_file_does_not_spoil_the_rest(tmp_path):
     folder = add_run(tmp_path, 18)
     own = folder / "railyard.prom"
     lines = own.read_text(encoding="utf-8").split("\n")
@@ -129,7 +129,7 @@ def test_the_file_is_written_to_node_exporters_folder_as_well(tmp_path, monkeypa
     assert (textfiles / run_metrics.FILE).stat().st_mode & 0o777 == 0o644
 
 
-def test_a_folder_that_cannot_be_written_is_a_note_and_the_report_stands(tmp_path, monkeypatch):
+def test_a_folder_that_cannot_be_written_is_a_note_and_the_report_is_kept(tmp_path, monkeypatch):
     folder = add_run(tmp_path / "reports", 18)
     (folder / "index.html").unlink()
     monkeypatch.setenv("RAILYARD_TEXTFILE_DIR", str(tmp_path / "missing"))

@@ -79,14 +79,14 @@ def test_both_forms_have_the_same_verdicts(seed: int, tmp_path: Path) -> None:
     short, full = (sweep(tmp_path / str(form), form, seed) for form in (True, False))
     judged = [rejudge.judge_folder(folder.path) for folder in (short, full)]
     assert judged[0].exit_status == (0 if seed == 0 else judged[1].exit_status)
-    # By a digest is not told in what two ends disagree.
+    # A digest does not show in what two ends disagree.
     alike = [re.sub(r"told (\S+) of another \w+ than", r"told \1 of another thing than", json.dumps(one))
              for one in (judged[0].verdicts, judged[1].verdicts)]  # fmt: skip
     assert json.loads(alike[0]) == json.loads(alike[1])
 
 
 @pytest.mark.parametrize("key", ["status", "proof", "metrics", "counters", "boot_id"])
-def test_an_end_that_wrote_down_another_thing_than_it_told_is_found(key: str, tmp_path: Path) -> None:
+def test_an_end_that_wrote_other_results_than_it_sent_is_found(key: str, tmp_path: Path) -> None:
     folder = sweep(tmp_path, True)
     lines = lines_of(folder)
     place = next(place for place, line in enumerate(lines) if "as" in line)
@@ -118,7 +118,7 @@ def test_what_is_no_short_row_raises_nothing(tmp_path: Path) -> None:
                 assert run_folder.line(row) if row else (row is None and seed % 4)
 
 
-def test_without_its_frame_a_row_is_lost_and_said(tmp_path: Path) -> None:
+def test_without_its_frame_a_row_is_lost_and_reported(tmp_path: Path) -> None:
     folder = sweep(tmp_path, True)
     lines = [line for line in lines_of(folder) if "frame" not in line]
     folder.write(run_folder.RESULTS, "".join(run_folder.line(line) + "\n" for line in lines))

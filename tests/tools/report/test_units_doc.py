@@ -1,4 +1,4 @@
-"""docs/units.md reckons right: recomputed here from the factor in perftest's own source, 0x100000."""
+"""docs/units.md calculates right: recomputed here from the factor in perftest's own source, 0x100000."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from support.runs.run_builder import build_run
 @pytest.mark.parametrize(
     ("observed", "text"),
     [
-        # The finding: a link's errors were told as "10, errors 157".
+        # The finding: a link's errors were reported as "10, errors 157".
         ({"errors": 157, "counters": 10}, "errors counted 157, error counters read 10"),
         ({"errors": 2, "hca.symbol_error": 2}, "errors counted 2, hca.symbol_error 2"),
         ({"bandwidth_gbps": 9.37, "retransmits": 3}, "bandwidth 9.37 Gbit/s, TCP segments retransmitted 3"),
@@ -45,7 +45,7 @@ def test_bounds_of_a_drive_have_a_prefix_each():
     assert told == "bandwidth 900 MB/s to 8 GB/s"
 
 
-def test_no_number_of_a_run_stands_without_its_label(tmp_path):
+def test_no_number_of_a_run_is_without_its_label(tmp_path):
     read = model.read(build_run(tmp_path / "lab" / RUN, rdma=True))
     for item in read.measurements:
         for told in (*item.observed_text.split(", "), *item.bounds_text.split("; ")):

@@ -1,6 +1,6 @@
 """Four nodes, two rails, real frames, the real judge: each fault of cables, pairs of them, and none.
 
-Only what is asked before the tests, so that a case takes seconds; whole runs are benchmarks/faults.
+Only the checks before the tests, so that a case takes seconds; whole runs are benchmarks/faults.
 """
 
 from __future__ import annotations

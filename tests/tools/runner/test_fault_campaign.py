@@ -99,14 +99,14 @@ def test_a_slow_rail_is_found_by_its_own_cause_node_and_rail(change, found):
     assert bool(fault_cases.named("containers", "slow_rail gpuserver1/rail1", [one], "")) == found
 
 
-def test_of_two_nodes_a_slow_one_need_not_be_told():
+def test_of_two_nodes_a_slow_one_need_not_be_named():
     one = {"cause_class": "below_floor", "cause": "0.01", "outcome": "fail", "rail": "rail0"}
     one |= {"node": "gpuserver1", "peer": "gpuserver2"}
     assert fault_cases.named("vms", "slow_node gpuserver2", [one], "")
     assert not fault_cases.named("containers", "slow_node gpuserver2", [one], "")
 
 
-def test_a_note_has_to_name_the_node_that_stands_apart():
+def test_a_note_has_to_name_the_node_that_differs():
     said = "note: the nodes differ in iperf3: 3.12 on gpuserver[1-2]; 3.9 on gpuserver3"
     assert fault_cases.named("containers", "older_iperf3 gpuserver3", [], said)
     assert not fault_cases.named("containers", "older_iperf3 gpuserver2", [], said)

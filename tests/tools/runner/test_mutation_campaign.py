@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import yaml
 
 HERE = Path(__file__).resolve().parents[3] / "benchmarks" / "mutation"
 sys.path.insert(0, str(HERE))  # where its script finds them
@@ -114,3 +115,16 @@ def test_a_mutant_that_hangs_is_ended():
             pass
 
     assert campaign.forked(endless, 0) == "hung"
+
+
+@pytest.mark.parametrize("name", campaign.MODULES)
+def test_each_module_has_its_tests_and_its_equivalent_mutants(name):
+    one = campaign.module(name)
+    found = {Path(path).name for path in campaign._list_own_tests([one])}
+    assert found == {f"test_{own}.py" for own in campaign.MODULES[name]}
+    named = {(where, said) for where, all_said in campaign.equivalents_of(name).items() for said in all_said}
+    assert named - {(mutant.function, mutant.said) for mutant in one.mutants} == set()
+
+
+def test_equivalent_mutants_are_of_modules_in_the_campaign():
+    assert yaml.safe_load(campaign.EQUIVALENTS.read_text()).keys() <= campaign.MODULES.keys()

@@ -110,7 +110,7 @@ def test_rails_at_once_share_a_start_and_overlap(whole_run: dict[str, list[Row]]
             end = min(row["window_s"][1] for row in group)
             longest = max(row["window_s"][1] - row["window_s"][0] for row in group)
             assert (end - begin) / longest >= 0.9
-            # What the rails carried is told by who received it.
+            # The receiver reports what the rails carried.
             assert {row["end"] for row in group if "samples" in row} <= {"server"}
             for sampled in [row["samples"] for row in group if row["end"] == "server"]:
                 assert sampled["t_s"][0] < begin < end <= sampled["t_s"][-1] + 0.25
@@ -144,7 +144,7 @@ def test_rails_at_once_begin_together_however_slowly_each_is_started(rails: Rail
     for group in {row["group"] for row in rows["gpuserver1"]}:
         of_group = [row for node in NODES for row in rows[node] if row["group"] == group]
         for end in ("client", "server"):
-            # Both ends reckon with the group's start, the server by what the client tells it.
+            # Both ends calculate with the group's start, the server by what the client tells it.
             begins = [row["window_s"][0] for row in of_group if row["end"] == end]
             assert max(begins) - min(begins) < 0.25, (end, begins)
             ends = [row["window_s"][1] for row in of_group if row["end"] == end]
@@ -172,7 +172,7 @@ def test_rails_of_ipv6_are_measured(tmp_path: Path) -> None:
     with two_nodes(family=6) as rails:
         rows = measure(rails, tmp_path, order(family=6, rails=["rail0"], policy=QUICK))
     for node in NODES:
-        # sockperf 3.7, Debian 12's and Ubuntu's, knows no IPv6: not asked then, and said.
+        # sockperf 3.7, Debian 12's and Ubuntu's, knows no IPv6: not planned then, and reported.
         others = [row for row in rows[node] if row["check"] != "tcp_latency"]
         assert {(row["status"], row["proof"]) for row in others} == {("measured", "proven")}
         assert len(others) == 8
@@ -193,26 +193,26 @@ def test_a_rail_of_small_mtu_is_measured_as_it_is(rails: Rails, tmp_path: Path) 
     assert one_way["proof"] == "proven"
 
 
-def test_the_paths_of_all_rails_are_asked_at_once_and_each_is_found_as_it_is(
+def test_the_paths_of_all_rails_are_tested_at_once_and_each_is_found_as_it_is(
     rails: Rails, tmp_path: Path
 ) -> None:
     ip("-n", rails.namespace("gpuserver2"), "link", "set", "ens6d1", "mtu", "1500")
     rows = measure(rails, tmp_path, order(policy={**QUICK, "questions": "together"}, full_rounds=0))
     for node in NODES:
-        # As in every sweep rows are short, so that a digest stands for what the other end said.
+        # As in every sweep rows are short, so that a digest stands for what the other end reported.
         assert {"digest"} < set().union(*(row["other_end"] for row in rows[node]))
         paths = [row for row in rows[node] if row["check"] == "path_mtu"]
         assert [(row["status"], row["proof"]) for row in paths] == [("measured", "proven")] * 4
         # Both rails of a direction begin at one moment.
         assert len({row["group"] for row in paths}) == len({row["started"] for row in paths}) == 2
         found = {row["rail"]: row["metrics"]["path_mtu_bytes"] for row in paths if row["end"] == "client"}
-        # Whoever sends from the larger side passes a few bytes more: a veth has room for a VLAN's tag.
+        # A sender on the larger side passes a few bytes more: a veth has room for a VLAN's tag.
         assert found["rail0"] == 9000
         assert 1500 <= found["rail1"] <= 1504
         assert {row["check"] for row in rows[node]} == {"path_mtu", "tcp_bandwidth_concurrent"}
 
 
-def test_a_stranger_with_the_peers_address_is_named(rails: Rails, tmp_path: Path) -> None:
+def test_an_unknown_host_with_the_peers_address_is_named(rails: Rails, tmp_path: Path) -> None:
     rails.make("stranger")
     rails.plug("stranger", "eth0", 0, "10.0.1.2/24")
     links = json.loads(ip("-n", rails.namespace("stranger"), "-j", "link", "show", "eth0"))
@@ -225,7 +225,7 @@ def test_a_stranger_with_the_peers_address_is_named(rails: Rails, tmp_path: Path
         assert "10.0.1.2" in rows[node][0]["error"]["message"]
 
 
-def test_a_partner_of_another_run_is_a_stranger(rails: Rails, tmp_path: Path) -> None:
+def test_a_peer_of_another_run_is_unauthenticated(rails: Rails, tmp_path: Path) -> None:
     other = {"own": {"secret": "f" * 64}}
     for rows in ended(both(rails, tmp_path, order(rails=["rail0"]), second=other), 40).values():
         assert classes(rows) == {"stranger"}
@@ -262,7 +262,7 @@ def test_somebody_who_connects_to_the_tools_fails_no_rail(
     """Bare connections of a machine in the rail's network failed two of two tests of bandwidth."""
     before = tmp_path / "before"
     before.mkdir()
-    # As on a kernel before 5.3: nobody's sockets can be borrowed, and so not filtered.
+    # As on a kernel before 5.3: no process's sockets can be borrowed, and so not filtered.
     (before / "sitecustomize.py").write_text("" if filtered else "import os\ndel os.pidfd_open\n")
     rails.make("scanner")
     rails.plug("scanner", "eth0", 0, "10.0.1.77/24")
@@ -403,7 +403,7 @@ def test_killed_in_mid_test_nothing_runs_on_and_no_row_is_lost(rails: Rails, tmp
     first.wait(5)
     assert wait_for(lambda: rails.processes("gpuserver1") == [], 3), rails.processes("gpuserver1")
     assert len(first.rows()) == before == 3
-    # The other end notices at once, tries again once, and is told to stop.
+    # The other end notices at once, tries again once, and has to stop.
     assert wait_for(lambda: len(second.rows()) >= 4)
     os.kill(second.process.pid, signal.SIGTERM)
     assert second.wait(15) == 1

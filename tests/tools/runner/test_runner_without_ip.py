@@ -102,7 +102,7 @@ def tools(folder: Path, command: str) -> str:
 
 
 def start(nodes: Rails, folder: Path, common: Row, path: str = "", **own: Any) -> list[Runner]:
-    """Start both runners; `path` and `own`, of its work order, are what is different at the second node."""
+    """Start both runners; `path` and `own`, of its test schedule, differ at the second node."""
     honest = tools(folder / "tools", f'exec {sys.executable} {FAKE} "$@"')
     own = {"netdevs": {}, "hcas": HCAS, **own}
     trees = [ports(folder, number, common["fabrics"][0]["transport"]) for number in (1, 2)]
@@ -119,7 +119,7 @@ def rdma(rows: list[Row]) -> list[Row]:
 
 
 def refused(rows: list[Row], why: str) -> Row:
-    """Return what is said where no RDMA test of a node was made, for one reason alone."""
+    """Return what is reported where no RDMA test of a node was made, for one reason alone."""
     mine = rdma(rows)
     assert {row["status"] for row in mine} == {"unmeasured"}
     assert classes(mine) == {why}
@@ -202,7 +202,7 @@ def test_a_port_of_another_guid_than_inspected_is_refused_at_both_ends(nodes: Ra
 
 
 def test_counters_of_another_port_prove_nothing(nodes: Rails, tmp_path: Path) -> None:
-    # The tool is told one port and sends by another: the claimed rail's counters stand still.
+    # The tool gets one port and sends by another: the claimed rail's counters do not move.
     renamed = f'{sys.executable} {FAKE} $(echo "$@" | sed s/mlx5_0/mlx5_1/)'
     path = tools(tmp_path / "liar", f"{renamed} | sed s/mlx5_1/mlx5_0/")
     rows = run(nodes, tmp_path, work_order(rails=["rail0"]), path=path)
@@ -226,7 +226,7 @@ def test_a_job_on_the_port_is_seen_though_no_netdev_shows_it(nodes: Rails, tmp_p
         assert refused(runner.rows(), "busy")["host"] == "gpuserver2"
 
 
-def test_a_runner_of_another_secret_is_a_stranger(nodes: Rails, tmp_path: Path) -> None:
+def test_a_runner_of_another_secret_is_unauthenticated(nodes: Rails, tmp_path: Path) -> None:
     rows = run(nodes, tmp_path, work_order(), secret="f" * 64)
     for node in NODES:
         assert "management" in refused(rows[node], "stranger")["message"]
@@ -239,7 +239,7 @@ def test_a_partner_that_management_does_not_reach_is_named(nodes: Rails, tmp_pat
         assert f"192.168.0.{3 - number}" in refused(rows[node], "management_timeout")["message"]
 
 
-def test_without_a_management_address_nothing_is_tried_and_the_reason_is_said(
+def test_without_a_management_address_nothing_is_tried_and_the_reason_is_reported(
     nodes: Rails, tmp_path: Path
 ) -> None:
     common = work_order()

@@ -100,7 +100,9 @@ def test_a_test_carries_the_product_of_all_on_its_way_and_each_leaf_once() -> No
         (["rail:rail0", "pair:gpu001,gpu002/rail0@0.5"], ["rail", None]),
     ],
 )
-def test_what_covers_another_is_said_and_found(faults: list[str], seen: list[str | None]) -> None:
+def test_an_entry_that_covers_another_is_reported_and_found(
+    faults: list[str], seen: list[str | None]
+) -> None:
     result, _ = command.simulate(12, 3 if len(faults) > 2 else 2, 1, leaves=2, fault=faults)
     assert [one["seen_as"] and one["seen_as"]["kind"] for one in result["injected"]] == seen
     assert parts(result["suspects"]) == parts(

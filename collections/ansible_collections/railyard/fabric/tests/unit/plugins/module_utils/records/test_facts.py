@@ -121,7 +121,7 @@ def test_gpus_of_another_form_are_refused(change: dict[str, Any]) -> None:
 def test_the_records_are_what_the_schema_says() -> None:
     document = record_schema.read("facts")
     hints = typing.get_type_hints(records.NodeFacts, include_extras=True)
-    whole = record_schema.without_words(document, document)
+    whole = record_schema.strip_descriptions(document, document)
     assert whole["properties"].pop("gpus") == record_schema.schema_of(records.Gpus)
     assert hints.pop("gpus") is Any
     assert whole["properties"] == {name: record_schema.schema_of(hint) for name, hint in hints.items()}

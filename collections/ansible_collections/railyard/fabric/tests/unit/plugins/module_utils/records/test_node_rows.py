@@ -80,13 +80,13 @@ def test_a_key_that_is_gone_or_unknown_is_refused(row: dict[str, Any]) -> None:
 @pytest.mark.parametrize("key", ["storage", "health", "memory", "nccl_tests", "nvbandwidth"])
 def test_an_account_is_what_the_schema_says(key: str) -> None:
     document = record_schema.read("result")
-    schema = record_schema.without_words(document["properties"][key], document)
+    schema = record_schema.strip_descriptions(document["properties"][key], document)
     assert schema == record_schema.schema_of(records._KINDS[key])
 
 
 def test_a_job_is_what_the_schema_says() -> None:
     document = record_schema.read("result")
-    schema = record_schema.without_words(document["properties"]["collective"], document)
+    schema = record_schema.strip_descriptions(document["properties"]["collective"], document)
     sweep, training = (record_schema.schema_of(kind) for kind in (records.Sweep, records.Training))
     assert schema["properties"] == {**sweep["properties"], **training["properties"]}
     assert set(schema["required"]) == set(sweep["required"]) & set(training["required"])

@@ -48,7 +48,7 @@ def test_a_healthy_row_is_read_and_its_keys_are_published() -> None:
     for key, kind in get_type_hints(PairRow, include_extras=True).items():
         if key not in NOT_READ:
             mine = record_schema.schema_of(kind)
-            assert types(mine) <= types(record_schema.without_words(published[key], document)), key
+            assert types(mine) <= types(record_schema.strip_descriptions(published[key], document)), key
     assert set(document["required"]) <= PairRow.__required_keys__
     for row in rows():
         assert reader.refusal(PairRow, row) is None

@@ -13,12 +13,12 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.present import com
 from support.runs.comparison_cases import (
     A,
     B,
+    all_verdicts,
     bandwidth,
     latency,
     plan,
     verdict,
     way,
-    whole,
 )
 
 
@@ -41,7 +41,7 @@ def test_the_hand_measured_cluster_comes_out_as_recomputed():
 
 
 def test_rows_are_each_way_then_both_ways_then_all_rails():
-    rows = comparison.compare(plan(), whole())
+    rows = comparison.compare(plan(), all_verdicts())
     assert [(row["node"], row["rail"], row["direction"]) for row in rows] == [
         (A, "rail0", "uni"),
         (B, "rail0", "uni"),
@@ -150,7 +150,7 @@ def test_send_stands_for_rdma_where_no_write_was_asked():
 
 
 def test_tcp_alone_gives_no_table_and_no_sentence():
-    verdicts = [one for one in whole() if not one["check"].startswith("rdma")]
+    verdicts = [one for one in all_verdicts() if not one["check"].startswith("rdma")]
     assert comparison.compare(plan(), verdicts) == []
     assert comparison.compare_run(plan(), verdicts).sentence == ""
     # What facts say of ports is no measurement.
@@ -173,7 +173,7 @@ def test_no_rate_no_efficiency():
     slower["nodes"][B]["rails"][0]["rate_gbps"] = 10.0
     assert comparison.compare(slower, way())[0]["rate_gbps"] == 10.0
     # All rails at once need all their rates.
-    rows = comparison.compare(half, whole())
+    rows = comparison.compare(half, all_verdicts())
     assert [row["rate_gbps"] for row in rows if row["rail"] is None] == [None, None]
 
 
@@ -249,7 +249,7 @@ def test_the_sentence_does_not_hide_that_rails_differ():
 
 
 def test_the_sentence_counts_what_is_missing():
-    verdicts = whole()
+    verdicts = all_verdicts()
     for each in verdicts:
         if each["check"] in ("rdma_bandwidth_bi", "rdma_latency") and each["rail"] == "rail1":
             each.update(outcome="unmeasured", proof="unproven")
@@ -261,7 +261,7 @@ def test_the_sentence_counts_what_is_missing():
 def test_the_sentence_claims_nothing_where_nothing_is_proven():
     verdicts = [
         {**each, "outcome": "unmeasured", "proof": "unproven"} if each["check"].startswith("rdma") else each
-        for each in whole()
+        for each in all_verdicts()
     ]
     rows = comparison.compare(plan(), verdicts)
     assert len(rows) == 8
@@ -297,7 +297,7 @@ def test_three_significant_digits_without_an_exponent(value, text):
 
 def test_what_was_compared_is_named():
     rules = {"sockperf_message_bytes": 14, "iperf3_streams": 4, "rdma_message_bytes": 65536, "rdma_qps": 1}
-    compared = comparison.compare_run(plan(), whole(), (), rules)
+    compared = comparison.compare_run(plan(), all_verdicts(), (), rules)
     assert (
         compared.latency_of == "median, one way, both of 14-byte messages; TCP: sockperf; RDMA: ib_write_lat"
     )

@@ -10,10 +10,10 @@ import re
 import pytest
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present import comparison, comparison_text
 from support.runs.comparison_cases import (
+    all_verdicts,
     bandwidth,
     plan,
     way,
-    whole,
 )
 
 WIDTH = 100
@@ -25,7 +25,7 @@ def shown(verdicts, **fields):
 
 
 def test_two_nodes_are_shown_whole():
-    text = "\n".join(shown(whole()))
+    text = "\n".join(shown(all_verdicts()))
     assert re.search(
         r"gpuserver1 → gpuserver2  rail0 +27\.4 \(68\.5 %\) +38\.2 \(95\.5 %\) +1\.39 times faster", text
     )
@@ -45,7 +45,7 @@ def test_two_nodes_are_shown_whole():
 
 
 def test_latency_shows_no_row_that_has_none():
-    text = shown(whole())
+    text = shown(all_verdicts())
     start = next(at for at, line in enumerate(text) if line.startswith("  latency"))
     stop = next(at for at, line in enumerate(text) if line.startswith("  host CPU"))
     block = "\n".join(text[start:stop])
@@ -57,7 +57,7 @@ def test_latency_shows_no_row_that_has_none():
 def test_a_gap_is_told_in_words_and_not_as_a_number():
     verdicts = [
         {**each, "outcome": "unmeasured", "proof": "unproven"} if each["check"].startswith("rdma") else each
-        for each in whole()
+        for each in all_verdicts()
     ]
     text = "\n".join(shown(verdicts))
     assert re.search(r"gpuserver1 → gpuserver2  rail0 +27\.4 \(68\.5 %\) +not measured\n", text)
@@ -74,7 +74,7 @@ def test_what_was_not_asked_is_not_called_unmeasured():
 
 
 def test_tcp_alone_says_nothing():
-    assert shown([each for each in whole() if not each["check"].startswith("rdma")]) == []
+    assert shown([each for each in all_verdicts() if not each["check"].startswith("rdma")]) == []
 
 
 def many(nodes=12):
@@ -124,7 +124,7 @@ def test_no_line_is_wider_than_the_terminal(length):
     nodes = ("n" * length + "1.example.org", "n" * length + "2.example.org")
     verdicts = [
         {**each, "node": nodes[each["node"] == "gpuserver2"], "peer": nodes[each["node"] != "gpuserver2"]}
-        for each in whole()
+        for each in all_verdicts()
         if each["peer"]
     ]
     for each in verdicts:

@@ -216,7 +216,7 @@ def test_a_port_that_was_about_to_go_when_another_came_is_not_deaf_to_it() -> No
 def test_a_row_lists_some_and_counts_all() -> None:
     hall = Hall(15)
     hall.patched["gpu2", "rail0"], hall.patched["gpu2", "rail1"] = "rail1/0", "rail0/0"
-    told = hall.told(("gpu2", "rail0"))
+    told = hall.report(("gpu2", "rail0"))
     assert told["foreign"][0]["count"] == 14
     text = hall.verdicts()["gpu2", "rail0"][2]
     assert "and 10 more" in text

@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Inventories on disk, and what `railyard plan` tells of a wrong one."""
+"""Inventories on disk, and what `railyard plan` reports about a wrong one."""
 
 from __future__ import annotations
 
@@ -42,10 +42,10 @@ def spoil(folder: Path, wrong: Wrong) -> Path:
     return folder
 
 
-def said_of(source: str | Path, capsys: pytest.CaptureFixture[str], warned: bool = False) -> list[str]:
+def read_problems(source: str | Path, capsys: pytest.CaptureFixture[str], warned: bool = False) -> list[str]:
     """Return the lines of `railyard plan`, which must end with 2 and print no plan.
 
-    With `warned`, Ansible may have said something before.
+    With `warned`, Ansible may have printed something before.
     """
     status = view.run([str(source)], True)
     said = capsys.readouterr()

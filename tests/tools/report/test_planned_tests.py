@@ -1,4 +1,4 @@
-"""Asked lines are the same in columns and as dicts, whatever the file holds; so are verdicts as counts."""
+"""Planned tests are the same in columns and as dicts, whatever the file holds; so are verdicts as counts."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def spoilt(text: bytes, draw: random.Random) -> Iterator[bytes]:
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_asked_lines_are_what_the_file_holds(seed: int, sweep: RunFolder, tmp_path: Path) -> None:
+def test_planned_tests_are_what_the_file_holds(seed: int, sweep: RunFolder, tmp_path: Path) -> None:
     text = (sweep.path / run_folder.ASKED).read_bytes()
     folder = written(sweep, tmp_path, b"".join(spoilt(text, random.Random(seed))) if seed else text)
     rows, torn = folder.rows(run_folder.ASKED)

@@ -26,7 +26,7 @@ As = Callable[..., str]  # runs a command on the node as root and returns what i
 
 @dataclass(frozen=True)
 class Node:
-    """A node as a mishap sees it: its place among the nodes, and hands on it."""
+    """A node as a failure sees it: its place among the nodes, and hands on it."""
 
     name: str
     position: int
@@ -36,8 +36,8 @@ class Node:
 
 
 @dataclass(frozen=True)
-class Mishap:
-    """One kind of mishap.
+class Failure:
+    """One kind of failure.
 
     Attributes:
         says: for the table of the README.
@@ -152,25 +152,25 @@ def _no_foreign(node: Node) -> None:
 
 
 _ACCEPT = {"rail_network_accept_drift": True}
-KINDS: dict[str, Mishap] = {
-    "management_lost": Mishap(
+KINDS: dict[str, Failure] = {
+    "management_lost": Failure(
         "netplan removes the management address", _edit_management, _management_again, _ACCEPT
     ),
-    "unparsable": Mishap(
+    "unparsable": Failure(
         "a netplan file does not parse when it is applied", _break_netplan, _mend_netplan, {}
     ),
-    "wrong_rail_address": Mishap(
+    "wrong_rail_address": Failure(
         "a rail gets half of the management subnet", _nothing, _nothing, {}, in_management=True
     ),
-    "controller_killed": Mishap("kill -9 of the controller", _hold, _no_drop_in, {}, killed=True),
-    "full_disk": Mishap(
+    "controller_killed": Failure("kill -9 of the controller", _hold, _no_drop_in, {}, killed=True),
+    "full_disk": Failure(
         "full disk, before staging or after it, and a wrong address",
         _fill_disk,
         _empty_disk,
         {},
         in_management=True,
     ),
-    "foreign_rule_mtu": Mishap(
+    "foreign_rule_mtu": Failure(
         "a foreign fwmark rule, an MTU that the old file does not set, and a wrong address",
         _foreign,
         _no_foreign,
@@ -178,5 +178,5 @@ KINDS: dict[str, Mishap] = {
         in_management=True,
         mtu_bytes=None,
     ),
-    "hard_reset": Mishap("hard reset inside the window", _hold, _no_drop_in, {}, killed=True, reset=True),
+    "hard_reset": Failure("hard reset inside the window", _hold, _no_drop_in, {}, killed=True, reset=True),
 }

@@ -1,4 +1,4 @@
-"""What each layout's plan must be, reckoned a second time, with netaddr and no line of Railyard's own rule.
+"""What each layout's plan must be, calculated a second time, with netaddr and no line of Railyard's own rule.
 
 It reads the inventory's files as a person would, and serves the golden tests; it is no second implementation
 for anything else, and knows only what the layouts in inventories/ use.
@@ -56,7 +56,7 @@ def _names(written: str) -> list[str]:
 
 
 def node_of(folder: Path, name: str) -> dict[str, Any]:
-    """Reckon one node of the plan."""
+    """Calculate one node of the plan."""
     fabric, variables = fabric_of(folder), hosts_of(folder)[name]
     number = int(re.findall("[0-9]+", name)[-1])
     frontend = fabric["frontend"]
