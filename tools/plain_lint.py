@@ -232,7 +232,8 @@ def find_names(path: str, text: str, rules: Rules) -> Iterator[Hit]:
         is_test = name.startswith("test_")  # the name of a test is a sentence
         if name in rules.exact_names or (name.endswith(rules.name_suffixes) and not is_test):
             line = text.count("\n", 0, found.start(1)) + 1
-            yield Hit(path, line, f"def {found[1]}", "a verb and an object")
+            exemption = find_exemption(path, found[0], rules)
+            yield Hit(path, line, f"def {found[1]}", "a verb and an object", exemption)
 
 
 def read_texts(path: str, text: str, rules: Rules) -> Iterator[Text]:

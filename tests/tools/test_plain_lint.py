@@ -149,6 +149,10 @@ def test_an_exemption_holds_for_its_path_and_its_text_alone(tmp_path: Path) -> N
     text = "She told the truth.\n\nAnd much that follows, so that the first is far enough away: it is told.\n"
     assert lines(tmp_path, "docs/a.md", text, exempt=exempt) == [(3, "told")]
     assert len(lines(tmp_path, "README.md", text, exempt=exempt)) == 2
+    # The line of a function is such a text too.
+    exempt = '[{path = "tools/", text = "def was_told(", reason = "the name of a key"}]'
+    assert lines(tmp_path, "tools/a.py", "def was_told():\n    of_told()\n", exempt=exempt) == []
+    assert lines(tmp_path, "tools/a.py", "def is_told():\n    pass\n", exempt=exempt) == [(1, "def is_told")]
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a node hands over is data: a hostile archive costs that node's own rows, and nobody anything else."""
+"""What a node hands over is data: a hostile archive costs that node's rows, and no other node anything."""
 
 from __future__ import annotations
 
@@ -157,7 +157,7 @@ def test_of_a_node_that_was_collected_before_only_new_rows_are_kept(
     looked: list[str] = []
     opened = RunFolder.open
     monkeypatch.setattr(RunFolder, "open", lambda self, name: looked.append(name) or opened(self, name))
-    # The first time nobody reads what a thousand others measured.
+    # The first time no node reads what a thousand others measured.
     assert collect(folder, HONEST, archive)["rows"] == len(rows_of(HONEST))
     assert run_folder.RESULTS not in looked
     # The controller was killed before the last row was kept.
@@ -273,7 +273,7 @@ def test_what_has_no_end_is_not_fetched_to_its_end(
 @pytest.mark.parametrize(
     "forged",
     [
-        # Another node's row, the other end of a test in its own name, what was never asked, what was before.
+        # Another node's row, the other end of a test in its own name, what was never planned, an old one.
         next(row for row in rows_of(HONEST) if row["status"] == "measured"),
         {**rows_of(HOSTILE)[0], "end": "server" if rows_of(HOSTILE)[0]["end"] == "client" else "client"},
         {**rows_of(HOSTILE)[0], "id": "m99999"},
@@ -281,7 +281,7 @@ def test_what_has_no_end_is_not_fetched_to_its_end(
         {**rows_of(HOSTILE)[0], "run": "20251121T101500Z-3f2a"},
     ],
 )
-def test_a_row_that_is_not_of_the_nodes_own_ends_is_dropped_and_said(
+def test_a_row_that_is_not_of_the_nodes_own_ends_is_dropped_and_reported(
     folder: RunFolder, tmp_path: Path, forged: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     warned: list[str] = []

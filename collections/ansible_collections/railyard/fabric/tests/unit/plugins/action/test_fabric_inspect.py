@@ -66,7 +66,7 @@ def nested(depth: int) -> Any:
     return value
 
 
-def test_facts_are_of_the_node_that_was_asked(folder: RunFolder) -> None:
+def test_facts_are_of_the_node_that_was_queried(folder: RunFolder) -> None:
     result = inspect(
         folder, facts(node=HONEST, run="20251121T101500Z-3f2a", memlock_bytes=float("nan"), kernel="\ud800")
     )

@@ -48,7 +48,7 @@ def test_a_nodes_words_are_only_words(tmp_path: Path, monkeypatch: pytest.Monkey
     assert not [line for line in (*printed, *result["lines"]) if not line.isprintable()]
 
 
-def test_a_report_that_cannot_be_written_is_said_and_costs_no_verdict(
+def test_a_report_that_cannot_be_written_is_reported_and_costs_no_verdict(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = write(FakeRun(), tmp_path)

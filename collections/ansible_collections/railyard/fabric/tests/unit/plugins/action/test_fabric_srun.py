@@ -19,7 +19,7 @@ from support.runs.fake_run import NODES, FakeRun
 
 
 class Step:
-    """An srun whose nodes have said all at once."""
+    """An srun whose nodes have printed everything at once."""
 
     ended, gone = False, frozenset()
 
@@ -79,7 +79,7 @@ ENDLESS = b'{"finished_tests":1%s,"total_tests":1}' % (b"0" * 400)
 ANOTHERS = b'{"message": "\\u001b[2J", "host": "gpuserver2", "class": 7}'
 
 
-def test_how_far_the_slowest_is_and_who_is_suspect_so_far_are_told(measure, monkeypatch):
+def test_how_far_the_slowest_is_and_who_is_suspect_so_far_are_reported(measure, monkeypatch):
     told = []
     monkeypatch.setattr(fabric_srun, "_SAY_EVERY_S", -1.0)
     monkeypatch.setattr(fabric_srun.display, "display", told.append)
@@ -104,7 +104,7 @@ def test_how_far_the_slowest_is_and_who_is_suspect_so_far_are_told(measure, monk
         ([hello(NODES[0]), (NODES[0], agent.ERROR, ANOTHERS)], ""),
     ],
 )
-def test_what_a_node_says_is_held_against_it_alone(measure, monkeypatch, said, why):
+def test_text_of_a_node_is_ascribed_to_that_node_alone(measure, monkeypatch, said, why):
     monkeypatch.setattr(fabric_srun, "_SAY_EVERY_S", -1.0)
     work, step = measure(said)
     assert work.done == set()

@@ -128,7 +128,7 @@ def test_of_more_nodes_than_are_looked_at_the_leases_last_until_all_is_done():
     assert fabric_stage.lease_s(order, 60, forks=49) == 90
 
 
-def test_a_run_is_waited_for_as_its_nodes_were_told_and_one_that_asked_nothing_is_not(tmp_path):
+def test_a_run_is_waited_for_as_its_nodes_plan_it_and_an_empty_one_is_not(tmp_path):
     run = FakeRun()
     folder = write(run, tmp_path)
     waits = fabric_open.waits(folder)

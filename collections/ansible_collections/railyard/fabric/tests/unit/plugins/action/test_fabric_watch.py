@@ -25,7 +25,7 @@ WAIT = {"run": RUN, "wait": {"lease_s": 90, "deadline_s": 600}}
 
 
 def watch(monkeypatch: pytest.MonkeyPatch, execute: Any, arguments: dict[str, Any]) -> Any:
-    """Run the action on a node on which commands are answered by a function; nobody waits."""
+    """Run the action on a node on which commands are answered by a function; nothing waits."""
     monkeypatch.setattr(ActionBase, "run", lambda *_words: {})
     monkeypatch.setattr(ActionModule, "validate_argument_spec", lambda *_words: (None, arguments))
     monkeypatch.setattr(ActionModule, "_low_level_execute_command", execute)
@@ -42,7 +42,7 @@ def watch(monkeypatch: pytest.MonkeyPatch, execute: Any, arguments: dict[str, An
         (REFUSED, REFUSED, [False, True], False),
     ],
 )
-def test_root_is_asked_where_the_user_is_refused(
+def test_root_is_tried_where_the_user_is_refused(
     monkeypatch: pytest.MonkeyPatch, as_user: str, as_root: str | None, asked: list[bool], renewed: bool
 ) -> None:
     seen: list[bool] = []
@@ -73,7 +73,7 @@ def test_waiting_ends_with_what_kept_it_from_looking_twice(
     assert len(looks) == 2
 
 
-def test_a_suspect_so_far_is_told_of_a_node_whose_progress_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_watch_shows_a_suspect_of_a_node_without_progress(monkeypatch: pytest.MonkeyPatch) -> None:
     said = json.dumps({"done": True, "total_tests": 4, "suspects": ["rail1\x1b[2J"]})
     told: list[str] = []
     answer = {"stdout": f"ended\nrenewed\n812.44\n{said}\n"}

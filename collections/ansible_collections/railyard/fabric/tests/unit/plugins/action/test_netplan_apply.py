@@ -76,7 +76,7 @@ def test_confirmation_goes_over_a_connection_opened_after_netplan_was_done():
     ("answers", "key", "expected"),
     [
         (["timed out", "timed out", {"outcome": "confirmed"}], "outcome", "confirmed"),
-        # A module's own failure is not asked again.
+        # A failure of the module itself is not retried.
         ([{"failed": True, "msg": "no such file"}], "proof_problems", ["no such file"]),
     ],
 )
@@ -177,7 +177,7 @@ def test_disk_on_which_no_module_can_be_laid_is_named(answer, words):
     assert "nothing was changed. Make room" in staged["msg"]
 
 
-def test_other_ends_are_told_as_they_are():
+def test_other_ends_are_reported_as_they_are():
     own = {
         "failed": True,
         "msg": "gpuserver1: ...: No space left on device; nothing was changed. Make room on /v",
@@ -257,7 +257,7 @@ SILENT = "gpuserver1, rail0 (ens6): gpuserver2 (10.0.1.2) does not answer"
         ("rolled_back", [], [AWAY, LOOSE]),
     ],
 )
-def test_each_finding_is_said_once_and_returned(monkeypatch, tmp_path, outcome, later, told):
+def test_each_finding_is_reported_once_and_returned(monkeypatch, tmp_path, outcome, later, told):
     warned = []
     monkeypatch.setattr(netplan_apply.display, "warning", warned.append)
     monkeypatch.setattr(netplan_apply.ActionBase, "run", lambda *_all: {})

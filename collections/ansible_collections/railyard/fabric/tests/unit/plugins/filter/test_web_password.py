@@ -36,7 +36,7 @@ def test_what_bcrypt_would_cut_off_is_refused(password):
         bcrypt(password, "prometheus")
 
 
-def test_without_bcrypt_the_fix_is_said(monkeypatch):
+def test_without_bcrypt_the_fix_is_reported(monkeypatch):
     monkeypatch.setattr(ctypes.util, "find_library", lambda _name: "libnone.so.9")
     with pytest.raises(AnsibleFilterError, match=r"Fix: give password_hash, as `htpasswd -nB USER`"):
         bcrypt("secret", "prometheus")

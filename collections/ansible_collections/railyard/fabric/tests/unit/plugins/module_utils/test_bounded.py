@@ -53,11 +53,11 @@ def ended(pid):
     ("work", "why"),
     [(breaks, "it failed: TypeError: no mapping"), (dies, "it was killed at the rails")],
 )
-def test_work_that_gives_nothing_is_told_with_its_place(work, why):
+def test_work_that_gives_nothing_is_reported_with_its_place(work, why):
     assert bounded.call(work, SOON_S) == (None, why)
 
 
-def test_work_that_hangs_is_told_with_its_place():
+def test_work_that_hangs_is_reported_with_its_place():
     begun = time.monotonic()
     for limit_s in LIMITS_S:
         told, why = bounded.call(hangs, limit_s)
@@ -67,7 +67,7 @@ def test_work_that_hangs_is_told_with_its_place():
     assert time.monotonic() - begun < sum(LIMITS_S) + SOON_S
 
 
-def test_what_is_returned_comes_whole_and_what_is_printed_does_not_come(capfd):
+def test_what_is_returned_comes_completely_and_what_is_printed_does_not_come(capfd):
     def work(at):
         at("a start")
         os.write(1, b"noise")
@@ -93,7 +93,7 @@ def test_what_a_hanging_look_has_started_ends_with_it(tmp_path):
     assert ended(int(pids.read_text()))
 
 
-def test_a_program_that_hangs_or_is_not_there_is_told():
+def test_a_program_that_hangs_or_is_not_there_is_reported():
     begun = time.monotonic()
     started = bounded.start(["sleep", str(LONG_S)])
     with pytest.raises(bounded.ToolError, match="sleep: no answer within 1 s") as hung:
@@ -107,7 +107,7 @@ def test_a_program_that_hangs_or_is_not_there_is_told():
 
 
 def test_a_program_that_ended_while_this_process_was_held_up_has_answered(monkeypatch):
-    """`nvidia-smi: no answer within 10 s` was said with the answer in the pipe."""
+    """`nvidia-smi: no answer within 10 s` was reported with the answer in the pipe."""
     started = bounded.start(["echo", "word"])
     communicate, turns = started.communicate, []
 

@@ -46,7 +46,7 @@ def too_new(tree: ast.AST) -> Iterator[str]:
                 if alias.name in NEWER_MODULES:
                     yield f"line {node.lineno}: import {alias.name}"
         elif isinstance(node, ast.Assign) and node in getattr(tree, "body", ()):
-            # Annotations are not evaluated, nor what stands under TYPE_CHECKING; a name given to a type is.
+            # Annotations are not evaluated, nor what is under TYPE_CHECKING; a name given to a type is.
             for part in ast.walk(node.value):
                 if isinstance(part, ast.BinOp) and isinstance(part.op, ast.BitOr) and is_none(part.right):
                     yield f"line {node.lineno}: X | None"

@@ -70,7 +70,7 @@ def test_the_file_is_the_owners_alone_and_an_old_one_becomes_so(tmp_path: Path) 
         assert mode(path) == 0o600
 
 
-def test_who_waits_in_vain_learns_of_file_process_and_time(tmp_path: Path, hold) -> None:
+def test_a_process_that_waits_too_long_learns_of_file_process_and_time(tmp_path: Path, hold) -> None:
     path = tmp_path / "lock"
     path.touch()
     pid = hold(path)
@@ -112,7 +112,7 @@ def test_an_error_under_the_lock_stays_what_it_is(tmp_path: Path) -> None:
 
 
 def test_no_reader_of_reports_holds_up_a_run(tmp_path: Path, hold) -> None:
-    """Whoever can read a folder and its files holds the locks of all of them: none of these is Railyard's."""
+    """A user who can read a folder and its files can lock all of them: none of these is Railyard's."""
     folder = run_folder.create(tmp_path / "reports", "lab", None, {"policy": {}})
     folder.append("results.jsonl", [{"a": 1}])
     run_lists.write(folder.path)

@@ -52,7 +52,7 @@ def test_it_holds_what_the_runner_imports_and_nothing_else() -> None:
 
 
 @pytest.mark.parametrize(("entry", "source"), [("gone", None), ("a", "from . import b\n")])
-def test_what_cannot_be_packed_is_said(entry: str, source: str | None) -> None:
+def test_what_cannot_be_packed_is_reported(entry: str, source: str | None) -> None:
     with pytest.raises(ValueError, match=f"{entry}"):
         program.build(entry, {"a": source}.get)
 

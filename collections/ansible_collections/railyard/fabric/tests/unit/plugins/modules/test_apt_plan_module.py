@@ -62,7 +62,7 @@ def lists(tmp_path, monkeypatch):
     return age
 
 
-def test_young_lists_are_asked_at_once(lists):
+def test_young_lists_are_queried_at_once(lists):
     lists(lists_s=HOUR_S / 2)
     result = apt_plan.look(Node())
     assert [move["name"] for move in result["plan"]["moves"]] == ["perftest"]
@@ -73,7 +73,7 @@ def test_young_lists_are_asked_at_once(lists):
     [{"lists_s": 2 * HOUR_S}, {"lists_s": -HOUR_S}, {}, {"lists_s": 1, "stamp_s": 2 * HOUR_S}],
     ids=["old", "of the future", "none", "young but not fetched whole"],
 )
-def test_other_lists_are_not_asked(lists, ages):
+def test_other_lists_are_not_queried(lists, ages):
     lists(**ages)
     node = Node()
     result = apt_plan.look(node)
@@ -89,7 +89,7 @@ def test_young_lists_that_lack_the_package_give_neither_plan_nor_refusal(lists):
     assert result["refusals"] == []
 
 
-def test_without_a_limit_any_lists_are_asked_and_what_they_lack_is_refused(lists):
+def test_without_a_limit_any_lists_are_queried_and_what_they_lack_is_refused(lists):
     lists(lists_s=100 * HOUR_S)
     result = apt_plan.look(Node(finds=False, lists_valid_s=None))
     assert result["plan"]["possible"] is False

@@ -54,7 +54,7 @@ def test_a_reading_that_hangs_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
         hold()
 
 
-def test_beacons_that_nobody_sends_cannot_be_collected() -> None:
+def test_beacons_that_no_one_sends_cannot_be_collected() -> None:
     with pytest.raises(background.CollectError, match="is gone"):
         hold(collect_beacons=True, run="never started")
 

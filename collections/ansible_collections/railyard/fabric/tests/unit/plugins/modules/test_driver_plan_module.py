@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The module: one look at dpkg, apt asked only where something is missing, as the roles ask it."""
+"""The module: one look at dpkg, apt queried only where something is missing, as the roles do."""
 
 from __future__ import annotations
 
@@ -51,8 +51,8 @@ class DummyModule(FakeModule):
         return 0, self.shown if argv[1] == "show" else "", ""
 
     @property
-    def asked(self):
-        """What apt-get was asked, its options left out."""
+    def apt_calls(self):
+        """Return the verbs and packages of apt-get's calls, without its options."""
         return [
             [word for word in argv[1:] if not word.startswith("-")]
             for argv in self.calls
@@ -82,7 +82,7 @@ def test_what_is_there_asks_apt_nothing():
     }
 
 
-def test_nothing_wanted_asks_nobody():
+def test_nothing_wanted_asks_no_one():
     module = DummyModule({"packages": []}, {})
     assert driver_plan.look(module)["plan"] == EMPTY
     assert module.calls == []
@@ -92,11 +92,11 @@ def test_what_is_missing_is_simulated_only():
     module = DummyModule({"packages": ["rdma-core", "perftest"]})
     plan = driver_plan.look(module)["plan"]
     assert plan["install"] == [{"name": "perftest", "from": None, "to": "4.5.0.19-1"}]
-    assert module.asked == [["install", "perftest"]]
+    assert module.apt_calls == [["install", "perftest"]]
     assert all("--simulate" in argv for argv in module.calls if argv[0] == "apt-get")
 
 
-def test_the_way_back_of_a_held_stack_is_asked_as_the_role_asks_it():
+def test_the_removal_of_a_held_stack_is_planned_as_the_role_does():
     pins, hold = {"doca-ofed": "3.1.0"}, ["doca-ofed", "mlnx-ofed-kernel-dkms"]
     module = DummyModule({"pins": pins, "hold": hold})
     module.shown = "Package: doca-ofed\nDepends: mlnx-ofed-kernel-dkms (= 25.07-1)\n"
@@ -107,7 +107,7 @@ def test_the_way_back_of_a_held_stack_is_asked_as_the_role_asks_it():
         "",
     )
     plan = driver_plan.look(module)["plan"]
-    assert module.asked == [["install", "doca-ofed=3.1.0", "mlnx-ofed-kernel-dkms=25.07-1"]]
+    assert module.apt_calls == [["install", "doca-ofed=3.1.0", "mlnx-ofed-kernel-dkms=25.07-1"]]
     options = next(argv for argv in module.calls if argv[0] == "apt-get")
     assert {"--allow-downgrades", "--allow-change-held-packages", "--ignore-hold"} <= set(options)
     assert [(one["name"], one["from"], one["to"]) for one in plan["install"]] == [
@@ -117,7 +117,7 @@ def test_the_way_back_of_a_held_stack_is_asked_as_the_role_asks_it():
     assert (plan["problem"], plan["refused"]) == (None, [])
 
 
-def test_what_the_role_will_refuse_is_said():
+def test_what_the_role_will_refuse_is_reported():
     module = DummyModule({"packages": ["perftest"], "conflicts": ["doca-ofed"]})
     module.apt = (0, "Inst mine [1] (2 site [all])\nRemv rdma-core [44.0-2]\n", "")
     refused = driver_plan.look(module)["plan"]["refused"]
@@ -127,7 +127,7 @@ def test_what_the_role_will_refuse_is_said():
     assert "on hold, and not by this request: mine" in refused[2]
 
 
-def test_what_may_be_removed_is_asked_to_go():
+def test_what_may_be_removed_is_removed():
     module = DummyModule(
         {"packages": ["perftest"], "conflicts": ["doca-ofed"], "remove_allow": ["doca-ofed"]}
     )
@@ -137,7 +137,7 @@ def test_what_may_be_removed_is_asked_to_go():
     assert (plan["remove"], plan["refused"]) == (["doca-ofed"], [])
 
 
-def test_apt_is_asked_with_its_preferences_as_they_will_be(node):
+def test_apt_is_queried_with_its_preferences_as_they_will_be(node):
     folder = node / "preferences.d"
     folder.mkdir()
     (folder / "site").write_text("of the site")
@@ -151,7 +151,7 @@ def test_apt_is_asked_with_its_preferences_as_they_will_be(node):
     assert (folder / "railyard-rdma-stack").read_text() == "old"
 
 
-def test_what_apt_cannot_plan_is_said_and_no_failure():
+def test_what_apt_cannot_plan_is_reported_and_no_failure():
     module = DummyModule({"packages": ["perftest"]})
     module.apt = (100, "", "E: Unable to locate package perftest\n")
     plan = driver_plan.look(module)["plan"]
@@ -187,7 +187,7 @@ SETTLED = {
 
 
 @pytest.mark.parametrize("name", SETTLED)
-def test_a_role_is_settled_where_packages_and_files_are_as_wanted(node, name):
+def test_a_role_is_complete_where_packages_and_files_are_as_wanted(node, name):
     request, settled = SETTLED[name]
     write(node, FILE["path"], FILE["content"])
     write(node, "/etc/left", "")

@@ -13,7 +13,7 @@ from ansible_collections.railyard.fabric.plugins.modules import fabric_run, fabr
 
 
 class Control:
-    """Notes what it was asked."""
+    """Notes its arguments."""
 
     def __init__(self) -> None:
         self.calls: list[tuple[Any, ...]] = []

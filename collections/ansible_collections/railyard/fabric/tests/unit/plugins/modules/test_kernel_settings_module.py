@@ -63,7 +63,7 @@ def test_drift_is_changed_back_and_not_recorded(governor, record):
     assert record.read_text() == recorded
 
 
-def test_what_this_node_lacks_is_said(governor, record):
+def test_what_this_node_lacks_is_reported(governor, record):
     wanted = {"sysctl": {"net.none": "1"}, "sysfs": {"kernel/none": "1"}, "originals": str(record)}
     done = hold(**wanted)
     assert (done["absent_sysctl"], done["absent_sysfs"]) == (["net.none"], ["kernel/none"])
@@ -94,7 +94,7 @@ def test_an_active_rival_is_named_and_nothing_is_touched(governor, record):
     assert not record.exists()
 
 
-def test_what_the_cpus_lack_is_said(governor, record):
+def test_what_the_cpus_lack_is_reported(governor, record):
     done = hold(energy_preference="power", idle_limit_us=10, originals=str(record))
     assert done["absent_cpu"] == ["energy_performance_preference", "idle states (cpuidle)"]
     assert done["energy_preference"] is None
@@ -111,7 +111,7 @@ def test_a_rival_is_no_matter_when_the_governor_is_left_to_it(governor, record):
     assert governor.read_text().strip() == "powersave"
 
 
-def test_a_governor_that_nobody_asks_for_any_more_goes_back(governor, record):
+def test_a_governor_that_no_one_asks_for_any_more_goes_back(governor, record):
     hold(governor="performance", originals=str(record))
     checked = hold(check_mode=True, originals=str(record))
     assert checked["changed"]
@@ -185,7 +185,7 @@ def rings_of(tmp_path, monkeypatch):
     return now
 
 
-def test_rings_wait_for_consent_recorded_since_a_boot_will_set_them(tmp_path, rings_of, record):
+def test_rings_wait_for_confirmation_recorded_since_a_boot_will_set_them(tmp_path, rings_of, record):
     wanted = {
         "rails": [{"name": "rail0", "netdev": "ens6"}, {"name": "rail1", "netdev": "bond0"}],
         "ring_sizes": {"rx": "max", "tx": None},
@@ -206,7 +206,7 @@ def test_rings_wait_for_consent_recorded_since_a_boot_will_set_them(tmp_path, ri
     assert (tmp_path / "var/rings.py").exists()
 
 
-def test_rings_that_nobody_asks_for_any_more_stay_on_record_until_they_are_back(rings_of, record):
+def test_rings_that_no_one_asks_for_any_more_stay_on_record_until_they_are_back(rings_of, record):
     wanted = {"rails": [{"name": "rail0", "netdev": "ens6"}], "ring_sizes": {"rx": "max"}}
     hold(allow_ring_resize=True, originals=str(record), **wanted)
     assert hold(originals=str(record))["rings_waiting"] == ["ethtool -G ens6 rx 1024 tx 512"]

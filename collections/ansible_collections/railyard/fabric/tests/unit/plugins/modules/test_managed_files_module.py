@@ -24,7 +24,7 @@ UNIT_FILE = f"/etc/systemd/system/{UNIT}"
 
 
 class Node:
-    """A root folder, and what systemctl says and was asked."""
+    """A root folder, and systemctl's answers and arguments."""
 
     def __init__(self, root):
         self.root = root
@@ -364,7 +364,7 @@ def test_a_group_that_is_not_there_is_refused_but_for_check_mode(node):
 
 
 @pytest.mark.parametrize("check_mode", [True, False])
-def test_what_an_own_folder_holds_beside_the_files_is_removed(node, check_mode):
+def test_what_a_folder_of_its_own_has_beside_the_files_is_removed(node, check_mode):
     hold(node, file("/etc/x/rules/old"), file("/etc/x/main.conf"), file("/etc/xy/other"))
     done = hold(node, file("/etc/x/main.conf"), own_folders=["/etc/x/", "/etc/none"], check_mode=check_mode)
     assert done["removed"] == ["/etc/x/rules/old"]

@@ -208,7 +208,7 @@ def test_unit_that_systemd_does_not_start_leaves_the_node_as_it_was(found, refus
     assert [path for path in (found["folder"].parent / "system").rglob("*") if not path.is_dir()] == []
 
 
-def test_full_disk_is_said_with_what_to_do(found, monkeypatch):
+def test_full_disk_is_reported_with_what_to_do(found, monkeypatch):
     found["change"](NEW_FILE)
 
     def full(_path):
@@ -221,7 +221,7 @@ def test_full_disk_is_said_with_what_to_do(found, monkeypatch):
     assert module.commands == []
 
 
-def test_peer_that_gets_no_whole_packet_undoes_the_change(found, token, monkeypatch):
+def test_peer_that_gets_no_full_packet_undoes_the_change(found, token, monkeypatch):
     proven(monkeypatch, [])
     asked = []
 

@@ -41,7 +41,7 @@ def validate(row: dict[str, Any]) -> None:
     jsonschema.validate({**row, "node": "gpuserver1"}, json.loads(SCHEMA.read_text()))
 
 
-def test_row_of_a_whole_node_follows_the_schema(tmp_path):
+def test_row_of_a_complete_node_follows_the_schema(tmp_path):
     row = collect(dual_port_mlx4(tmp_path))
     validate(row)
     assert [one["netdev"] for one in row["netdevs"]] == ["enp5s0", "ens6", "ens6d1"]
@@ -50,7 +50,7 @@ def test_row_of_a_whole_node_follows_the_schema(tmp_path):
     assert row["warnings"] == []
 
 
-def test_counters_of_qos_stand_with_the_netdev_of_a_card_alone(tmp_path, monkeypatch):
+def test_counters_of_qos_are_listed_with_the_netdev_of_a_card_alone(tmp_path, monkeypatch):
     tree = dual_port_mlx4(tmp_path)
     tree.netdev("veth0", ip={"linkinfo": {"info_kind": "veth"}})
     tree.write("sys/class/infiniband/mlx4_0/ports/1/hw_counters/np_cnp_sent", 12)
@@ -86,7 +86,7 @@ def test_row_of_an_infiniband_port_follows_the_schema_with_all_values_known(tmp_
     assert (row["hcas"][0]["width"], row["hcas"][0]["pkeys"]) == ("4X", ["0x7fff"])
 
 
-def test_only_the_asked_netdevs(tmp_path):
+def test_only_the_requested_netdevs(tmp_path):
     row = collect(dual_port_mlx4(tmp_path), ["ens6d1", "ens9"])
     assert [one["netdev"] for one in row["netdevs"]] == ["ens6d1"]
     assert row["warnings"] == ["netdev ens9: there is none on this node"]

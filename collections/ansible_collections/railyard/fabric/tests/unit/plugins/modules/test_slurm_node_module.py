@@ -80,7 +80,7 @@ def test_a_drain_of_somebody_else_stays(cluster):
     assert updates(cluster) == []
 
 
-def test_a_drain_of_an_earlier_run_that_broke_off_is_ours(cluster):
+def test_a_drain_of_an_earlier_run_that_broke_off_is_railyards(cluster):
     cluster.state, cluster.reason = "DOWN+DRAIN", "Railyard: reboot"
     assert hold(cluster, "resumed")["changed"]
     assert cluster.state == "IDLE"
@@ -95,7 +95,7 @@ def test_a_drain_for_another_reason_is_another_works_to_end(cluster, reason, res
     assert len(updates(cluster)) == int(resumes)
 
 
-def test_jobs_are_said_and_not_ended(cluster):
+def test_jobs_are_reported_and_not_ended(cluster):
     cluster.state = "MIXED"
     done = hold(cluster, "drained")
     assert (done["busy"], done["node_state"]) == (True, "MIXED+DRAIN")

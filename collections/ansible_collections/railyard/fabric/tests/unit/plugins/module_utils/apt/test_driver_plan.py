@@ -61,7 +61,7 @@ def test_a_driver_that_was_not_there_needs_no_restart():
     assert driver_plan.needs([{"name": "nvidia-kernel-dkms", "from": None, "to": "535.309.01-1"}], []) == []
 
 
-def test_what_a_request_does_not_name_is_not_asked():
+def test_what_a_request_does_not_name_is_not_queried():
     assert driver_plan.wish_of({}) == ([], {}, [], [], [], [])
     wish = driver_plan.wish_of({"pins": {"doca-ofed": 3.1}, "hold": ["doca-ofed"], "unhold": None})
     assert (wish.pins, wish.hold, wish.unhold) == ({"doca-ofed": "3.1"}, ["doca-ofed"], [])

@@ -102,7 +102,7 @@ def test_only_what_is_needed_in_one_version_is_an_exact_dependency():
     assert apt_get.parse_exact_depends("Package: a\nVersion: 1\n") == {}
 
 
-def test_nothing_is_needed_where_all_is_as_asked():
+def test_nothing_is_needed_where_all_is_as_wanted():
     needed = plan.need(wish(names=["a"], pins={"b": "1.0"}, hold=["b"]), {"a": HERE, "b": HELD})
     assert (needed.specs, needed.hold, needed.absent, needed.conflicts) == ([], [], [], [])
 
@@ -165,7 +165,7 @@ def test_a_hold_does_not_keep_what_may_be_removed_by_name():
     gone = [Move("a", "1.0", None)]
     assert plan.refuse_moves(wish(remove_allow=["a"]), gone, {"a": HELD}) == []
     assert len(plan.refuse_moves(wish(), gone, {"a": HELD})) == 2
-    # The consent is to the removal alone.
+    # The confirmation covers the removal alone.
     assert plan.refuse_moves(wish(remove_allow=["a"]), [Move("a", "1.0", "2.0")], {"a": HELD}) != []
 
 
@@ -177,7 +177,7 @@ def test_conflicts_are_listed_before_the_act():
     assert plan.to_remove(asked, needed) == ["y"]
 
 
-def test_interrupted_and_unfinished_dpkg_is_said():
+def test_interrupted_and_unfinished_dpkg_is_reported():
     half = Package("1.0", "install", "half-configured", False)
     said = plan.refuse_state({"a": half, "b": HERE}, True)
     assert "dpkg was interrupted" in said[0]
@@ -225,7 +225,7 @@ def test_a_script_that_cannot_fetch_is_not_the_mirror():
     assert "a package's own script failed" in plan.explain_failed_transaction(script, [])
 
 
-def test_the_way_back_purges_what_is_new_and_restores_what_moved():
+def test_a_restore_purges_what_is_new_and_restores_what_moved():
     moves = [
         Move("new", None, "1"),
         Move("never-came", None, "1"),

@@ -38,7 +38,7 @@ def armoured(packets: bytes) -> str:
     return f"-----BEGIN PGP PUBLIC KEY BLOCK-----\n\n{text}\n-----END PGP PUBLIC KEY BLOCK-----\n"
 
 
-def test_what_is_written_is_the_key_as_gpg_exports_it_without_what_stood_around():
+def test_what_is_written_is_the_key_as_gpg_exports_it_without_what_was_around():
     exported = KEY.replace("Comment: made for a test\n", "")
     assert openpgp.one_key(KEY) == (FINGERPRINT, exported)
     assert openpgp.one_key(f"\n{KEY}\n".replace("\n", "\r\n")) == (FINGERPRINT, exported)
@@ -88,7 +88,7 @@ def test_packets_of_the_new_form_are_read():
 @pytest.mark.parametrize(
     "text", ["", "not a key", KEY.replace("mDME", "m!ME"), "-----BEGIN PGP PRIVATE KEY BLOCK-----\n"]
 )
-def test_what_is_no_public_key_is_said(text):
+def test_what_is_no_public_key_is_reported(text):
     with pytest.raises(openpgp.KeyFormatError):
         openpgp.one_key(text)
     assert "Fix: `gpg --export --armor FINGERPRINT`" in source.check_key(text, FINGERPRINT)[0]

@@ -42,7 +42,7 @@ def problems(node, uri, suite="./"):
         (NOBLE, "https://mirror.example.com/el/solid/olive", "stable"),
         # A site's own folder above the vendor's.
         (NOBLE, "file:/srv/debian12/aarch64/cuda/ubuntu2404/x86_64", "./"),
-        # What the node does not say is not held against it.
+        # What the node does not report is not compared.
         (Node(None, None, None), f"{CUDA}/ubuntu2404/sbsa", "./"),
         (Node("debian", None, "amd64"), f"{CUDA}/debian12/x86_64", "./"),
     ],
@@ -86,7 +86,7 @@ def test_what_does_not_fit_is_named_with_what_does(node, uri, suite, said):
     assert " Fix: " in problem
 
 
-def test_each_contradiction_is_told_once():
+def test_each_contradiction_is_reported_once():
     uris = [f"{CUDA}/ubuntu2404/sbsa/", f"{CUDA}/debian12/x86_64/"]
     found = refuse(DEBIAN_12, uris, ["./", "/"], "site_source")
     assert len(found) == 2

@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The beacon's frame, LLDP's, the questions to one neighbour, and who is asked what."""
+"""The beacon's frame, LLDP's, the questions to one neighbour, and which neighbour gets which."""
 
 from __future__ import annotations
 
@@ -79,12 +79,12 @@ def ear(rail: str) -> runner_cabling.BeaconListener:
     return runner_cabling.BeaconListener(context, cable_checks.Map(said), place, {}, {})
 
 
-def test_a_beacon_of_another_rail_is_believed_once_it_answers() -> None:
+def test_a_beacon_of_another_rail_is_accepted_once_it_answers() -> None:
     """Recorded there and sent here, it was taken for a crossed cable."""
     here, there = ear("rail0"), ear("rail1")
     told: Any = Wire(SEAL.frame(MAC, "gpu2", "rail1", NONCES[0], [there._nonce, NONCES[5]]))
     expected: Any = Wire(*(SEAL.frame(MAC, f"gpu{node}", "rail0", NONCES[node]) for node in (2, 3, 4)))
-    assert here._take(told)  # whoever it is gets its answer
+    assert here._take(told)  # any caller gets its answer
     here._take(expected)
     assert (here._summarize()["heard"], here._summarize()["foreign"]) == (3, [])
     assert NONCES[0] in here._guests.values()
@@ -117,7 +117,7 @@ def test_a_switch_is_read_from_its_lldp_frame() -> None:
     )
 
 
-def test_a_frame_that_a_switch_may_have_passed_on_names_nobody() -> None:
+def test_a_frame_that_a_switch_may_have_passed_on_names_no_node() -> None:
     frame = lldp_frame(tlv(1, b"\x04" + MAC), tlv(2, b"\x05Ethernet1/7"))
     assert lldp.read(frame) is not None
     for address in (b"\xff" * 6, MAC, bytes.fromhex("01005e000001")):
@@ -125,7 +125,7 @@ def test_a_frame_that_a_switch_may_have_passed_on_names_nobody() -> None:
 
 
 @pytest.mark.parametrize("cut", [3, 13, 16, 20, 30])
-def test_a_frame_that_is_cut_short_names_nobody(cut: int) -> None:
+def test_a_frame_that_is_cut_short_names_no_node(cut: int) -> None:
     frame = lldp_frame(tlv(1, b"\x04" + MAC), tlv(2, b"\x05Ethernet1/7"))
     assert lldp.read(frame[:cut]) is None
     assert lldp.read(frame) is not None
@@ -219,7 +219,7 @@ def order(nodes: int = 4, units: int = 1, **changes: Any) -> dict[str, Any]:
     return {**made, **changes}
 
 
-def test_each_port_is_asked_its_questions_and_knows_its_ids_alone() -> None:
+def test_each_port_gets_its_questions_and_knows_its_ids_alone() -> None:
     asked = list(cable_checks.asked_lines(order()))
     assert [line["check"] for line in asked[:3]] == ["cabling", "link_address_owner", "reply_path"]
     assert len(asked) == 4 * 2 * 3  # nodes, rails, questions; no leaf is named
@@ -228,7 +228,7 @@ def test_each_port_is_asked_its_questions_and_knows_its_ids_alone() -> None:
     assert list(itertools.chain(*own)) == asked
 
 
-def test_a_switch_is_asked_for_where_the_inventory_names_one() -> None:
+def test_a_switch_is_planned_where_the_inventory_names_one() -> None:
     asked = list(cable_checks.asked_lines(order(rail={"leaf": "leaf0"})))
     assert sum(line["check"] == "neighbour" for line in asked) >= 4
     silent = order(rail={"leaf": "leaf0"}, policy={"beacon": True, "lldp": False})
@@ -236,7 +236,7 @@ def test_a_switch_is_asked_for_where_the_inventory_names_one() -> None:
     assert list(cable_checks.asked_lines(silent)) == kept
 
 
-def test_on_a_link_of_its_own_only_the_switch_is_asked_for() -> None:
+def test_on_a_link_of_its_own_only_the_switch_is_planned() -> None:
     made = order()
     for rail in made["fabrics"][0]["rails"]:
         rail |= {"node_prefix": 31, "gateway": "first", "leaf": "leaf0"}
@@ -249,11 +249,11 @@ def test_on_a_link_of_its_own_only_the_switch_is_asked_for() -> None:
     "changes",
     [{"policy": {}}, {"policy": {"beacon": False}}, {"fabric": {"transport": "infiniband"}}, {"nodes": 1}],
 )
-def test_nothing_is_asked_where_there_is_nobody_or_no_ethernet(changes: dict[str, Any]) -> None:
+def test_nothing_is_planned_without_a_neighbour_or_ethernet(changes: dict[str, Any]) -> None:
     assert list(cable_checks.asked_lines(order(**changes))) == []
 
 
-def test_only_the_own_subnet_is_expected_and_the_absent_are_not() -> None:
+def test_only_the_nodes_own_subnet_is_expected_and_the_absent_are_not() -> None:
     units = cable_checks.Map(order(nodes=8, units=2))
     assert units.expected("gpu1", "rail0") == ["gpu3", "gpu5", "gpu7"]
     assert units.ring("gpu5", "rail1") == ["gpu7", "gpu1", "gpu3"]
@@ -266,7 +266,7 @@ def test_the_other_address_is_one_of_another_segment() -> None:
     assert cable_checks.Map(order()).other_address("gpu2", "rail0") == ("rail1", "10.128.0.2")
 
 
-def test_a_thousand_nodes_are_asked_in_linear_work() -> None:
+def test_a_thousand_nodes_are_planned_in_linear_work() -> None:
     def calls(nodes: int) -> int:
         seen = [0]
 

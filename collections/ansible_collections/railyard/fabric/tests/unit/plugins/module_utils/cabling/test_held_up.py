@@ -113,7 +113,7 @@ def test_a_second_owner_is_heard_however_often_the_runner_is_held_up(
     found = arp.probe(PLACE, PEER_ADDRESS)
     assert found is not None
     assert found.get(PEER_ADDRESS) == set(macs)
-    # Both questions of both are asked twice.
+    # Both nodes send both questions twice.
     assert [len(wire.sent) for wire in wires] == [2, 4]
 
 
@@ -224,7 +224,9 @@ class Street:
         return [beacon.Beacon("gpu002", "rail0", arp.mac_text(PEER), b"", frozenset())], 0
 
 
-def test_who_comes_when_another_is_about_to_go_hears_it_still(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_node_that_comes_when_another_is_about_to_go_hears_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     clock = Clock(look_s=0.0)
     street = Street(clock, clock.now_s + 4.99)
     monkeypatch.setattr(cabling, "time", clock)
@@ -264,14 +266,14 @@ def test_who_has_heard_all_speaks_on_for_one_that_was_deaf(monkeypatch: pytest.M
     ear._listen(sock)
     # The tests do not wait for it.
     assert settled_at_s[0] < 1001
-    # Whoever was deaf until some second hears one in the next.
+    # A node that was deaf until some second hears one in the next.
     assert clock.now_s == pytest.approx(1010.2, abs=0.2)
     assert max(b - a for a, b in itertools.pairwise(street.sent_at_s)) == pytest.approx(1.0, abs=0.1)
     assert street.sent_at_s[-1] > 1009
 
 
 def test_a_node_that_is_heard_while_a_row_is_made_does_not_spoil_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The questions are asked in a thread of their own, while the rail goes on to listen."""
+    """The questions are sent in a separate thread, while the rail goes on to listen."""
     order = {"run": "20261121T101500Z-3f2a", "secret": "s" * 64}
     port = SimpleNamespace(address=PEER_ADDRESS)
     chart: Any = SimpleNamespace(
@@ -286,7 +288,7 @@ def test_a_node_that_is_heard_while_a_row_is_made_does_not_spoil_it(monkeypatch:
     ear._heard["gpu002", "rail0"] = mac
 
     class Claimed(list[str]):
-        """A list of claimants; whoever looks into it hears another node meanwhile."""
+        """A list of claimants; while it is read, another node is heard."""
 
         def __contains__(self, one: object) -> bool:
             ear._heard["gpu003", "rail0"] = arp.mac_text(OTHER)

@@ -44,7 +44,7 @@ def test_a_second_claimant_of_the_peers_address_is_named() -> None:
     assert (found.error_class, found.status) == ("address_in_use", "unmeasured")
     assert STRANGER in found.message
     assert PEER not in found.message
-    # The partner was not met: two claimants are one too many, whoever is right.
+    # The partner was not met: two claimants are one too many, no matter which is right.
     unmet = arp.peer_conflict(OWN, "gpu002", "10.0.1.2", heard, None)
     assert unmet is not None
     assert STRANGER in unmet.message
@@ -53,17 +53,17 @@ def test_a_second_claimant_of_the_peers_address_is_named() -> None:
     assert arp.peer_conflict(OWN, "gpu002", "10.0.1.2", alone, None) is None
 
 
-def test_a_claimant_of_the_own_address_is_named_even_when_it_only_announces() -> None:
+def test_a_claimant_of_the_nodes_own_address_is_named_even_when_it_only_announces() -> None:
     heard = claimants(frame(1, STRANGER, "10.0.1.1", "10.0.1.1"))
     found = arp.own_conflict(OWN, heard, [MINE])
     assert found is not None
     assert STRANGER in found.message
-    # The node's other netdev answers for it on a shared segment: flux, but no stranger.
+    # The node's other netdev answers for it on a shared segment: flux, but no unknown host.
     assert arp.own_conflict(OWN, heard, [MINE, STRANGER]) is None
     assert arp.own_conflict(OWN, None, [MINE]) is None
 
 
-def test_who_answers_for_both_ends_is_a_proxy_and_in_nobodys_way() -> None:
+def test_a_node_that_answers_for_both_ends_is_a_proxy_and_in_no_ones_way() -> None:
     peers, proxys = frame(2, PEER, "10.0.1.2", "10.0.1.1"), frame(2, STRANGER, "10.0.1.2", "10.0.1.1")
     own = frame(2, STRANGER, "10.0.1.1", "10.0.1.1")
     left = arp.but_proxies(OWN, "10.0.1.2", claimants(peers, proxys, own), [MINE, PEER])

@@ -66,7 +66,7 @@ def answer(port: int, source: str, within_s: float) -> bytes | None:
 
 
 @needs_kernel
-def test_the_partner_is_heard_and_nobody_else(server):
+def test_the_partner_is_heard_and_no_one_else(server):
     process, port = server
     assert answer(port, STRANGER, 60) == b"x"  # before
     assert peer_filter.confine(process.pid, PARTNER)
@@ -97,7 +97,7 @@ def test_addresses_of_ipv6(peer, heard):
             process.kill()
 
 
-def test_where_the_kernel_does_not_allow_it_that_is_said(server, monkeypatch):
+def test_where_the_kernel_does_not_allow_it_that_is_reported(server, monkeypatch):
     process, port = server
 
     def refuse(_pid: int) -> int:
@@ -114,7 +114,7 @@ def test_a_program_without_sockets_is_not_called_confined():
         process.kill()
 
 
-def test_who_called_is_told_by_address(server):
+def test_who_called_is_identified_by_address(server):
     _process, port = server
     assert rail_socket.callers("127.0.0.1", port) == set()
     with socket.create_connection(("127.0.0.1", port), source_address=(STRANGER, 0)) as sock:

@@ -88,7 +88,7 @@ def test_without_root_a_buffer_is_as_large_as_the_site_allows() -> None:
 PLACE = Place("gpu002", "rail0", "lo", "127.0.0.1")
 
 
-def test_a_taken_port_and_a_missing_address_are_told_apart() -> None:
+def test_a_taken_port_and_a_missing_address_are_distinguished() -> None:
     port = free_port()
     with rail_socket.listen(PLACE, port):
         with pytest.raises(MeasurementError) as taken:

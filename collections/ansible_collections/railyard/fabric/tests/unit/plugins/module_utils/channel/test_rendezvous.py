@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The rendezvous over real sockets: mutual proof, sealed lines, strangers, silence, patience."""
+"""The rendezvous over real sockets: mutual proof, sealed lines, unknown peers, silence, patience."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_both_prove_themselves_and_talk(ends: Ends) -> None:
     assert near.expect("hello", SOON_S)["n"] == 2
 
 
-def test_another_secret_is_a_stranger_to_both(ends: Ends) -> None:
+def test_another_secret_makes_both_unknown_peers(ends: Ends) -> None:
     far = Answering(ends[1], secret="f" * 64)
     with pytest.raises(UnknownPeer, match="does not know the secret"):
         dial(ends[0])
@@ -89,7 +89,7 @@ def test_another_secret_is_a_stranger_to_both(ends: Ends) -> None:
 
 
 @pytest.mark.parametrize(("name", "run"), [("gpu003", RUN), ("gpu002", "20261121T111111Z-ffff")])
-def test_another_name_or_run_is_a_stranger(ends: Ends, name: str, run: str) -> None:
+def test_another_name_or_run_is_an_unknown_peer(ends: Ends, name: str, run: str) -> None:
     Answering(ends[1], name=name, run=run)
     with pytest.raises(UnknownPeer, match="reports the name"):
         dial(ends[0])
@@ -98,7 +98,7 @@ def test_another_name_or_run_is_a_stranger(ends: Ends, name: str, run: str) -> N
 @pytest.mark.parametrize(
     "answer", [b"SSH-2.0-OpenSSH_9.2\r\n", b'{"hello": 1}\n', b"[]\n", b'{"railyard": 99}\n']
 )
-def test_who_speaks_something_else_is_a_stranger(ends: Ends, answer: bytes) -> None:
+def test_a_node_that_speaks_something_else_is_an_unknown_peer(ends: Ends, answer: bytes) -> None:
     ends[1].sendall(answer)
     with pytest.raises(UnknownPeer):
         dial(ends[0])
@@ -173,7 +173,7 @@ def test_silence_has_an_end(ends: Ends) -> None:
 
 
 def test_what_has_come_is_heard_by_who_was_held_up(ends: Ends, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`gpu002 said nothing for 10 s` was said of a node whose word lay there."""
+    """`gpu002 said nothing for 10 s` was reported of a node whose line had arrived."""
     far = Answering(ends[1])
     near = dial(ends[0])
     far.wait()
@@ -194,7 +194,7 @@ def test_the_word_to_stop_ends_a_wait(ends: Ends) -> None:
     assert time.monotonic() - begun < SOON_S
 
 
-def test_a_caller_that_is_silent_for_too_long_is_no_stranger(ends: Ends) -> None:
+def test_a_caller_that_is_silent_for_too_long_is_no_unknown_peer(ends: Ends) -> None:
     channel = Channel(ends[1], threading.Event())
     with pytest.raises(ChannelClosed, match="sent nothing"):
         rendezvous.answer(channel, RUN, SECRET, "gpu002", ["rail0"], 0.1)
@@ -203,14 +203,14 @@ def test_a_caller_that_is_silent_for_too_long_is_no_stranger(ends: Ends) -> None
 @pytest.mark.parametrize(
     "words", [b"GET / HTTP/1.1\r\n", b"[]\n", b'{"railyard": 99}\n', b"[" * 5000 + b"\n", b"x" * 9000]
 )
-def test_who_calls_with_something_else_is_a_stranger(ends: Ends, words: bytes) -> None:
+def test_a_node_that_calls_with_something_else_is_an_unknown_peer(ends: Ends, words: bytes) -> None:
     far = Answering(ends[1])
     ends[0].sendall(words)
     assert isinstance(far.wait(), UnknownPeer)
 
 
 @pytest.mark.parametrize("purpose", [[1], "session", 7, {"kind": {"kind": []}}])
-def test_a_purpose_that_is_none_is_a_strangers(ends: Ends, purpose: Any) -> None:
+def test_an_unknown_purpose_makes_an_unknown_peer(ends: Ends, purpose: Any) -> None:
     near, far = ends
     answering = Answering(far)
     near.sendall(json.dumps({**CALL, "purpose": purpose}).encode() + b"\n")
@@ -224,14 +224,14 @@ def test_a_proof_that_is_no_ascii_is_wrong_like_any_other(ends: Ends) -> None:
     assert isinstance(far.wait(), UnknownPeer)
 
 
-def test_an_answer_whose_proof_is_no_ascii_is_a_strangers(ends: Ends) -> None:
+def test_an_answer_whose_proof_is_no_ascii_is_an_unknown_peer(ends: Ends) -> None:
     said = {"railyard": 1, "run": RUN, "from": "gpu002", "nonce": "00", "proof": "\u00e9" * 64}
     ends[1].sendall(json.dumps(said).encode() + b"\n")
     with pytest.raises(UnknownPeer, match="does not know the secret"):
         dial(ends[0])
 
 
-def test_who_takes_no_line_in_time_is_deaf_and_who_is_gone_is_not(ends: Ends) -> None:
+def test_a_node_that_takes_no_line_in_time_is_deaf_and_who_is_gone_is_not(ends: Ends) -> None:
     near, far = ends
     near.setblocking(False)
     try:

@@ -102,14 +102,14 @@ def test_an_operation_is_right_and_counts_what_it_sent(task, call, sizes, wire, 
         # Two more of each to warm up.
         sent = sum((line["iterations"] + 2) * line["size_bytes"] for line in each) * rails
         assert lines[-1]["moved_bytes"] == pytest.approx(sent, abs=1)
-    # The slowest rank's times, which all are told.
+    # The slowest rank's times, which all ranks receive.
     assert len({str(lines[1:]) for lines, _status in ends}) == 1
 
 
 @with_torch
 @pytest.mark.parametrize("unlike", [False, True])
 def test_an_all_to_all_is_done_by_pairs_where_not_all_have_it(tmp_path, unlike):
-    """Of unlike versions nobody may wait in a call that another has not."""
+    """With unlike versions no rank may wait in a call that another does not have."""
     lines = ["torch.__version__ = '9'"] if unlike else ["del torch.distributed.all_to_all_single"]
     own = changed(tmp_path, lines)
     pythons = {"a": PYTHON if unlike else own, "b": own, "c": own}
@@ -127,8 +127,8 @@ def test_sizes_whose_messages_are_mostly_headers_are_not_exchanged():
             assert [line.get("size_bytes") for line in lines[1:-1]] == [done]
 
 
-# Three ranks of one process, whose blocks are handed round as one is told. A block has as many numbers as the
-# pattern is long, so that only by whose it is a wrong one shows.
+# Three ranks of one process, whose blocks are handed round in a given order. A block has as many numbers as
+# the pattern is long, so that only by whose it is a wrong one shows.
 HANDED_ROUND = """
 import torch
 from ansible_collections.railyard.fabric.plugins.module_utils.collective import operations
@@ -201,7 +201,7 @@ def test_a_training_job_learns_and_all_ranks_end_alike():
 
 
 @with_torch
-def test_who_does_not_come_is_named_by_the_others():
+def test_a_node_that_does_not_come_is_named_by_the_others():
     # b still waits when a has waited enough; were a gone then, b would name a.
     (lines, status), (other, other_status) = play(
         "allreduce", "abc", present="ab", waits_s={"a": 12, "b": 16}
@@ -211,7 +211,7 @@ def test_who_does_not_come_is_named_by_the_others():
     assert (status, other_status) == (1, 1)
 
 
-def test_who_is_done_after_the_first_node_has_gone_does_not_name_it(monkeypatch, capsys):
+def test_a_node_that_is_done_after_the_first_node_has_gone_does_not_name_it(monkeypatch, capsys):
     """The first node waits five seconds for the others when its own part is over."""
 
     class Gone:
@@ -292,7 +292,7 @@ os._exit(0)
 
 
 def test_a_log_neither_cuts_a_result_nor_loses_its_end(tmp_path):
-    """On an H100 the only result of a training job stood within a line of NCCL's log, and was lost."""
+    """On an H100 the only result of a training job was within a line of NCCL's log, and was lost."""
     path = str(Path(packed.__file__).parents[6])
     with open(tmp_path / "output", "w") as output:
         subprocess.run([PYTHON, "-c", LOGS], stdout=output, check=True, env={"PYTHONPATH": path})
@@ -302,7 +302,7 @@ def test_a_log_neither_cuts_a_result_nor_loses_its_end(tmp_path):
     assert logged == [f"node1:1:1 [0] NCCL INFO Channel {number}/64 : 0" for number in range(300)]
 
 
-def test_lines_of_ours_are_found_among_others():
+def test_railyards_lines_are_found_among_others():
     text = 'warning\nrailyard: {"t": 1}\nrailyard: {cut\nrailyard: [1]\n railyard: {}\nn1:1 NCCL INFO x\n'
     assert packed.lines(text) == [{"t": 1}]
 

@@ -53,14 +53,14 @@ def test_a_thread_that_asks_late_calls_at_each_address_all_the_same(client, port
 
 def test_numbers_and_exchanges_are_torchs(client):
     assert (client.add("n", 2), client.add("n", 3), client.get(["n"], 0)) == (2, 5, [b"5"])
-    # An empty expectation is a key that is not there; else the value stays and is told.
+    # An empty expectation is a key that is not there; else the value stays and is returned.
     assert client.compare_set("k", b"", b"mine") == b"mine"
     assert client.compare_set("k", b"", b"yours") == b"mine"
     assert client.compare_set("k", b"mine", b"yours") == b"yours"
     assert (client.delete("k"), client.delete("k"), client.count()) == (True, False, 1)
 
 
-def test_who_does_not_know_the_secret_is_heard_by_neither_side(client, port):
+def test_a_node_that_does_not_know_the_secret_is_heard_by_neither_side(client, port):
     with pytest.raises(store.StoreError, match="no node of this job"):
         store.Client(["127.0.0.1"], port, "another" * 6, 0.1).set("a", b"1")
     assert client.count() == 0
@@ -80,7 +80,7 @@ def test_who_does_not_know_the_secret_is_heard_by_neither_side(client, port):
             store.Client(["127.0.0.1"], stranger.getsockname()[1], SECRET, 0.1).set("a", b"1")
 
 
-def test_where_nobody_listens_it_is_called_until_the_time_is_up(port):
+def test_where_no_one_listens_it_is_called_until_the_time_is_up(port):
     begun = time.monotonic()
     with pytest.raises(store.StoreError, match=f"port {port}"):
         store.Client(["127.0.0.1"], port, SECRET, 0.5).count()

@@ -178,7 +178,7 @@ def test_vpd_gives_model_and_serial_number_and_a_broken_one_a_warning(tmp_path: 
     assert "ends within" in row["facts"]["warnings"][0]
 
 
-def test_switch_ports_of_lldpd_stand_with_the_port(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_switch_ports_of_lldpd_are_with_the_port(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tree = dual_port_mlx4(tmp_path)
     switch = Neighbour("leaf1", "02:00:00:00:0f:01", "Ethernet1")
     monkeypatch.setattr(node.lldp, "daemon_says", lambda: {"ens6": [switch] * 9})

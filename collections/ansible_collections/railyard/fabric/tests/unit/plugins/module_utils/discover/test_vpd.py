@@ -28,7 +28,7 @@ def fields(*pairs: tuple[str, bytes]) -> bytes:
 
 
 def made(name: bytes, *pairs: tuple[str, bytes], end: bytes = b"\x78") -> bytes:
-    """Return VPD with a checksum, laid out as the specification says."""
+    """Return VPD with a checksum, in the format of the specification."""
     inner = fields(*pairs)
     head = b"\x82" + len(name).to_bytes(2, "little") + name + b"\x90" + (len(inner) + 4).to_bytes(2, "little")
     data = head + inner + b"RV\x01"

@@ -111,7 +111,7 @@ def multipath(root: Path, *, attached: tuple[int, ...] = (0, 1), widths: tuple[i
     ("attached", "widths", "state", "width"),
     [
         ((0, 1), (4, 4), "live", 4.0),
-        # The path that is worst off is told: it is the one to mend.
+        # The worst path is reported: it is the one to fix.
         ((0, 1), (4, 2), "connecting", 2.0),
         # A controller of the subsystem that this namespace is not attached to is none of its paths.
         ((0,), (4, 2), "live", 4.0),

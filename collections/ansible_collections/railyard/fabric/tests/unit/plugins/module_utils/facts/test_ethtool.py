@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the kernel answers to SIOCETHTOOL, on structures laid out by hand after linux/ethtool.h."""
+"""What the kernel answers to SIOCETHTOOL, on structures written by hand after linux/ethtool.h."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def test_number_of_statistics(mask, count, expected):
     assert ethtool.stats_count(struct.pack("=IIQI", 0x37, 0, mask, count)) == expected
 
 
-def test_channels_added_between_the_questions_are_asked_again(monkeypatch):
+def test_channels_added_between_two_reads_are_read_again(monkeypatch):
     """The first numbers are one more than their names; the second time they agree."""
     asked = []
 
@@ -111,7 +111,7 @@ def test_channels_added_between_the_questions_are_asked_again(monkeypatch):
         asked.append(command)
         if command == 0x37:
             return struct.pack("=IIQI", command, 0, 2, 1 if len(asked) == 1 else 2)
-        assert room_bytes > 4096  # the kernel writes what the driver has now, not what was asked for
+        assert room_bytes > 4096  # the kernel writes what the driver has now, not what was requested
         if command == 0x1B:
             return names("a") if len(asked) == 2 else names("a", "b")
         return values(1, 2)
@@ -122,6 +122,6 @@ def test_channels_added_between_the_questions_are_asked_again(monkeypatch):
 
 
 @pytest.mark.parametrize("netdev", ["lo", "no-such-netdev", "a name of more than 15 bytes", "", "\udcff"])
-def test_a_netdev_that_cannot_be_asked_has_no_answer(netdev):
+def test_a_netdev_that_cannot_be_queried_has_no_answer(netdev):
     assert ethtool.stats(netdev) == {}
     assert ethtool.speed_max_mbps(netdev) is None

@@ -22,7 +22,7 @@ V1 = gid(0, "RoCE v1", "10.0.1.1")
 V2 = gid(3, "RoCE v2", "10.0.1.1")
 
 
-def test_v2_is_taken_though_v1_stands_before_it():
+def test_v2_is_taken_though_v1_is_before_it():
     assert choose([V1, V2], "10.0.1.1", "ens6") == Choice(3, "RoCE v2", MAPPED)
 
 
@@ -40,7 +40,7 @@ def test_the_lowest_index_of_equals_whatever_their_order():
     [
         [],
         [gid(0, "RoCE v2", "fe80::ff:fe00:101")],
-        [gid(0, "RoCE v2", "10.0.1.10")],  # an address of which ours is a prefix
+        [gid(0, "RoCE v2", "10.0.1.10")],  # an address of which the rail's is a prefix
         [gid(0, "IB", None)],
         [gid(0, None, "10.0.1.1")],  # the entry vanished between its GID and its type
         [gid(0, "RoCE v2", "not an address")],

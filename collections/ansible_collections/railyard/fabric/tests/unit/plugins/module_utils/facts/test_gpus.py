@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A node's GPUs by sysfs and nvidia-smi: what is asked, asked again without a field, or not asked."""
+"""A node's GPUs by sysfs and nvidia-smi: what is queried, queried again without a field, or not queried."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def read(node, smi, **more):
     return gpus.read(node.reader(), smi, **more)
 
 
-def test_nvidia_smi_is_asked_once_for_each_part(node):
+def test_nvidia_smi_is_queried_once_for_each_part(node):
     smi = Smi()
     found = read(node, smi)
     assert [words[0].partition("=")[0] for words in smi.asked] == [
@@ -71,7 +71,7 @@ def test_nvidia_smi_is_asked_once_for_each_part(node):
     assert len(few.asked) == 2
 
 
-def test_a_field_that_a_driver_lacks_is_left_out_or_asked_by_its_new_name(node):
+def test_a_field_that_a_driver_lacks_is_left_out_or_queried_by_its_new_name(node):
     old = "clocks_throttle_reasons.hw_thermal_slowdown"
     smi = Smi(lacks=("temperature.gpu.tlimit", old))
     [row] = read(node, smi)["rows"]
@@ -94,7 +94,7 @@ def test_a_field_that_a_driver_lacks_is_left_out_or_asked_by_its_new_name(node):
         (ToolError("nvidia-smi: no answer within 10 s"), gpus.SILENT),
     ],
 )
-def test_what_is_not_there_or_hangs_is_not_asked_again(node, error, kind):
+def test_what_is_not_there_or_hangs_is_not_queried_again(node, error, kind):
     smi = Smi(**{"query-gpu": error})
     found = read(node, smi)
     assert len(smi.asked) == 1
@@ -113,7 +113,7 @@ def test_what_is_not_there_or_hangs_is_not_asked_again(node, error, kind):
         ("", gpus.GARBLED),
     ],
 )
-def test_what_cannot_be_read_is_said_and_the_rest_is_asked(node, answer, kind):
+def test_what_cannot_be_read_is_reported_and_the_rest_is_queried(node, answer, kind):
     found = read(node, Smi(**{"query-gpu": answer}))
     assert (found["rows"], found["errors"]["rows"]["class"]) == ([], kind)
     assert "nvlink" not in found["errors"]
@@ -250,7 +250,7 @@ def test_one_gpu_of_a_card_is_the_one_with_the_most_bridges_in_common(tmp_path, 
     assert gpus.nearest(GpuNode(tmp_path / "none").reader(), "0000:19:00.0") is None
 
 
-def test_nothing_is_asked_of_a_node_without_gpus_or_driver(tmp_path):
+def test_nothing_is_queried_from_a_node_without_gpus_or_driver(tmp_path):
     smi = Smi()
     found = read(GpuNode(tmp_path), smi)
     assert (found["pci"], found["xids"], smi.asked) == ([], None, [])

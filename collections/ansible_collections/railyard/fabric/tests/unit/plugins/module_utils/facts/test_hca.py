@@ -65,7 +65,7 @@ def test_connectx3_with_both_ports_on_one_function_and_roce_v1_alone(tree):
     assert choice == gid_choice.Choice(1, "RoCE v1", mapped("0a00:0001"))
 
 
-def test_connectx6_with_a_vlan_whose_gids_stand_in_the_same_table(tree):
+def test_connectx6_with_a_vlan_whose_gids_are_in_the_same_table(tree):
     card = tree.pci("0000:81:00.0", "mlx5_core", numa=-1)
     tree.netdev("ens1", card)
     port = tree.port("mlx5_0", 1, card, rate="100 Gb/sec (2X HDR)")
@@ -186,7 +186,7 @@ ARM_HAS_THE_SWITCH = {"phys_port_name": "p0", "phys_switch_id": ""}
         ({"number": "0xa2d3"}, ARM_HAS_THE_SWITCH, None),  # virtual function
     ],
 )
-def test_bluefield_mode_is_told_only_where_the_kernel_tells_it(tree, case, files, mode):
+def test_bluefield_mode_is_reported_only_where_the_kernel_tells_it(tree, case, files, mode):
     bluefield(tree, **case, **files)
     assert read(tree, "mlx5_0")["dpu_mode"] == mode
 
@@ -198,7 +198,7 @@ def test_a_bluefield_port_without_netdev_is_unknown(tree):
     assert read(tree, "mlx5_0")["dpu_mode"] is None
 
 
-def test_what_another_device_tells_of_its_switch_is_not_the_bluefields(tree):
+def test_another_devices_report_of_its_switch_is_not_the_bluefields(tree):
     bluefield(tree)
     tree.netdev("enp9s0np0", tree.pci("0000:09:00.0", "mlx5_core"), **SWITCH)
     port = "sys/class/infiniband/mlx5_0/ports/1"
@@ -262,7 +262,7 @@ def live(tree: Tree) -> Live:
     return Live(str(tree.root / "sys"), str(tree.root / "proc"), str(tree.root / "etc"))
 
 
-def test_the_mtu_of_all_ports_is_asked_for_at_once(tree, monkeypatch):
+def test_the_mtu_of_all_ports_is_queried_at_once(tree, monkeypatch):
     for name in ("mlx5_0", "mlx5_1"):
         tree.port(name, 1, None)
     asked = []

@@ -62,7 +62,7 @@ def test_errors_of_a_vlan_are_its_ports(tree: Path, monkeypatch: pytest.MonkeyPa
     assert vlan.port_of("gone", str(tree)) == "gone"
 
 
-def test_growth_and_what_went_away_are_told_apart() -> None:
+def test_growth_and_what_went_away_are_distinguished() -> None:
     found = link_errors.spans({"hca.symbol_error": 1, "hw.out_of_sequence": 2}, {"hca.symbol_error": 3})
     assert found == {"hca.symbol_error": [1, 3], "hw.out_of_sequence": [2, None]}
 
@@ -75,7 +75,7 @@ def test_every_name_has_a_place_and_a_meaning() -> None:
     assert link_errors.KINDS["hw.out_of_seq_request"] == "transport"
 
 
-def test_drops_of_each_priority_and_storms_are_read_and_congestion_control_is_told() -> None:
+def test_drops_storms_and_congestion_control_are_read() -> None:
     # Names of the kernel's mlx5/counters.rst.
     assert {link_errors.KINDS[f"ethtool.rx_prio{priority}_discards"] for priority in range(8)} == {"loss"}
     for name in ("rx_discards_phy", "tx_pause_storm_error_events", "rx_prio3_cong_discard"):

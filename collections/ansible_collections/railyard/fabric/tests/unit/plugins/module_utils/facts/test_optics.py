@@ -63,7 +63,7 @@ def test_a_port_is_read_with_each_program_that_is_there() -> None:
     ]  # fmt: skip
 
 
-def test_mstlink_stands_in_for_mlxlink() -> None:
+def test_mstlink_is_used_in_place_of_mlxlink() -> None:
     programs = Programs(mstlink=LINK)
     assert read(netdev(), programs)["link"]["raw_ber"] == 1e-8
     assert ["mstlink", "-d", PCI, "-m", "-c"] in programs.asked
@@ -101,7 +101,7 @@ def test_what_cannot_be_read_has_a_reason(answer: Any, words: str) -> None:
     [{"carrier": False}, {"carrier": None}, {"kind": "veth"}, {"kind": "bond", "pci": None},
      {"driver_class": "virtual"}, {"driver_class": "software"}, {"pci": None}],
 )  # fmt: skip
-def test_what_has_no_module_or_no_link_is_not_asked(over: dict[str, Any]) -> None:
+def test_what_has_no_module_or_no_link_is_not_queried(over: dict[str, Any]) -> None:
     programs = Programs(module=MODULE, fec=FEC, mlxlink=LINK)
     assert read(netdev(**over), programs) is None
     assert programs.asked == []

@@ -56,7 +56,7 @@ def test_the_lesser_end_says_what_a_link_can_do(tree: PciTree) -> None:
 
 def test_two_levels_of_one_broadcom_chip_are_no_link(tree: PciTree) -> None:
     # NVIDIA/nccl issue 1505, DGX A100: GPU 07 and NIC 0c below two levels of 1000:c010, subsystem 1000:a096;
-    # issue 439: the level in between made NCCL believe that two NICs share one link.
+    # issue 439: the level in between made NCCL assume that two NICs share one link.
     chip = {
         "vendor": "0x1000",
         "device": "0xc010",
@@ -71,7 +71,7 @@ def test_two_levels_of_one_broadcom_chip_are_no_link(tree: PciTree) -> None:
 @pytest.mark.parametrize(
     ("upper", "lower", "is_one"),
     [
-        # getBcmGen: PCIe 4.0 by its subsystem 1000:axxx, of 5.0 the levels are told by its first digit.
+        # getBcmGen: PCIe 4.0 by its subsystem 1000:axxx, of 5.0 its first digit gives the level.
         (("0x1000", "0xc010", "0x1000", "0xa096"), ("0x1000", "0xc010", "0x1000", "0xa064"), True),
         (("0x1000", "0xc030", "0x1000", "0x000b"), ("0x1000", "0xc030", "0x1000", "0x100b"), True),
         (("0x1000", "0xc030", "0x1000", "0x100b"), ("0x1000", "0xc030", "0x1000", "0x100b"), False),
@@ -107,7 +107,7 @@ VIRTUAL = [
 
 
 @pytest.mark.parametrize(("port", "below", "virtual"), VIRTUAL)
-def test_a_hypervisors_link_is_told_apart(
+def test_a_hypervisors_link_is_distinguished(
     tree: PciTree, port: dict[str, Any], below: dict[str, Any], virtual: bool
 ) -> None:
     card = tree.chain(

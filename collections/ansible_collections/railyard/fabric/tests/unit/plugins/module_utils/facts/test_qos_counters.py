@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The counters of QoS are told from the hundreds of others that a card has."""
+"""The counters of QoS are found among the hundreds of others that a card has."""
 
 from __future__ import annotations
 

@@ -362,7 +362,7 @@ def test_versions_as_the_tools_print_them():
     assert host.tool_versions(lambda _argv: "Segmentation fault")["iperf3"] is None
 
 
-def test_pci_address_needs_its_whole_form():
+def test_pci_address_needs_its_full_form():
     assert (
         pcie.pci_folder("/sys/devices/pci0000:00/0000:06:00.0/net") == "/sys/devices/pci0000:00/0000:06:00.0"
     )
@@ -384,7 +384,7 @@ def test_pci_address_needs_its_whole_form():
         ((None, None, None, None), (None, None), None),
     ],
 )
-def test_a_pci_link_is_held_against_card_and_slot(
+def test_a_pci_link_is_compared_with_card_and_slot(
     tmp_path: Path,
     card: tuple[str | None, ...],
     slot: tuple[str | None, ...],

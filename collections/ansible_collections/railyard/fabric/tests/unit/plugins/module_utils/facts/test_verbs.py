@@ -17,7 +17,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.facts import verbs
 from ansible_collections.railyard.fabric.plugins.module_utils.facts.verbs import Mtu
 
 # Two devices; what the second does when opened is the test's. The whole structure of the newest header is
-# written (60 bytes), and what was taken is counted on the way back.
+# written (60 bytes), and what was taken is counted when it is returned.
 FAKE_LIBRARY = r"""
 #include <stdint.h>
 #include <stdio.h>
@@ -76,7 +76,7 @@ def library(tmp_path):
     return build
 
 
-def test_each_port_asked_for_and_everything_given_back(library, tmp_path, capfd):
+def test_each_port_is_queried_and_everything_is_released(library, tmp_path, capfd):
     found = verbs.query(PORTS, library())
     assert found == {**FIRST, ("mlx5_1", 1): Mtu(4096, 4096)}
     assert (tmp_path / "held").read_text() == "0"

@@ -168,7 +168,7 @@ def test_each_kernel_has_its_module_and_headers_are_seen(two):
     assert [one["kernel"] for one in facts["driver"]["installed"]] == [KERNEL]
 
 
-def test_the_kernel_that_boots_next_and_the_headers_that_it_lacks_are_told(two):
+def test_the_kernel_that_boots_next_and_the_headers_that_it_lacks_are_reported(two):
     two.install("535.183.01", "NVIDIA", kernel=KERNEL)
     two.write("boot/vmlinuz-6.1.0-29-amd64", "")
     two.answers["dpkg-query"] = "RAILYARD linux-image-amd64 install installed 6.1.159-1\n"
@@ -183,7 +183,7 @@ def test_the_kernel_that_boots_next_and_the_headers_that_it_lacks_are_told(two):
     )
 
 
-def test_nvidia_smi_is_not_asked_while_the_module_is_not_loaded(two):
+def test_nvidia_smi_is_not_queried_while_the_module_is_not_loaded(two):
     two.install("535.183.01", "NVIDIA")
     two.answers["nvidia-smi"] = CSV
     facts = two.facts()
@@ -344,7 +344,7 @@ def test_a_packaged_unit_that_keeps_the_mode_off_is_known_by_its_option(node, un
     )
     if unit is not None:
         node.write(path[1:], unit)
-    # A drop-in is not looked at: with ours in its place the unit still needs it.
+    # A drop-in is not looked at: with Railyard's in its place the unit still needs it.
     dropped = "etc/systemd/system/nvidia-persistenced.service.d/60-railyard-persistence.conf"
     node.write(dropped, "[Service]\nExecStart=\nExecStart=/usr/bin/nvidia-persistenced\n")
     assert node.facts()["persistence_exec_start"] == command

@@ -29,11 +29,11 @@ def test_packages_and_holds(node):
         "nvidia-kernel-dkms": {**unknown, "held": True},
         "nvidia-smi": {**unknown, "held": False},
     }
-    # Without an archive of somebody else's, apt is not asked.
+    # Without another vendor's archive, apt is not queried.
     assert ["apt-cache"] not in [argv[:1] for argv in node.asked]
 
 
-def test_archives_of_others_are_named_and_ours_are_told_apart(node):
+def test_archives_of_others_are_distinguished_from_railyards(node):
     url = "https://developer.download.nvidia.com/compute/cuda/repos/debian12/x86_64/"
     node.write("etc/apt/sources.list", "deb https://example.org/debian bookworm main")
     node.write("etc/apt/sources.list.d/cuda.list", f"# a comment\ndeb [signed-by=/k] {url} /")
@@ -93,7 +93,7 @@ nvidia-modprobe:
 """
 
 
-def test_packages_of_others_archives_are_told_with_what_the_distribution_has(node):
+def test_packages_of_others_archives_are_reported_with_what_the_distribution_has(node):
     names = ("nvidia-smi", "libcuda1", "nvidia-dkms-570", "nvidia-modprobe")
     node.answers["dpkg-query"] = "".join(f"RAILYARD {name} install installed 1\n" for name in names)
     node.answers["apt-cache"] = POLICY

@@ -49,7 +49,7 @@ def test_a_parameter_waits_in_the_menu(node):
 
 
 @pytest.mark.parametrize("other", [f"{PARAMETER}0", f"x{PARAMETER}", "iommu.passthrough=0", ""])
-def test_what_only_looks_like_it_or_stands_elsewhere_does_not_count(node, other):
+def test_what_only_looks_like_it_or_is_elsewhere_does_not_count(node, other):
     found = node(f"ro {other}", MENU % (PARAMETER, other))
     assert found == {"runs": False, "in_menu": False, "can_write": False}
 

@@ -57,7 +57,7 @@ def test_reads_cpus_in_order(node):
     assert state["idle_latency_us"]["cpu10/state2"] == 133
 
 
-def test_a_node_without_cpufreq_is_asked_nothing(tmp_path):
+def test_nothing_is_read_on_a_node_without_cpufreq(tmp_path):
     assert hold(tmp_path, None, governor="performance", energy_preference="power", idle_limit_us=10) == (
         None,
         [],

@@ -74,7 +74,7 @@ def test_a_node_with_one_numa_node_has_nothing_to_place(node):
     ("netdev", "numa_node", "why"),
     [("ens6", "-1", "the firmware does not say"), ("veth0", "1", "no interrupts of its own")],
 )
-def test_a_port_of_which_nothing_can_be_said_is_left_alone_and_named(node, netdev, numa_node, why):
+def test_a_port_of_which_nothing_is_known_is_left_alone_and_named(node, netdev, numa_node, why):
     write(node / "sys/devices/pci0000:3a/0000:3b:00.0/numa_node", numa_node)
     assert why in irqs.read(str(node), [netdev])["irq_unknown"][netdev]
     assert hold(node, None, [netdev]) == (None, [])

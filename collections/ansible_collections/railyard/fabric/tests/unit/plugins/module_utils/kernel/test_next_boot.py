@@ -136,7 +136,7 @@ def test_a_menu_that_does_not_look_for_grub_reboots_word_does_not_follow_it():
     assert next_boot.chosen_image(menu, {"next_entry": "1>1"}) == f"/boot/vmlinuz-{NEW}"
 
 
-def test_without_a_boot_loader_or_a_kernel_nothing_is_told(node):
+def test_without_a_boot_loader_or_a_kernel_nothing_is_reported(node):
     assert next_boot.next_kernel(node.root) == (None, None)
     node.write("boot/config-6.1.0-56-amd64")
     assert next_boot.next_kernel(node.root) == (None, None)
@@ -164,7 +164,7 @@ def test_the_files_name_tells_the_release(image, release):
     assert next_boot.release_of(image) == release
 
 
-def test_modules_from_outside_are_told_from_the_kernels_own(node):
+def test_modules_from_outside_are_distinguished_from_the_kernels_own(node):
     node.kernel(
         OLD,
         modules=["updates/dkms/railyard-probe.ko.xz", "extra/gdrdrv.ko", "kernel/nvidia-580/nvidia.ko.zst"],
@@ -184,7 +184,7 @@ def test_what_depmod_or_the_kernel_does_not_list_is_no_module_from_outside(node)
     assert next_boot.read_modules(node.root, NEW).added == set()
 
 
-def test_what_the_guard_is_told(node):
+def test_the_guard_gets_what_the_node_shows(node):
     node.grub()
     node.kernel(OLD, ["updates/dkms/railyard_probe.ko", "kernel/nvidia/nvidia.ko", "kernel/zfs/zfs.ko"])
     node.kernel(NEW, ["updates/dkms/other.ko"])
@@ -193,7 +193,7 @@ def test_what_the_guard_is_told(node):
         "running": OLD,
         "next": NEW,
         "told_by": "grub",
-        # The kernel's folder holds zfs as well, and nobody has loaded it.
+        # The kernel's folder has zfs as well, and it is not loaded.
         "modules": ["nvidia", "railyard_probe"],
         "next_modules": ["other"],
         "next_has_headers": False,

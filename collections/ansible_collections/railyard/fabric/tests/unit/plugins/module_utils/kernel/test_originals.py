@@ -15,21 +15,21 @@ def values(**sections):
 SEEN = values(governors={"cpu0": "performance"}, sysctl={"a": "9", "b": "9", "c": "3"})
 
 
-def test_what_was_recorded_once_stays_and_what_is_asked_for_later_is_added():
+def test_what_was_recorded_once_stays_and_what_is_requested_later_is_added():
     held = values(governors={"cpu0": "performance"}, sysctl={"a": "9", "b": "9", "c": "9"})
     kept, released = originals.split(RECORD, held, {"governors", "sysctl"}, SEEN)
     assert released == values()
     assert originals.merged(kept, held, SEEN) == {**RECORD, "sysctl": {"a": "1", "b": "2", "c": "3"}}
 
 
-def test_what_is_no_longer_asked_for_is_released_and_the_rest_kept():
+def test_what_is_no_longer_wanted_is_released_and_the_rest_kept():
     held = values(sysctl={"a": "9"})
     kept, released = originals.split(RECORD, held, {"sysctl"}, SEEN)
     assert released == values(governors={"cpu0": "powersave"}, sysctl={"b": "2"})
     assert originals.merged(kept, held, SEEN) == {"schema": 1, "sysctl": {"a": "1"}}
 
 
-def test_a_cpu_that_is_offline_stays_on_record_while_governors_are_asked_for():
+def test_a_cpu_that_is_offline_stays_on_record_while_governors_are_requested():
     seen = values(governors={}, sysctl=SEEN["sysctl"])
     assert originals.split(RECORD, values(), {"governors"}, seen)[0]["governors"] == {"cpu0": "powersave"}
     assert originals.split(RECORD, values(), set(), seen)[1]["governors"] == {"cpu0": "powersave"}

@@ -70,7 +70,7 @@ def test_debians_module_is_known_by_its_name(node):
     assert found.module == "nvidia-current"
 
 
-def test_one_that_dkms_did_not_build_is_said(node):
+def test_one_that_dkms_did_not_build_is_reported(node):
     (found,) = look(node(VENDORS, 500, dkms=""))
     assert (found.module, found.version) == (None, None)
 

@@ -67,7 +67,7 @@ def test_rings_of_other_kinds_keep_their_sizes(card):
     assert card.now == (8192, 7, 9, 512)
 
 
-def test_what_a_driver_rounds_is_told(card, capsys):
+def test_what_a_driver_rounds_is_reported(card, capsys):
     card.rounds_to = (2048, 0, 0, 512)
     with pytest.raises(OSError, match=r"has made rx 2048 tx 512 of it"):
         rings.write("ens6", "rx 2000 tx 512")
@@ -84,5 +84,5 @@ def test_the_program_sets_what_is_another_and_leaves_alone_what_is_so(card, caps
     assert "ethtool -G veth0 rx max: it has no rings" in capsys.readouterr().err
 
 
-def test_the_kernel_is_asked_for_real():
+def test_the_real_kernel_answers():
     assert rings.read(["lo", "no_such"]) == {"rings": {}, "ring_most": {}}

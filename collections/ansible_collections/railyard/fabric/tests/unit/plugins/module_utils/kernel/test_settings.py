@@ -32,7 +32,7 @@ def read(node, **wanted):
 
 
 def plan(node, **wanted):
-    """Return what is written for what is asked, and nothing had been asked before."""
+    """Return what is written for a request, where no request came before."""
     state = read(node, **wanted)
     return settings.plan(state, settings.held(state, Wanted(**wanted), None))
 
@@ -81,7 +81,7 @@ def test_plan_is_empty_when_all_is_so_already_whatever_the_blanks(node):
     )
 
 
-def test_nothing_asked_leaves_all_alone(node):
+def test_an_empty_request_changes_nothing(node):
     assert plan(node) == []
 
 
@@ -98,7 +98,7 @@ def test_a_word_that_a_switch_lacks_is_refused_with_those_it_has(node):
         ("lib/modules/{release}/modules.dep", True),
     ],
 )
-def test_a_queueing_discipline_is_asked_of_a_kernel_that_has_it(node, there, written):
+def test_a_queueing_discipline_is_queried_from_a_kernel_that_has_it(node, there, written):
     (node / "proc/sys/net/core").mkdir()
     (node / "proc/sys/net/core/default_qdisc").write_text("fq_codel\n")
     if there:

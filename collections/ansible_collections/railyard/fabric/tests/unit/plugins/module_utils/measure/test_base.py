@@ -30,7 +30,7 @@ from support.nodes.tool_session import FakeSession
         (lambda _text: {"valid": True, "error": None, "outputs": [{}, {}]}, "tool_garbage"),
     ],
 )
-def test_only_a_whole_result_counts(parse: Any, error_class: str) -> None:
+def test_only_a_complete_result_counts(parse: Any, error_class: str) -> None:
     with pytest.raises(MeasurementError) as found:
         base.parse_output(FakeSession(), "ping", "words", parse)
     assert found.value.error_class == error_class

@@ -30,7 +30,7 @@ def test_a_node_is_busy_with_all_but_idling(before: str, after: str, percent: fl
 
 
 class Rail:
-    """10,000 bytes a second by a clock that stands still but for waits, and for readings that are held up."""
+    """10,000 bytes a second by a clock that stops but for waits, and for readings that are held up."""
 
     def __init__(self, held: set[int]) -> None:
         self.now_s = 100.0

@@ -31,7 +31,7 @@ DISK = {
 }  # fmt: skip
 
 
-def said(direction: str, moved: int, milliseconds: int, block: int) -> str:
+def read_result(direction: str, moved: int, milliseconds: int, block: int) -> str:
     side = {
         "io_bytes": moved, "bw_bytes": moved * 1000 // milliseconds, "runtime": milliseconds,
         "iops": moved * 1000 / milliseconds / block,
@@ -41,7 +41,7 @@ def said(direction: str, moved: int, milliseconds: int, block: int) -> str:
     return json.dumps({"fio version": "fio-3.33", "jobs": [job]})
 
 
-def told(argv: list[str], option: str) -> str:
+def read_error(argv: list[str], option: str) -> str:
     return next(word.partition("=")[2] for word in argv if word.startswith(option + "="))
 
 
@@ -65,10 +65,14 @@ class Desk(NodeToolSession):
         self.links.append(os.fstat(stdin).st_nlink)
         way = "write" if "--rw=write" in argv else "read"
         laying = "--name=fill" in argv
-        moved = int(told(argv, "--size")) if laying else self._moved
+        moved = int(read_error(argv, "--size")) if laying else self._moved
         self.counted[way == "write"] += moved if laying else int(moved * self._share)
         return Finished(
-            self.exit_status, said(way, moved, 10000, MIB if "--bs=1M" in argv else 4096), 0.5, 0.5, 10.9
+            self.exit_status,
+            read_result(way, moved, 10000, MIB if "--bs=1M" in argv else 4096),
+            0.5,
+            0.5,
+            10.9,
         )
 
     def moved_bytes(self, _reader: object, _device: str) -> tuple[int, int]:
@@ -124,7 +128,7 @@ def test_the_file_has_no_name_and_nothing_is_left(desk: Desk) -> None:
     for check in fio.JOBS:
         tool.measure(desk, check)
         assert os.listdir(str(desk.subject)) == []
-    assert desk.links == [0] * 4  # all of it was written before, so it was laid out by the first test
+    assert desk.links == [0] * 4  # all of it was written before, by the first test
     open_before = len(os.listdir("/proc/self/fd"))
     tool.release()
     assert len(os.listdir("/proc/self/fd")) == open_before - 1
@@ -148,7 +152,9 @@ def test_what_was_never_written_is_written_before_it_is_read(
     tool.measure(desk, "storage_random_read")
     tool.release()
     assert [
-        (told(argv, "--offset"), told(argv, "--size")) for argv in desk.argvs if "--name=fill" in argv
+        (read_error(argv, "--offset"), read_error(argv, "--size"))
+        for argv in desk.argvs
+        if "--name=fill" in argv
     ] == laid
 
 

@@ -30,7 +30,7 @@ COPIES = {
 
 
 class Site:
-    """A folder of the site's programs, each of which prints a text and ends as it is told."""
+    """A folder of the site's programs, each of which prints a given text and ends with a given status."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder / "site"
@@ -46,7 +46,7 @@ class Site:
         write(self.folder, name, f'#!/bin/sh\ncat "$0.txt"\nexit {status}\n', 0o755)
 
     def copies(self, host: str, device: str) -> None:
-        """Print one text where copies with the host are asked, another where those between GPUs are."""
+        """Print one text for copies with the host, another for those between GPUs."""
         self.program("nvbandwidth", "")
         for which, text in (("host", host), ("device", device)):
             (self.folder / f"{which}.txt").write_text(text)

@@ -51,7 +51,7 @@ def test_the_receivers_count_is_what_iperf3_claims() -> None:
     # What lay in buffers at the end crossed the rail for the most part, and was not read any more.
     assert Iperf3().claim(sent, received) == Claim("bytes", 100, 110)
     assert Iperf3().claim(sent, None) == sent
-    # For the others the client's word stands.
+    # For the others the client's values count.
     assert Sockperf().claim(sent, received) == sent
 
 
@@ -101,7 +101,7 @@ def test_only_tcp_is_taken_for_tcp(protocol: str, said: str | None) -> None:
         ([1, 2, 3, 4], "does not show its streams"),
     ],
 )
-def test_a_result_of_fewer_streams_than_asked_is_none(streams: Any, said: str | None) -> None:
+def test_a_result_of_fewer_streams_than_requested_is_none(streams: Any, said: str | None) -> None:
     if said is None:
         assert Iperf3().client(FakeSession(text=iperf3_text(streams))).extra == {"streams": 4}
         return
@@ -133,7 +133,7 @@ def test_both_ways_have_all_their_streams_each() -> None:
     assert count_streams(json.dumps({"end": {"streams": ways}}), 2) == 4
     assert count_streams(json.dumps({"end": {"streams": ways[:-1]}}), 2) == 3
     assert count_streams(json.dumps({"end": {"streams": ways[:4]}}), 2) == 0
-    # A server of one direction has zeros where the client's half would stand.
+    # A server of one direction has zeros in place of the client's half.
     half = [{"sender": {"bytes": 0, "sender": False}, "receiver": {"bytes": 7, "sender": False}}] * 4
     assert count_streams(json.dumps({"end": {"streams": half}}), 1) == 4
     assert count_streams("garbage", 1) is None

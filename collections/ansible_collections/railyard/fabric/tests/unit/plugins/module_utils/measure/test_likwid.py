@@ -131,7 +131,7 @@ def test_a_large_cache_takes_a_larger_vector(desk: Desk, monkeypatch: pytest.Mon
         ({"from_elsewhere": 13}, "13 pages that were requested from NUMA node 0 came from another NUMA node"),
     ],
 )
-def test_what_the_kernel_does_not_bear_out_proves_nothing(
+def test_what_the_kernel_does_not_confirm_proves_nothing(
     desk: Desk, change: dict[str, Any], says: str
 ) -> None:
     vars(desk).update(change)
@@ -160,7 +160,7 @@ def test_the_judge_calculates_it_again(desk: Desk, change: dict[str, Any], says:
         ({"numa_node": 1}, "a NUMA node twice"),
     ],
 )
-def test_less_than_was_asked_proves_nothing(desk: Desk, change: dict[str, Any], says: str) -> None:
+def test_less_than_was_requested_proves_nothing(desk: Desk, change: dict[str, Any], says: str) -> None:
     row = row_of(desk)
     row["memory"][0].update(change)
     listed = {name for one in row["memory"] for name in likwid.counter_names(one["numa_node"])}
@@ -211,14 +211,14 @@ def test_what_is_not_measured(
 
 
 @pytest.mark.parametrize("torn", [PRINTED.index("MByte"), PRINTED.index("Data")])
-def test_a_run_that_is_not_whole_says_nothing(desk: Desk, monkeypatch: pytest.MonkeyPatch, torn: int) -> None:
+def test_an_incomplete_run_says_nothing(desk: Desk, monkeypatch: pytest.MonkeyPatch, torn: int) -> None:
     text = PRINTED[:torn].format(0, 1, 2.0, 40 * 10**9)
     monkeypatch.setattr(desk, "run_with", lambda *_given: Finished(0, text, 0.1, 0.1, 2.9))
     with pytest.raises(MeasurementError, match="it ended with 0"):
         row_of(desk)
 
 
-def test_what_is_borne_out_is_recorded_unless_the_site_bounds_it() -> None:
+def test_what_is_confirmed_is_recorded_unless_the_site_bounds_it() -> None:
     for rules, outcome in (
         ({}, "recorded"),
         ({"floors": {"memory_bandwidth": {"bandwidth_bytes_per_s": [1.9e11, 4e11]}}}, "pass"),
@@ -230,5 +230,5 @@ def test_what_is_borne_out_is_recorded_unless_the_site_bounds_it() -> None:
         ] * 2
 
 
-def test_nobody_is_asked_unless_the_policy_says_so() -> None:
+def test_nothing_is_planned_unless_the_policy_says_so() -> None:
     assert not any(line["tool"] == "likwid-bench" for line in FakeRun().asked)

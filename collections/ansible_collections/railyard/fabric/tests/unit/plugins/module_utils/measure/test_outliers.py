@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Who stands apart from its like, and who only varies."""
+"""What is an outlier among its peers, and what only varies."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def kind(more_is_better: bool) -> outliers.Kind:
         ([], True, True, set()),
     ],
 )
-def test_who_stands_apart(values: list[float], more: bool, hardware: bool, found: set[int]) -> None:
+def test_outliers_among_peers(values: list[float], more: bool, hardware: bool, found: set[int]) -> None:
     assert outliers.find_outliers(named(values), kind(more), hardware) == found
 
 
@@ -113,7 +113,7 @@ def test_where_a_number_is_behind_a_few(
     value: float, others: float, few: outliers.Few, found: bool | None
 ) -> None:
     assert outliers.find_behind(named([value, others, others]), few).get(0) is found
-    # Of two nobody can tell which one is wrong.
+    # Of two it is not known which one is wrong.
     assert outliers.find_behind(named([value, others]), few).get(0) is (None if found is None else False)
 
 

@@ -51,13 +51,13 @@ class Path:
 def test_a_path_that_loses_packets_is_not_one_of_a_small_mtu() -> None:
     assert path_mtu.search(Path().probe, 9000, 5) == (9000, 5, 5)
     assert path_mtu.search(Path(lost=(0, 3)).probe, 9000, 5) == (9000, 5, 3)
-    # All of the first batch was lost by chance: what the search then found is held against a second one.
+    # All of the first batch was lost by chance: what the search then found is compared with a second one.
     assert path_mtu.search(Path(lost=range(5)).probe, 9000, 5) == (9000, 10, 5)
     # A packet that is lost while a size is tried does not make the size too large.
     assert path_mtu.search(Path(4000, lost=(5, 8, 9)).probe, 9000, 5) == (4000, 5, 5)
 
 
-def test_of_a_small_path_it_is_told_how_many_packets_pass() -> None:
+def test_of_a_small_path_it_is_reported_how_many_packets_pass() -> None:
     path = Path(1500)
     assert path_mtu.search(path.probe, 9000, 5) == (1500, 5, 5)
     assert path.asked == [(9000, 5), (576, 3), (1500, 3), (1501, 3), (9000, 5), (1500, 5)]

@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""perftest: command lines, whose table is believed, what is claimed, how long a test lasts."""
+"""perftest: command lines, whose table is used, what is claimed, how long a test lasts."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_command_lines_of_both_ends_agree_and_name_the_rails_port() -> None:
         ({"rdma_service_level": 0}, [], (None, None)),
     ],
 )
-def test_the_class_is_passed_to_both_ends_and_stands_in_the_row(declared, options, fields) -> None:
+def test_the_class_is_passed_to_both_ends_and_is_in_the_row(declared, options, fields) -> None:
     for tool in (Bandwidth("ib_write_bw"), Bandwidth("ib_write_bw", bi=True), Latency("ib_send_lat")):
         play = PerftestSession()
         play.policy |= declared
@@ -236,8 +236,8 @@ def test_another_tests_table_or_a_torn_one_is_no_result(
     assert caught.value.error_class == error_class
 
 
-def test_a_table_whose_clock_was_lost_is_told_from_a_failure() -> None:
-    """perftest gave up its calibration: the table is whole and holds no time."""
+def test_a_table_whose_clock_was_lost_is_distinguished_from_a_failure() -> None:
+    """perftest gave up its calibration: the table is complete and has no time."""
     lost = bandwidth(2000, 0.0, 0.0)
     with pytest.raises(MeasurementError) as caught:
         Bandwidth("ib_write_bw").client(
@@ -260,7 +260,7 @@ def test_a_port_that_went_is_the_reason_for_whatever_the_tool_says() -> None:
     assert (caught.value.error_class, caught.value.status) == ("hca_missing", "unmeasured")
 
 
-def test_a_probe_sets_the_iterations_and_the_server_is_asked_again() -> None:
+def test_a_probe_sets_the_iterations_and_the_server_is_queried_again() -> None:
     # 1000 us one way are 2 ms for an iteration: 1000 in 2 s.
     play = PerftestSession(latency(20, 1000.0), latency(1000, 25.0))
     reading = Latency("ib_write_lat").client(play)
@@ -364,7 +364,7 @@ def test_counters_that_count_at_once_show_when_it_sent() -> None:
         (Claim("bytes", 18022400.0, 45626688.0), {"t_s": [1.0, 1.2, 1.4], "tx_bytes": [0, 9000, 400000]}),
     ],
 )
-def test_without_data_in_the_counters_the_times_stand(
+def test_without_data_in_the_counters_the_times_count(
     claim: Claim | None, samples: Mapping[str, list[float]]
 ) -> None:
     assert perftest_bw.sending_seen_s([4.0, 5.0], claim, samples, RDMA_POLICY) == [4.0, 5.0]

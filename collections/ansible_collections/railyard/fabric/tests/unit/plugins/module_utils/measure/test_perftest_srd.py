@@ -109,7 +109,7 @@ def test_both_ends_use_srd_and_the_devices_only_gid(node: Path) -> None:
         assert (row["hca"], row["gid_index"], row["gid_type"]) == ("rdmap79s0:1", 0, None)
 
 
-def test_other_devices_are_not_asked_for_srd(node: Path) -> None:
+def test_srd_is_not_requested_of_other_devices(node: Path) -> None:
     argv = Bandwidth("ib_write_bw").command(PerftestSession(), [], server=True)
     assert "-c" not in argv
 

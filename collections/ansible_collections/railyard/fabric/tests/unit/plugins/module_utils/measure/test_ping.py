@@ -16,7 +16,7 @@ from support.nodes.tool_session import FakeSession
 
 
 @pytest.mark.parametrize(("family", "flag", "payload"), [(4, "-4", "8972"), (6, "-6", "8952")])
-def test_ping_asks_for_the_whole_mtu_in_one_piece(family: int, flag: str, payload: str) -> None:
+def test_ping_requests_the_full_mtu_in_one_piece(family: int, flag: str, payload: str) -> None:
     play = FakeSession(family=family)
     argv = ping.patient_argv(play, 5, 9000, unbroken=True)
     # iputils waits for the last reply as long as its interval; -W counts only while none has come.
@@ -72,7 +72,7 @@ def test_replies_that_ping_did_not_wait_for_are_not_lost() -> None:
         ping.PingRtt().client(HeldUp(missed=10))
 
 
-def test_ping_tells_how_many_of_the_whole_size_came_back() -> None:
+def test_ping_reports_how_many_of_the_full_size_came_back() -> None:
     text = (
         "PING 10.0.1.2 (10.0.1.2) from 10.0.1.1 ens6: 8972(9000) bytes of data.\n"
         "8980 bytes from 10.0.1.2: icmp_seq=1 ttl=64 time=0.080 ms\n"

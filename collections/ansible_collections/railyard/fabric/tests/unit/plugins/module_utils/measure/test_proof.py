@@ -94,7 +94,7 @@ def test_sockperf_as_it_was_seen_in_the_lab() -> None:
     assert proof.prove(Claim("packets", 10_859, 10_859), "client", seen, {}, NO_IDLE)[0] == proof.UNPROVEN
 
 
-def test_packets_one_way_ask_nothing_of_the_way_back() -> None:
+def test_packets_one_way_ask_nothing_of_the_return_path() -> None:
     claim = Claim("packets_forward", 5, 5)
     assert proof.prove(claim, "client", spans(tx_packets=5, rx_packets=0), {}, NO_IDLE)[0] == proof.PROVEN
     assert proof.prove(claim, "server", spans(tx_packets=0, rx_packets=5), {}, NO_IDLE)[0] == proof.PROVEN
@@ -231,7 +231,7 @@ def test_soft_roce_is_proven_by_its_netdev_and_its_own_packets(
         verdict, reason = proof.prove(RDMA, end, counters, {}, NO_IDLE, SOFT_ROCE)
         assert (verdict == proof.PROVEN) is (word is None)
         assert word is None or word in str(reason)
-        # The way back is counted too, though nothing is claimed of it.
+        # The return path is counted too, though nothing is claimed of it.
         for name in counters if word is None else ():
             less = {one: span for one, span in counters.items() if one != name}
             said = (proof.UNPROVEN, f"{name} is absent")

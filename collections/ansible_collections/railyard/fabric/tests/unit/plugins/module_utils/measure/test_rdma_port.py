@@ -49,7 +49,7 @@ def test_the_port_is_read_when_it_is_needed(tmp_path: Path) -> None:
         assert caught.value.error_class == "hca_missing"
 
 
-def test_a_port_that_was_renamed_after_the_plan_is_told_with_its_present_name(tmp_path: Path) -> None:
+def test_a_port_that_was_renamed_after_the_plan_is_reported_with_its_present_name(tmp_path: Path) -> None:
     make_port(tmp_path)
     (tmp_path / "class/infiniband/rxe0").rename(tmp_path / "class/infiniband/fabric0")
     with pytest.raises(MeasurementError) as caught:

@@ -20,7 +20,7 @@ def test_sockperf_is_bound_to_the_rail_on_both_sides() -> None:
     assert Sockperf().client_argv(play) == client.split()
 
 
-def test_sockperf_before_3_8_is_not_asked_over_ipv6() -> None:
+def test_sockperf_before_3_8_is_not_queried_over_ipv6() -> None:
     asked = "-i fd00::2 -p 18617 --client_ip fd00::1"
     assert Sockperf().client_argv(FakeSession(family=6))[3:9] == asked.split()
     for version, address in (
@@ -32,7 +32,7 @@ def test_sockperf_before_3_8_is_not_asked_over_ipv6() -> None:
         assert Sockperf().refuses(address, version, "gpu001") is None, version
     obstacle = Sockperf().refuses("fd00::1", "3.7", "gpu001")
     assert obstacle is not None
-    # Not asked, so nothing failed: the number is missing and the row says why.
+    # Not requested, so nothing failed: the number is missing and the row says why.
     assert (obstacle.error_class, obstacle.status, obstacle.host) == ("tool_too_old", "unmeasured", "gpu001")
     assert "sockperf 3.7" in obstacle.message
     assert "sockperf 3.8 or newer" in obstacle.fix

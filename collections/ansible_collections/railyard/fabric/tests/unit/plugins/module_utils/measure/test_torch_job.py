@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""This node's part in a test of all nodes: what the program is told, and what is made of what it says."""
+"""This node's part in a test of all nodes: the program's arguments, and how its output is read."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def measured(play: Play, monkeypatch: pytest.MonkeyPatch, check: str = "collecti
     return torch_job.TorchJob().measure(play, check)
 
 
-def test_a_rail_alone_is_all_that_the_program_is_told_of(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_program_gets_one_rail_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     play = Play([BEGAN, SIZE, SWEPT])
     reading = measured(play, monkeypatch)
     assert play.argv == ["/usr/bin/python3", "-I", "/proc/self/fd/0"]
@@ -129,7 +129,7 @@ def test_the_training_job_is_of_all_rails_and_takes_the_model_there_too(
     assert (reading.doubt, reading.metrics["efficiency_percent"]) == (None, 75.0)
 
 
-def test_what_went_by_another_network_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_went_by_another_network_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     play = Play([BEGAN, SIZE, SWEPT])
     play.carried = {"eth0": 900, "eth1": 0}
     assert str(measured(play, monkeypatch).doubt).endswith(torch_job.ELSEWHERE)
@@ -168,7 +168,7 @@ def test_each_way_to_fail_has_its_class(
         assert play.orders == {}
 
 
-def test_nccl_is_told_one_rail_exactly_and_its_log_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nccl_gets_exactly_one_rail_and_its_log_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch_job.os, "listdir", lambda _path: ["0000:17:00.0", "0000:ca:00.0"])
     words = {"port_xmit_data": 0, "port_rcv_data": 0}
     port = SimpleNamespace(traffic=rdma_counters.PORT_WORDS, read=lambda: dict(words))

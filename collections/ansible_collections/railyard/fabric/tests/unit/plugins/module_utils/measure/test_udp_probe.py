@@ -21,7 +21,7 @@ from support.nodes.tool_session import POLICY, FakeSession
 
 
 class Receiver(FakeSession):
-    """A play whose other end holds so many datagrams until it is asked for them, as a receive buffer does."""
+    """A play whose other end keeps so many datagrams until it reads them, as a receive buffer does."""
 
     def __init__(self, holds: int) -> None:
         super().__init__()

@@ -59,7 +59,7 @@ def exporter(tmp_path):
 
 
 def make_node(root: Path, soft_roce: bool) -> tuple[Path, Path]:
-    """Make a node with a rail of mlx5, and with one of Soft-RoCE where asked; write its metrics."""
+    """Make a node with a rail of mlx5, and with one of Soft-RoCE where requested; write its metrics."""
     tree = Tree(root)
     card = tree.pci("0000:05:00.0", "mlx5_core")
     tree.netdev("ens6", card, speed=40000)
@@ -95,7 +95,7 @@ def test_without_soft_roce_node_exporter_reads_the_ports(exporter, tmp_path):
     assert values(text, "node_infiniband_port_data_received_bytes_total") == {("mlx5_0", "1"): 28}
 
 
-def test_soft_roce_takes_node_exporter_s_ports_and_not_ours(exporter, tmp_path):
+def test_soft_roce_is_in_node_exporters_metrics_and_not_in_railyards(exporter, tmp_path):
     """Users report it of bnxt_re and irdma without counters/ as well (procfs #687, node_exporter #2846)."""
     text = exporter(*make_node(tmp_path / "node", soft_roce=True))
     assert values(text, "node_infiniband_link_downed_total") == {}

@@ -60,8 +60,8 @@ def node(tmp_path):
     return Node(tmp_path)
 
 
-def test_a_node_without_any_gets_ours(node):
-    # Somebody on the same port of another address, and a connection that is no listener, are in nobody's way.
+def test_a_node_without_any_gets_railyards(node):
+    # A listener on the same port of another address, and a connection that is no listener, do no harm.
     node.listen((LOOPBACK, "0A", 7), (MANAGEMENT, "01", 8))
     assert node.choose() == {
         "own": True, "textfile_folder": "/var/lib/prometheus/node-exporter", "socket": True, "notes": [],
@@ -192,7 +192,7 @@ def test_an_address_that_is_none_or_a_rail_s_is_refused(node, listen, said):
         node.choose(WANTED._replace(listen=listen))
 
 
-def test_garbled_lines_of_the_kernel_are_nobody(node):
+def test_garbled_lines_of_the_kernel_are_no_peer(node):
     write(node.root, "proc/net/tcp", HEAD + "\n   0: 0B6433C6\n   1: x 0 0A 0 0 0 0 0 0\n")
     write(node.root, "proc/5/cmdline", "")
     assert node.choose()["own"]

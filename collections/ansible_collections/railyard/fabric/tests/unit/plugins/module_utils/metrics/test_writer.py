@@ -89,7 +89,7 @@ def node(tmp_path, monkeypatch):
     return Node(tmp_path)
 
 
-def of(text: str, name: str, **labels: str) -> float | None:
+def read_metric(text: str, name: str, **labels: str) -> float | None:
     family = parse(text).get(f"railyard_{name}")
     found = [value for series, value in (family.series if family else {}).items() if dict(series) == labels]
     return found[0] if found else None
@@ -107,15 +107,15 @@ def test_each_rail_has_what_the_contract_names(node):
         "expected_rate_bytes_per_second": 5e10, "rate_bytes_per_second": 5e10, "rdma_port_active": 1,
         "gid_present": 1, "gid_index": 3, "pcie_lanes": 16, "pcie_lanes_max": 16,
     }.items():  # fmt: skip
-        assert of(text, f"rail_{name}", rail="rail1") == value, name
+        assert read_metric(text, f"rail_{name}", rail="rail1") == value, name
     # 400 Gbit/s with an error in 10^13 bits.
-    assert of(text, "rail_symbol_errors_allowed_per_hour", rail="rail1") == pytest.approx(144)
-    assert of(text, "rail_mtu_bytes", rail="rail0", layer="netdev") == 9000
-    assert of(text, "rail_expected_mtu_bytes", rail="rail0", layer="netdev") == 9000
-    assert of(text, "rail_congestion_total", rail="rail1", counter="np_cnp_sent") == 71
+    assert read_metric(text, "rail_symbol_errors_allowed_per_hour", rail="rail1") == pytest.approx(144)
+    assert read_metric(text, "rail_mtu_bytes", rail="rail0", layer="netdev") == 9000
+    assert read_metric(text, "rail_expected_mtu_bytes", rail="rail0", layer="netdev") == 9000
+    assert read_metric(text, "rail_congestion_total", rail="rail1", counter="np_cnp_sent") == 71
     paused = {"rail": "rail0", "direction": "rx", "priority": "3"}
-    assert of(text, "rail_pause_seconds_total", **paused) == 2.5
-    assert of(text, "rail_pause_frames_total", **paused) == 12
+    assert read_metric(text, "rail_pause_seconds_total", **paused) == 2.5
+    assert read_metric(text, "rail_pause_frames_total", **paused) == 12
     # Priorities that were never paused have no series.
     assert len(values(text, "railyard_rail_pause_frames_total")) == 2
     assert {key[0] for key in values(text, "railyard_rail_errors_total")} == set(catalogue.ERROR_KINDS)
@@ -129,10 +129,10 @@ def test_each_rail_has_what_the_contract_names(node):
         "hw.out_of_sequence": 5,
     }  # fmt: skip
     for name, value in {"cpus_with_wrong_governor": 0, "expected_gpus": 2, "gpus": 1}.items():
-        assert of(text, name) == value, name
-    assert of(text, "gpu_nvlinks_expected", pci="0000:17:00.0") == 18
-    assert of(text, "node_metrics_info", version=main.VERSION) == 1
-    assert 0 < of(text, "node_metrics_cpu_seconds") < 60
+        assert read_metric(text, name) == value, name
+    assert read_metric(text, "gpu_nvlinks_expected", pci="0000:17:00.0") == 18
+    assert read_metric(text, "node_metrics_info", version=main.VERSION) == 1
+    assert 0 < read_metric(text, "node_metrics_cpu_seconds") < 60
     assert stat.S_IMODE(node.out.stat().st_mode) == 0o644
     # No node and no cluster: the scrape target has them. No quick check has looked yet.
     assert "node=" not in text
@@ -169,14 +169,14 @@ def test_a_rail_that_is_gone_still_has_its_info(node):
     device = node.root / "sys/class/infiniband/mlx5_1"
     device.rename(node.root / "mlx5_1")
     text = node.write_metrics()
-    assert of(text, "rail_info", rail="rail1", netdev="ens7", device="mlx5_1", port="1") == 1
-    assert of(text, "rail_netdev_info", rail="rail1", device="ens7") == 1
-    assert of(text, "rail_expected_rate_bytes_per_second", rail="rail1") == 5e10
-    assert of(text, "rail_rdma_port_active", rail="rail1") == 0
+    assert read_metric(text, "rail_info", rail="rail1", netdev="ens7", device="mlx5_1", port="1") == 1
+    assert read_metric(text, "rail_netdev_info", rail="rail1", device="ens7") == 1
+    assert read_metric(text, "rail_expected_rate_bytes_per_second", rail="rail1") == 5e10
+    assert read_metric(text, "rail_rdma_port_active", rail="rail1") == 0
     for name in ("rail_rate_bytes_per_second", "rail_gid_present", "rail_pcie_lanes"):
-        assert of(text, name, rail="rail1") is None, name
+        assert read_metric(text, name, rail="rail1") is None, name
     # The other rail is as it was.
-    assert of(text, "rail_rdma_port_active", rail="rail0") == 1
+    assert read_metric(text, "rail_rdma_port_active", rail="rail0") == 1
 
 
 def test_what_is_wrong_shows(node):
@@ -187,13 +187,13 @@ def test_what_is_wrong_shows(node):
     (node.root / "sys/devices/pci0000:00/0000:06:00.0/current_link_width").write_text("8\n")
     node.write("sys/devices/system/cpu/cpu3/cpufreq/scaling_governor", "powersave")
     text = node.write_metrics()
-    assert of(text, "rail_mtu_bytes", rail="rail0", layer="netdev") == 1500
-    assert of(text, "rail_rate_bytes_per_second", rail="rail0") == 2.5e10
-    assert of(text, "rail_gid_present", rail="rail0") == 0
-    assert of(text, "rail_gid_index", rail="rail0") is None
-    assert of(text, "rail_rdma_port_active", rail="rail1") == 0
-    assert of(text, "rail_pcie_lanes", rail="rail1") == 8
-    assert of(text, "cpus_with_wrong_governor") == 1
+    assert read_metric(text, "rail_mtu_bytes", rail="rail0", layer="netdev") == 1500
+    assert read_metric(text, "rail_rate_bytes_per_second", rail="rail0") == 2.5e10
+    assert read_metric(text, "rail_gid_present", rail="rail0") == 0
+    assert read_metric(text, "rail_gid_index", rail="rail0") is None
+    assert read_metric(text, "rail_rdma_port_active", rail="rail1") == 0
+    assert read_metric(text, "rail_pcie_lanes", rail="rail1") == 8
+    assert read_metric(text, "cpus_with_wrong_governor") == 1
 
 
 def test_a_port_of_soft_roce_takes_nothing_from_the_others(node):
@@ -208,22 +208,24 @@ def test_a_port_of_soft_roce_takes_nothing_from_the_others(node):
     soft = {"name": "rail2", "netdev": "eth9", "address": "10.0.2.1/24", "mtu": 9000}
     node.expects(rails=[*node.rails, soft])
     text = node.write_metrics()
-    assert of(text, "rail_rdma_port_active", rail="rail0") == 1
-    assert of(text, "rail_info", rail="rail2", netdev="eth9", device="rxe0", port="1") == 1
-    assert of(text, "rail_rdma_port_active", rail="rail2") == 1
-    assert of(text, "rail_errors_total", rail="rail2", kind="physical") == 0
+    assert read_metric(text, "rail_rdma_port_active", rail="rail0") == 1
+    assert read_metric(text, "rail_info", rail="rail2", netdev="eth9", device="rxe0", port="1") == 1
+    assert read_metric(text, "rail_rdma_port_active", rail="rail2") == 1
+    assert read_metric(text, "rail_errors_total", rail="rail2", kind="physical") == 0
     assert (
-        of(text, "rail_error_counter_total", rail="rail2", kind="transport", counter="hw.out_of_seq_request")
+        read_metric(
+            text, "rail_error_counter_total", rail="rail2", kind="transport", counter="hw.out_of_seq_request"
+        )
         == 4
     )
     # Its speed is no line rate.
-    assert of(text, "rail_rate_bytes_per_second", rail="rail2") is None
-    assert of(text, "rail_symbol_errors_allowed_per_hour", rail="rail2") is None
+    assert read_metric(text, "rail_rate_bytes_per_second", rail="rail2") is None
+    assert read_metric(text, "rail_symbol_errors_allowed_per_hour", rail="rail2") is None
 
 
 def test_the_sum_of_errors_never_falls(node, monkeypatch):
     def errors(kind):
-        return of(node.write_metrics(), "rail_errors_total", rail="rail0", kind=kind)
+        return read_metric(node.write_metrics(), "rail_errors_total", rail="rail0", kind=kind)
 
     assert errors("physical") == 0  # what there was before is nothing that grew
     seen = dict(MLX5)
@@ -252,10 +254,13 @@ def test_a_flap_is_no_physical_error(node):
     node.write_metrics()
     node.write("sys/class/net/ens6/carrier_changes", 4)
     text = node.write_metrics()
-    assert of(text, "rail_errors_total", rail="rail0", kind="flap") == 2
-    assert of(text, "rail_errors_total", rail="rail0", kind="physical") == 0
+    assert read_metric(text, "rail_errors_total", rail="rail0", kind="flap") == 2
+    assert read_metric(text, "rail_errors_total", rail="rail0", kind="physical") == 0
     assert (
-        of(text, "rail_error_counter_total", rail="rail0", kind="flap", counter="netdev.carrier_changes") == 4
+        read_metric(
+            text, "rail_error_counter_total", rail="rail0", kind="flap", counter="netdev.carrier_changes"
+        )
+        == 4
     )
 
 
@@ -275,17 +280,17 @@ def test_the_last_quick_check_is_in_it(node):
     now = time.time()
     trace.end(str(node.looks), "timer", found, boot, now, 1.25)
     text = node.write_metrics()
-    assert of(text, "quick_status") == 1
-    assert of(text, "quick_duration_seconds") == 1.25
-    assert of(text, "quick_timestamp_seconds") == pytest.approx(now)
+    assert read_metric(text, "quick_status") == 1
+    assert read_metric(text, "quick_duration_seconds") == 1.25
+    assert read_metric(text, "quick_timestamp_seconds") == pytest.approx(now)
     assert values(text, "railyard_quick_finding") == {("mtu_differs", "rail0"): 1, ("gpu_unknown",): 1}
     assert values(text, "railyard_gpu_xid_since_reset") == {("0000:17:00.0", "79"): 1}
     assert values(text, "railyard_gpu_xid_total") == {("0000:17:00.0", "79"): 2}
-    assert of(text, "gpu_nvlinks_active", pci="0000:17:00.0") == 17
+    assert read_metric(text, "gpu_nvlinks_active", pci="0000:17:00.0") == 17
     # A reboot cures an XID; that a rail's MTU was wrong is known until the next look.
     node.write("proc/sys/kernel/random/boot_id", "another")
     text = node.write_metrics()
-    assert of(text, "quick_status") == 1
+    assert read_metric(text, "quick_status") == 1
     assert values(text, "railyard_gpu_xid_since_reset") == {}
 
 
@@ -296,7 +301,7 @@ def test_a_hostile_netdev_is_a_label_and_nothing_else(node, name):
     node.expects()
     text = node.write_metrics()
     shown = name.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
-    assert of(text, "rail_netdev_info", rail="rail0", device=shown) == 1
+    assert read_metric(text, "rail_netdev_info", rail="rail0", device=shown) == 1
 
 
 @pytest.mark.parametrize(
@@ -340,8 +345,8 @@ def test_a_file_that_would_be_too_large_loses_what_no_rule_reads(node, capsys):
     text = node.write_metrics()
     assert 4000 < sum(len(family.series) for family in parse(text).values()) <= 5000
     assert "railyard_rail_error_counter_total: 880 series are left out" in capsys.readouterr().err
-    assert of(text, "rail_info", rail="rail219", netdev="ens6", device="mlx5_0", port="1") == 1
-    assert of(text, "rail_errors_total", rail="rail219", kind="physical") == 0
+    assert read_metric(text, "rail_info", rail="rail219", netdev="ens6", device="mlx5_0", port="1") == 1
+    assert read_metric(text, "rail_errors_total", rail="rail219", kind="physical") == 0
 
 
 @pytest.mark.parametrize("python", dict.fromkeys([sys.executable, *SYSTEM, *OLDEST]))
@@ -353,7 +358,7 @@ def test_the_packed_program_runs_on_nodes_pythons(node, tmp_path, python):
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
     text = node.out.read_text()
-    assert of(text, "rail_rdma_port_active", rail="rail1") == 1
+    assert read_metric(text, "rail_rdma_port_active", rail="rail1") == 1
     assert set(parse(text)) <= set(catalogue.METRICS)
 
 

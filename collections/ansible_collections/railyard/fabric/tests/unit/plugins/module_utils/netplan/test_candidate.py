@@ -44,7 +44,7 @@ def test_candidate_is_generated_with_the_others(tmp_path, work):
     assert said == ""
 
 
-def test_refusal_speaks_of_the_nodes_own_path(work):
+def test_refusal_mentions_the_nodes_own_path(work):
     candidate = {"/etc/netplan/60-railyard-rails.yaml": OURS + "      no-such-key: 1\n"}
     with pytest.raises(netplan_candidate.CandidateError) as caught:
         netplan_candidate.generate(restore.run, "netplan", {}, candidate, work)
@@ -74,7 +74,7 @@ def test_other_file_claims_the_rail(tmp_path, work, ethernets):
     ]
 
 
-def test_file_that_is_not_whole_alone_is_named_all_the_same(tmp_path, work):
+def test_file_that_is_not_complete_alone_is_named_all_the_same(tmp_path, work):
     files = {
         **other(tmp_path, "02-bond.yaml", "  bonds:\n    bond0:\n      interfaces: [ens6]\n"),
         **other(tmp_path, "01-ports.yaml", "  ethernets:\n    ens6: {}\n"),

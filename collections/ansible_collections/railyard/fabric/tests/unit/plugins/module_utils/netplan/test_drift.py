@@ -35,12 +35,12 @@ def good():
     }
 
 
-def said(snapshot):
+def list_drift(snapshot):
     return [drift.sentence(row) for row in drift.drift(RAILS, snapshot)]
 
 
 def test_as_planned_is_no_drift(good):
-    assert said(good) == []
+    assert list_drift(good) == []
     assert drift.without_carrier(RAILS, good) == []
     assert drift.guards(RAILS, good, {}) == []
 
@@ -76,7 +76,7 @@ def test_what_is_not_as_planned(good, netdev, link, addresses, expected):
     if addresses is not None:
         good["addresses"][netdev] = rows(*addresses)
     rail = next(rail["name"] for rail in RAILS if rail["netdev"] == netdev)
-    assert said(good) == [f"{rail} ({netdev}): {one}" for one in expected]
+    assert list_drift(good) == [f"{rail} ({netdev}): {one}" for one in expected]
 
 
 def test_same_ipv6_address_in_another_form(good):
@@ -87,7 +87,7 @@ def test_same_ipv6_address_in_another_form(good):
 def test_no_carrier_is_a_finding_and_its_missing_address_no_drift(good):
     good["links"]["ens6d1"]["carrier"] = False
     good["addresses"]["ens6d1"] = []
-    assert said(good) == []
+    assert list_drift(good) == []
     assert drift.without_carrier(RAILS, good) == [
         "rail1 (ens6d1): no carrier; its address is set when the link comes up"
     ]

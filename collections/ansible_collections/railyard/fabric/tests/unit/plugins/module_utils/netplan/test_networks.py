@@ -34,7 +34,7 @@ def placed(network):
 
 
 @pytest.mark.parametrize("change", [{"manage": False}, {"address": None}, {"bmc": True}])
-def test_what_is_not_ours_is_no_row(change):
+def test_what_is_not_railyards_is_no_row(change):
     assert networks.as_rails([{**STORAGE, **change}]) == []
 
 
@@ -102,7 +102,7 @@ def test_each_file_has_its_own_and_absent_ones_are_removed():
 
 
 @needs_netplan
-def test_beside_network_manager_all_of_ours_is_networkds_and_the_rest_stays_its(tmp_path):
+def test_beside_network_manager_railyards_files_are_networkds_and_the_rest_stays(tmp_path):
     rail = {**RAIL, "vlan": 7, "netdev": "ens6.7", "parent": "ens6", "ipoib_mode": "datagram"}
     candidates = texts(rail, {**RAIL, "netdev": "ib0"}, placed(STORAGE), frontend=FRONTEND)
     written = {path: one["text"] for path, one in candidates.items() if candidate.is_netplan(path)}
@@ -116,7 +116,7 @@ def test_beside_network_manager_all_of_ours_is_networkds_and_the_rest_stays_its(
     assert {path.split("/")[-1] for path in made if path.endswith(".network")} == names
 
 
-def test_networks_stand_in_their_own_file():
+def test_networks_are_in_their_own_file():
     found = texts(RAIL, placed(STORAGE), frontend=FRONTEND)
     assert "10.9.0.7/24" not in found[RAILS_FILE]["text"]
     assert "10.9.0.7/24" in found["/etc/netplan/60-railyard-networks.yaml"]["text"]

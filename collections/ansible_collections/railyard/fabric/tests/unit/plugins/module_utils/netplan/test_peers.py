@@ -18,7 +18,7 @@ def node(name, host, mtu=9000):
     return {"node": name, "rails": [{"name": rail, "address": cidr, "mtu": mtu} for rail, cidr in rails]}
 
 
-def test_first_node_of_a_run_has_nobody_to_ask():
+def test_first_node_of_a_run_has_no_one_to_ask():
     assert peers.chosen(RAILS, []) == []
 
 
@@ -29,7 +29,7 @@ def test_each_rail_asks_the_first_node_that_was_committed():
     ]
 
 
-def test_node_of_another_unit_is_on_another_subnet_and_not_asked():
+def test_node_of_another_unit_is_on_another_subnet_and_not_tested():
     far = {"node": "far", "rails": [{"name": "rail0", "address": "10.7.1.1/24", "mtu": 9000}]}
     assert peers.chosen(RAILS, [far]) == []
     assert [row["peer"] for row in peers.chosen(RAILS, [far, node("a", 1)])] == ["a", "a"]
@@ -39,7 +39,7 @@ def test_node_does_not_ask_itself():
     assert peers.chosen(RAILS, [node("self", 2)]) == []
 
 
-def test_smaller_mtu_of_both_ends_is_asked_for():
+def test_smaller_mtu_of_both_ends_is_tested():
     assert {row["mtu_bytes"] for row in peers.chosen(RAILS, [node("a", 1, 1500)])} == {1500}
 
 
@@ -60,7 +60,7 @@ def run_with(carried_bytes, calls=None):
 PEERS = peers.chosen(RAILS, [node("a", 1)])
 
 
-def test_whole_packets_that_arrive_are_enough():
+def test_full_packets_that_arrive_are_enough():
     calls = []
     assert peers.ask(run_with(9000, calls), RAILS, PEERS) == ([], [])
     whole = [argv for argv in calls if "-s" in argv]
@@ -85,5 +85,5 @@ def test_cable_that_is_out_is_a_finding_and_undoes_nothing():
     assert "does not answer" in findings[0]
 
 
-def test_node_without_ping_asks_nobody():
+def test_node_without_ping_asks_no_one():
     assert peers.ask(lambda _argv: (127, "", ""), RAILS, PEERS) == ([], [])

@@ -48,26 +48,28 @@ def claim(blocked="", path=PATH, netdev="ens6", **more):
     return netplan_take_over.Claim(netdev, path, "name ens6", blocked, **more)
 
 
-def said(take_over, *claims):
+def list_problems(take_over, *claims):
     return netplan_take_over.problems(
         claims, {"ens6": "rail0"}, "/etc/netplan/60-x.yaml", take_over=take_over
     )
 
 
 def test_finding_names_the_way_to_take_over():
-    (problem,) = said(False, claim())
+    (problem,) = list_problems(False, claim())
     assert problem.startswith(f"rail0: {PATH} also configures its netdev ens6 (by name ens6); take ens6 out")
     assert "rail_network_take_over: true, and it is moved aside" in problem
     # Else cloud-init brings back what a person took out.
     assert "write `network: {config: disabled}` to /etc/cloud/cloud.cfg.d/" in problem
-    assert "its stanzas of such netdevs alone are moved aside" in said(False, claim(stays="rest\n"))[0]
+    assert (
+        "its stanzas of such netdevs alone are moved aside" in list_problems(False, claim(stays="rest\n"))[0]
+    )
 
 
 def test_blocked_file_stays_a_finding_and_says_why():
-    (problem,) = said(True, claim(), claim("it also configures enp5s0", "/etc/netplan/01.yaml"))
+    (problem,) = list_problems(True, claim(), claim("it also configures enp5s0", "/etc/netplan/01.yaml"))
     assert problem.startswith("rail0: /etc/netplan/01.yaml")
     assert "since it also configures enp5s0" in problem
-    assert "rail_network_take_over: true" not in said(False, claim("it also configures enp5s0"))[0]
+    assert "rail_network_take_over: true" not in list_problems(False, claim("it also configures enp5s0"))[0]
 
 
 def test_copy_is_written_before_the_file_is_removed(tmp_path):
@@ -84,7 +86,7 @@ def test_copy_is_written_before_the_file_is_removed(tmp_path):
     assert entry == {"path": str(path), "text": "rest\n", "mode": 0o640, "owner": owner}
 
 
-def test_cloud_init_is_told_where_it_is_there(tmp_path):
+def test_cloud_init_is_reported_where_it_is_there(tmp_path):
     assert netplan_take_over.cloud_init(str(tmp_path)) == []
     (tmp_path / "etc/cloud/cloud.cfg.d").mkdir(parents=True)
     (entry,) = netplan_take_over.cloud_init(str(tmp_path))
@@ -150,7 +152,7 @@ def test_stanzas_of_others_stay_and_what_netplan_makes_of_them(node, text, ours,
 
 
 @needs_netplan
-def test_vlan_of_ours_that_is_not_there_leaves_with_its_port(node):
+def test_railyards_vlan_that_is_not_there_leaves_with_its_port(node):
     shutil.rmtree(node / "sys/class/net/ens6d1")
     text = (
         "network: {version: 2, ethernets: {ens6: {}, enp5s0: {}}, "
@@ -181,7 +183,7 @@ def test_what_the_refusal_of_a_glob_advises_is_accepted(node):
     every = "{{every: {{match: {{name: {}}}, dhcp4: true}}}}"
     file = f"network: {{{{version: 2, renderer: NetworkManager, ethernets: {every}}}}}\n"
     found = look(node, file.format("'en*'"))
-    (problem, _second) = said(False, *found)
+    (problem, _second) = list_problems(False, *found)
     assert (
         "put a stanza for each of enp5s0 in its place (`match: {name: enp5s0}` and what it says)" in problem
     )
@@ -225,7 +227,7 @@ def test_virtual_functions_are_not_taken_away(node, text, words):
     found = look(node, text)
     assert found
     for take_over in (True, False):
-        problem = said(take_over, *found)[0]
+        problem = list_problems(take_over, *found)[0]
         assert words in problem
         assert "rail_network_take_over does not move it" in problem
         assert "renderer" not in problem

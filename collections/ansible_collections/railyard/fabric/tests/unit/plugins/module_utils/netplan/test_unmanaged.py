@@ -74,7 +74,7 @@ def test_rules_of_the_rails_are_those_of_the_rails_files():
         ("etc/systemd/networkd.conf", "torn [", False),
     ],
 )
-def test_networkd_that_keeps_foreign_rules_is_believed(tmp_path, place, text, keeps):
+def test_networkd_that_keeps_foreign_rules_passes(tmp_path, place, text, keeps):
     path = tmp_path / place
     path.parent.mkdir(parents=True)
     path.write_text(text)
@@ -94,7 +94,7 @@ def test_files_as_they_were_applied_are_no_pending_edit():
         ({MANAGEMENT_AT: MANAGEMENT}, {}, "would be new"),
     ],
 )
-def test_edit_that_was_never_applied_is_said_with_its_file(would_be, loaded, word):
+def test_edit_that_was_never_applied_is_reported_with_its_file(would_be, loaded, word):
     sources = {
         "/etc/netplan/01-management.yaml": "enp5s0: {}",
         "/etc/netplan/60-railyard-rails.yaml": "ens6: {}",
@@ -125,7 +125,7 @@ def unmanaged(netdev):
         ({MANAGED: ""}, {MANAGED: ""}, []),
         ({MANAGED: ""}, {}, [(MANAGED, "go")]),
         ({MANAGEMENT_AT: MANAGEMENT}, {MANAGEMENT_AT: OURS}, [(MANAGEMENT_AT, "be changed")]),
-        # Ours comes beside it, in place of what others said of the netdev.
+        # Railyard's file comes beside it, in place of what other files have for the netdev.
         ({OURS_AT: OURS}, {OURS_AT: OURS.replace("1.1", "1.7")}, []),
         ({OURS_AT.replace("ens6", "wild"): OURS}, {OURS_AT: OURS}, []),
         # Their stanza has our netdev's name, and is of another one.

@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Captures as people paste them: whatever stands around or before the lines, the numbers are the same."""
+"""Captures as people paste them: whatever is around or before the lines, the numbers are the same."""
 
 from __future__ import annotations
 

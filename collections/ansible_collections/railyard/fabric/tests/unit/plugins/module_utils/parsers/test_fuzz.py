@@ -61,7 +61,7 @@ def test_spoilt_captures(tool, data):
 
 
 def rows(value):
-    """Return the numbers that stand together in an output, wherever they are in it."""
+    """Return the numbers that are together in an output, wherever they are in it."""
     if isinstance(value, dict):
         own = {
             key: item for key, item in value.items() if isinstance(item, (int, float)) and key not in UNSURE
@@ -90,7 +90,7 @@ def test_damage_makes_no_row_that_was_not_there(tool, data):
     mixed = "".join(
         line for pair in zip(lines, [""] * (place % len(lines)) + lines, strict=False) for line in pair
     )
-    # The sum of --report-both cannot be told from one direction once its title is gone.
+    # The sum of --report-both cannot be distinguished from one direction once its title is gone.
     front = text[place:] if "Remote results" not in text else ""
     for damaged in (text[:place], front, text[:place] + SAID + text[place:], text[:place] + text, mixed):
         found = captures.parsed(tool, damaged)

@@ -65,7 +65,7 @@ def test_csv_of_two_runs_is_two_outputs():
     assert len(one("nvidia-smi-query", unknown)["gpus"]) == 2
 
 
-def test_second_form_in_a_file_is_told():
+def test_second_form_in_a_file_is_reported():
     table = (
         "| NVIDIA-SMI 570.86.15              Driver Version: 570.86.15      CUDA Version: 12.8     |\n"
         "|   0  NVIDIA H100 80GB HBM3          On  |   00000000:1B:00.0 Off |                    0 |\n"

@@ -66,7 +66,7 @@ def test_ibstatus_has_hexadecimal_lids():
     assert (second["ports"][0]["state"], second["ports"][0]["lid"]) == ("INIT", 65535)
 
 
-def test_ibv_devinfo_keeps_the_words_and_reckons_the_rate():
+def test_ibv_devinfo_keeps_the_words_and_calculates_the_rate():
     (device,) = devices("ibv_devinfo")
     (port,) = device.pop("ports")
     assert device == {
@@ -122,7 +122,7 @@ def test_the_tools_own_failures_are_understood(tool, text, kind):
     assert (found["valid"], found["error"]["class"], found["outputs"]) == (False, kind, [])
 
 
-def test_a_panic_behind_good_devices_spoils_the_whole():
+def test_a_panic_behind_good_devices_spoils_the_output():
     found = registry.parse(
         "ibstat", read("ibstat") + "ibpanic: [1] main: stat of IB device 'mlx5_8' failed\n"
     )
@@ -233,7 +233,7 @@ def test_gids_of_a_node_with_a_further_device():
         ("ibv_devinfo", "verbose.txt", "2 HCAs found:\n\tmlx5_0\n\tmlx5_1\n", "list"),
     ],
 )
-def test_second_form_in_a_file_is_told(tool, first, second, form):
+def test_second_form_in_a_file_is_reported(tool, first, second, form):
     alone = registry.parse(tool, read(tool, first))
     found = registry.parse(tool, read(tool, first) + second)
     assert (found["valid"], found["outputs"]) == (True, alone["outputs"])

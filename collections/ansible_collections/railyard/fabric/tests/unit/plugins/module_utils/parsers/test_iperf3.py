@@ -212,7 +212,7 @@ def test_other_text_is_refused(text):
         registry.parse("iperf3", text)
 
 
-def test_a_stream_that_has_no_result_or_moved_nothing_is_said():
+def test_a_stream_that_has_no_result_or_moved_nothing_is_reported():
     data = json.loads(read("tcp_2_streams_client.json"))
     for half in ("sender", "receiver"):
         data["end"]["streams"][1][half]["bytes"] = 0
@@ -225,7 +225,7 @@ def test_a_stream_that_has_no_result_or_moved_nothing_is_said():
     assert "1 of 2 streams" in found["error"]["message"]
 
 
-def test_the_whole_object_behind_its_stream_is_the_same_run():
+def test_the_full_object_behind_its_stream_is_the_same_run():
     data = json.loads(read("tcp_2_streams_client.json"))
     data["start"]["cookie"] = "abc"
     events = [{"event": name, "data": data[name]} for name in ("start", "end")]

@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""iperf3's table for people: what stands in the sums, whose half is known, and ends that are missing."""
+"""iperf3's table for people: what is in the sums, whose half is known, and ends that are missing."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def test_zeros_of_the_other_end_are_not_measured():
     assert found["outputs"][0]["directions"][0]["received_gbps"] is None
 
 
-def test_server_stopped_while_it_waits_has_a_whole_run():
+def test_server_stopped_while_it_waits_keeps_its_complete_run():
     end = "-" * 59 + "\nServer listening on 5201\n" + "-" * 59 + "\n"
     found = parse(read("2_streams_server") + end + "^Ciperf3: interrupt - the server has terminated\n")
     assert (found["valid"], found["error"]) == (True, None)

@@ -95,7 +95,7 @@ def test_milliseconds_of_2017():
     assert (output["gpus"], output["nodes"], output["out_of_bounds"]) == (2, 2, 0)
 
 
-def test_time_of_the_cpu_is_told():
+def test_time_of_the_cpu_is_reported():
     found = nccl(PLAIN.replace("  time ", " cputime "))
     assert found["valid"] is True
     assert "CPU" in found["warnings"][0]
@@ -223,7 +223,7 @@ JSON: dict[str, Any] = {
 }
 
 
-def test_table_beside_the_json_is_told():
+def test_table_beside_the_json_is_reported():
     found = nccl(json.dumps(JSON) + "\n" + PLAIN)
     assert (found["valid"], len(found["outputs"])) == (True, 1)
     assert "table" in found["warnings"][0]

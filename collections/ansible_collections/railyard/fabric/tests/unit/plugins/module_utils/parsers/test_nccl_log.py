@@ -85,13 +85,13 @@ def test_way_of_a_channel_that_a_message_tore(upto, gdr, hcas):
 def test_rank_whose_line_begins_in_another_ones():
     assert set(ranks(ROCE)) == {("gpu01", 0), ("gpu01", 1)}
     assert ranks(ROCE)["gpu01", 0]["network"] == "IB"
-    # Part of the name is lost, or another's words stand before it: the process tells whose it is.
+    # Part of the name is lost, or another's text is before it: the process shows whose it is.
     torn = "1:207:267 [1] NCCL INFO Channel 01/0 : 3[1] -> 4[0] [send] via NET/IB/0\n"
     assert ranks(ROCE + torn + "m" + "gpu0" + torn)["gpu01", 1]["channels"] == {"NET/IB": 3, "P2P": 1}
     assert set(ranks(ROCE + torn)) == {("gpu01", 0), ("gpu01", 1)}
 
 
-def test_what_stands_before_a_name_belongs_to_the_message_before():
+def test_what_is_before_a_name_belongs_to_the_message_before():
     glued = "gpu01:1:2 [0] NCCL INFO Using network IBgpu01:3:4 [1] b.cc:1 (f) NCCL WARN odd"
     assert list(messages([glued])) == [
         Message("gpu01", 1, 0, "INFO", "Using network IB"),
@@ -226,7 +226,7 @@ def test_ranks_that_differ():
     assert "some do not" in read(mixed)["warnings"][0]
 
 
-def test_rank_is_that_of_the_whole_job():
+def test_rank_is_that_of_the_full_job():
     part = "gpu01:207:267 [1] NCCL INFO comm 0x2 rank 0 nRanks 2 nNodes 2 localRanks 1 localRank 0 MNNVL 0\n"
     assert ranks(ROCE + part)["gpu01", 1]["rank"] == 3
 

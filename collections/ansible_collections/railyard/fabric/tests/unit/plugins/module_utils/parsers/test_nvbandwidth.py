@@ -58,7 +58,7 @@ def test_a_waived_test_has_no_matrix_and_is_no_fault() -> None:
         (HOST + "Killed\n", "interrupted"),
     ],
 )
-def test_what_is_no_whole_run(text: str, kind: str) -> None:
+def test_what_is_no_complete_run(text: str, kind: str) -> None:
     assert failed(text) == kind
 
 

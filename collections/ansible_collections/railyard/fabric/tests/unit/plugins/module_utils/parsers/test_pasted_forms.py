@@ -101,7 +101,7 @@ def test_nvbandwidth_text_without_its_first_lines_and_twice():
         (TEXT[TEXT.index("Running") :], "", "truncated"),
     ],
 )
-def test_nvbandwidth_text_that_is_no_whole_run(old, new, kind):
+def test_nvbandwidth_text_that_is_no_complete_run(old, new, kind):
     text = TEXT.replace(old, new, 1)
     assert (text != TEXT, failed("nvbandwidth", text)) == (True, kind)
 
@@ -183,7 +183,7 @@ def test_efa_is_the_provider_in_every_spelling(word, end):
     assert (output["provider"], output["transport"]) == ("efa", "AWS Libfabric")
 
 
-def test_messages_of_the_level_attn_are_nobodys_else():
+def test_messages_of_the_level_attn_belong_to_no_other():
     text = read("nccl-log", "efa_old_spelling.txt")
     notice = "node-a:11:12 [0] plugin/net.cc:312 NCCL ATTN NET/IB : No device found\n"
     output = one("nccl-log", notice + text)

@@ -71,7 +71,7 @@ def test_read_server_beside_its_client_is_valid():
     assert [one["role"] for one in outputs] == ["server", "client"]
 
 
-def test_bidirectional_is_said():
+def test_bidirectional_is_reported():
     assert parse("write_bw_bidirectional.txt")["outputs"][0]["bidirectional"] is True
 
 
@@ -142,7 +142,7 @@ def test_decimal_comma_in_json(name, key, line):
         assert found["error"]["message"].startswith(f"line {at}: {key} is ")
 
 
-def test_json_behind_the_table_is_told():
+def test_json_behind_the_table_is_reported():
     text = read("write_bw_mib_client.txt")
     found = registry.parse("perftest", text + read("write_bw_old.json"))
     assert (found["valid"], found["outputs"]) == (True, [one(text)])
@@ -195,7 +195,7 @@ def with_cell(name: str, place: int, cell: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize(("name", "cells"), [("write_bw_mib_client.txt", 5), ("write_lat_client.txt", 9)])
 def test_a_row_that_lost_a_number_is_no_row_of_others(name, cells):
-    # The numbers behind the gap would stand under wrong heads: a rate as a bandwidth, a maximum as a median.
+    # The numbers behind the gap would be under wrong heads: a rate as a bandwidth, a maximum as a median.
     for place in range(2, cells):
         found = with_cell(name, place, "")
         assert (found["valid"], found["error"]["class"]) == (False, "garbled"), place
@@ -251,7 +251,7 @@ def test_report_both_gives_the_sum():
     found = parse("write_bw_report_both.txt")
     (output,) = found["outputs"]
     assert (found["valid"], output["bidirectional"]) == (True, True)
-    # 16.26 MiB/s is the sum; the local 8.26 and the remote 8.00 stand in tables of their own.
+    # 16.26 MiB/s is the sum; the local 8.26 and the remote 8.00 are in tables of their own.
     (row,) = output["rows"]
     assert row["bandwidth_average_gbps"] == pytest.approx(16.26 * 2**20 * 8 / 1e9)
     assert "--report-both" in found["warnings"][0]
@@ -263,7 +263,7 @@ def test_message_glued_to_a_row_costs_no_number():
     assert found["outputs"][0]["rows"][0]["message_rate_mpps"] == 0.000516
 
 
-def test_histogram_stands_between_two_column_lines():
+def test_histogram_is_between_two_column_lines():
     output = one(read("write_lat_histogram.txt"))
     assert [(row["iterations"], row["typical_us"]) for row in output["rows"]] == [(50, 3535.29)]
 

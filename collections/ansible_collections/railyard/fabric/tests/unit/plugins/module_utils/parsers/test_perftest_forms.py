@@ -159,14 +159,14 @@ def test_row_that_cannot_be_read_is_not_passed_over(right, wrong):
     )
 
 
-def test_what_stands_between_the_last_row_and_its_ruler():
+def test_what_is_between_the_last_row_and_its_ruler():
     for noise in (
         "\tport_xmit_data=1234\n\tport_rcv_data=99\n\n",
         "[12345.678901] mlx5_core 0000:01:00.0: Port module event\n",
         "Conflicting CPU frequency values detected: 1500.000000 != 3300.016000. CPU Frequency is not max.\n",
     ):
         assert only(table(rows=ROW + noise))["rows"][0]["bandwidth_average_gbps"] == GBPS
-    # A run that was cut, with the next one behind it, is still no whole one.
+    # A run that was cut, with the next one behind it, is still not complete.
     cut = table().rsplit(RULER, 1)[0] + "[1.000000] mlx5_core: link down\n"
     assert parse(cut + table())["valid"] is False
 
@@ -209,7 +209,7 @@ def test_peak_that_is_not_given():
     assert parse(table(rows=ROW.replace("52.43", "N/A")))["valid"] is False
 
 
-def test_ports_of_a_dual_port_run_stand_behind_the_sum():
+def test_ports_of_a_dual_port_run_are_behind_the_sum():
     more = "   BW Port1[Gb/sec]   MsgRate Port1[Mpps]   BW Port2[Gb/sec]   MsgRate Port2[Mpps]"
     columns = COLUMNS.rstrip("\n") + more + "\n"
     rows = ROW.rstrip("\n") + "        26.21            0.050000              26.22            0.050000\n"
@@ -217,8 +217,8 @@ def test_ports_of_a_dual_port_run_stand_behind_the_sum():
     assert (row["bandwidth_average_gbps"], row["message_rate_mpps"]) == (GBPS, 0.1)
 
 
-def test_run_infinitely_gives_its_reports_and_is_not_whole():
-    """It has no end of its own: whoever reads it stopped it."""
+def test_run_infinitely_gives_its_reports_and_is_not_complete():
+    """It has no end of its own: the user stopped it."""
     for end in ("", "^C\n"):
         found = parse(table(rows=ROW * 3).rsplit(RULER, 1)[0] + end)
         assert found["valid"] is False
@@ -257,7 +257,7 @@ def test_data_that_arrived_spoilt_is_no_result():
     assert unproven["valid"] is False
 
 
-def test_data_that_arrived_whole_says_so_above_the_last_ruler():
+def test_data_that_arrived_intact_says_so_above_the_last_ruler():
     passed = "VALIDATION: PASSED - 40 chunks, 2621440 bytes\n"
     (start, end) = table().rsplit(RULER, 1)
     assert only(start + passed + RULER + end) == only(table())

@@ -19,7 +19,7 @@ def parse(name: str) -> dict[str, Any]:
     return registry.parse("ping", read(name))
 
 
-def test_whole_run_gives_every_number_in_microseconds():
+def test_complete_run_gives_every_number_in_microseconds():
     found = parse("ok.txt")
     assert found["valid"] is True
     assert found["error"] is None
@@ -46,7 +46,7 @@ def test_whole_run_gives_every_number_in_microseconds():
         (10**7, 10**7 - 1, "1e-05", 1e-05),
     ],
 )
-def test_partial_loss_is_a_whole_result(sent, received, said, percent):
+def test_partial_loss_is_a_complete_result(sent, received, said, percent):
     counts = f"{sent} packets transmitted, {received} received, +1 errors, {said}%"
     found = registry.parse("ping", re.sub("4 packets .*50%", counts, read("loss.txt")))
     assert (found["valid"], found["outputs"][0]["transmitted"]) == (True, sent)

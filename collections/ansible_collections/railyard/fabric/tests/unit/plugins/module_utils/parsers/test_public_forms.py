@@ -123,7 +123,7 @@ def test_late_datagrams_are_no_failure():
 
 
 def test_late_datagrams_in_json():
-    """3.0 and 3.1 write them under "error", each one, into an object that is whole."""
+    """3.0 and 3.1 write them under "error", each one, into a complete object."""
     plain = json.loads(read("iperf3", "udp_client.json"))
     late = LATE.removeprefix("iperf3: ").strip()
     text = json.dumps(plain, indent=1).rstrip().removesuffix("}")

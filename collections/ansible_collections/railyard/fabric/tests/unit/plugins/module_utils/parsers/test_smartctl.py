@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The parser of smartctl: what a drive says is told apart from what it does not say."""
+"""The parser of smartctl: what a drive reports is kept apart from what it does not report."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_of_a_scsi_drive_the_errors_of_all_its_logs_are_added() -> None:
     }  # fmt: skip
 
 
-def test_a_drive_without_smart_says_so_in_words_where_the_version_has_no_key_for_it() -> None:
+def test_a_drive_without_smart_says_so_as_text_where_the_version_has_no_key_for_it() -> None:
     found = one("scsi_without_smart.json")
     assert (found["smart_available"], found["passed"]) == (False, None)
     assert found["said"] == ["SMART support is: Unavailable - device lacks SMART capability."]
@@ -81,7 +81,7 @@ def test_a_drive_without_smart_says_so_in_words_where_the_version_has_no_key_for
         (read("smartctl", "virtio.json"), "not_read"),
         (changed(smartctl={"exit_status": 2}), "not_read"),
         (changed(smartctl={}), "no_data"),
-        # Neither well nor ill, and not without SMART: nobody knows.
+        # Neither well nor ill, and not without SMART: unknown.
         (changed(smart_status={}), "no_data"),
         (changed(smart_status={"passed": "yes"}), "no_data"),
         (changed()[:-20], "truncated"),

@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The sockperf parser: the exit status says nothing, so that the text has to be whole."""
+"""The sockperf parser: the exit status says nothing, so the text has to be complete."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ def test_ping_pong_over_tcp():
     ]
 
 
-def test_full_round_trip_is_said():
+def test_full_round_trip_is_reported():
     (output,) = parse("pp_rtt.txt")["outputs"]
     assert output["metric"] == "round_trip"
     assert output["average_us"] == 82.397
 
 
-def test_under_load_ends_with_a_second_signal_and_is_whole():
+def test_under_load_ends_with_a_second_signal_and_is_complete():
     outputs = whole(read("ul.txt"))
     assert outputs[0]["mode"] == "under-load"
 
@@ -84,7 +84,7 @@ EMPTY = PING_PONG.partition("sockperf: [Valid Duration]")[0] + "sockperf: "
         (PING_PONG.replace("Total 6312", "Total " + "9" * 6000), "truncated", 43.577),
     ],
 )
-def test_what_is_no_whole_run(text, kind, average_us):
+def test_what_is_no_complete_run(text, kind, average_us):
     found = registry.parse("sockperf", text)
     assert (found["valid"], found["error"]["class"]) == (False, kind)
     assert found["outputs"][0]["average_us"] == average_us

@@ -21,7 +21,7 @@ SAID = "Conflicting CPU frequency values detected: 1200.000000 != 3100.000000. C
         ("ibstatus", "two.txt", "\trate:"),
         ("ibv_devinfo", "verbose.txt", "\tnode_guid:"),
         ("rdma-link", "text.txt", " physical_"),
-        # The first word of the one stands behind a letter of the other.
+        # The first word of the one comes after a letter of the other.
         ("ibstat", "dual_port.txt", "\tCA t"),
         ("nvidia-smi-nvlink", "two.txt", "GPU 1: Tes"),
         ("nvidia-smi-nvlink", "two.txt", "(UUID: GPU-0"),

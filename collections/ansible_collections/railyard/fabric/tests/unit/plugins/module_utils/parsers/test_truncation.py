@@ -33,7 +33,7 @@ def test_cut_anywhere(tool: str, path: Path) -> None:
 
 @pytest.mark.parametrize(("tool", "path"), CAPTURES)
 def test_a_decimal_comma_is_no_point(tool: str, path: Path) -> None:
-    """Wherever it stands, in a number it makes no other number."""
+    """Wherever it is, in a number it makes no other number."""
     text = path.read_text()
     right = dict(numbers(registry.parse(tool, text)["outputs"])).items()
     points = [found.start() for found in re.finditer(r"(?<=[0-9])\.(?=[0-9])", text)]

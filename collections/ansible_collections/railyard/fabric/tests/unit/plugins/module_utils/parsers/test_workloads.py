@@ -150,7 +150,7 @@ def test_nccl_failure_of_a_rank():
     assert nccl(text)["error"]["class"] == "tool_error"
 
 
-def test_nccl_below_its_own_limit_is_no_whole_result():
+def test_nccl_below_its_own_limit_is_no_complete_result():
     found = nccl(NCCL.replace(": 4.28", ": 4.28 FAILED"))
     assert (found["valid"], found["error"]["class"]) == (False, "below_limit")
     assert found["outputs"][0]["average_busbw_GBps"] == 4.28

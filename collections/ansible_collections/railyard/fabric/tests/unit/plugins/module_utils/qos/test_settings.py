@@ -247,7 +247,7 @@ def test_the_kernels_own_driver_has_what_is_left_and_cnp_in_debugfs(tmp_path):
     assert done["ports"][0]["settings"]["pfc"] == PFC_ON_3
 
 
-def test_no_tool_at_all_is_said_with_what_to_install(tmp_path):
+def test_no_tool_at_all_is_reported_with_what_to_install(tmp_path):
     with pytest.raises(QosError, match=r"rail0: ens1: the node has neither mlnx_qos .* install iproute2"):
         QosNode(tmp_path, ("ethtool",)).vendor().hold()
 

@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What is expected of a node: whole, or said to be wrong and taken for nothing."""
+"""What is expected of a node: complete, or reported as wrong and ignored."""
 
 from __future__ import annotations
 
@@ -62,13 +62,13 @@ def test_what_the_controller_writes_is_read_as_it_is(tmp_path):
         ({"rails": [], "governor": "", "gpus": None}, "it expects nothing"),
     ],
 )
-def test_what_is_odd_is_said(change, said):
+def test_what_is_odd_is_reported(change, said):
     with pytest.raises(expectation.ExpectationError, match=said):
         expectation.parse({**WHOLE, **change})
 
 
 @pytest.mark.parametrize("key", WHOLE)
-def test_what_is_left_out_is_not_taken_for_not_asked(key):
+def test_what_is_left_out_is_not_taken_for_not_wanted(key):
     with pytest.raises(expectation.ExpectationError, match=key):
         expectation.parse({name: value for name, value in WHOLE.items() if name != key})
 

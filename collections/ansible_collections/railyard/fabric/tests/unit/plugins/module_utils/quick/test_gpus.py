@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A node's GPUs in a quick look: what the rules say in a line, and what nobody promised."""
+"""A node's GPUs in a quick look: what the rules say in a line, and what was not declared."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def look(node, expected, ask, after=0):
 
 def test_gpus_that_are_all_there_and_well(node):
     assert look(node, TWO, smi()) == Found(good=["2 GPUs"])
-    # Nobody said how many there are: those that are there are looked at all the same.
+    # Their number is not declared: those that are there are looked at all the same.
     assert look(node, None, smi()) == Found(good=["2 GPUs"])
 
 

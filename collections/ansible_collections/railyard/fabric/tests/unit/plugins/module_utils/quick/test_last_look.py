@@ -113,13 +113,13 @@ def test_a_look_is_kept_as_it_was(tmp_path):
         " " * (1 << 20) + "{}",
     ],
 )  # fmt: skip
-def test_what_is_no_look_is_said(tmp_path, text):
+def test_what_is_no_look_is_reported(tmp_path, text):
     (tmp_path / "local.json").write_text(text)
     with pytest.raises(LookError, match="is not a record of a check"):
         last_look.load(str(tmp_path), "local")
 
 
-def test_a_full_disk_is_said_and_the_look_before_stays(tmp_path, monkeypatch):
+def test_a_full_disk_is_reported_and_the_look_before_stays(tmp_path, monkeypatch):
     last_look.store(str(tmp_path), "local", look({CRC: 5}))
 
     def full(*_args):
@@ -131,7 +131,7 @@ def test_a_full_disk_is_said_and_the_look_before_stays(tmp_path, monkeypatch):
     assert last_look.load(str(tmp_path), "local") == look({CRC: 5})
 
 
-def test_two_at_once_are_one_after_the_other_or_said(tmp_path):
+def test_two_at_once_are_one_after_the_other_or_reported(tmp_path):
     second = last_look.alone(str(tmp_path), "local", wait_s=0.2)
     with (
         last_look.alone(str(tmp_path), "local"),

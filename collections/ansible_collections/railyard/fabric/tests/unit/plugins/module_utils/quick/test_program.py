@@ -31,7 +31,7 @@ nvlink) ;;
   echo "00000000:17:00.0, 0, 0" ;;
 esac
 """
-# The client's words are a real one's, the server waits for whoever asks on the loopback.
+# The client's output is a real one's, the server waits for any client on the loopback.
 WRITE_BW = """#!/usr/bin/python3
 import socket, sys
 from pathlib import Path
@@ -47,7 +47,7 @@ else:
 
 
 class Node(GpuNode):
-    """Two rails with RDMA ports, a GPU, and the programs that are asked."""
+    """Two rails with RDMA ports, a GPU, and the programs that are run."""
 
     def __init__(self, root: Path, tmp_path: Path) -> None:
         super().__init__(root)
@@ -134,7 +134,7 @@ def test_looks_one_after_the_other(node, python):
     assert node.look(python=python) == (0, f"{GOOD}; first look after a reboot at the error counters")
 
 
-def test_an_xid_is_said_by_the_look_that_comes_after_it(node):
+def test_an_xid_is_reported_by_the_look_that_comes_after_it(node):
     fallen = "NVRM: Xid (PCI:0000:17:00): 79, GPU has fallen off the bus."
     assert node.look()[0] == 0
     node.log("Linux version 6.1.0-28-amd64", fallen)
@@ -147,7 +147,7 @@ def test_an_xid_is_said_by_the_look_that_comes_after_it(node):
     assert node.look()[0] == 1
 
 
-def test_each_thing_that_is_wrong_is_said_once(node):
+def test_each_thing_that_is_wrong_is_reported_once(node):
     node.write("sys/class/net/ens6/mtu", 1500)
     node.write("sys/class/net/ens7/carrier", 0)
     node.write("sys/devices/system/cpu/cpu3/cpufreq/scaling_governor", "powersave")
@@ -165,14 +165,14 @@ def test_each_thing_that_is_wrong_is_said_once(node):
     assert node.look()[1].count("netdev_missing") == 1
 
 
-def test_rdma_is_asked_where_it_is_declared(node):
+def test_rdma_is_looked_at_where_it_is_declared(node):
     node.expects(transport="roce")
     status, line = node.look()
     assert (status, line.count("no_gid: rail")) == (1, 2)
     for number in (0, 1):
         port = f"sys/class/infiniband/mlx5_{number}/ports/1"
         node.gid(port, 3, f"0000:0000:0000:0000:0000:ffff:0a00:0{number}01", "RoCE v2", f"ens{number + 6}")
-    # What sysfs lacks is asked of libibverbs, and on a tree of files there is nobody to ask.
+    # What sysfs lacks is read from libibverbs, and on a tree of files there is no device to open.
     status, line = node.look()
     assert (status, line.count("not known: rdma_mtu_unknown: rail")) == (3, 2)
 
@@ -232,14 +232,14 @@ def test_what_counts_as_a_device_that_is_not_there(text, gone):
          "governor: this virtual node has no cpufreq"),
     ],
 )  # fmt: skip
-def test_what_could_not_be_looked_at_is_said_and_is_no_good(node, spoil, said):
+def test_what_could_not_be_looked_at_is_reported_and_is_no_good(node, spoil, said):
     spoil(node)
     status, line = node.look()
     assert status == 3
     assert said.format(expect=node.expect, kept=node.kept) in line
 
 
-def test_a_container_is_not_asked_for_a_governor_that_it_does_not_have(node):
+def test_a_container_needs_no_governor(node):
     for path in node.root.glob("sys/devices/system/cpu/*/cpufreq/scaling_governor"):
         path.unlink()
     node.expects(node_class="container")
@@ -249,7 +249,7 @@ def test_a_container_is_not_asked_for_a_governor_that_it_does_not_have(node):
     )
 
 
-def test_the_loopback_is_told_and_has_to_be_there(node):
+def test_the_loopback_is_reported_and_has_to_be_there(node):
     status, line = node.look("--loopback")
     assert status == 3 or Path("/usr/bin/ib_write_bw").exists()
     client = Path(__file__).parent.with_name("parsers") / "fixtures/perftest/write_bw_gbps_client.txt"
@@ -259,7 +259,7 @@ def test_the_loopback_is_told_and_has_to_be_there(node):
     # The first row of that client is of 99.00 Gbit/s.
     assert (status, line.count("Gbit/s")) == (0, 2)
     assert "loopback mlx5_0:1 99.0 Gbit/s, loopback mlx5_1:1 99.0 Gbit/s" in line
-    # A number that nothing stands behind, or of a program that ended badly, is none.
+    # A number without any work behind it, or of a program that ended badly, is none.
     for words, ending in (("0.00", ""), ("99.00", "; sys.exit(1)")):
         (node.bin / "client.txt").write_text(client.read_text().replace("99.00", words))
         node.tool("ib_write_bw", WRITE_BW.replace("read_text())", f"read_text()){ending}"))
@@ -284,7 +284,7 @@ def test_a_server_that_is_slow_to_listen_says_nothing_of_the_card(monkeypatch):
         loopback._await(slow, port)  # of one that has ended the client says what is wrong
 
 
-def test_slurm_is_told_what_is_wrong_and_the_drain_of_a_look_is_ended_by_a_good_one(node):
+def test_slurm_gets_what_is_wrong_and_a_good_look_ends_the_drain(node):
     text = (REPO / "tests/support/nodes/fake_scontrol.py").read_text()
     node.tool("scontrol", f"#!{sys.executable}\n" + text.partition("\n")[2])
     state = node.bin / "scontrol.json"

@@ -131,7 +131,7 @@ def test_a_look_that_was_killed_shows_by_its_beginning(node, capfd):
     assert node.look(capfd, "--as", "slurm")[0] == 0
     good = trace.load(str(node.kept), "slurm")
     trace.begin(str(node.kept), "slurm", 5000.0)
-    # While it may still be under way the one before it stands.
+    # While it may still be under way the one before it counts.
     assert trace.load_newest(str(node.kept), 5030.0)._replace(began_unix_s=None) == good
     killed = trace.load_newest(str(node.kept), 5061.0)
     assert (killed.status, killed.ended_unix_s) == (3, 5000.0)
@@ -173,7 +173,7 @@ def test_a_counter_that_grew_before_a_reboot_stays_reported_until_a_look_compare
     assert node.look(capfd)[1]["wrong"] == [grew]
     node.boot("second")
     node.crc(0)
-    # Nothing can be compared yet: that the node was rebooted did not mend its cable.
+    # Nothing can be compared yet: that the node was rebooted did not fix its cable.
     for _look in range(2):
         status, said = node.look(capfd, "--no-keep")
         assert (status, [one.startswith(grew) for one in said["wrong"]]) == (1, [True])

@@ -136,7 +136,7 @@ def rails_by(key: str, machine: Machine) -> list[dict[str, Any]]:
     ]
 
 
-# A key that the source does not give of a machine's ports is not asked of it.
+# A key that the source does not give of a machine's ports is not compared.
 CASES = [
     (name, key)
     for name, (machine, _names) in MACHINES.items()
@@ -152,7 +152,7 @@ def test_a_machine_has_its_rails_whatever_its_devices_are_called(tmp_path, name,
     rails = rails_by(key, machine)
     assert nccl.nccl_hcas(rails, facts) == names.split(",")
     assert nccl.nccl_hcas_unknown(rails, facts) == []
-    # What a work order carries: perftest's -d.
+    # What a test schedule carries: perftest's -d.
     assert list(bind.hcas(rails, facts).values()) == names.split(",")
     if machine.rails[0].netdev:
         assert list(bind.netdevs(rails, facts).values()) == [card.netdev for card in machine.rails]
@@ -163,7 +163,7 @@ def test_a_machine_has_its_rails_whatever_its_devices_are_called(tmp_path, name,
 @pytest.mark.parametrize(
     ("key", "where"), [("netdev", "of enp1s0f0np0"), ("mac", "of enp1s0f0np0"), ("pci", "of enp1s0f0np0")]
 )
-def test_a_name_that_is_no_longer_there_is_told_with_the_one_that_is(tmp_path, key, where):
+def test_a_name_that_is_no_longer_there_is_reported_with_the_one_that_is(tmp_path, key, where):
     """Ubuntu's rdma-core renames at the first reboot; an inventory that says mlx5_0 is of the time before."""
     facts = facts_of(build(tmp_path, SPARK))
     rails = [{**rail, "hca": f"mlx5_{index}:1"} for index, rail in enumerate(rails_by(key, SPARK))]
@@ -182,7 +182,7 @@ def test_a_name_that_is_no_longer_there_is_told_with_the_one_that_is(tmp_path, k
     assert nccl.nccl_hcas(rails, facts) == ["rocep1s0f0:1", "roceP2p1s0f0:1"]
 
 
-def test_an_infiniband_port_without_a_netdev_is_told_by_its_pci_address(tmp_path):
+def test_an_infiniband_port_without_a_netdev_is_identified_by_its_pci_address(tmp_path):
     facts = facts_of(build(tmp_path, H100_INBOX))
     rails = [{**rail, "hca": "mlx5_0:1"} for rail in rails_by("pci", H100_INBOX)[:1]]
     (finding, *_more) = [
@@ -220,7 +220,7 @@ def test_before_its_driver_is_loaded_a_node_has_the_inventorys_names_or_none(tmp
 
 
 def connectx3(root: Path, port_file: str, layers: tuple[str, str] = ("Ethernet", "Ethernet")) -> Tree:
-    """One PCI function, one device with two ports, two netdevs, told apart by dev_port, dev_id or GIDs."""
+    """One PCI function, one device with two ports, two netdevs, distinguished by dev_port, dev_id or GIDs."""
     tree = Tree(root)
     tree.host()
     card = tree.pci("0000:81:00.0", "mlx4_core")
@@ -239,7 +239,7 @@ def connectx3(root: Path, port_file: str, layers: tuple[str, str] = ("Ethernet",
 
 
 @pytest.mark.parametrize("port_file", ["dev_port", "dev_id", "ndevs"])
-def test_two_ports_at_one_pci_address_are_told_apart_by_netdev_or_hca_alone(tmp_path, port_file):
+def test_two_ports_at_one_pci_address_are_distinguished_by_netdev_or_hca_alone(tmp_path, port_file):
     tree = connectx3(tmp_path, port_file)
     facts = facts_of(tree)
     ports = {"ens817": "rocep129s0:1", "ens817d1": "rocep129s0:2"}
@@ -266,7 +266,7 @@ def test_two_ports_at_one_pci_address_are_told_apart_by_netdev_or_hca_alone(tmp_
             assert resolve.netdev_of(rail, str(tmp_path / "sys")) == netdev
 
 
-def test_a_port_of_a_renamed_device_with_two_is_told_by_its_number(tmp_path):
+def test_a_port_of_a_renamed_device_with_two_is_identified_by_its_number(tmp_path):
     facts = facts_of(connectx3(tmp_path, "dev_port"))
     rail = {**rails_by("pci", Machine([Card("0000:81:00.0", None, None)]))[0], "hca": "mlx4_0:2"}
     (missing,) = [one for one in bind.bind([rail], facts)["rail0"].findings if one.cause == "hca_missing"]

@@ -59,7 +59,7 @@ def test_netdev_is_found(sys_root, known, netdev):
     assert netdev_of(sys_root, **known) == netdev
 
 
-def test_gid_table_is_asked_before_ports_are_counted(sys_root):
+def test_gid_table_is_queried_before_ports_are_counted(sys_root):
     ndevs = sys_root / "class/infiniband/mlx4_0/ports/1/gid_attrs/ndevs"
     ndevs.mkdir(parents=True)
     (ndevs / "0").write_text("ens6d1\n")

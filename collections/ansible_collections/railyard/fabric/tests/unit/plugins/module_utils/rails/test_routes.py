@@ -31,14 +31,14 @@ def planned(fabric, unit=None, name="gpu5", **keys):
         ("3", [("10.1.0.0/23", "10.1.2.1")]),
     ],
 )
-def test_the_other_units_are_behind_the_own_leaf(unit, routes):
+def test_the_other_units_are_behind_the_nodes_own_leaf(unit, routes):
     rail = planned(fabric_of(subnets=UNITS, gateway="first"), unit)
     assert rail["routes"] == [{"to": to, "via": via} for to, via in routes]
 
 
 @pytest.mark.parametrize("place", range(32))
 def test_units_beside_each_other_take_few_routes(place):
-    # One route for each half, quarter, ... of 32 subnets that does not hold the own one.
+    # One route for each half, quarter, ... of 32 subnets that does not include the node's own.
     units = {f"su{number}": f"10.1.{number}.0/24" for number in range(32)}
     routes = planned(fabric_of(subnets=units, gateway="first"), f"su{place}")["routes"]
     assert sorted(int(route["to"].split("/")[1]) for route in routes) == [20, 21, 22, 23, 24]

@@ -51,7 +51,7 @@ def test_a_card_is_planned_once_and_by_its_board():
 @pytest.mark.parametrize(
     ("may_write", "needs"), [(True, "reboot"), (False, "consent:rdma_stack_allow_firmware_update")]
 )
-def test_firmware_waits_for_consent_then_for_a_boot(may_write, needs):
+def test_firmware_waits_for_confirmation_then_for_a_boot(may_write, needs):
     (one,) = rdma_firmware.waits(rdma_firmware.plan([card(0)], IMAGES), may_write)
     assert one["needs"] == needs
     assert one["what"] == "firmware 28.43.2026 of the card 0000:17:00.0"

@@ -9,7 +9,7 @@ import pytest
 from ansible_collections.railyard.fabric.plugins.module_utils.facts.sysfs import Reader
 from ansible_collections.railyard.fabric.plugins.module_utils.rdma import holders
 
-# `lsmod` in public reports (name, users, what stands on it), shortened. The first is a GDS host whose NVMe
+# `lsmod` in public reports (name, users, what depends on it), shortened. The first is a GDS host whose NVMe
 # driver is the vendor's, with its root file system on NVMe; the second gpud's fixture, with nvidia-peermem.
 GDS_HOST = """\
 mlx_compat 9 rdma_cm,ib_ipoib,nvme,iw_cm,nvme_core,ib_core,ib_uverbs,mlx5_ib,mlx5_core
@@ -88,12 +88,12 @@ def test_storage_in_use_is_refused_by_name_and_unused_goes_first(node, module, w
         assert plan == ([], [], [module], [])
 
 
-def test_a_module_that_nobody_knows_is_refused_even_unused(node):
+def test_a_module_that_is_unknown_is_refused_even_unused(node):
     (said,) = node("ib_core 1 efa\nefa 0\n").refusals
     assert said.startswith("efa depends on the RDMA stack and is unknown")
 
 
-def test_each_module_goes_before_what_it_stands_on(node):
+def test_each_module_is_removed_before_what_it_depends_on(node):
     plan = node("ib_core 3 nvme_rdma,nvidia_peermem,rpcrdma\nrpcrdma 1 xprtrdma\nxprtrdma 0\n")
     assert plan.refusals == []
     assert plan.unload.index("xprtrdma") < plan.unload.index("rpcrdma")
@@ -107,7 +107,7 @@ def test_a_counter_that_cannot_be_read_is_not_taken_for_none(node, text):
     assert "ib_uverbs has no readable usage count" in said
 
 
-def test_what_is_built_into_the_kernel_is_nobodys_to_unload(tmp_path, node):
+def test_what_is_built_into_the_kernel_is_no_ones_to_unload(tmp_path, node):
     (tmp_path / "sys/module/ib_core").mkdir(parents=True)
     assert node("") == ([], [], [], [])
 

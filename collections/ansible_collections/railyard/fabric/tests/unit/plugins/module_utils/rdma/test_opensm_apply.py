@@ -140,7 +140,7 @@ def test_tables_that_stay_as_they_were_are_a_failure_with_names(tmp_path):
     assert subnet.clock <= 34
 
 
-def test_a_port_that_is_off_is_named_and_keeps_nobody_waiting(tmp_path):
+def test_a_port_that_is_off_is_named_and_keeps_no_one_waiting(tmp_path):
     subnet = Subnet(tmp_path)
     subnet.silent = {"0x0000000000000021"}
     assert subnet.apply() == opensm_apply.Applied(True, ("gpu2 rail0 (0x0000000000000021)",))
@@ -148,7 +148,7 @@ def test_a_port_that_is_off_is_named_and_keeps_nobody_waiting(tmp_path):
     assert subnet.apply().changed is False
 
 
-def test_a_request_that_is_lost_is_asked_again(tmp_path):
+def test_a_lost_request_is_repeated(tmp_path):
     subnet = Subnet(tmp_path)
     subnet.apply()
     subnet.lost = {"0x0000000000000021", "0x0000000000000012"}

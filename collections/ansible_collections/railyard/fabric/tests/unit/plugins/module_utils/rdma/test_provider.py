@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which cards stand on the bus, whose driver is there, and which provider fits or is refused."""
+"""Which cards are on the bus, whose driver is there, and which provider fits or is refused."""
 
 from __future__ import annotations
 
@@ -164,7 +164,7 @@ def test_kernels_without_the_vendors_driver_are_found(node):
     for kernel, modules, headers in (
         (running, built, True),
         ("6.8.0-61-generic", own, True),  # the driver was not built for it
-        ("6.8.0-50-generic", own, False),  # an old one, which nobody builds for
+        ("6.8.0-50-generic", own, False),  # an old one, which no driver is built for
         ("6.5.0-1-generic", None, False),  # removed, its folder left
     ):
         folder = root / "lib/modules" / kernel
@@ -207,7 +207,7 @@ def test_kernels_without_the_vendors_driver_are_found(node):
         (None, "vendor", "25.10-1.2.8", "mlx5_core 25.10-1.2.8 is installed and not loaded"),
     ],
 )
-def test_what_runs_is_held_against_what_a_boot_would_load(loaded, on_disk, version, said):
+def test_what_runs_is_compared_with_what_a_boot_would_load(loaded, on_disk, version, said):
     modules = [driver.KernelModule("mlx5_core", loaded, on_disk, version)]
     found = driver.pending(modules, ["mlx5_core"])
     assert found == said if said is None else said in found
@@ -344,7 +344,7 @@ def test_mlnx_ofed_fits_where_it_does():
     assert choose("mlnx_ofed", "4.9-7.1.0.0", [card("ConnectX-3")], LEGACY).refusals == []
 
 
-def test_what_stands_between_source_and_module_is_found_before_the_act():
+def test_what_is_between_source_and_module_is_found_before_the_act():
     bare = NODE._replace(has_headers=False, secure_boot=True)
     found = choose("doca", "", [card("ConnectX-7")], bare._replace(key_enrolled=True))
     assert "headers of kernel 6.8.0-60-generic are not there" in found.findings[0]
@@ -357,7 +357,7 @@ def test_what_stands_between_source_and_module_is_found_before_the_act():
     assert choose("inbox", "", [card("ConnectX-7")], bare) == ("inbox", [], [])
 
 
-def test_a_number_that_nobody_knows_is_said():
+def test_a_number_that_is_unknown_is_reported():
     unknown = Card("0000:17:00.0", "15b3:2222", None, None, None)
     assert "15b3:2222 is not in the table" in choose("auto", "", [unknown], NODE).findings[0]
 

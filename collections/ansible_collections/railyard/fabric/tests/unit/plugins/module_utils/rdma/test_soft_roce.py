@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Whose an rxe device is, what is made and removed, and what a node has to be told that cannot have one."""
+"""Whose an rxe device is, what is made and removed, and the error on a node that cannot have one."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def entry(one, found=None):
     return {"device": one.device, "netdev": one.netdev, "found": found}
 
 
-def test_a_bare_node_gets_all_and_the_record_says_they_are_ours():
+def test_a_bare_node_gets_all_and_the_record_says_they_are_railyards():
     plan = soft_roce.plan([RXE0, RXE1], {}, NETDEVS, [])
     assert (plan.add, plan.delete, plan.foreign) == ([RXE0, RXE1], [], [])
     assert plan.record == [entry(RXE0), entry(RXE1)]
@@ -38,7 +38,7 @@ def test_what_is_there_as_wanted_is_left():
     assert soft_roce.plan([RXE0, RXE1], present, NETDEVS, record) == ([], [], [], record)
 
 
-def test_one_that_is_no_longer_wanted_is_removed_where_it_is_ours():
+def test_one_that_is_no_longer_wanted_is_removed_where_it_is_railyards():
     present = {"rxe0": rxe("ens6"), "rxe1": rxe("ens6d1"), "other": rxe("enp5s0")}
     plan = soft_roce.plan([RXE0], present, NETDEVS, [entry(RXE0), entry(RXE1)])
     assert plan.delete == [RXE1]
@@ -60,19 +60,19 @@ def test_one_that_was_found_is_left_until_it_has_been_made_again():
 @pytest.mark.parametrize(
     "wanted", [Wanted("rxe0", "ens6d1"), Wanted("rail0", "ens6")], ids=["netdev", "name"]
 )
-def test_ours_makes_room_for_another(wanted):
+def test_railyards_makes_room_for_another(wanted):
     plan = soft_roce.plan([wanted], {"rxe0": rxe("ens6")}, NETDEVS, [entry(RXE0)])
     assert (plan.delete, plan.add) == ([RXE0], [wanted])
 
 
-def test_one_that_a_udev_rule_of_the_sites_has_renamed_is_still_ours():
+def test_one_that_a_site_rule_of_udev_renamed_is_still_railyards():
     """At boot our rule makes rxe0 on ens6, and a rule of the site's calls it fabric0."""
     present = {"fabric0": rxe("ens6"), "rxe1": rxe("ens6d1")}
     record = [entry(RXE0), entry(RXE1)]
     assert soft_roce.plan([RXE0, RXE1], present, NETDEVS, record) == ([], [], [], record)
     # No longer wanted, it goes under the name that it has.
     assert soft_roce.plan([RXE1], present, NETDEVS, record).delete == [Wanted("fabric0", "ens6")]
-    # Another name asked for in the inventory: made anew.
+    # Another name in the inventory: made anew.
     rail0 = Wanted("rail0", "ens6")
     plan = soft_roce.plan([rail0, RXE1], present, NETDEVS, record)
     assert (plan.delete, plan.add) == ([Wanted("fabric0", "ens6")], [rail0])
@@ -90,7 +90,7 @@ def test_one_that_a_udev_rule_of_the_sites_has_renamed_is_still_ours():
         ({"rxe9": rxe("ens6")}, NETDEVS, "ens6 has the Soft-RoCE device rxe9"),
     ],
 )
-def test_what_stands_in_the_way_is_named(present, netdevs, says):
+def test_what_is_in_the_way_is_named(present, netdevs, says):
     with pytest.raises(SoftRoceError, match=says):
         soft_roce.plan([RXE0], present, netdevs, [])
 
@@ -150,7 +150,7 @@ def test_a_kernel_without_the_module_names_itself_and_the_package(tmp_path, os_r
         ("kernel/x.ko: kernel/sw/rxe/rdma_rxe.ko\n", False),  # one that only depends on it
     ],
 )
-def test_a_kernel_that_has_the_module_is_told_by_its_index(tmp_path, index, has):
+def test_a_kernel_that_has_the_module_is_identified_by_its_index(tmp_path, index, has):
     write(tmp_path, "lib/modules/6.1/modules.dep", index)
     assert (soft_roce.missing_module(str(tmp_path), "6.1") is None) == has
 

@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a node tells of a cable is of its check's form, or the line is unmeasured."""
+"""What a node reports about a cable has its check's form, or the line is unmeasured."""
 
 from __future__ import annotations
 

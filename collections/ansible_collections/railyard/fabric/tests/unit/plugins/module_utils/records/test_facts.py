@@ -65,7 +65,7 @@ def test_a_value_of_another_type_is_refused_or_may_be_so(odd: Any) -> None:
             continue
         if path[:2] == ("gpus", "rows"):
             continue  # nvidia-smi's words are read by the rules
-        # What is taken is of the type of what stood there, or says that nothing is known.
+        # What is taken is of the type of what was there, or says that nothing is known.
         numbers = {int, float}
         same = type(odd) is type(before) or {type(odd), type(before)} == numbers
         assert same or None in (odd, before), (path, odd)

@@ -46,7 +46,7 @@ def test_a_value_of_another_type_is_refused(row: dict[str, Any]) -> None:
     refused = 0
     for path in spoil.places(row):
         if path[0] in ("raw", "tool", "check"):
-            continue  # what a line is of is compared with what was asked
+            continue  # what a line is of is compared with what was planned
         for odd in ODD:
             spoilt = copy.deepcopy(row)
             before = spoil.at(spoilt, path)

@@ -57,12 +57,12 @@ def test_a_healthy_row_is_read_and_its_keys_are_published() -> None:
 @pytest.mark.parametrize(
     "garbage", [b"x", True, 10**400, {"a": 1}, [None, "x", 5], float("nan")], ids=lambda one: repr(one)[:9]
 )
-def test_a_value_of_another_type_is_refused_wherever_it_stands(garbage: Any) -> None:
+def test_a_value_of_another_type_is_refused_wherever_it_is(garbage: Any) -> None:
     refused = 0
     for row in rows()[::3]:
         for place in spoil.places(row):
             unread = place[0] in NOT_READ or place[:2] == ("other_end", "error")
-            # Of a list of one kind the first two tell of all.
+            # In a list of equal elements the first two represent all.
             further = any(isinstance(part, int) and part > 1 for part in place)
             if unread or further or type(spoil.at(row, place)) is type(garbage) is not int:
                 continue

@@ -58,7 +58,7 @@ def test_files_are_restored_before_networkd_and_generated_anew(applied, node, re
     assert (path.read_text(), path.stat().st_mode & 0o777) == (OLD, 0o640)
     assert node.commands == [["netplan", "generate"]]
     assert transaction.outcome(folder, token)["outcome"] == "rolling_back"
-    # a controller that asks now is told to wait, not that nobody will finish it
+    # a controller that calls now has to wait; it does not get the answer that nothing will finish it
     assert not transaction.is_stale(transaction.in_flight(folder))
 
 

@@ -116,7 +116,7 @@ def test_difference_and_its_way_back(before, now, kind, word, command):
     assert snapshot.replay(before, now, RAILS) == [command.split()]
 
 
-def test_sysctl_difference_is_said(before, now):
+def test_sysctl_difference_is_reported(before, now):
     CHANGED["sysctl"](now)
     assert snapshot.differences(before, now, RAILS) == ["sysctl net/ipv6/conf/ens6/accept_ra 1 is 0"]
 

@@ -106,7 +106,7 @@ def test_netplan_that_fails_is_undone_at_once_with_its_words(change, node):
     assert path.read_text() == OLD
 
 
-def test_what_cannot_be_brought_back_is_said(change, node, monkeypatch):
+def test_what_cannot_be_brought_back_is_reported(change, node, monkeypatch):
     folder, token, _path = change()
     monkeypatch.setattr(restore, "PATIENCE_S", 0.05)
     monkeypatch.setattr(snapshot, "replay", lambda *_arguments: [])
@@ -181,7 +181,7 @@ def test_lock_held_by_another_is_named(tmp_path):
     ("boot_id", "left_s", "stale"),
     [("this", 20, False), ("this", -1, False), ("this", -100, True), ("the one before", 20, True)],
 )
-def test_change_that_nobody_will_finish(monkeypatch, boot_id, left_s, stale):
+def test_change_that_no_one_will_finish(monkeypatch, boot_id, left_s, stale):
     monkeypatch.setattr(transaction, "boot_id", lambda: "this")
     record = {"boot_id": boot_id, "expires_monotonic_s": time.monotonic() + left_s}
     assert transaction.is_stale(record) is stale

@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What is said of a node's GPUs: each rule on facts of two H100, with one thing changed."""
+"""What is reported about a node's GPUs: each rule on facts of two H100, with one thing changed."""
 
 from __future__ import annotations
 
@@ -202,7 +202,7 @@ def test_what_is_not_understood_hides_no_failure():
 
 
 @pytest.mark.parametrize("key", ["pci", "index"])
-def test_a_gpu_or_an_index_that_stands_twice_is_unmeasured(key):
+def test_a_gpu_or_an_index_that_is_there_twice_is_unmeasured(key):
     def change(seen):
         seen["rows"][1][key] = seen["rows"][0][key]
 
@@ -272,7 +272,7 @@ def test_an_xid_of_the_gpu_fails(number):
 
 
 @pytest.mark.parametrize("number", [13, 31, 43, 45, 63, 92, 94, 9999])
-def test_an_xid_of_an_application_or_of_a_repair_is_told(number):
+def test_an_xid_of_an_application_or_of_a_repair_is_reported(number):
     found = ruled("gpu_xid", logged(("XID", number, False)))
     assert (found.outcome, found.observed["other_xids"]) == ("pass", f"XID {number} 2 times")
 
@@ -290,7 +290,7 @@ def test_a_log_without_its_beginning_is_recorded_and_still_fails_by_what_is_left
     assert ruled("gpu_xid", logged(("XID", 79, False), first=812)).outcome == "fail"
 
 
-def test_without_a_declaration_like_is_held_against_like():
+def test_without_a_declaration_peers_are_compared():
     count = {"count": 2}
     assert ruled("gpu_kind", None, count).outcome == "recorded"
     usual = {"driver": ("535.183.01", "535.183.01 on 3, 550.54.15 on 1")}
@@ -317,18 +317,18 @@ def test_without_a_declaration_like_is_held_against_like():
         ("driver", "550.90", False),
     ],
 )
-def test_what_is_declared_need_not_be_the_whole_name(key, declared, fits):
+def test_what_is_declared_need_not_be_the_full_name(key, declared, fits):
     assert (ruled("gpu_kind", None, {**DECLARED, key: declared}).outcome == "pass") is fits
 
 
-def test_a_card_that_is_far_from_every_gpu_is_said():
+def test_a_card_that_is_far_from_every_gpu_is_reported():
     found = ruled("gpu_nic")
     assert found.observed == {"rail0": f"{FIRST} (switch)", "rail1": f"{FIRST}, {SECOND} (far)"}
     assert "rail1: no GPU is on its NUMA node" in found.basis
     assert "of rail2 the kernel does not tell" in found.basis
 
 
-def test_of_a_node_without_gpus_only_their_number_is_asked():
+def test_of_a_node_without_gpus_only_their_number_is_checked():
     assert gpu.checks({"count": 0}) == ("gpu_count",)
     nothing = {**HEALTHY, "pci": [], "rows": [], "driver": None}
     assert gpu.rule("gpu_count", Node("gpu1", {"count": 0}, {}, {}), nothing).outcome == "pass"

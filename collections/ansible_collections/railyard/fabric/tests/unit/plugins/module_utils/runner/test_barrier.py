@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The tools of a group begin at one moment, and who cannot begin holds nobody up beyond the bound."""
+"""The tools of a group begin at one moment, and a node that cannot begin delays no other beyond the bound."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def started(argv: list[str]) -> tuple[HeldProcess, subprocess.Popen[bytes]]:
     return hold, process
 
 
-def test_nobody_begins_before_the_last_is_ready(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_one_begins_before_the_last_is_ready(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(barrier, "NOTIFY_S", SOON_S)
     gate, log = StartBarrier(3), Log()
     runs = [begin(gate, rail, log) for rail in ("rail0", "rail1")]
@@ -78,13 +78,13 @@ def test_nobody_begins_before_the_last_is_ready(monkeypatch: pytest.MonkeyPatch)
     runs.append(begin(gate, "rail2", log))
     for thread, _moments in runs:
         thread.join(SOON_S)
-    # Every server is told before any tool fills the rails.
+    # Every server gets the word before any tool fills the rails.
     assert sorted(log.words[:3]) == ["tell rail0", "tell rail1", "tell rail2"]
     assert sorted(log.words[3:]) == ["release rail0", "release rail1", "release rail2"]
     assert len({moments[0] for _thread, moments in runs}) == 1
 
 
-def test_who_leaves_is_not_waited_for_and_counts_once() -> None:
+def test_a_node_that_leaves_is_not_waited_for_and_counts_once() -> None:
     gate, log = StartBarrier(3), Log()
     gate.leave("rail0")
     gate.leave("rail0")
@@ -308,7 +308,7 @@ def test_a_server_that_takes_no_word_fails_alone_and_the_others_begin_in_time() 
     theirs.close()
 
 
-def test_who_is_being_told_locks_nobody_out() -> None:
+def test_a_node_that_gets_the_word_locks_no_other_out() -> None:
     gate, log = StartBarrier(2), Log()
     told = threading.Event()
     slow = threading.Thread(

@@ -118,7 +118,7 @@ def test_what_may_be_gone_the_next_time_is_suspect(one: dict[str, Any]) -> None:
     "one",
     [
         row(),
-        # No bound of another check or rail, and what a state says would be said again.
+        # No bound of another check or rail, and what a state reports would be reported again.
         row(rail="rail1", metrics={"bandwidth_gbps": 0.1}, other_end={**row()["other_end"], "metrics": {}}),
         *(row(**error(name)) for name in ("tool_missing", "link_down", "version_differs", "hca_missing",
                                           "rendezvous_timeout", "no_gid", "busy", "interrupted")),
@@ -155,7 +155,7 @@ def test_what_is_good_or_would_be_the_same_is_not(one: dict[str, Any]) -> None:
     [
         ("hw.out_of_sequence", False),
         ("hw.rq_num_oos", False),
-        # A receiver that asked for them again: the fabric's packets were not placed, or were lost.
+        # A receiver that requested them again: the fabric's packets were not placed, or were lost.
         ("hw.packet_seq_err", True),
         ("hw.local_ack_timeout_err", True),
     ],
@@ -196,7 +196,7 @@ def test_what_was_sent_arrives_but_for_the_windows() -> None:
     assert [confirm.looks_bad(one, BOUNDS, POLICY) for one in rows] == [False, True]
 
 
-def test_only_what_was_proven_is_what_others_are_held_against() -> None:
+def test_others_are_compared_only_with_what_was_proven() -> None:
     like = [row(**QUIET, id=f"m{n:05d}") for n in range(4)]
     for one, latency_us in zip(like, (0.1, 0.1, 9.0, 9.2), strict=True):
         one["metrics"] = {"latency_p50_us": latency_us}
@@ -209,20 +209,20 @@ def test_only_what_was_proven_is_what_others_are_held_against() -> None:
     assert confirm.suspects(like, BOUNDS, POLICY) == ["m00000", "m00001"]
 
 
-def test_of_many_a_tenth_below_stands_apart() -> None:
+def test_of_many_a_tenth_below_is_an_outlier() -> None:
     like = [other(id=f"m{n:05d}", metrics={}) | {"id": f"m{n:05d}", "rail": "rail1"} for n in range(9)]
     like[4]["metrics"] = {"bandwidth_gbps": 8.0}
     assert confirm.suspects(like, BOUNDS, POLICY) == ["m00004"]
 
 
-def test_what_stands_apart_from_its_like_is_suspect() -> None:
+def test_an_outlier_among_its_peers_is_suspect() -> None:
     like = [row(**QUIET, id=f"m{n:05d}") | {"metrics": {"latency_p50_us": 9.0 + n / 10}} for n in range(4)]
     assert confirm.suspects(like, BOUNDS, POLICY) == []
     like[2]["metrics"] = {"latency_p50_us": 90.0}
     assert confirm.suspects(like, BOUNDS, POLICY) == ["m00002"]
     like[2]["tool"] = "another"
     assert confirm.suspects(like, BOUNDS, POLICY) == []
-    # Of both ways at once each is told by itself: the sum of one that is dead is half of the others'.
+    # Of both ways at once each is reported by itself: the sum of one that is dead is half of the others'.
     for one, back in zip(like[:2], (9.0, 0.1), strict=True):
         one["metrics"] = {"bandwidth_gbps": 9.0 + back, "forward_gbps": 9.0, "reverse_gbps": back}
     assert confirm.suspects(like, {}, POLICY) == ["m00001"]
@@ -260,7 +260,7 @@ def test_no_more_time_is_spent_than_there_is() -> None:
     assert [confirm.budget_s(planned_s) for planned_s in (10.0, 1000.0)] == [60.0, 200.0]
 
 
-def test_a_group_is_measured_again_as_a_whole_and_paid_once() -> None:
+def test_a_group_is_measured_again_as_one_and_paid_once() -> None:
     asked = of_meeting(8, group="g00000")
     assert chosen(asked, 1, left_s=14.0) == 8
     assert chosen(asked, 8, left_s=14.0) == 8

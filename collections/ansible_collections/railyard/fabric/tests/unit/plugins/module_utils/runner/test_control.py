@@ -34,7 +34,7 @@ def order(**changes: Any) -> dict[str, Any]:
 
 
 class Systemd:
-    """Answers for systemd-run and systemctl, and remembers what it was asked."""
+    """Answers for systemd-run and systemctl, and remembers its arguments."""
 
     def __init__(self) -> None:
         self.asked: list[list[str]] = []
@@ -155,7 +155,7 @@ def test_a_program_that_came_damaged_is_refused(control: Control, program: tuple
         ({"schema": 9}, "schema is 9"),
     ],
 )
-def test_an_order_that_is_not_whole_is_refused(
+def test_an_order_that_is_not_complete_is_refused(
     control: Control, program: tuple[str, str], changes: dict[str, Any], said: str
 ) -> None:
     with pytest.raises(MeasurementError, match=said):
@@ -244,7 +244,7 @@ def test_collecting_packs_rows_and_raw_by_the_names_that_rows_use(
     assert control.collect(False)["archive"] is None
 
 
-def test_runs_that_nobody_fetched_are_named(
+def test_runs_that_no_one_fetched_are_named(
     control: Control, program: tuple[str, str], tmp_path: Path
 ) -> None:
     stage(control, program)
@@ -254,7 +254,7 @@ def test_runs_that_nobody_fetched_are_named(
     assert control.leftovers() == []
 
 
-def test_a_second_controller_is_told_who_since_when_and_until_when(
+def test_a_second_controller_learns_who_runs_since_when_and_until_when(
     control: Control, program: tuple[str, str], tmp_path: Path, systemd: Systemd
 ) -> None:
     stage(control, program)
@@ -267,13 +267,13 @@ def test_a_second_controller_is_told_who_since_when_and_until_when(
     assert "me@here" in refused.value.message
     assert refused.value.message.count("2") > 0
     assert "its lease ends at" in refused.value.message
-    # It is not the second's to give back.
+    # It is not the second's to release.
     assert second.lease.release(OTHER) is False
     control.collect(False)
     assert stage(second, program, run=OTHER)["changed"] is True
 
 
-def test_a_systemd_that_does_not_answer_has_not_said_that_nothing_runs(
+def test_a_systemd_that_does_not_answer_does_not_prove_that_nothing_runs(
     tmp_path: Path, program: tuple[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(runner_process, "_SYSTEMD", str(tmp_path))
@@ -294,7 +294,7 @@ def test_a_systemd_that_does_not_answer_has_not_said_that_nothing_runs(
     assert control.stop(False) is False
 
 
-def test_an_order_is_read_back_whole_and_a_bad_one_names_its_file(tmp_path: Path) -> None:
+def test_a_schedule_is_read_back_completely_and_a_bad_one_names_its_file(tmp_path: Path) -> None:
     path = tmp_path / "order.json"
     path.write_text(work_order.dump(order()))
     assert work_order.load(str(path)) == order()

@@ -29,7 +29,7 @@ PACKETS = MOVED // MTU
 CLAIM = Claim("bytes", MOVED, MOVED, packet_bytes=MTU)
 POLICY = {"idle_bytes_per_s": 1000}
 
-# Driver link -> folder, and what a client's files grow by: bytes sent, packets sent. The others stand still.
+# Driver link -> folder, and what a client's files grow by: bytes sent, packets sent. The others do not move.
 WORDS = {
     "port_xmit_data": MOVED // 4,
     "port_xmit_packets": PACKETS,

@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Nothing that a partner or the own node does leaves the runner without an end, or a test without its row."""
+"""Nothing that a partner or the node does leaves the runner without an end, or a test without its row."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_a_client_that_asks_without_end_has_an_end(monkeypatch: pytest.MonkeyPat
     assert len(talker.sent) == 30
 
 
-def test_a_client_that_speaks_of_something_else_is_broken_off(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_client_that_mentions_something_else_is_broken_off(monkeypatch: pytest.MonkeyPatch) -> None:
     talker = Talker(itertools.repeat({"t": "begin", "number": 7}))
     with pytest.raises(ChannelClosed, match="begin"):
         attend(monkeypatch, talker)

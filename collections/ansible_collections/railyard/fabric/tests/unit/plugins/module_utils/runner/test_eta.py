@@ -19,16 +19,16 @@ from ansible_collections.railyard.fabric.plugins.module_utils.runner.eta import 
 PLANNED_S = {"ping_rtt": 0.0, "tcp_bandwidth": 9.0, "rdma_bandwidth": 14.0, "tcp_bandwidth_concurrent": 9.0}
 
 
-def of(check: str, group: str | None = None) -> dict[str, Any]:
+def make_test(check: str, group: str | None = None) -> dict[str, Any]:
     return {"check": check, "group": group}
 
 
 TESTS = [
-    of("ping_rtt"),
-    of("tcp_bandwidth"),
-    of("rdma_bandwidth"),
-    of("tcp_bandwidth_concurrent", "g0"),
-    of("tcp_bandwidth_concurrent", "g0"),
+    make_test("ping_rtt"),
+    make_test("tcp_bandwidth"),
+    make_test("rdma_bandwidth"),
+    make_test("tcp_bandwidth_concurrent", "g0"),
+    make_test("tcp_bandwidth_concurrent", "g0"),
 ]
 
 
@@ -54,7 +54,7 @@ def test_where_the_runner_starts_slowly_so_do_the_tests_that_start_tools(
     assert Pace(PLANNED_S, TESTS, started_in_s=2.5).left_s() == pytest.approx(40.5)
 
 
-def test_the_age_of_a_process_is_told() -> None:
+def test_the_age_of_a_process_is_reported() -> None:
     program = "import time; time.sleep(0.5); from {0} import {1} as age; print(age())"
     words = program.format(eta.__name__, eta.process_age_s.__name__)
     done = subprocess.run(
@@ -86,7 +86,7 @@ def test_afterwards_what_this_run_took_is_added(monkeypatch: pytest.MonkeyPatch)
 def test_a_group_is_one_turn_and_a_cable_none(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock(monkeypatch)
     pace = Pace(PLANNED_S, TESTS)
-    pace.over(of("cabling"))
+    pace.over(make_test("cabling"))
     pace.begin()
     clock.now_s += 9
     for one in TESTS[3:]:

@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Waiting for a tool (told by the kernel, bounded, interrupted by the word to stop), and what it may do."""
+"""Waiting for a tool (woken by the kernel, bounded, interrupted by the word to stop), and what it may do."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def test_a_wait_does_not_look_all_the_time(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 class Systemd:
-    """What `systemctl` was asked to do, and whether it hangs at a verb."""
+    """What `systemctl` was called for, and whether it hangs at a verb."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, hangs: str = "") -> None:
         self.asked: list[list[str]] = []
@@ -121,7 +121,7 @@ class Systemd:
 
 
 @pytest.mark.parametrize(("script", "stops"), [("exit 0", False), ("exit 1", True), ("exec sleep 60", True)])
-def test_a_unit_outlives_nobody_who_waited_for_it(
+def test_a_unit_outlives_no_one_who_waited_for_it(
     monkeypatch: pytest.MonkeyPatch, script: str, stops: bool
 ) -> None:
     """`systemd-run --wait` ends by itself when the bus goes away below it; its unit runs on."""
@@ -279,7 +279,7 @@ def alive_in(group: int) -> list[list[str]]:
     return found
 
 
-def test_the_direct_launcher_ends_the_whole_group(tmp_path: Path) -> None:
+def test_the_direct_launcher_ends_the_full_group(tmp_path: Path) -> None:
     launched = units.DirectLauncher("x").start(
         "u", ["sh", "-c", "sleep 61 & sleep 62"], 5, str(tmp_path / "out")
     )
@@ -287,7 +287,7 @@ def test_the_direct_launcher_ends_the_whole_group(tmp_path: Path) -> None:
     launched.end()
     assert launched.poll() is not None
     group = launched._process.pid
-    # A killed process may wait for a CPU to die on; a zombie that nobody has reaped yet runs no more.
+    # A killed process may wait for a CPU to die on; a zombie that is not reaped yet runs no more.
     deadline = time.monotonic() + 60
     while alive_in(group) and time.monotonic() < deadline:
         time.sleep(0.05)

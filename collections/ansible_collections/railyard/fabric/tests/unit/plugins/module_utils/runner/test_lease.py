@@ -17,7 +17,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.runner.lease impor
 RUN, OTHER = "20261121T101500Z-3f2a", "20261121T111500Z-4444"
 
 
-def test_an_expired_lease_is_taken_over_and_its_run_told(tmp_path: Path) -> None:
+def test_an_expired_lease_is_taken_over_and_its_run_is_reported(tmp_path: Path) -> None:
     lease = Lease(str(tmp_path))
     lease.take(RUN, "first", 0.05, "gpu001")
     assert lease.lost_by(RUN) is None

@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A node's listener over real sockets: who calls waits, is told to, is handed over, or is a stranger."""
+"""A node's listener over real sockets: a caller waits, has to wait, is handed over, or is an unknown peer."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def node(monkeypatch: pytest.MonkeyPatch) -> Iterator[House]:
 def test_the_lobby_keeps_a_caller_waiting_and_hands_it_over(node: House) -> None:
     node.listener.enter_round(0)
     caller = node.call(round_number=3)
-    # Ahead of us: told to wait, again and again, and not taken for dead.
+    # Ahead of this node: it has to wait, again and again, and is not taken for dead.
     assert caller.receive(SOON_S) == {"t": "wait", "round": 0}
     assert caller.receive(SOON_S)["t"] == "wait"
     node.listener.enter_round(3)
@@ -87,7 +87,7 @@ def test_the_lobby_says_that_it_lives_and_that_it_has_gone_on(node: House) -> No
     assert node.call(round_number=4).receive(SOON_S) == {"t": "gone", "round": 5}
 
 
-def test_the_lobby_remembers_strangers(node: House) -> None:
+def test_the_lobby_remembers_unknown_peers(node: House) -> None:
     with pytest.raises(UnknownPeer):
         node.call(terms=TERMS._replace(secret="f" * 64))
     with pytest.raises((UnknownPeer, ChannelClosed)):
@@ -99,7 +99,7 @@ def test_the_lobby_remembers_strangers(node: House) -> None:
     ):
         time.sleep(0.02)
     assert "which is not in this run" in str(node.listener.get_unknown_caller("rail0", "127.0.0.1"))
-    # Whoever it was: the node itself has called since.
+    # No matter which peer it was: the node itself has called since.
     node.call("ask").receive(SOON_S)
     assert node.listener.get_unknown_caller("rail0", "127.0.0.1") is None
 
@@ -117,14 +117,14 @@ def hung_up(sock: socket.socket, within_s: float) -> bool:
     return True
 
 
-def test_who_has_no_address_of_the_roster_is_refused_at_once(node: House) -> None:
+def test_a_node_that_has_no_address_of_the_roster_is_refused_at_once(node: House) -> None:
     with socket.create_connection(("127.0.0.1", node.port), source_address=("127.0.0.9", 0)) as sock:
         assert hung_up(sock, SOON_S)
     assert node.listener._unproven == {"rail0": []}
     assert node.listener.get_unknown_caller("rail0", "127.0.0.9") is None
 
 
-def test_who_says_too_much_before_it_has_proven_itself_is_a_stranger(node: House) -> None:
+def test_a_node_that_says_too_much_before_it_has_proven_itself_is_an_unknown_peer(node: House) -> None:
     """Of forty callers with four MiB each, 297 MiB were kept."""
     with socket.create_connection(("127.0.0.1", node.port)) as sock:
         sock.sendall(b"x" * (16 << 10))
@@ -143,7 +143,7 @@ def test_many_who_say_nothing_make_way_for_a_partner(node: House) -> None:
             sock.close()
 
 
-def test_a_caller_that_reads_nothing_holds_up_nobody_in_the_lobby(
+def test_a_caller_that_reads_nothing_holds_up_no_one_in_the_lobby(
     node: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A line to it once had ten seconds, under the lock that every other caller needs."""
@@ -164,13 +164,13 @@ def test_a_caller_that_reads_nothing_holds_up_nobody_in_the_lobby(
         node.listener._reassure()
         assert node.listener._waiting == {}
     assert given_s == [0.0]
-    # It may call again, and is told that we have gone on.
+    # It may call again, and gets the answer that this node has gone on.
     node.listener.enter_round(4)
     assert node.call(round_number=3).receive(SOON_S) == {"t": "gone", "round": 4}
 
 
 @pytest.mark.parametrize("said", [b"", json.dumps({**CALL, "purpose": {}}).encode() + b"\n"])
-def test_a_partner_that_hangs_up_half_way_is_no_stranger(node: House, said: bytes) -> None:
+def test_a_partner_that_hangs_up_half_way_is_no_unknown_peer(node: House, said: bytes) -> None:
     """A busy one does, where this end or its own was held up for the seconds that an answer may take."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         near = socket.create_connection(server.getsockname())
@@ -182,7 +182,7 @@ def test_a_partner_that_hangs_up_half_way_is_no_stranger(node: House, said: byte
     assert node.listener.get_unknown_caller("rail0", "127.0.0.1") is None
 
 
-def test_rails_without_ip_share_one_listener_and_are_told_apart_by_the_call(node: House) -> None:
+def test_rails_without_ip_share_one_listener_and_are_distinguished_by_the_call(node: House) -> None:
     stop, port = threading.Event(), free_port()
     shared = order("gpu002", port, subnet=None)
     places = {

@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a node is asked by itself ends in a row each, whatever its tool does; and nothing of it stays."""
+"""What a node measures by itself ends in a row each, whatever its tool does; and nothing of it stays."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def test_each_node_finds_its_share_and_ids_agree() -> None:
 
 
 @pytest.mark.parametrize("change", [{}, {"scales": []}, {"weigh_all": False}])
-def test_nothing_is_asked_where_the_policy_wants_nothing(change: dict[str, Any]) -> None:
+def test_nothing_runs_where_the_policy_wants_nothing(change: dict[str, Any]) -> None:
     assert list(node_tests.asked_lines(order(**change))) == []
 
 

@@ -42,13 +42,13 @@ def session_of(name: str, peer: str, boot_id: str) -> Any:
 
 
 def expect(monkeypatch: pytest.MonkeyPatch, expected: dict[str, Any]) -> None:
-    """Let the facts have said these GUIDs."""
+    """Let the facts have these GUIDs."""
     rails = {name: {"rail0": {"port_guid": guid}} for name, guid in expected.items()}
     monkeypatch.setattr(work_order, "rails_of", lambda _order, node: rails[node])
 
 
 def meet(monkeypatch: pytest.MonkeyPatch, seen: dict[str, Any], expected: dict[str, Any]) -> list[Any]:
-    """Let two nodes exchange; `seen` is what each reads of its port, `expected` what its facts said."""
+    """Let two nodes exchange; `seen` is what each reads of its port, `expected` what its facts reported."""
 
     def find(place: Place, hca: str | None) -> RdmaPort:
         found = seen[place.host]
@@ -92,7 +92,7 @@ def test_both_learn_the_others_port(monkeypatch: pytest.MonkeyPatch) -> None:
         ({**GUIDS, "dgx02": MeasurementError("hca_missing", "gone", "dgx02", "look")}, GUIDS, "hca_missing"),
     ],
 )
-def test_a_port_that_one_end_does_not_believe_is_refused_by_both(
+def test_a_port_that_one_end_does_not_accept_is_refused_by_both(
     monkeypatch: pytest.MonkeyPatch, seen: dict[str, Any], expected: dict[str, Any], cause: str
 ) -> None:
     found = meet(monkeypatch, seen, expected)

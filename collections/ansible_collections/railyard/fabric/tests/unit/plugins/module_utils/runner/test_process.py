@@ -23,7 +23,7 @@ def test_a_direct_runner_that_ends_just_now_is_stopped(
     process = runner_process.DirectProcess(RUN, str(tmp_path), lambda _argv: (0, "", ""))
     gone = subprocess.Popen([sys.executable, "-c", ""])
     gone.wait()
-    # It was there when it was looked for, and is not when it is told to end.
+    # It was there when it was looked for, and is gone when the signal is sent.
     pids = [gone.pid, gone.pid]
     monkeypatch.setattr(process, "_pid", lambda: pids.pop() if pids else None)
     process.stop()
@@ -43,6 +43,6 @@ def test_a_direct_runner_is_found_by_pid_and_folder(tmp_path: Path) -> None:
     os.kill(pid, signal.SIGTERM)
     os.waitpid(pid, 0)
     assert process.running() is False
-    # A pid that the kernel has given to somebody else is not ours.
+    # A pid that the kernel has given to another process is not the runner's.
     (folder / "runner.pid").write_text("1")
     assert process.running() is False

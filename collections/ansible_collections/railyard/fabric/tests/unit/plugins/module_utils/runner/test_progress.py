@@ -33,7 +33,7 @@ STATUS: dict[str, Any] = {
 }
 
 
-def said(left_s: float) -> dict[str, Any]:
+def make_status(left_s: float) -> dict[str, Any]:
     """Return what a runner says that has looked at the clock just now."""
     uptime_s = float(Path("/proc/uptime").read_text(encoding="ascii").split()[0])
     return {**STATUS, "left_s": left_s + 0.2, "uptime_s": uptime_s}
@@ -73,7 +73,7 @@ class Node:
 
 
 def looked(node: Node, **how: str) -> dict[str, Any]:
-    """Look at a run whose runner has just said `LEFT_S`; what is left is that, less what the look took."""
+    """Look at a run whose runner has just reported `LEFT_S`: what is left is that, less the look's time."""
     seen = node.look(**how)
     assert LEFT_S - 60 < seen.pop("left_s") <= LEFT_S
     return seen
@@ -94,7 +94,7 @@ def node(tmp_path: Path) -> Node:
         ({"left_s": 70.4, "uptime_s": 800.0}, "", None),
     ],
 )
-def test_what_is_left_is_what_the_runner_said_less_the_time_since(
+def test_what_is_left_is_what_the_runner_reported_less_the_time_since(
     said: dict[str, Any], uptime: str, left_s: int | None
 ) -> None:
     assert progress.read(f"running\nrenewed\n{uptime}\n{json.dumps(said)}\n")["left_s"] == left_s
@@ -102,12 +102,12 @@ def test_what_is_left_is_what_the_runner_said_less_the_time_since(
 
 def test_a_run_that_goes_on(node: Node) -> None:
     node.lease.take(RUN, "me", 60, "gpu001")
-    (node.folder / "status.json").write_text(json.dumps(said(LEFT_S)))
+    (node.folder / "status.json").write_text(json.dumps(make_status(LEFT_S)))
     assert looked(node) == {**STATUS, "running": True, "lease_renewed": True}
 
 
 def test_a_runner_that_was_killed_is_done_and_says_why(node: Node) -> None:
-    (node.folder / "status.json").write_text(json.dumps(said(LEFT_S)))
+    (node.folder / "status.json").write_text(json.dumps(make_status(LEFT_S)))
     node.unit.unlink()
     killed = node.look()
     assert (killed["done"], killed["running"], killed["finished_tests"]) == (True, False, 3)
@@ -116,7 +116,7 @@ def test_a_runner_that_was_killed_is_done_and_says_why(node: Node) -> None:
     assert node.look()["reason"] == "completed"
 
 
-def test_a_runner_that_has_said_nothing_yet(node: Node) -> None:
+def test_a_runner_without_a_report_yet(node: Node) -> None:
     started = node.look()
     assert (started["done"], started["running"], started["total_tests"]) == (False, True, 0)
 
@@ -137,7 +137,7 @@ def test_looking_renews_the_lease(node: Node) -> None:
 
 def test_looking_starts_no_program(node: Node) -> None:
     node.lease.take(RUN, "me", 60, "gpu001")
-    (node.folder / "status.json").write_text(json.dumps(said(LEFT_S)) + "\n")
+    (node.folder / "status.json").write_text(json.dumps(make_status(LEFT_S)) + "\n")
     assert looked(node, only="/nowhere") == {**STATUS, "running": True, "lease_renewed": True}
 
 

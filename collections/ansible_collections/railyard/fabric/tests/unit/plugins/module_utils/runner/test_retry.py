@@ -58,7 +58,7 @@ def test_either_ends_lost_clock_is_another_try(monkeypatch: pytest.MonkeyPatch, 
     assert [(one["error"], one["tries"]) for one in book.rows] == [(None, 2)]
 
 
-def test_the_last_try_stands_whatever_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_last_try_counts_whatever_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     book = run(monkeypatch, [[row("m0", own="clock_lost")] for _try in range(4)])
     assert [(one["error"]["class"], one["tries"]) for one in book.rows] == [("clock_lost", 4)]
 
@@ -68,7 +68,7 @@ def test_another_failure_is_not_tried_away(monkeypatch: pytest.MonkeyPatch) -> N
     assert [one["tries"] for one in book.rows] == [1]
 
 
-def test_a_group_is_tried_as_a_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_group_is_tried_as_one(monkeypatch: pytest.MonkeyPatch) -> None:
     """The rails of a group are to be measured at once, so one of them alone would not do."""
     book = run(monkeypatch, [[row("m0"), row("m1", own="clock_lost")], [row("m0"), row("m1")]])
     assert [(one["id"], one["error"], one["tries"]) for one in book.rows] == [

@@ -48,10 +48,10 @@ class Line:
 
 @pytest.mark.parametrize("node", ["gpu001", "gpu002"])
 @pytest.mark.parametrize(("gone", "patience_s"), [(1, SOON_S), (3, SOON_S), (99, 0.5)])
-def test_who_hung_up_before_its_hello_is_met_once_more(
+def test_a_node_that_hung_up_before_its_hello_is_met_once_more(
     monkeypatch: pytest.MonkeyPatch, node: str, gone: int, patience_s: float
 ) -> None:
-    """Its patience ended while this end was held up; it calls again, and nobody waited for that call."""
+    """Its patience ended while this end was held up; it calls again, and nothing waited for that call."""
     policy = {"rendezvous_timeout_s": patience_s, "first_rendezvous_timeout_s": 0, "base_port": 1}
     context: Any = SimpleNamespace(
         node=node,
@@ -141,7 +141,7 @@ class Node:
 
 
 def stranger(server: socket.socket, calls: queue.Queue[int]) -> None:
-    """Answer every call with two bytes that are no word of ours, until the server is closed; tell of each."""
+    """Answer every call with two bytes of no protocol, until the server is closed; note each."""
     while True:
         try:
             caller = server.accept()[0]
@@ -163,7 +163,7 @@ def two_bytes(number: int, port: int) -> None:
 
 
 @pytest.mark.parametrize("comes", [True, False])
-def test_two_bytes_of_a_stranger_do_not_keep_a_partner_from_being_met(comes: bool) -> None:
+def test_two_bytes_of_an_unknown_peer_do_not_keep_a_partner_from_being_met(comes: bool) -> None:
     """They once lost all tests of the pair."""
     port = free_port()
     node = Node(2, port, SOON_S if comes else 1.0)
@@ -176,7 +176,7 @@ def test_two_bytes_of_a_stranger_do_not_keep_a_partner_from_being_met(comes: boo
 
 
 @pytest.mark.parametrize("comes", [True, False])
-def test_a_stranger_at_the_partners_address_is_named_when_patience_ends(comes: bool) -> None:
+def test_an_unknown_peer_at_the_partners_address_is_named_when_patience_ends(comes: bool) -> None:
     port = free_port()
     calls: queue.Queue[int] = queue.Queue()
     with socket.create_server(("127.0.0.2", port)) as server:
@@ -196,8 +196,8 @@ def test_a_stranger_at_the_partners_address_is_named_when_patience_ends(comes: b
 
 
 @pytest.mark.parametrize("number", [1, 2])
-def test_who_was_held_up_until_its_patience_was_over_has_looked_once(number: int) -> None:
-    """A partner was "not met: no answer" that nobody had called."""
+def test_a_node_that_was_held_up_until_its_patience_was_over_has_looked_once(number: int) -> None:
+    """A partner was "not met: no answer" that had never been called."""
     port = free_port()
     partner = Node(3 - number, port).begin()
     late = Node(number, port)

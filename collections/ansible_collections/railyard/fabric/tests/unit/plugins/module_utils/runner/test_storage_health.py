@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The runner asks each drive below a mount by smartctl, here a program that answers as it is told."""
+"""The runner asks each drive below a mount by smartctl, here a program with given answers."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def disk(name: str, bus: str | None = "nvme", hardware: bool = True) -> dict[str
 
 @pytest.fixture(autouse=True)
 def node(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Let `/data` stand on a drive, and smartctl be there."""
+    """Let `/data` be on a drive, and smartctl be there."""
     monkeypatch.setenv("PATH", str(tmp_path / "bin"), prepend=":")
     monkeypatch.setattr(block_device, "mount_at", lambda _reader, path: Mount(path, "xfs", "259:0"))
     monkeypatch.setattr(block_device, "moved_bytes", lambda _reader, _device: (0, 0))
@@ -75,7 +75,7 @@ def row(folder: Path, node_class: str = "hardware") -> dict[str, Any]:
     return found
 
 
-def test_a_drive_is_asked_and_its_row_says_what_it_said(tmp_path: Path) -> None:
+def test_a_drive_is_queried_and_its_row_has_the_answer(tmp_path: Path) -> None:
     says(tmp_path, "nvme0n1", "nvme.json")
     found = row(tmp_path)
     assert (found["check"], found["subject"], found["status"]) == ("storage_health", "/data", "measured")
@@ -106,7 +106,7 @@ def test_what_smartctls_exit_status_says_of_a_drive_is_no_failure_of_the_test(tm
         ("virtio.json", disk("nvme0n1"), "virtual", "unread", "Unable to detect device type"),
     ],
 )
-def test_a_drive_without_smart_is_told_from_one_that_is_not_known(
+def test_a_drive_without_smart_is_distinguished_from_one_that_is_not_known(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capture: str,
@@ -142,7 +142,7 @@ def test_an_answer_that_cannot_be_read_leaves_the_drive_unread(
     assert word in drive["said"]
 
 
-def test_a_wrapper_whose_exit_status_is_another_is_not_believed(tmp_path: Path) -> None:
+def test_a_wrapper_whose_exit_status_is_another_is_not_accepted(tmp_path: Path) -> None:
     says(tmp_path, "nvme0n1", "nvme.json")
     path = tmp_path / "bin/smartctl"
     path.write_text(path.read_text().replace('exit "$(sed', 'true "$(sed') + "exit 8\n")

@@ -26,7 +26,7 @@ def idle(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def base_port() -> int:
-    """A rendezvous port whose next one, the first job's, nobody has: two checkouts may be tested at once."""
+    """A rendezvous port whose next one, the first job's, is free: two checkouts may be tested at once."""
     with socket.create_server(("127.0.1.1", 0)) as free:
         return int(free.getsockname()[1]) - 1
 

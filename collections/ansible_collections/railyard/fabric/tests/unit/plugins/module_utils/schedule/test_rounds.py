@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The schedule against its definition: every pair once, nobody twice in a round, the same ids everywhere."""
+"""The schedule against its definition: every pair once, no node twice in a round, the same ids everywhere."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.schedule import po
 from support.nodes import node_run
 
 CHECKS = ["path_mtu", "path_mtu_one_way", "ping_rtt", "tcp_bandwidth", "tcp_latency"]
-# Nothing that a switch has asked, but what a test switches on.
+# Nothing that a switch turns on, but what a test turns on.
 POLICY: dict[str, Any] = {
     name: False if key.kind == "switch" else key.default for name, key in policy_keys.KEYS.items()
 }
@@ -78,7 +78,7 @@ def test_two_nodes_are_one_round_in_the_order_of_the_contract() -> None:
 
 @pytest.mark.parametrize("nodes", [2, 3, 4, 5, 6, 7, 8, 13, 16])
 @pytest.mark.parametrize("seed", [0, 7])
-def test_all_pairs_meet_once_and_nobody_twice_in_a_round(nodes: int, seed: int) -> None:
+def test_all_pairs_meet_once_and_no_one_twice_in_a_round(nodes: int, seed: int) -> None:
     meetings = list(rounds.meetings(order(nodes, seed=seed)))
     names = [f"gpu{number:03d}" for number in range(1, nodes + 1)]
     met = Counter(frozenset((meeting.node, meeting.peer)) for meeting in meetings)
@@ -93,7 +93,7 @@ def test_all_pairs_meet_once_and_nobody_twice_in_a_round(nodes: int, seed: int) 
 
 
 @pytest.mark.parametrize("nodes", [1, 2, 5, 8])
-def test_a_nodes_share_is_what_the_whole_says_of_it(nodes: int) -> None:
+def test_a_nodes_share_is_its_part_of_the_full_schedule(nodes: int) -> None:
     whole = list(rounds.asked_tests(order(nodes, seed=3)))
     for entry in order(nodes)["roster"]:
         share = list(rounds.asked_tests(order(nodes, seed=3), entry["name"]))
@@ -113,7 +113,7 @@ def test_seeds_change_the_order_and_are_repeatable() -> None:
     assert first != other
 
 
-def test_one_rail_is_not_asked_for_a_sum() -> None:
+def test_one_rail_needs_no_sum() -> None:
     assert len(list(rounds.asked_tests(order(2, rails=1)))) == 10
     assert {test["rail"] for test in rounds.asked_tests(order(2, rails=3, rails_=None))} == {
         "rail0",
@@ -159,7 +159,7 @@ def test_of_some_rounds_each_node_meets_as_many_others_and_ids_follow_one_anothe
         (1, "roce", {"path_mtu", "rdma_bandwidth"}),
     ],
 )
-def test_after_the_full_rounds_a_pair_is_asked_its_path_and_what_all_rails_carry_at_once(
+def test_after_the_full_rounds_come_the_path_and_the_sum_of_all_rails(
     rails: int, transport: str, least: set[str]
 ) -> None:
     tests = list(rounds.asked_tests(order(4, rails=rails, transport=transport, full_rounds=1)))
@@ -187,7 +187,7 @@ def test_rounds_that_there_are_not_are_no_schedule(wrong: dict[str, Any]) -> Non
         list(rounds.asked_tests(order(8, **wrong)))
 
 
-def test_what_cannot_be_scheduled_is_said() -> None:
+def test_what_cannot_be_scheduled_is_reported() -> None:
     with pytest.raises(rounds.ScheduleError, match="pattern is 'ring'"):
         list(rounds.asked_tests(order(2, pattern="ring")))
     twice = order(2)
@@ -201,7 +201,7 @@ def shape(tests: list[dict[str, Any]]) -> list[tuple[str, str, str]]:
 
 
 @pytest.mark.parametrize("transport", ["roce", "infiniband"])
-def test_rdma_is_asked_after_tcp_and_both_directions_once(transport: str) -> None:
+def test_rdma_follows_tcp_and_both_directions_come_once(transport: str) -> None:
     tests = list(rounds.asked_tests(order(2, transport=transport, policy={"bidirectional": True})))
     rdma = [("rdma_bandwidth", "ib_write_bw", "uni"), ("rdma_latency", "ib_write_lat", "uni")]
     tcp_tools = ["ping", "udp_probe", "ping", "iperf3", "sockperf"]
@@ -242,7 +242,7 @@ def test_the_policy_names_the_rdma_tests() -> None:
 
 
 @pytest.mark.parametrize("seed", [0, 5])
-def test_in_a_mixed_fabric_only_pairs_of_two_rdma_nodes_are_asked_and_ids_agree(seed: int) -> None:
+def test_in_a_mixed_fabric_only_pairs_of_rdma_nodes_test_rdma_and_ids_agree(seed: int) -> None:
     mixed = order(5, transport="roce", seed=seed, policy={"bidirectional": True})
     mixed["fabrics"].append({**mixed["fabrics"][0], "transport": "tcp"})
     for number in (1, 3):
@@ -260,7 +260,7 @@ def test_in_a_mixed_fabric_only_pairs_of_two_rdma_nodes_are_asked_and_ids_agree(
 
 @pytest.mark.parametrize("switch", [True, False])
 @pytest.mark.parametrize("asked", ["alone", "both_ways", "together"])
-def test_a_test_that_a_switch_has_asked_is_asked_where_it_is_on(
+def test_a_test_with_a_switch_is_planned_where_it_is_on(
     monkeypatch: pytest.MonkeyPatch, asked: str, switch: bool
 ) -> None:
     new = Check("replies", "replies", tool="counter", asked=asked, wanted="count_replies")

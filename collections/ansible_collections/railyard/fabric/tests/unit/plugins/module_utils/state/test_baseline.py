@@ -52,7 +52,7 @@ def test_a_file_that_a_role_wrote_is_no_original(tmp_path):
     assert baseline.look_at_file(str(tmp_path), "/etc/nowhere") is None
 
 
-def test_a_link_is_recorded_as_one_even_where_it_leads_to_ours(tmp_path):
+def test_a_link_is_recorded_as_one_even_where_it_leads_to_railyards(tmp_path):
     write(tmp_path, "/etc/real.conf", OURS)
     (tmp_path / "etc/nccl.conf").symlink_to("real.conf")
     assert baseline.look_at_file(str(tmp_path), "/etc/nccl.conf") == {"link": "real.conf"}

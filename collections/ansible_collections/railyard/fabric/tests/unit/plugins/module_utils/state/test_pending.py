@@ -71,7 +71,7 @@ def test_only_what_a_boot_answers_keeps_its_boot():
         (NEW_KERNEL, [CONSENT]),
     ],
 )
-def test_a_boot_answers_all_but_consents_and_kernels_that_do_not_run(now, left):
+def test_a_boot_answers_all_but_confirmation_and_kernels_that_do_not_run(now, left):
     said = {"topic": pending.stamped([LOAD, RESTART, CONSENT, KERNEL], OLD)}
     remains = pending.listed(pending.unanswered(said, now))
     assert remains == [{"topic": "topic", **item} for item in left]
@@ -117,19 +117,19 @@ def test_what_is_no_topic_is_left_alone(tmp_path):
 
 
 def keep_on(root, items, now, boot_id=None):
-    """Keep items said in one boot on a node where another may run."""
+    """Keep items reported in one boot on a node where another may run."""
     write(root, "/proc/sys/kernel/random/boot_id", f"{boot_id or now.boot_id}\n")
     write(root, "/proc/sys/kernel/osrelease", f"{now.kernel}\n")
     pending.store(str(root), "driver", pending.stamped(items, now))
 
 
 @pytest.mark.parametrize("items", [[], [RESTART], [LOAD, CONSENT], [KERNEL]])
-def test_what_is_kept_stands_in_the_boot_in_which_it_was_said(tmp_path, items):
+def test_what_is_kept_counts_in_the_boot_that_reported_it(tmp_path, items):
     keep_on(tmp_path, items, OLD)
     assert pending.standing(str(tmp_path), "driver") == items
 
 
-def test_what_a_boot_answers_is_said_again_after_one_and_a_consent_is_not(tmp_path):
+def test_what_a_boot_answers_is_reported_again_after_one_and_a_confirmation_is_not(tmp_path):
     keep_on(tmp_path, [RESTART], OLD, boot_id="boot-2")
     assert pending.standing(str(tmp_path), "driver") is None
     keep_on(tmp_path, [CONSENT], OLD, boot_id="boot-2")
@@ -139,7 +139,7 @@ def test_what_a_boot_answers_is_said_again_after_one_and_a_consent_is_not(tmp_pa
 @pytest.mark.parametrize(
     "text", ["{", '{"schema": 1, "items": [{"what": "x", "why": "y", "needs": "coffee"}]}']
 )
-def test_a_damaged_list_does_not_stand(tmp_path, text):
+def test_a_damaged_list_does_not_count(tmp_path, text):
     keep_on(tmp_path, [RESTART], OLD)
     (tmp_path / pending.FOLDER / "driver.json").write_text(text)
     assert pending.standing(str(tmp_path), "driver") is None

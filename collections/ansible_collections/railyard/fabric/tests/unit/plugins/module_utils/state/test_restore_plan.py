@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The way back: what goes, what comes back, and what stays since somebody else needs or wrote it."""
+"""The plan of a restore: what goes, what comes back, and what stays since another needs or wrote it."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_apt_s_words_are_read():
     assert restore_plan.parse_simulation("0 upgraded, 0 newly installed, 0 to remove\n") == []
 
 
-def test_ours_go_with_what_came_along():
+def test_railyards_packages_go_with_what_came_along():
     apt = Apt({"base": [], "iperf3": ["libiperf0"], "libiperf0": []}, automatic=["libiperf0"])
     assert plan(apt, benchmark_tools=record(["iperf3", "never-came"])) == (
         ["iperf3", "libiperf0"],
@@ -124,7 +124,7 @@ def test_of_two_roles_the_one_that_saw_it_missing_came_first():
         assert plan(apt, **order).remove == ["rdma-core"]
 
 
-def test_a_hold_of_ours_is_taken_back_and_the_site_s_own_stays():
+def test_railyards_hold_is_released_and_the_sites_own_stays():
     apt = Apt({"driver": [], "own": []})
     apt.installed = {"driver": {"version": "2", "hold": True}, "own": {"version": "1", "hold": True}}
     known = {"driver": {"version": "1", "hold": False}, "own": {"version": "1", "hold": True}}
@@ -132,7 +132,7 @@ def test_a_hold_of_ours_is_taken_back_and_the_site_s_own_stays():
     assert made == ([], [], ["driver"], [{"name": "driver", "was": "1", "is": "2"}], [])
 
 
-def test_what_a_transaction_moved_or_removed_of_the_site_s_is_told():
+def test_what_a_transaction_moved_or_removed_of_the_site_s_is_reported():
     apt = Apt({"rdma-core": [], "brought": []}, automatic=["brought"])
     apt.installed = {"rdma-core": {"version": "2", "hold": False}, "brought": {"version": "2", "hold": False}}
     known = {
@@ -176,7 +176,7 @@ def test_files_go_or_come_back_with_their_bytes(tmp_path):
     assert (tmp_path / back["backup"].lstrip("/")).read_text() == "NCCL_DEBUG=WARN\n"
 
 
-def test_files_of_the_nvidia_driver_go_and_what_it_put_aside_is_told(tmp_path):
+def test_files_of_the_nvidia_driver_go_and_what_it_put_aside_is_reported(tmp_path):
     write(tmp_path, "/etc/modules-load.d/railyard-nvidia.conf", "nvidia-peermem\n")
     write(tmp_path, "/etc/modules-load.d/site.conf", "x\n")
     write(tmp_path, "/etc/apt/sources.list.d/graphics.list.railyard.disabled", "deb x\n")
@@ -227,7 +227,7 @@ def test_a_link_comes_back_as_one(tmp_path):
     assert made["restore_files"] == [{"path": CONF, "link": "site.conf"}]
 
 
-def test_files_that_are_ours_by_name_go_without_a_record(tmp_path):
+def test_files_that_are_railyards_by_name_go_without_a_record(tmp_path):
     for path in ("/etc/apt/sources.list.d/railyard-doca.sources", "/etc/apt/keyrings/railyard-doca.asc"):
         write(tmp_path, path, "x")
     write(tmp_path, "/etc/apt/sources.list.d/debian.sources", "x")
@@ -252,7 +252,7 @@ def test_units_come_back_unless_a_role_brought_them():
     assert restore_plan.recorded_units(ours) == {}
 
 
-def test_what_roles_take_back_is_said(tmp_path):
+def test_what_roles_take_back_is_reported(tmp_path):
     assert restore_plan.by_roles(str(tmp_path)) == []
     write(tmp_path, "/var/lib/railyard/node_tuning/originals.json", "{}")
     assert ["node_tuning" in one for one in restore_plan.by_roles(str(tmp_path))] == [True]

@@ -75,7 +75,7 @@ def test_states(state, cpus, drained, busy):
         ("Railyard State=DOWN was here", False),
     ],
 )
-def test_a_drain_is_ours_by_its_reason(reason, ours):
+def test_a_drain_is_railyards_by_its_reason(reason, ours):
     node = slurm.parse_node(shown("IDLE+DRAIN", reason))
     assert node.reason == reason
     assert node.is_ours == ours
@@ -91,7 +91,7 @@ def test_what_has_no_state_is_refused():
         slurm.parse_node("Node x not found\n")
 
 
-def test_a_node_that_the_cluster_does_not_know_is_told_from_a_cluster_that_does_not_answer():
+def test_a_node_that_the_cluster_does_not_know_is_distinguished_from_a_cluster_that_does_not_answer():
     assert slurm.is_unknown(1, "Node gpuserver1 not found\n", "gpuserver1")
     assert not slurm.is_unknown(1, "", "gpuserver1")
     assert not slurm.is_unknown(0, shown("IDLE"), "gpuserver1")
@@ -124,8 +124,8 @@ def test_only_the_title_of_a_step_is_a_job(tmp_path: Path, command_line: bytes, 
     assert busy.slurm_jobs(str(tmp_path)) == job
 
 
-def test_the_own_job_is_that_of_the_slurmstepd_above(tmp_path: Path) -> None:
-    """Through sudo, whatever a process between them is called; another's step beside it is not ours."""
+def test_the_nodes_own_job_is_that_of_the_slurmstepd_above(tmp_path: Path) -> None:
+    """Through sudo, whatever a process between them is called; another's step beside it does not count."""
     for pid, parent, name, command_line in (
         ("70", 60, "python3", b"python3\0runner.pyz\0"),
         ("60", 50, "a) R 1 (b", b"sudo\0-n\0"),

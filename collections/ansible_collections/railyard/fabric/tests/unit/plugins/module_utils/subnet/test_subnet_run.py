@@ -60,7 +60,7 @@ def tools(tmp_path, monkeypatch):
     return tmp_path
 
 
-def asked(folder):
+def read_calls(folder):
     return (folder / "asked").read_text().splitlines()
 
 
@@ -72,7 +72,7 @@ def script(path, text):
 def test_what_runs(tools):
     read = run.read_subnet(Port("mlx5_4", 2), True, 0)
     options = "-C mlx5_4 -P 2"
-    lines = asked(tools)
+    lines = read_calls(tools)
     assert lines[:8] == [
         f"ibnetdiscover {options} -p",
         f"ibnetdiscover {options}",
@@ -123,20 +123,20 @@ def test_paths_are_traced_both_ways_between_ports_that_have_a_lid(tools):
     pairs = [(guids[0], guids[1]), (guids[0], guids[1]), (guids[0], absent)]
     read = run.read_subnet(Port("mlx5_4", 2), False, 0, pairs)
     lids = one.port_lid(1), other.port_lid(1)
-    traced = [line for line in asked(tools) if line.startswith("ibtracert")]
+    traced = [line for line in read_calls(tools) if line.startswith("ibtracert")]
     assert sorted(traced) == sorted(
         f"ibtracert -C mlx5_4 -P 2 -n {source} {target}" for source, target in (lids, lids[::-1])
     )
     files = {one.file for one in read.commands}
     assert {f"ibtracert-{lids[0]}-{lids[1]}.txt", f"ibtracert-{lids[1]}-{lids[0]}.txt"} <= files
-    # A path that is not found is told with the pair, and is no gap of the reading.
+    # A path that is not found is reported with the pair, and is no gap of the reading.
     assert not [one for one in capture.parse(read).problems if "tracert" in one.text]
 
 
 def test_without_a_choice_and_without_partitions(tools):
     read = run.read_subnet(Port(None, None), False, 0)
-    assert asked(tools)[:2] == ["ibnetdiscover -p", "ibnetdiscover"]
-    assert not [line for line in asked(tools) if line.startswith("smpquery")]
+    assert read_calls(tools)[:2] == ["ibnetdiscover -p", "ibnetdiscover"]
+    assert not [line for line in read_calls(tools) if line.startswith("smpquery")]
     reading = capture.parse(read)
     assert [one for one in reading.problems if one.kind == "changed"] == []
     assert len(reading.devices) == len(subnets.make_net(1).boxes)
@@ -167,16 +167,16 @@ def test_links_that_changed_are_read_again_once(tools):
     (tools / "whole").write_text(subnets.print_linkinfo(net))
     script(tools / "iblinkinfo", first)
     reading = capture.parse(run.read_subnet(Port(None, None), False, 0))
-    assert sum(line.startswith("iblinkinfo") for line in asked(tools)) == 2
+    assert sum(line.startswith("iblinkinfo") for line in read_calls(tools)) == 2
     assert [one for one in reading.problems if one.kind == "changed"] == []
-    # What goes on changing is told, and not read for ever.
+    # What goes on changing is reported, and not read for ever.
     script(tools / "iblinkinfo", f"cat {tools}/other\n")
     reading = capture.parse(run.read_subnet(Port(None, None), False, 0))
-    assert sum(line.startswith("iblinkinfo") for line in asked(tools)) == 4
+    assert sum(line.startswith("iblinkinfo") for line in read_calls(tools)) == 4
     assert [one for one in reading.problems if one.kind == "changed"]
 
 
-def test_a_tool_that_hangs_is_killed_and_told(tools, monkeypatch):
+def test_a_tool_that_hangs_is_killed_and_reported(tools, monkeypatch):
     monkeypatch.setattr(run, "COMMAND_LIMIT_S", 0.5)
     script(tools / "ibqueryerrors", "echo begun; echo trouble >&2; exec sleep 60\n")
     began = time.monotonic()
@@ -194,14 +194,14 @@ def test_a_tool_that_crashes_is_run_once_more(tools):
     ended = {one.file: (one.stdout, one.rc) for one in read.commands}
     assert ended["ibqueryerrors.1.txt"] == ("read\n", 0)
     assert ended["ibaddr.txt"] == ("", -11)
-    assert asked(tools).count("ibaddr") == 2
+    assert read_calls(tools).count("ibaddr") == 2
 
 
 def test_when_the_time_for_all_is_over_the_rest_is_not_started(tools):
     script(tools / "ibnetdiscover", "exec sleep 60\n")
     (tools / "ibnetdiscover.-p").unlink()
     read = run.read_subnet(Port(None, None), False, 0, limit_s=0.5)
-    assert asked(tools) == ["ibnetdiscover -p"]
+    assert read_calls(tools) == ["ibnetdiscover -p"]
     assert {one.rc for one in read.commands} == {None}
     told = [one.text for one in capture.parse(read).problems]
     assert any("`iblinkinfo -l` was not started" in one for one in told)

@@ -34,7 +34,7 @@ def order(
     return requests.work_order("run", plan, fabrics, policy.merge(POLICY | rules), names)
 
 
-def test_the_time_is_what_the_tools_are_asked_for_and_two_seconds_around_each() -> None:
+def test_the_time_is_that_of_the_tools_and_two_seconds_around_each() -> None:
     found = cost.estimate_order(order(3, 1))
     # Five tests for each direction: two probes of the MTU, pings (0.2 s), iperf3 (5 s), sockperf (2 s).
     meeting_s = 2 * (5 * 2 + 0.2 + 5 + 2)
@@ -85,13 +85,13 @@ def test_what_is_measured_by_default_fits_the_time_that_there_is(nodes: int, min
     assert f"{found.pairs} of {found.of_pairs} pairs in {found.rounds} rounds (" in found.text()
 
 
-def test_a_thousand_nodes_are_reckoned_at_once_and_a_lone_one_is_no_pair() -> None:
+def test_a_thousand_nodes_are_calculated_at_once_and_a_lone_one_is_no_pair() -> None:
     assert cost.estimate_order(order(1000, 8, pattern="all_pairs")).pairs == 499500
     lone = cost.estimate_order(order(1, 2))
     assert (lone.pairs, lone.rounds, lone.data_bytes) == (0, 0, 0.0)
 
 
-def test_a_sweep_is_reckoned_by_what_it_asks() -> None:
+def test_a_sweep_is_calculated_by_what_it_asks() -> None:
     swept = cost.estimate_order(order(4, 2, pattern="all_pairs", questions="together"))
     # All rails at once: the path, and what they carry, in both directions.
     assert swept.duration_s == pytest.approx(30 + 3 * (2 * 2 + 2 * (5 + 2)))

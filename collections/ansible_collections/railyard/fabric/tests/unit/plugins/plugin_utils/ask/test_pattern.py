@@ -45,7 +45,7 @@ def partners(made: dict[str, Any]) -> dict[str, set[str]]:
 
 
 def ends(made: dict[str, Any]) -> set[tuple[str, ...]]:
-    """Return what is asked of which node and rail: as the one that sends, that receives, or does both."""
+    """Return what is planned for which node and rail: as the one that sends, that receives, or does both."""
     return {
         (test["check"], test[end], test["rail"], "both" if test["direction"] == "bi" else end)
         for test in rounds.asked_tests(made) for end in ("node", "peer")
@@ -53,7 +53,7 @@ def ends(made: dict[str, Any]) -> set[tuple[str, ...]]:
 
 
 @pytest.mark.parametrize("nodes", [2, 3, 4])
-def test_where_all_pairs_fit_all_meet_and_are_asked_everything(nodes: int) -> None:
+def test_where_all_pairs_fit_all_meet_with_every_test(nodes: int) -> None:
     made = order(nodes, rails=2)
     assert (made["pattern"], made["rounds"], made["full_rounds"]) == ("all_pairs", None, None)
     assert pattern.problem(made) is None
@@ -63,7 +63,7 @@ def test_two_nodes_are_one_meeting_however_long_it_takes() -> None:
     assert order(2, iperf3_duration_s=3600)["full_rounds"] is None
 
 
-def test_all_may_meet_where_not_all_can_be_asked_everything() -> None:
+def test_all_may_meet_where_not_all_can_have_every_test() -> None:
     made = order(8)
     assert (made["pattern"], made["rounds"], made["full_rounds"]) == ("all_pairs", None, 1)
     assert pattern.problem(made) is None
@@ -73,7 +73,7 @@ def test_all_may_meet_where_not_all_can_be_asked_everything() -> None:
 @pytest.mark.parametrize(
     ("nodes", "least", "unit"), [(32, 3, 0), (5, 2, 0), (33, 9, 0), (256, 3, 0), (45, 9, 5)]
 )
-def test_else_each_node_meets_several_and_is_asked_everything_once(nodes: int, least: int, unit: int) -> None:
+def test_else_each_node_meets_several_with_every_test_once(nodes: int, least: int, unit: int) -> None:
     made = order(nodes, unit=unit)
     assert made["pattern"] == "k_regular"
     assert min(map(len, partners(made).values())) >= least
@@ -97,7 +97,7 @@ def test_of_listed_meetings_who_meets_most_is_the_busiest_and_others_take_no_par
 
 
 @pytest.mark.parametrize("leave_out", ["a part", "who paused"])
-def test_an_odd_number_that_is_not_asked_all_parts_is_told(leave_out: str) -> None:
+def test_an_odd_number_without_all_parts_is_reported(leave_out: str) -> None:
     made = order(33)
     *parts, missed = made["full_rails"]
     if leave_out == "a part":
@@ -121,7 +121,7 @@ def test_two_partners_are_the_least_however_little_time_there_is() -> None:
 
 
 def pairs_of(made: dict[str, Any]) -> list[list[tuple[str, str]]]:
-    """Return who meets, round by round; nobody twice in one."""
+    """Return which nodes meet, round by round; no node twice in one."""
     found: dict[int, list[tuple[str, str]]] = defaultdict(list)
     for meeting in rounds.meetings(made):
         found[meeting.round].append((meeting.node, meeting.peer))
@@ -143,7 +143,7 @@ def test_in_a_ring_each_meets_the_one_before_and_after_it(nodes: int, turns: int
 
 
 @pytest.mark.parametrize(("nodes", "unit"), [(8, 4), (10, 5), (7, 3)])
-def test_per_leaf_all_of_a_leaf_meet_and_nobody_else(nodes: int, unit: int) -> None:
+def test_per_leaf_all_of_a_leaf_meet_and_no_one_else(nodes: int, unit: int) -> None:
     made = order(nodes - nodes % unit, unit=unit, pattern="per_leaf")
     unit_of = {entry["name"]: entry["fabric"] for entry in made["roster"]}
     wanted = {both for both in combinations(unit_of, 2) if unit_of[both[0]] == unit_of[both[1]]}
@@ -198,7 +198,7 @@ def test_a_sweep_asks_every_pair_the_path_and_all_rails_at_once_and_one_by_one_e
         assert set(asked.values()) == {1}
         assert len(asked) == 5 * 4 * 2 * 2
         assert pattern.problem(made) is None
-        # Less than that was never asked.
+        # Less than that was never planned.
         assert pattern.problem({**made, "pattern": "k_regular", "rounds": [0, 1]}) is not None
     assert pattern.problem({**order(5, pattern="all_pairs"), "full_rounds": 0}) is not None
 
@@ -218,7 +218,7 @@ def test_a_run_lays_its_own_words_over_the_inventorys_policy() -> None:
     assert policy.merge(policy.apply_run_variables(None, {"railyard_lease_s": 600}))["lease_s"] == 600
     with pytest.raises(policy.PolicyError, match="lease_s must be a number, not 'soon'"):
         policy.merge(policy.apply_run_variables({}, {"railyard_lease_s": "soon"}))
-    # What is no policy stays what it is, to be told.
+    # What is no policy stays what it is, to be reported.
     assert policy.apply_run_variables(["ring"], said) == ["ring"]
 
 
@@ -237,12 +237,12 @@ def test_coverage_counts_the_leaves_that_meet() -> None:
     [{"rounds": [0]}, {"full_rounds": 0}, {"full_rounds": None, "rounds": [3]},
      {"policy": policy.merge({"pattern": "all_pairs"})}, {"pattern": "listed", "meetings": [[[0, 1]]]}],
 )  # fmt: skip
-def test_an_order_that_leaves_out_more_than_its_policy_allows_is_told(cut: dict[str, Any]) -> None:
+def test_an_order_that_leaves_out_more_than_its_policy_allows_is_reported(cut: dict[str, Any]) -> None:
     assert pattern.problem({**order(32), **cut}) is not None
 
 
 class NoCables(FakeRun):
-    """What the cables are asked is answered of two nodes alone."""
+    """The planned tests of cables need two nodes alone."""
 
     cabled = False
 
@@ -262,7 +262,7 @@ def test_a_run_of_some_pairs_passes_and_its_first_line_says_how_many() -> None:
     line = headline.write(run.plan, verdicts, counts, judged, coverage, suspects.find(verdicts))
     assert line.startswith("12 of 12 nodes good: all ")
     assert f" 4 rails, {met} of 66 pairs, RDMA over Ethernet." in line
-    # Fewer than that were never asked, whatever the order says.
+    # Fewer than that were never planned, whatever the order says.
     run.order["rounds"] = run.order["rounds"][:1]
     assert "too few" in str(run.incomplete())
     assert run.status() == 3

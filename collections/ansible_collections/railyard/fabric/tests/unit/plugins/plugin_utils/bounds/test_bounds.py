@@ -160,7 +160,7 @@ def test_a_path_has_the_mtu_that_both_ends_are_planned_with(mtus: Any, exact: di
         assert (found.floor, found.ceiling) == (exact, exact)
 
 
-def test_that_loss_must_be_zero_is_said_of_ping_alone() -> None:
+def test_that_loss_must_be_zero_is_reported_of_ping_alone() -> None:
     said = ["loss must be 0" in bounds(check, rate_gbps=10).basis for check in ("ping_rtt", "tcp_latency")]
     assert said == [True, False]
 

@@ -185,7 +185,7 @@ def test_the_other_direction_is_not_the_same():
     assert not run_comparison.compare_runs(both, b).refused, "one direction is alike, the other was not asked"
 
 
-def test_what_is_unmeasured_is_said_and_never_equal():
+def test_what_is_unmeasured_is_reported_and_never_equal():
     both = ways("tcp_bandwidth", 9.0)
     gone = [("tcp_bandwidth", N1, N2, "rail0"), ("tcp_bandwidth", N2, N1, "rail0")]
     less = {place: value for place, value in both.items() if place not in gone}

@@ -1,4 +1,4 @@
-"""Who is drained: what failed in two runs with other partners, a share of the cluster at most, ours alone."""
+"""What is drained: what failed in two runs with other partners, up to a share of the cluster."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def test_the_breaker_opens_when_more_fail_than_may_be_drained():
     assert decide(two_bad(), most=0).drain == {}
 
 
-def test_what_is_drained_already_counts_whoever_of_railyard_drained_it():
+def test_what_is_drained_already_counts_no_matter_which_part_drained_it():
     done = decide(TWICE, slurm(n3="Railyard: quick check: link_down"), most=1)
     assert done.drain == {}
     assert done.is_open

@@ -1,4 +1,4 @@
-"""A node beside itself: its last five good runs, whoever its partners were; by the rule of compare."""
+"""A node beside itself: its last five good runs, with any partners; by the rule of compare."""
 
 from __future__ import annotations
 

@@ -203,7 +203,7 @@ def test_switches_behind_a_bridge_are_reached_through_ib_umad(gpu, asked, nvswit
     assert choose(node(gpu, nvswitch=nvswitch), {"branch": 580, **asked}, VENDOR)["switch_modules"] == modules
 
 
-def test_fabric_manager_that_is_off_beside_a_switch_is_said_and_one_that_is_not_offered_is_refused():
+def test_fabric_manager_that_is_off_beside_a_switch_is_reported_and_one_that_is_not_offered_is_refused():
     choice = choose(node("H100", nvswitch=True), {"fabric_manager": False}, VENDOR)
     assert choice["fabric_manager"] is False
     assert [one["code"] for one in choice["findings"]] == ["fabric_manager_off"]

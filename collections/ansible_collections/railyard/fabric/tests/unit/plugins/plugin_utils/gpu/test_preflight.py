@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What stands in the way on a node, which kernels lack the module, and what waits."""
+"""What blocks an installation on a node, which kernels lack the module, and what waits."""
 
 from __future__ import annotations
 
@@ -124,13 +124,13 @@ def test_a_module_that_secure_boot_would_not_load_is_refused_until_the_key_is_en
     assert refused({**facts, "secure_boot": False}) == refused({**facts, "secure_boot": None}) == []
 
 
-def test_a_signed_build_needs_no_word_but_is_said():
+def test_a_signed_build_needs_no_word_but_is_reported():
     facts = node(secure_boot=True, driver=driver(module(signer="DKMS module signing key")))
     assert refused(facts) == []
     assert [one["code"] for one in preflight.findings(facts, CHOICE)] == ["secure_boot"]
 
 
-def test_what_was_built_and_nobody_signed_is_a_fault():
+def test_what_was_built_and_no_one_signed_is_a_fault():
     built = driver(module(signer="key"), module(kernel="6.1.0-29-amd64"), module(version="535.1.1"))
     facts = node(secure_boot=True, driver=built)
     (said,) = preflight.unsigned(facts, CHOICE, True)
@@ -142,7 +142,7 @@ def test_what_was_built_and_nobody_signed_is_a_fault():
     )
 
 
-def test_unknown_secure_boot_is_said():
+def test_unknown_secure_boot_is_reported():
     found = preflight.findings(node(secure_boot=None), CHOICE)
     assert [one["code"] for one in found] == ["secure_boot_unknown"]
 
@@ -196,7 +196,7 @@ def test_what_is_pending_waits_for_a_reboot():
     assert preflight.waits(facts, True) == [{"what": "NVIDIA driver", "why": why, "needs": "reboot"}]
 
 
-def test_what_is_installed_and_not_loaded_waits_for_consent_but_in_a_container():
+def test_what_is_installed_and_not_loaded_waits_for_confirmation_but_in_a_container():
     facts = node(driver=driver(module()))
     assert [one["needs"] for one in preflight.waits(facts, True)] == ["module_restart"]
     assert preflight.waits(facts, False) == []

@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What others installed is refused, or with consent replaced by a plan that names every package."""
+"""What others installed is refused, or with confirmation replaced by a plan that names every package."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_a_run_installation_is_never_installed_over():
     assert code == "run_installer"
     assert "nvidia-uninstall` on the node" in text
     assert "nvidia_driver_uninstall_run: true" in text
-    # Consent to replace packages is none to run somebody's program.
+    # Confirming to replace packages does not confirm to run another's program.
     assert refused(node(files=[UNINSTALLER]), replace=True) != []
 
 
@@ -145,7 +145,7 @@ def test_what_the_distribution_has_in_another_branch_only_is_not_moved_blindly()
     assert (code, "libcuda1" in text) == ("pin_needed", True)
 
 
-def test_packages_of_our_own_vendor_source_are_told_when_the_source_changes():
+def test_packages_of_our_own_vendor_source_are_reported_when_the_source_changes():
     ours = {**PPA, "kind": "vendor", "ours": True}
     facts = node({"libcuda1": package("535.9.9-1", "vendor", "535.261.03-1")}, [ours])
     assert [code for code, _text in refused(facts)] == ["mixed_archives"]

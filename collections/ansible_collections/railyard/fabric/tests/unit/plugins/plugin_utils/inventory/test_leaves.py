@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""`fabric.leaves`: what may be said of a leaf, and of which."""
+"""`fabric.leaves`: what may be declared of a leaf, and of which."""
 
 from __future__ import annotations
 

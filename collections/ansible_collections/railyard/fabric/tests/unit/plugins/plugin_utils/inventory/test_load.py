@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Reading inventories from files: what Ansible sees, where it stands, what must not be opened or shown."""
+"""Reading inventories from files: what Ansible sees, where it is, what must not be opened or shown."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def test_host_variables_win_over_group_variables(folder):
 
 @pytest.mark.parametrize("host", ["gpu2", "gpu1"])
 def test_one_node_cannot_bring_a_policy_of_its_own(folder, host):
-    # A lower floor on one node would have been everybody's, or nobody's, by the order of the hosts.
+    # A lower floor on one node would have been every node's, or no node's, by the order of the hosts.
     lower = "fabric_policy: {floors: {tcp_bandwidth: {bandwidth_gbps: [0, null]}}}\n"
     everybodys = "fabric_policy: {ping_count: 20}\n"
     write(folder, {"group_vars/all/policy.yml": everybodys, f"host_vars/{host}.yml": lower})
@@ -191,7 +191,7 @@ def test_a_problem_names_its_file_and_line(folder, name, text, line, host, rail)
     assert (problem.file, problem.host, problem.rail) == (f"site/{name}:{line}", host, rail)
 
 
-def test_what_stands_nowhere_is_named_by_its_variable(folder):
+def test_what_is_nowhere_is_named_by_its_variable(folder):
     write(folder, {ALL: "x: 1\n"})
     (problem,) = problems_of(folder)
     assert (problem.file, problem.host, problem.rail) == ("fabric", "gpu[1-2]", None)
@@ -224,7 +224,7 @@ def test_what_ansible_refuses_has_its_line_and_its_words(tmp_path, text, wrong):
     assert yaml_errors.syntax_error(str(tmp_path / "vars.yml")) == wrong
 
 
-def test_a_missing_inventory_is_said(tmp_path):
+def test_a_missing_inventory_is_reported(tmp_path):
     (problem,) = problems_of(tmp_path / "nowhere")
     assert problem.file.endswith("nowhere")
     assert "no such inventory" in problem.message
@@ -250,7 +250,7 @@ def test_without_nodes_there_is_a_problem(folder):
     ],
     ids=["range-in-a-child", "ini"],
 )
-def test_what_a_node_lacks_is_told_where_the_node_is_listed(folder, name, text, line, host):
+def test_what_a_node_lacks_is_reported_where_the_node_is_listed(folder, name, text, line, host):
     write(folder, {"hosts.yml": "all:\n", name: text})
     (problem,) = problems_of(folder)
     assert (problem.file, problem.host) == (f"site/{name}:{line}", host)
@@ -320,7 +320,7 @@ def test_a_program_as_inventory_may_know_passwords(folder, monkeypatch):
     assert {one.name for one in loaded.nodes} == {"gpu1", "gpu2", "gpu3"}
 
 
-def test_gpus_that_are_declared_stand_in_the_plan_and_others_do_not(folder):
+def test_only_declared_gpus_are_in_the_plan(folder):
     write(folder, {"host_vars/gpu1.yml": "expected_gpus: {count: 8, model: H100}\n"})
     nodes = plan.build_plan(load.load([str(folder)]))["nodes"]
     assert nodes["gpu1"]["gpus"] == {"count": 8, "model": "H100"}

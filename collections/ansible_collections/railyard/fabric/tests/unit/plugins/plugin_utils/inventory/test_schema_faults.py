@@ -18,10 +18,10 @@ def test_fault_is_named(fault):
     assert (first.file, first.host, first.rail) == (variable, host, rail)
     assert part in first.message
     assert first.text().startswith(variable)
-    assert not first.message.startswith(variable)  # said once, where the file would stand
+    assert not first.message.startswith(variable)  # reported once, where the file would be
     assert first.fix
     assert f"Fix: {first.fix}" in first.text()
-    # One fault, one problem; a fault of all rails may be told for each.
+    # One fault, one problem; a fault of all rails may be reported for each.
     assert {problem.file for problem in problems} == {variable} or fault == "network_address"
 
 

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Any value at any place of an inventory is either planned or told: never a traceback."""
+"""Any value at any place of an inventory is either planned or reported: never a traceback."""
 
 from __future__ import annotations
 

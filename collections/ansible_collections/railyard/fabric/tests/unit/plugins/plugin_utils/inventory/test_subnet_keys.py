@@ -59,7 +59,7 @@ def one(**keys):
         {"read_from": {"rail0": "gpu1", "rail1": "gpu2"}},
     ],
 )  # fmt: skip
-def test_what_may_be_said(keys):
+def test_what_may_be_declared(keys):
     assert [problem.text() for problem in problems(**keys)] == []
 
 
@@ -198,7 +198,7 @@ def test_a_name_that_is_nearly_a_nodes_is_guessed():
         {1: {"members": {"gpu1": "limited", "gpu2": "limited"}}, **OPEN},
     ],
 )
-def test_a_partition_of_limited_members_alone_connects_nobody(partitions):
+def test_a_partition_of_limited_members_alone_connects_no_one(partitions):
     file, _rail, message = one(partitions=partitions)
     assert file == "fabric.partitions.0x0001.members"
     assert "no two of them can communicate" in message

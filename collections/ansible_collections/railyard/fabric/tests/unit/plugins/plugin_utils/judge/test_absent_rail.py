@@ -38,7 +38,7 @@ def asked_on(run: FakeRun, rail: str) -> set[tuple[str, str]]:
     return {(min(both), max(both)) for both in pairs}
 
 
-def test_nothing_is_asked_of_the_rail_that_a_node_lacks() -> None:
+def test_nothing_is_planned_on_a_rail_that_a_node_lacks() -> None:
     run = Lacking(transport="roce", nodes=NODES)
     assert not [
         line for line in run.asked if "gpu3" in (line["node"], line["peer"]) and line["rail"] == "rail1"
@@ -48,7 +48,7 @@ def test_nothing_is_asked_of_the_rail_that_a_node_lacks() -> None:
     assert len({line["id"] for line in run.asked}) == len(run.asked)
 
 
-def test_what_is_asked_passes_and_the_rail_is_in_no_verdict_of_the_node() -> None:
+def test_what_is_planned_passes_and_the_rail_is_in_no_verdict_of_the_node() -> None:
     run = Lacking(transport="roce", nodes=NODES)
     verdicts = run.judge()
     assert {one["outcome"] for one in verdicts} <= {"pass", "recorded"}
@@ -56,7 +56,7 @@ def test_what_is_asked_passes_and_the_rail_is_in_no_verdict_of_the_node() -> Non
     assert (run.status(), run.incomplete()) == (0, None)
 
 
-def test_a_sum_of_all_rails_is_not_asked_of_a_pair_with_one() -> None:
+def test_a_sum_of_all_rails_is_not_planned_for_a_pair_with_one() -> None:
     run = Lacking(transport="roce", nodes=NODES)
     pairs = {
         frozenset((line["node"], line["peer"])) for line in run.asked if line["check"].startswith("aggr")

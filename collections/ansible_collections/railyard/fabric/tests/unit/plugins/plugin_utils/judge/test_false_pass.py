@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Ways to a pass, or to exit status 0, that nobody measured; each was open once."""
+"""Ways to a pass, or to exit status 0, without a measurement; each was open once."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_a_rail_that_no_other_node_has_measured_nothing() -> None:
 
 
 @pytest.mark.parametrize("transport", ["roce", "infiniband"])
-def test_a_declared_rdma_that_nobody_asked_for_is_no_zero(transport: str) -> None:
+def test_a_declared_rdma_that_was_not_requested_is_no_zero(transport: str) -> None:
     run = HEALTHY.copy()
     run.plan["transport"] = "mixed"
     assert run.status() == 0
@@ -111,7 +111,7 @@ def test_an_aggregate_of_nothing_is_no_question(parts: object) -> None:
         run.judge()
 
 
-def test_a_manifest_that_does_not_know_what_was_asked_is_incomplete() -> None:
+def test_a_manifest_that_does_not_know_what_was_requested_is_incomplete() -> None:
     run = HEALTHY.copy()
     assert run.status() == 0
     del run.manifest["asked"]
@@ -184,7 +184,7 @@ def test_facts_that_do_not_say_of_which_run_they_are_are_no_facts() -> None:
     assert {one["outcome"] for one in run.judge()} == {"unmeasured"}
 
 
-def test_a_number_beyond_all_floats_stops_nobody_and_passes_nothing() -> None:
+def test_a_number_beyond_all_floats_stops_nothing_and_passes_nothing() -> None:
     run = HEALTHY.copy()
     identity = run.ids("tcp_bandwidth")[0]
     run.rows(identity, "client")[0]["metrics"]["bandwidth_gbps"] = 10**400
@@ -210,7 +210,7 @@ def test_so_few_pings_are_refused_that_the_rendezvous_could_pose_as_them() -> No
         policy.merge({"ping_count": 4})
 
 
-def test_why_a_number_is_unproven_is_said() -> None:
+def test_why_a_number_is_unproven_is_reported() -> None:
     run = HEALTHY.copy()
     identity = run.ids("tcp_bandwidth")[0]
     run.rows(identity, "server")[0].update(proof="unproven", proof_reason="rail1 was not idle: 7 bytes")
@@ -242,7 +242,7 @@ def test_a_floor_of_zero_is_none(check: str, ceiling: float | None) -> None:
     ],
 )
 @pytest.mark.parametrize("value", [10**308, 10**400, 2**64, -(10**400)])
-def test_counts_beyond_64_bits_stop_nobody_and_pass_nothing(check: str, key: str, value: int) -> None:
+def test_counts_beyond_64_bits_stop_nothing_and_pass_nothing(check: str, key: str, value: int) -> None:
     run = FakeRun(transport="roce", floors={"tcp_latency": {"latency_average_us": [0, 1000]}})
     identity = run.ids(check)[0]
     row = run.rows(identity, "client")[0]
@@ -254,7 +254,7 @@ def test_counts_beyond_64_bits_stop_nobody_and_pass_nothing(check: str, key: str
 
 
 @pytest.mark.parametrize("key", ["rail", "network", "nodes", "count"])
-def test_a_garbled_beacon_stops_nobody(key: str) -> None:
+def test_a_garbled_beacon_stops_nothing(key: str) -> None:
     run = HEALTHY.copy()
     identity = run.ids("cabling")[0]
     heard = {"rail": "rail1", "network": "10.0.0.0/24", "count": 1, "nodes": ["gpuserver2"]}
@@ -285,13 +285,13 @@ def test_a_run_of_which_nothing_applies_proves_nothing() -> None:
     assert "proven" not in said["headline"]
 
 
-def test_whole_numbers_of_a_policy_are_given_to_tools_as_such() -> None:
+def test_integers_of_a_policy_are_given_to_tools_as_such() -> None:
     rules = policy.merge({"iperf3_duration_s": 4.0, "ping_interval_s": 0.5})
     assert (repr(rules["iperf3_duration_s"]), rules["ping_interval_s"]) == ("4", 0.5)
 
 
 @pytest.mark.parametrize("garbage", [[], {}, ["gpuserver1"]])
-def test_a_row_of_nobody_stops_nobody(garbage: object) -> None:
+def test_a_row_of_no_node_stops_nothing(garbage: object) -> None:
     run = HEALTHY.copy()
     run.facts.append({**run.facts[0], "node": garbage})
     assert run.status() == 0

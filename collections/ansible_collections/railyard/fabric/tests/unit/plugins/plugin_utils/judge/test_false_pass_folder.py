@@ -72,7 +72,7 @@ def test_a_number_that_json_cannot_say_is_missing(tmp_path: Path, word: str) -> 
     assert folder.append_new("copy.jsonl", rows) == len(rows)
 
 
-def test_a_row_that_says_a_key_twice_is_dropped_and_said(tmp_path: Path) -> None:
+def test_a_row_that_says_a_key_twice_is_dropped_and_reported(tmp_path: Path) -> None:
     folder = made(tmp_path)
     path = folder.path / "results.jsonl"
     both = '"status":"failed","status":"measured"'
@@ -82,7 +82,7 @@ def test_a_row_that_says_a_key_twice_is_dropped_and_said(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("name", ["facts.jsonl", "results.jsonl", "obstacles.jsonl"])
-def test_half_a_character_stops_nobody(tmp_path: Path, name: str) -> None:
+def test_half_a_character_stops_nothing(tmp_path: Path, name: str) -> None:
     folder = made(tmp_path)
     path = folder.path / name
     if name == "obstacles.jsonl":

@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Ways to an RDMA pass that nobody measured: other wires, other ports, other tests, and no tests at all."""
+"""Ways to an RDMA pass without a measurement: other wires, other ports, other tests, and no tests at all."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from support.runs.spoil import FakeRunView, garbage_for, mutate, paths, still_tr
 
 ALL = ["ib_write_bw", "ib_read_bw", "ib_send_bw", "ib_write_lat", "ib_read_lat", "ib_send_lat"]
 US = {"latency_average_us": [0, 1e6]}
-#: Bounds that everything passes: what does not pass them was not believed.
+#: Bounds that everything passes: what does not pass them was not accepted.
 LOOSE = {
     name: {"bandwidth_gbps": [1e-9, 10]} if "bandwidth" in name else US
     for name in (
@@ -174,7 +174,7 @@ def test_a_gid_that_is_not_the_rails_is_no_measurement_of_it(
     assert (one["outcome"], one["cause_class"]) == ("unmeasured", "gid_wrong")
 
 
-def test_a_v1_gid_measures_where_there_is_no_other_and_is_said() -> None:
+def test_a_v1_gid_measures_where_there_is_no_other_and_is_reported() -> None:
     run = SOFT.copy()
     for facts in run.facts:
         for port in facts["hcas"]:
@@ -192,7 +192,7 @@ def test_a_v1_gid_measures_where_there_is_no_other_and_is_said() -> None:
 @pytest.mark.parametrize(
     ("mtu", "cause"), [(1024, "rdma_mtu_small"), (2048, "rdma_mtu_small"), (8192, "row_garbled")]
 )
-def test_another_rdma_mtu_is_not_the_asked_test(mtu: int, cause: str) -> None:
+def test_another_rdma_mtu_is_not_the_planned_test(mtu: int, cause: str) -> None:
     one = both_ends(SOFT, "rdma_bandwidth", lambda row: row.update(active_mtu_bytes=mtu))
     assert (one["outcome"], one["cause_class"]) == ("unmeasured", cause)
 
@@ -262,7 +262,7 @@ def test_the_ends_agree_on_the_new_numbers() -> None:
 
 
 def dropped(run: FakeRun, leave: Callable[[dict[str, Any]], bool]) -> FakeRun:
-    """Return a run that was asked less from the beginning."""
+    """Return a run that was planned with less from the beginning."""
     run = run.copy()
     run.asked = [line for line in run.asked if leave(line)]
     run.manifest["asked"] = requests.fingerprint(run.asked)
@@ -297,7 +297,7 @@ def test_a_policy_that_drops_all_rdma_is_none() -> None:
         run.judge()
 
 
-def test_latency_alone_may_be_asked_and_then_nothing_is_added_up() -> None:
+def test_latency_alone_may_be_planned_and_then_nothing_is_added_up() -> None:
     run = FakeRun(transport="roce", rdma_tests=["ib_write_lat"])
     asked = {line["check"] for line in run.asked}
     assert "rdma_latency" in asked

@@ -27,7 +27,7 @@ HEALTHY = FakeRun()
 MOVED = {name: [0, 1000] for name in ("tx_bytes", "rx_bytes", "tx_packets", "rx_packets")}
 
 
-def test_counters_that_are_told_alone_prove_nothing_of_the_link() -> None:
+def test_counters_that_are_reported_alone_prove_nothing_of_the_link() -> None:
     run = HEALTHY.copy()
     notices = [name for name, kind in link_errors.KINDS.items() if kind == link_errors.NOTICE]
     for row in run.results:
@@ -54,7 +54,7 @@ def test_a_claim_of_nothing_is_not_proven(claim: Claim, proof: str) -> None:
     assert prove(claim, "client", MOVED, {}, Allowance(0, 1))[0] == proof
 
 
-def test_a_boot_that_nobody_knows_is_not_the_same_boot() -> None:
+def test_a_boot_that_is_unknown_is_not_the_same_boot() -> None:
     run = HEALTHY.copy()
     for row in run.facts:
         row["boot_id"] = None
@@ -89,7 +89,7 @@ def test_a_question_that_makes_no_sense_is_named(change: dict[str, Any]) -> None
     ("count", "latency_us", "outcome"),
     [(20, 200.0, "pass"), (20, 5.0, "unmeasured"), (2000, 0.05, "unmeasured"), (100000, 0.05, "unmeasured")],
 )
-def test_no_latency_is_below_what_physics_and_the_asked_time_allow(
+def test_no_latency_is_below_what_physics_and_the_planned_time_allow(
     count: int, latency_us: float, outcome: str
 ) -> None:
     names = ("latency_average_us", "latency_p50_us", "latency_p99_us", "latency_p999_us")

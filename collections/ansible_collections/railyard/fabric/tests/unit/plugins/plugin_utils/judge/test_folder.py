@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""From asked lines to the sentence: ask, judge a folder, summarise, collect."""
+"""From planned lines to the sentence: plan, judge a folder, summarise, collect."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_a_node_that_did_not_answer_is_unreachable_though_the_folder_has_no_fact
 
 
 @pytest.mark.parametrize("damage", ["lost", "torn", "doubled"])
-def test_the_facts_of_one_node_stop_nobody_where_hops_are_asked(tmp_path: Path, damage: str) -> None:
+def test_the_facts_of_one_node_stop_nothing_where_hops_are_planned(tmp_path: Path, damage: str) -> None:
     run = FakeRun(transport="roce", driver_class="hardware")
     for node in run.plan["nodes"].values():
         for rail in node["rails"]:
@@ -114,7 +114,7 @@ def test_the_facts_of_one_node_stop_nobody_where_hops_are_asked(tmp_path: Path, 
     assert hops == dict.fromkeys(NODES, "unmeasured")
 
 
-def test_the_sentence_calls_nothing_proven_that_a_switch_said() -> None:
+def test_the_sentence_calls_nothing_proven_that_only_a_switch_reported() -> None:
     local = {"node": NODES[0], "peer": None, "rail": "rail0"}
     verdicts = [
         {**local, "check": "cabling", "outcome": "pass", "proof": "proven"},
@@ -128,7 +128,7 @@ def test_the_sentence_calls_nothing_proven_that_a_switch_said() -> None:
 
 
 def test_the_sentence_of_a_good_run() -> None:
-    said = of(FakeRun())
+    said = summarise_run(FakeRun())
     assert said["headline"] == (
         "2 of 2 nodes good: all 56 checks measured and confirmed (46 pass, 10 recorded). "
         "2 rails, TCP only, RDMA was not planned."
@@ -140,7 +140,7 @@ def test_the_sentence_of_a_good_run() -> None:
     ]
 
 
-def of(run: FakeRun) -> dict[str, Any]:
+def summarise_run(run: FakeRun) -> dict[str, Any]:
     judged = rejudge.Judged(run.judge(), run.status())
     return summary.summarise_verdicts(run.plan, judged)
 
@@ -148,7 +148,7 @@ def of(run: FakeRun) -> dict[str, Any]:
 def test_the_sentence_names_node_and_rail_of_what_failed() -> None:
     run = FakeRun()
     run.facts[1]["netdevs"][1]["carrier"] = False
-    said = of(run)
+    said = summarise_run(run)
     assert said["exit_status"] == 1
     assert said["headline"].startswith(
         "1 of 56 checks failed (gpuserver2 rail1: link state). 1 of 2 nodes good. "
@@ -167,17 +167,17 @@ def test_the_sentence_names_node_and_rail_of_what_failed() -> None:
 def test_a_silent_node_is_named_once() -> None:
     run = FakeRun()
     run.facts = run.facts[1:]
-    said = of(run)
+    said = summarise_run(run)
     assert said["headline"].startswith("48 of 56 checks unmeasured (no answer from gpuserver1). ")
     lines = summary.lines(said, "reports/lab/x")
     assert sum("unreachable" in line for line in lines) == 1
     assert any("and 41 more" in line for line in lines)
 
 
-def test_a_declared_rdma_that_nobody_measured_is_not_kept_silent() -> None:
+def test_a_declared_rdma_that_was_not_measured_is_not_kept_silent() -> None:
     run = FakeRun()
     run.plan["transport"] = "roce"
-    assert "RDMA was not measured though the inventory declares roce" in of(run)["headline"]
+    assert "RDMA was not measured though the inventory declares roce" in summarise_run(run)["headline"]
 
 
 def test_an_interrupted_run_says_so() -> None:

@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Folders that were forged from a healthy one: each is told, and none ends with 0."""
+"""Folders that were forged from a healthy one: each is reported, and none ends with 0."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def still_above_ceiling(run: FakeRun) -> None:
 
 
 def other_owner(run: FakeRun) -> None:
-    """Whoever answers is told to be the port's own, which by its facts has another MAC address."""
+    """The node that answers claims to be the port itself, which by its facts has another MAC address."""
     told = run.rows(run.ids("link_address_owner")[0])[0]["cabling"]
     mac = "02:00:00:00:ee:ee"
     told.update(peer_mac=mac, claimed_by=[mac], known={mac: f"{told['peer']} rail0"})
@@ -118,7 +118,7 @@ def beacon_of_1970(run: FakeRun) -> None:
 
 
 def slow_ping(says: Row, metrics: Row) -> Callable[[FakeRun], None]:
-    """Return what makes a ping a hundred times as slow as its like, and what it says to be unlike them."""
+    """Return what makes a ping a hundred times as slow as its peers, and what it claims to be unlike them."""
 
     def forge(run: FakeRun) -> None:
         row = row_of(run, "ping_rtt")
@@ -190,14 +190,14 @@ FORGED: dict[str, Callable[[FakeRun], None]] = {
 
 
 def one_way_dead(run: FakeRun) -> None:
-    """TCP both ways on one rail, of which the way back is as good as dead: the sum is half of its like's."""
+    """TCP both ways on one rail, of which the return path is nearly dead: the sum is half of its peers'."""
     for row in run.rows(run.ids("tcp_bandwidth_bi", rail="rail0")[0]):
         row["metrics"].update(bandwidth_gbps=0.953, reverse_gbps=0.003)
         span = row["counters"]["rx_bytes" if row["end"] == "client" else "tx_bytes"]
         span[1] = span[0] + 30_000_000
 
 
-#: What its like alone show to be bad: without their rows it is not.
+#: What its peers alone show to be bad: without their rows it is not.
 UNLIKE: dict[str, Callable[[FakeRun], None]] = {
     "a slow ping of another size": slow_ping({"message_bytes": 3, "qps": 4, "active_mtu_bytes": 256}, {}),
     "TCP both ways, one dead": one_way_dead,

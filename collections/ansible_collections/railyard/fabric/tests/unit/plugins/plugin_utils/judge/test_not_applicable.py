@@ -40,7 +40,7 @@ def test_what_needs_ip_is_not_applicable_by_the_inventory() -> None:
     assert {one["outcome"] for one in link} == {"not_applicable"}
 
 
-def test_rdma_is_asked_all_the_same() -> None:
+def test_rdma_is_planned_all_the_same() -> None:
     found = outcomes(without_subnets())
     assert not any("not_applicable" in found[check] for check in found if check.startswith("rdma_bandwidth"))
     assert "not_applicable" not in found["rdma_port"]

@@ -34,13 +34,13 @@ LATENCIES = {
         "latency_p99_us": 5.05,
         "latency_p999_us": 7.0,
         "latency_max_us": 12.0,
-        "observations": 100_000,  # the most that are asked
+        "observations": 100_000,  # the most that are planned
     },
 }
 
 
 class NotesPair(fake_run.FakeRun):
-    """The layout's own plan, the card's facts, and the notes' numbers with counters that bear them out."""
+    """The layout's own plan, the card's facts, and the notes' numbers with counters that confirm them."""
 
     def __init__(self, streams: int) -> None:
         super().__init__(40.0, "hardware", "roce", iperf3_streams=streams)

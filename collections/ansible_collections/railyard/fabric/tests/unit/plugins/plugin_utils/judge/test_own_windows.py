@@ -36,7 +36,7 @@ def test_an_omitted_start_is_left_out_by_two_clocks(gbps: float, outcome: str) -
 
 
 @pytest.mark.parametrize("gbps", [0.84, 1.1])
-def test_without_an_omitted_start_both_tell_of_one_window(gbps: float) -> None:
+def test_without_an_omitted_start_both_report_one_window(gbps: float) -> None:
     one = judged(FakeRun(iperf3_omit_s=0), "tcp_bandwidth", bandwidth_gbps=gbps)
     assert one["cause_class"] == "ends_disagree"
 

@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""InfiniBand rows without IP on the rail: believed only with the ports' GUIDs and the ports' own counters."""
+"""InfiniBand rows without IP on the rail: accepted only with the ports' GUIDs and the ports' own counters."""
 
 from __future__ import annotations
 
@@ -152,7 +152,7 @@ def test_a_rail_with_an_address_still_needs_its_netdev() -> None:
 @pytest.mark.parametrize(
     "name", ["no_management", "management_timeout", "guid_differs", "guid_unknown", "link_layer_wrong"]
 )
-def test_what_keeps_the_ends_apart_is_said_with_its_cause(name: str) -> None:
+def test_what_keeps_the_ends_apart_is_reported_with_its_cause(name: str) -> None:
     run = WITHOUT_IP.copy()
     identity = run.ids("rdma_bandwidth")[0]
     for row in run.rows(identity):
@@ -188,7 +188,7 @@ def over_efa() -> FakeRun:
 OVER_EFA = over_efa()
 
 
-def test_efa_is_believed_without_counted_acknowledgements_and_at_gid_0_alone() -> None:
+def test_efa_is_accepted_without_counted_acknowledgements_and_at_gid_0_alone() -> None:
     identity = OVER_EFA.ids("rdma_bandwidth")[0]
     one = OVER_EFA.verdict(identity)
     assert (one["outcome"], one["proof"]) == ("pass", "proven"), one["cause"]

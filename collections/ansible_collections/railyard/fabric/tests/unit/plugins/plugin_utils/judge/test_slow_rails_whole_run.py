@@ -12,7 +12,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.outcome.answer imp
 from support.runs.fake_run import FakeRun
 
 
-def test_a_whole_run_names_the_slow_rail_and_counts_the_unmeasured_for_nothing() -> None:
+def test_a_complete_run_names_the_slow_rail_and_counts_the_unmeasured_for_nothing() -> None:
     run = FakeRun()
     for identity in run.ids("tcp_bandwidth", rail="rail1"):
         for row in run.rows(identity):
@@ -51,7 +51,7 @@ def test_the_sum_of_all_rails_says_which_of_them_is_slow() -> None:
     assert answers[1].cause == {}
 
 
-def test_a_whole_run_names_the_slow_node_and_its_governor() -> None:
+def test_a_complete_run_names_the_slow_node_and_its_governor() -> None:
     nodes = tuple(f"gpuserver{number}" for number in range(1, 5))
     run = FakeRun(nodes=nodes, beacon=False)
     for facts in run.facts:
@@ -75,7 +75,7 @@ def ends_of(run: FakeRun, identity: str) -> tuple[str, str]:
     return next((line["node"], line["peer"]) for line in run.asked if line["id"] == identity)
 
 
-def test_a_whole_run_whose_ends_do_not_meet_names_the_firewall_where_pings_pass() -> None:
+def test_a_complete_run_whose_ends_do_not_meet_names_the_firewall_where_pings_pass() -> None:
     run = FakeRun()
     (identity, *_others) = run.ids("tcp_bandwidth", rail="rail0")
     for row in run.rows(identity):

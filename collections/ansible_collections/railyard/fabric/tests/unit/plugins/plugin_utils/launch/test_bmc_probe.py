@@ -43,7 +43,7 @@ def test_a_connection_is_an_answer_and_the_best_port_counts() -> None:
     assert all((reply.round_trip_us or 0) > 0 for reply in replies.values())
 
 
-def test_a_bmc_that_was_busy_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bmc_that_was_busy_is_queried_again(monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.create_server(("127.0.0.2", 0), backlog=0) as server:
         queued = full(server)
 
@@ -57,13 +57,13 @@ def test_a_bmc_that_was_busy_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> 
                 except TimeoutError:
                     return
 
-        # In the pause before it is asked again, however long a busy machine makes it.
+        # In the pause before it is queried again, however long a busy machine makes it.
         monkeypatch.setattr(bmc_probe, "time", SimpleNamespace(sleep=frees, monotonic=time.monotonic))
         reply = bmc_probe.ask({"gpu1": "127.0.0.2"}, [server.getsockname()[1]], 0.5)["gpu1"]
     assert (reply.state, reply.sent) == ("answered", 2)
 
 
-def test_one_that_stays_silent_was_asked_twice() -> None:
+def test_one_that_stays_silent_was_queried_twice() -> None:
     with socket.create_server(("127.0.0.2", 0), backlog=0) as server:
         queued = full(server)
         reply = bmc_probe.ask({"gpu1": "127.0.0.2"}, [server.getsockname()[1]], 0.3)["gpu1"]
@@ -91,7 +91,7 @@ def test_the_controllers_own_want_is_no_silence_of_the_bmc(
     assert (reply.state, reply.message) == ("no_way", os.strerror(want))
 
 
-def test_never_more_than_some_are_asked_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_never_more_than_some_are_queried_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     asked_now, most, lock = 0, 0, threading.Lock()
     connect = bmc_probe._connect
 
@@ -114,5 +114,5 @@ def test_never_more_than_some_are_asked_at_a_time(monkeypatch: pytest.MonkeyPatc
     assert 1 < most <= bmc_probe.AT_ONCE
 
 
-def test_nobody_is_asked_where_nobody_has_a_bmc() -> None:
+def test_nothing_is_queried_without_a_bmc() -> None:
     assert bmc_probe.ask({}, [443], 3) == {}

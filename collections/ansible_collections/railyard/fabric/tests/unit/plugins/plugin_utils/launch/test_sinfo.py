@@ -63,7 +63,7 @@ def test_gpus_by_gres(gres, gpus):
     assert one("idle", gres=gres).gpus == gpus
 
 
-def test_a_reason_may_hold_anything_and_is_ours_by_how_it_begins():
+def test_a_reason_may_hold_anything_and_is_railyards_by_how_it_begins():
     found = one("drained", "0/0/8/8", reason="Railyard: validation: rail1 | rail_slow")
     assert found.reason == "Railyard: validation: rail1 | rail_slow"
     assert found.is_drained_by("Railyard: ")

@@ -33,7 +33,7 @@ def heard(lines: list[str], errors: str = "") -> tuple[list[Message], srun.Step]
     return said, step
 
 
-def test_messages_of_nodes_that_speak_at_once_are_told_apart():
+def test_messages_of_nodes_that_speak_at_once_are_distinguished():
     one, other = labelled(0, "facts", b"x" * 2000), labelled(1, "facts", b"y" * 2000)
     mixed = [line for pair in zip(one, other, strict=True) for line in pair]
     said, _step = heard(["1: Last login: today", "", *mixed])
@@ -41,7 +41,7 @@ def test_messages_of_nodes_that_speak_at_once_are_told_apart():
     assert max(map(len, mixed)) < 1000, "srun cuts longer ones"
 
 
-def test_what_has_come_is_told_by_who_was_held_up(monkeypatch: pytest.MonkeyPatch):
+def test_what_has_come_is_reported_after_a_delay(monkeypatch: pytest.MonkeyPatch):
     """Of two nodes that had ended, with all that they had measured, the second was called silent."""
 
     class Held:
@@ -69,7 +69,7 @@ def test_what_has_come_is_told_by_who_was_held_up(monkeypatch: pytest.MonkeyPatc
         (labelled(0, "facts", b"x" * (MOST_BYTES + 1)), "longer than 4096 bytes"),
     ],
 )
-def test_a_message_that_is_not_whole_costs_that_node_alone(lines: list[str], wrong: str):
+def test_a_message_that_is_not_complete_costs_that_node_alone(lines: list[str], wrong: str):
     said, _step = heard([*lines, *labelled(1, "facts", b"y"), *labelled(0, "bye", b"")])
     assert wrong in said[0].wrong
     assert said[1:] == [Message("gpu2", "facts", b"y"), Message("gpu1", "bye", b"")]
@@ -81,7 +81,7 @@ def test_no_node_speaks_for_another_in_the_rest_of_a_long_line():
     assert said == [Message("gpu1", "bye", b"")]
 
 
-def test_who_ended_and_why_is_what_srun_and_the_node_said_last():
+def test_the_cause_of_an_end_is_what_srun_and_the_node_printed_last():
     errors = (
         "srun: cluster configuration lacks support for cpu binding\n"
         "0: sudo: a password is required\n"
@@ -101,7 +101,7 @@ def test_an_srun_that_does_not_end_is_ended(monkeypatch: pytest.MonkeyPatch):
         "import signal, time; signal.signal(15, signal.SIG_IGN); print('0: up', flush=True); time.sleep(600)"
     )
     with srun.Step([sys.executable, "-c", deaf], NODES, lambda _name: MOST_BYTES) as step:
-        step.send(b"x" * 2**20)  # more than a pipe holds, and nobody reads it
+        step.send(b"x" * 2**20)  # more than a pipe holds, and nothing reads it
         while not step.last_output("gpu1"):
             list(step.messages(0.1))
     assert step._process.returncode == -9
@@ -139,6 +139,6 @@ def test_no_node_ends_another_and_each_has_all_of_its_processors():
     argv = srun.command("614", NODES, 9, "measure")
     assert {"--jobid=614", "--label", "--cpu-bind=none", "--kill-on-bad-exit=0", "--wait=0"} <= set(argv)
     assert "--nodelist=gpu1,gpu2" in argv
-    # Its own options for srun, in the environment of a job, would change what was asked.
+    # Its own options for srun, in the environment of a job, would change the request.
     given = {"SLURM_NTASKS": "8", "SRUN_CPUS_PER_TASK": "1", "SLURM_CONF": "/etc/x", "PATH": "/bin"}
     assert srun.environment(given) == {"SLURM_CONF": "/etc/x", "PATH": "/bin"}

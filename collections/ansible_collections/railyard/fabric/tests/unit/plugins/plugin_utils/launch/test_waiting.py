@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A node is looked at seldom, in time for its lease, and not for longer than the controller reckons."""
+"""A node is looked at seldom, in time for its lease, and not for longer than the controller calculates."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def seen(left_s: float | None, done: bool = False, finished: int = 1, **more: An
 
 
 def wait(*looks: Any, lease_s: float = 90, deadline_s: float = 1000) -> tuple[Any, list[float], list[str]]:
-    """Return the end of a wait, the pauses before each look, and what was told; the last look is for ever."""
+    """Return the end of a wait, the pauses before each look, and what was printed; the last look repeats."""
     pauses: list[float] = []
     told: list[str] = []
 
@@ -75,7 +75,7 @@ def test_one_look_may_come_to_nothing_two_may_not() -> None:
         wait(seen(50), MISSED, MISSED)
 
 
-def test_rounds_pairs_and_new_suspects_are_told() -> None:
+def test_rounds_pairs_and_new_suspects_are_reported() -> None:
     far = {"round": 3, "rounds": 7, "met": 2, "meetings": 6}
     looks = (seen(100, **far), seen(100, **far, suspects=["rail1"]), seen(100, **far, suspects=["rail1"]))
     _end, _pauses, told = wait(*looks, seen(0, done=True))

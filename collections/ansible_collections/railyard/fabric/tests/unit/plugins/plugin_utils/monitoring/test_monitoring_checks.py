@@ -50,7 +50,7 @@ CERTIFICATE = {
     "monitoring_tls_key_file": "no.key",
 }
 OFF = {"node_metrics_state": "ignored"}
-# Of a password that stands in the inventory, another check complains; an expression is as of a vault.
+# A password in the inventory is reported by another check; an expression is as of a vault.
 BMCS = {
     "bmc_exporter_state": "present",
     "bmc_exporter_user": "monitor",

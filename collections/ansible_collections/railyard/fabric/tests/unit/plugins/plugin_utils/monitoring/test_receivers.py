@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Receivers of alerts: forms, and secrets that must not stand in the inventory."""
+"""Receivers of alerts: forms, and secrets that must not be in the inventory."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def test_secrets_of_the_inventory_go_into_files_and_others_stay_where_they_are()
     assert chat["slack_configs"][0]["api_url_file"] == f"{folder}/chat.slack"
     assert "t0ken" not in str(document)
     assert HOOK not in str(document)
-    # Every receiver is asked, whoever was told before it.
+    # Every receiver is tried, no matter which got the alert before it.
     routes = [(one["receiver"], one.get("matchers"), one["continue"]) for one in document["route"]["routes"]]
     assert routes == [
         ("hook", ['severity=~"critical"'], True), ("post", None, True), ("chat", None, True),
@@ -109,7 +109,7 @@ def test_secrets_of_the_inventory_go_into_files_and_others_stay_where_they_are()
     assert document["inhibit_rules"] == [{"equal": ["node"]}]
 
 
-def test_without_receivers_nobody_is_told():
+def test_without_receivers_no_alert_is_sent():
     document, secrets = alertmanager.configuration([], [])
     assert document["route"]["receiver"] == "nobody"
     assert (document["receivers"], secrets) == ([{"name": "nobody"}], {})

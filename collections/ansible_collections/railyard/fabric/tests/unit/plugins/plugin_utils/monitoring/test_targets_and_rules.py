@@ -87,7 +87,7 @@ def test_the_exporter_of_bmcs_gets_the_target_as_a_parameter(inventory):
     assert [one for one in scrape.jobs("", []) if "bmc" in one["job_name"]] == []
 
 
-def test_the_port_of_the_exporter_of_bmcs_stands_in_both_roles_and_in_preflight():
+def test_the_port_of_the_exporter_of_bmcs_is_in_both_roles_and_in_preflight():
     roles = rules.files_folder().parents[1]
     of_role = yaml.safe_load((roles / "bmc_exporter/defaults/main.yml").read_text())
     of_monitoring = yaml.safe_load((roles / "monitoring/defaults/main.yml").read_text())
@@ -141,7 +141,7 @@ def test_a_rule_file_that_nothing_changes_keeps_its_text():
     assert site(overrides={"RailDown": {"severity": "critical"}}) == RULES
 
 
-def test_a_site_s_job_takes_the_place_of_ours_in_rules_and_dashboards():
+def test_a_sites_job_replaces_railyards_in_rules_and_dashboards():
     job = r'node|a"b\d'
     [down, _record] = yaml.safe_load(site(job=job))["groups"][0]["rules"]
     assert down["expr"] == 'up{job=~"node|a\\"b\\\\d"} == 0 or up{job="railyard-gpu"} == 0'

@@ -117,7 +117,7 @@ def test_a_misspelt_name(written, meant):
         ("NCCL_IB_TC_X", None),
     ],
 )
-def test_a_misspelt_name_is_told_from_one_that_may_be_new(written, meant):
+def test_a_misspelt_name_is_distinguished_from_one_that_may_be_new(written, meant):
     assert catalogue.misspelt(written) == meant
 
 

@@ -50,7 +50,7 @@ def test_nccls_own_file_is_read_as_nccl_reads_it():
     assert found.lost == [8]
 
 
-def test_a_value_longer_than_nccls_buffer_is_told():
+def test_a_value_longer_than_nccls_buffer_is_reported():
     # char envValue[1024], one byte of it the end.
     assert env_file.read(f"NCCL_IB_HCA={'m' * 1023}\n", "nccl.conf").odd == []
     assert "1023 bytes" in env_file.read(f"NCCL_IB_HCA={'m' * 1024}\n", "nccl.conf").odd[0][1]

@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What is said of settings of NCCL, by themselves and on the rails of an inventory."""
+"""What is reported about settings of NCCL, by themselves and on the rails of an inventory."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.nccl.fabric import
 from ansible_collections.railyard.fabric.plugins.plugin_utils.nccl.lint import lint
 
 
-def said(text, nodes=(), nccl=catalogue.NEWEST, name="x.env"):
+def list_findings(text, nodes=(), nccl=catalogue.NEWEST, name="x.env"):
     """Return (line, severity, code) of each finding."""
     return [(one.line, one.severity, one.code) for one in lint(env_file.read(text, name), nodes, nccl)]
 
@@ -74,7 +74,7 @@ def test_the_courses_multi_rail_settings():
 
 
 def test_the_notes_setting_is_but_a_prefix():
-    assert said("NCCL_IB_HCA=mlx4_0:1,mlx4_0:2") == [(1, "note", "prefix")]
+    assert list_findings("NCCL_IB_HCA=mlx4_0:1,mlx4_0:2") == [(1, "note", "prefix")]
 
 
 @pytest.mark.parametrize(
@@ -126,7 +126,7 @@ def test_the_notes_setting_is_but_a_prefix():
     ],
 )
 def test_one_setting(text, findings):
-    assert [one[1:] for one in said(text)] == findings
+    assert [one[1:] for one in list_findings(text)] == findings
 
 
 @pytest.mark.parametrize(
@@ -140,7 +140,7 @@ def test_one_setting(text, findings):
     ],
 )
 def test_the_version_that_reads_them(nccl, text, findings):
-    assert [one[1:] for one in said(text, nccl=nccl)] == findings
+    assert [one[1:] for one in list_findings(text, nccl=nccl)] == findings
 
 
 @pytest.mark.parametrize(
@@ -161,7 +161,7 @@ def test_the_version_that_reads_them(nccl, text, findings):
     ],
 )
 def test_settings_that_do_not_go_together(text, code):
-    assert code in said(text)
+    assert code in list_findings(text)
 
 
 @pytest.mark.parametrize(
@@ -176,36 +176,41 @@ def test_settings_that_do_not_go_together(text, code):
     ],
 )
 def test_settings_that_do(text):
-    assert not {"contradiction", "no_effect", "twice"} & {code for _line, _severity, code in said(text)}
+    assert not {"contradiction", "no_effect", "twice"} & {
+        code for _line, _severity, code in list_findings(text)
+    }
 
 
 @pytest.mark.parametrize(("name", "severity"), [("nccl.conf", "error"), ("x.env", "warning")])
 def test_quotes_are_wrong_where_nccl_reads_and_doubtful_where_systemd_may(name, severity):
-    assert said("NCCL_DEBUG='WARN'", name=name) == [(1, severity, "form")]
+    assert list_findings("NCCL_DEBUG='WARN'", name=name) == [(1, severity, "form")]
 
 
 def test_a_script_may_set_a_variable_in_either_branch():
-    assert said("if x; then export NCCL_DEBUG=WARN; else export NCCL_DEBUG=VERSION; fi", name="x.sh") == []
+    assert (
+        list_findings("if x; then export NCCL_DEBUG=WARN; else export NCCL_DEBUG=VERSION; fi", name="x.sh")
+        == []
+    )
 
 
 def test_what_a_script_keeps_to_itself():
     script = "nccl_version=2.28\nNCCL_TESTS_DIR=/x\nNCCL_HOME=/y\nNCCL_DEBUG=WARN\n"
-    assert said(script, name="x.sh") == [(4, "warning", "not_exported")]
+    assert list_findings(script, name="x.sh") == [(4, "warning", "not_exported")]
     # Nor does it contradict what is exported.
-    apart = said("NCCL_NET=IB\nexport NCCL_IB_DISABLE=1\n", name="x.sh")
+    apart = list_findings("NCCL_NET=IB\nexport NCCL_IB_DISABLE=1\n", name="x.sh")
     assert apart == [(1, "warning", "not_exported"), (2, "warning", "no_rdma")]
 
 
 def test_a_value_that_the_script_makes_is_not_known():
-    assert said("export NCCL_IB_HCA=$(ls)", name="x.sh") == [(1, "unknown", "not_told")]
+    assert list_findings("export NCCL_IB_HCA=$(ls)", name="x.sh") == [(1, "unknown", "not_told")]
 
 
 def test_slurms_list_ends_at_a_comma():
     text = "#SBATCH --export=ALL,NCCL_IB_HCA==mlx5_0,mlx5_1"
-    assert said(text) == [(1, "warning", "comma")]
+    assert list_findings(text) == [(1, "warning", "comma")]
     # Slurm takes quotes inside the list into account.
     text = """srun --export="ALL,NCCL_IB_HCA='=mlx5_0,mlx5_1'" x"""
-    assert said(text, name="x.sh") == []
+    assert list_findings(text, name="x.sh") == []
 
 
 ROCE, IB, TCP = node(), node("infiniband", address=False), node("tcp")
@@ -243,7 +248,7 @@ ALL = ",".join(f"mlx5_{n}:1" for n in range(8))
         ([ROCE], "NCCL_SOCKET_IFNAME=^lo", [("warning", "socket_on_rail")]),
         ([ROCE], "NCCL_SOCKET_IFNAME==eth0", [("warning", "not_frontend")]),
         ([IB], "NCCL_IB_TC=106", [("note", "not_here")]),
-        # As public job scripts for EFA have it, and what NCCL's own network would be told.
+        # As public job scripts for EFA have it, and what NCCL's own network would get.
         ([EFA], "NCCL_NET=Libfabric", [("note", "plugin")]),
         ([EFA], "FI_PROVIDER=efa\nNCCL_NET=socket", [("error", "no_rdma")]),
         ([EFA], "NCCL_NET=IB", [("error", "no_rdma")]),
@@ -256,7 +261,7 @@ ALL = ",".join(f"mlx5_{n}:1" for n in range(8))
     ],
 )  # fmt: skip
 def test_on_a_fabric(nodes, text, findings):
-    assert [one[1:] for one in said(text, nodes)] == findings
+    assert [one[1:] for one in list_findings(text, nodes)] == findings
 
 
 def test_nodes_are_taken_from_the_plan():
@@ -270,7 +275,7 @@ def test_nodes_are_taken_from_the_plan():
     ]
 
 
-def test_nodes_that_lack_the_same_are_told_once():
+def test_nodes_that_lack_the_same_are_reported_once():
     nodes = [node(count=2, name=f"gpu{n}") for n in (1, 2, 3)] + [node(count=3, name="gpu4")]
     findings = lint(env_file.read("NCCL_IB_HCA==mlx5_0:1", "x.env"), nodes)
     assert [one.why for one in findings] == [
@@ -290,4 +295,4 @@ def test_nvlink_between_nodes_is_not_left_out_where_the_inventory_declares_it():
         one.why for one in found if one.code == "nvlink_unused"
     )
     for text, nodes in (("NCCL_MNNVL_ENABLE=2\n", rack), ("NCCL_MNNVL_ENABLE=0\n", alone), ("A=1\n", rack)):
-        assert "nvlink_unused" not in [code for _line, _severity, code in said(text, nodes)]
+        assert "nvlink_unused" not in [code for _line, _severity, code in list_findings(text, nodes)]

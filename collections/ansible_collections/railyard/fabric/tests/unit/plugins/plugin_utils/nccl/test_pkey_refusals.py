@@ -25,7 +25,7 @@ TENANTS = {
         (TENANTS, "gpu2", "0x0001"),
         (TENANTS, "gpu3", "0x2"),
         ({0x7FFF: {"members": "all"}}, "gpu1", ""),
-        # Nobody knows what the default partition is where it is not declared.
+        # What the default partition is, is unknown where it is not declared.
         ({1: {"members": ["gpu1"]}}, "gpu1", ""),
         # Malformed: the role says so elsewhere.
         (TENANTS, "gpu1", "8001"),

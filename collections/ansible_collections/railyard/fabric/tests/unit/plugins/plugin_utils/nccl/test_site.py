@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A site's own settings in role nccl_profile: which are refused, and what is said of the others."""
+"""A site's own settings in role nccl_profile: which are refused, and what is reported about the others."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ def test_a_verdict_rests_on_its_own_rows_that_there_are(
     assert Answer(rows=own).to_verdict({**ASKED, "parts": parts}, {"3", "4", "7"})["rows"] == rows
 
 
-def test_a_cause_is_told_of_what_did_not_pass_alone() -> None:
+def test_a_cause_is_reported_for_what_did_not_pass_alone() -> None:
     explained = ("cause_class", "cause", "next")
     for made in (Answer().failed("below_floor", "x"), Answer().unknown("no_row", "x")):
         assert all(made.to_verdict(ASKED, ())[key] for key in explained)

@@ -118,7 +118,7 @@ def test_a_node_is_never_busier_than_all_its_processors(percent):
     assert row["peer_cpu_percent"]["rdma"] == 100.0
 
 
-def test_a_round_trip_is_not_held_against_one_way():
+def test_a_round_trip_is_not_compared_with_one_way():
     verdicts = [*way()[:2], latency("rdma_read_latency", 1.7)]
     assert comparison.compare(plan(), verdicts) == []
     row = one([*way()[:3], latency("rdma_read_latency", 1.7)])
@@ -131,11 +131,11 @@ def test_all_latencies_of_the_comparison_are_one_way():
     assert {catalogue.LATENCY_IS[check] for check in compared} == {"one_way"}
 
 
-def test_a_read_whose_data_goes_the_other_way_does_not_stand_for_the_write():
+def test_a_read_with_data_the_other_way_does_not_replace_the_write():
     assert comparison.compare(plan(), [*way()[:2], bandwidth("rdma_read_bandwidth", 30.0)]) == []
 
 
-def test_send_stands_for_rdma_where_no_write_was_asked():
+def test_send_represents_rdma_where_no_write_was_requested():
     row = one(
         [*way()[:2], bandwidth("rdma_send_bandwidth", 30.0), latency("rdma_send_latency", 1.0)], rails=1
     )
@@ -158,7 +158,7 @@ def test_tcp_alone_gives_no_table_and_no_sentence():
     assert comparison.compare(plan(), [*verdicts, local]) == []
 
 
-def test_a_pair_of_which_rdma_is_not_asked_is_left_out():
+def test_a_pair_without_planned_rdma_is_left_out():
     rows = comparison.compare(plan((A, B, "tcponly")), [*way(), *way(A, "tcponly")[:2]])
     assert [row["peer"] for row in rows] == [B]
 
@@ -283,7 +283,7 @@ def test_the_sentence_claims_nothing_where_nothing_is_proven():
         (1.006, "1.01 times faster"),
     ],
 )
-def test_a_ratio_below_1_is_told_as_slower(ratio, text):
+def test_a_ratio_below_1_is_reported_as_slower(ratio, text):
     assert comparison.times(ratio) == text
 
 

@@ -24,8 +24,9 @@ def shown(verdicts, **fields):
     return comparison_text.lines(comparison.compare_run(plan(**fields), verdicts, (), RULES))
 
 
-def test_two_nodes_are_shown_whole():
-    text = "\n".join(shown(all_verdicts()))
+def test_two_nodes_are_shown_completely():
+    text = "
+".join(shown(all_verdicts()))
     assert re.search(
         r"gpuserver1 → gpuserver2  rail0 +27\.4 \(68\.5 %\) +38\.2 \(95\.5 %\) +1\.39 times faster", text
     )
@@ -54,7 +55,7 @@ def test_latency_shows_no_row_that_has_none():
     assert "all rails" not in block
 
 
-def test_a_gap_is_told_in_words_and_not_as_a_number():
+def test_a_gap_is_reported_as_text_and_not_as_a_number():
     verdicts = [
         {**each, "outcome": "unmeasured", "proof": "unproven"} if each["check"].startswith("rdma") else each
         for each in all_verdicts()
@@ -65,7 +66,7 @@ def test_a_gap_is_told_in_words_and_not_as_a_number():
     assert not re.search(r"\s0(\.0+)?[\s%]", text)
 
 
-def test_what_was_not_asked_is_not_called_unmeasured():
+def test_what_was_not_planned_is_not_called_unmeasured():
     text = "\n".join(shown([*way()[:2], way()[3]]))
     assert re.search(r"rail0 +27\.4 \(68\.5 %\) +not planned\n", text)
     assert "not measured" not in text
@@ -111,7 +112,7 @@ def test_many_rows_show_the_worst_few_and_where_the_others_are():
     assert any("116 more" in line for line in text[-8:])
 
 
-def test_without_a_folder_of_names_the_first_few_are_told():
+def test_without_a_folder_of_names_the_first_few_are_reported():
     names, verdicts = many()
     for each in verdicts:
         each.update(outcome="unmeasured", proof=None)

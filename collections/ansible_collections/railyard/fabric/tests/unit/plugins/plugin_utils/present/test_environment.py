@@ -69,7 +69,7 @@ def test_what_every_node_has_otherwise_is_cut_and_counted():
     assert (len(kernel.values), kernel.left_out) == (12, 88)
 
 
-def test_gpus_are_told_with_their_driver_and_absent_ones_are_not():
+def test_gpus_are_reported_with_their_driver_and_absent_ones_are_not():
     rows = [
         {**facts("gpu1"), "gpus": {"pci": ["a", "b"], "driver": "550.54.15", "rows": [{"name": "H100"}] * 2}}
     ]
@@ -80,7 +80,7 @@ def test_gpus_are_told_with_their_driver_and_absent_ones_are_not():
     )  # fmt: skip
 
 
-def test_a_version_below_its_minimum_is_told_with_its_nodes_and_one_that_is_not_known_is_not():
+def test_a_version_below_its_minimum_is_reported_with_its_nodes_and_one_that_is_not_known_is_not():
     rows = [facts(node, gpus={"driver": "550.54.15"}) for node in NODES]
     rows[2] = facts("gpu3", firmware="28.39.1002")
     below = [one for one in describe(rows) if "below" in one.name]

@@ -49,7 +49,7 @@ def good(found):
     return [name for name, one in found.nodes.items() if one.is_good]
 
 
-def test_whoever_met_a_slow_node_is_good_all_the_same():
+def test_any_node_that_met_a_slow_node_is_good_all_the_same():
     found = summarise(all_pairs(bad="n4"))
     assert good(found) == ["n1", "n2", "n3"]
     [fault] = found.nodes["n4"].faults
@@ -65,7 +65,7 @@ def test_a_sum_of_all_rails_is_spoiled_by_the_slow_node_alone():
     assert {(fault.rail, fault.is_own) for fault in found.nodes["n4"].faults} == {("", True)}
 
 
-def test_of_a_pair_nobody_can_say_whose_fault_it_is():
+def test_of_a_pair_no_one_can_say_whose_fault_it_is():
     verdicts = [between("n1", "n2", outcome="fail"), between("n2", "n1", outcome="fail")]
     verdicts += [between("n3", "n4"), between("n4", "n3")]
     found = summarise(verdicts)
@@ -73,7 +73,7 @@ def test_of_a_pair_nobody_can_say_whose_fault_it_is():
     assert [fault.is_own for name in ("n1", "n2") for fault in found.nodes[name].faults] == [False, False]
 
 
-def test_what_is_asked_of_a_node_alone_is_its_own():
+def test_tests_of_a_node_alone_are_its_own():
     found = summarise([*all_pairs(), alone("n2", "rail0", "fail", "link_down"), alone("n3")])
     assert good(found) == ["n1", "n3", "n4"]
     assert found.nodes["n2"].faults == (node_results.Fault("link", "rail0", "fail", "link_down", True),)
@@ -83,7 +83,7 @@ def test_what_is_asked_of_a_node_alone_is_its_own():
     ("change", "outcome"),
     [({"outcome": "unmeasured"}, "unmeasured"), ({"outcome": "recorded", "proof": "unproven"}, "unproven")],
 )
-def test_unmeasured_and_unproven_prove_nobody(change, outcome):
+def test_unmeasured_and_unproven_prove_no_node(change, outcome):
     verdicts = all_pairs()
     verdicts[0] = {**verdicts[0], **change}
     found = summarise(verdicts)
@@ -97,13 +97,13 @@ def test_each_rail_has_to_be_tested():
     assert good(summarise(both, ("rail0", "rail1"))) == list(NAMES)
 
 
-def test_a_look_alone_proves_nobody():
+def test_a_look_alone_proves_no_node():
     found = summarise([alone(name, "rail0") for name in NAMES])
     assert good(found) == []
     assert not any(one.is_tested or one.faults for one in found.nodes.values())
 
 
-def test_a_run_that_is_not_whole_proves_nobody():
+def test_a_run_that_is_not_complete_proves_no_node():
     assert good(summarise(all_pairs(), is_whole=False)) == []
 
 

@@ -19,7 +19,7 @@ ITEM = {"topic": "nvidia_driver", "what": "load driver 580", "why": "570 is load
         ("consent:nvidia_driver_allow_restart", "-e nvidia_driver_allow_restart=true"),
     ],
 )
-def test_what_waits_names_its_consent(needs, says):
+def test_what_waits_names_its_confirmation(needs, says):
     [line] = node_summary.describe_waits([{**ITEM, "needs": needs}])
     assert line.startswith("nvidia_driver: load driver 580: 570 is loaded. Confirm with ")
     assert says in line
@@ -35,7 +35,7 @@ def test_nodes_that_say_the_same_are_folded():
     assert len(text) == 5
 
 
-def test_nothing_said_is_no_line():
+def test_no_finding_is_no_line():
     assert node_summary.fold_nodes({"gpu001": [], "gpu002": []}) == []
     assert (
         node_summary.describe_driver_plan({"install": [], "remove": [], "problem": None, "needs": []}) == []

@@ -26,7 +26,7 @@ def row(number: int, *points: tuple[float, Any]) -> dict[str, Any]:
     return {"id": f"j{number:05d}", "collective": {"sizes": sizes}}
 
 
-def test_each_job_that_was_believed_is_one_line() -> None:
+def test_each_job_that_was_accepted_is_one_line() -> None:
     asked = [
         measurement(0, "rail0", "unmeasured"), measurement(1, "rail1", "fail"),
         measurement(2, "rail0"), measurement(3, "rail1"), measurement(4, "all rails"),

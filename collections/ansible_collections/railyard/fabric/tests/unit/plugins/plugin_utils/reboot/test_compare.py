@@ -73,7 +73,7 @@ def test_the_same_boot_is_no_reboot(after):
 
 
 @pytest.mark.parametrize("lost", [("before",), ("after",), ("before", "after")])
-def test_without_a_boot_id_nobody_knows_whether_it_rebooted(after, lost):
+def test_without_a_boot_id_no_one_knows_whether_it_rebooted(after, lost):
     before = copy.deepcopy(BEFORE)
     for one in [{"before": before, "after": after}[name] for name in lost]:
         one["facts"]["boot_id"] = None
@@ -142,9 +142,9 @@ def test_a_port_that_came_back_under_another_name_is_named_by_its_mac(after):
     (said,) = [one for one in differences(before, after, RAILS) if "MAC" in one]
     assert said.startswith("rail0: the port with MAC 02:00:00:00:01:01 was ens6 and is eth3 now")
     assert "rail_overrides: {rail0: {netdev: eth3}}" in said
-    # The name is said once, and what else is wrong is still said.
+    # The name is reported once, and what else is wrong is still reported.
     assert not any("ens6 is gone" in one for one in differences(before, after, RAILS))
-    # A rail that the inventory names by MAC is found again, and its new name is said all the same.
+    # A rail that the inventory names by MAC is found again, and its new name is reported all the same.
     by_mac = [{**RAILS[0], "netdev": None, "mac": "02:00:00:00:01:01"}]
     found = differences(before, after, by_mac)
     assert found[0] == said
@@ -171,7 +171,7 @@ def test_two_ports_that_exchanged_their_names_are_both_named(after):
     ]
 
 
-def test_another_card_under_the_same_name_is_said(after):
+def test_another_card_under_the_same_name_is_reported(after):
     before = copy.deepcopy(BEFORE)
     with_mac(before["facts"])
     with_mac(after["facts"], mac="02:00:00:00:01:99")
@@ -239,7 +239,7 @@ def test_a_node_that_cannot_be_read_is_never_as_it_was():
     assert differences(BEFORE, {"facts": {}}, RAILS) == ["the node could not be read after the reboot"]
 
 
-def test_another_kernel_is_said_and_is_no_difference(after):
+def test_another_kernel_is_reported_and_is_no_difference(after):
     after["facts"]["kernel"] = "6.1.0-56-amd64"
     assert differences(BEFORE, after, RAILS) == []
     assert kernel_change(BEFORE, after) == "kernel 6.1.0-55-amd64 before, 6.1.0-56-amd64 now"

@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A node is not rebooted into a kernel that lacks its driver, nor into one that nobody announced."""
+"""A node is not rebooted into a kernel that lacks its driver, nor into one that was not announced."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_what_may_go_is_not_missed(may_go):
     assert refusals(reading(next_modules=[]), [NEW], may_go) == []
 
 
-def test_a_kernel_that_nobody_announced_is_refused_before_the_reboot():
+def test_a_kernel_that_was_not_announced_is_refused_before_the_reboot():
     (said,) = refusals(reading())
     assert said.startswith("kernel 6.1.0-57-amd64 boots next, and 6.1.0-56-amd64 is expected. Fix: ")
     assert '-e \'{"railyard_reboot_kernels": ["6.1.0-57-amd64"]}\'' in said
@@ -82,7 +82,7 @@ def test_what_is_only_assumed_is_judged_after_the_reboot_but_for_the_driver():
     assert len(refusals(reading(told_by="newest", next_modules=[]))) == 1
 
 
-def test_where_nothing_tells_there_is_no_reason_but_it_is_said():
+def test_where_nothing_tells_there_is_no_reason_but_it_is_reported():
     unknown = reading(next=None, told_by=None, next_modules=[], next_has_headers=False)
     assert refusals(unknown) == []
     assert announcement(unknown) == (

@@ -86,7 +86,7 @@ def test_rows_come_back_and_same_rows_are_same_bytes(tmp_path: Path) -> None:
     assert folder.rows("absent.jsonl") == ([], False)
 
 
-def test_every_cut_of_the_last_line_is_dropped_and_said(tmp_path: Path) -> None:
+def test_every_cut_of_the_last_line_is_dropped_and_reported(tmp_path: Path) -> None:
     folder = make(tmp_path)
     whole = b'{"a":1}\n{"b":"\xc3\xa9"}\n'
     path = folder.path / "results.jsonl"
@@ -94,7 +94,7 @@ def test_every_cut_of_the_last_line_is_dropped_and_said(tmp_path: Path) -> None:
         path.write_bytes(whole[:cut])
         rows, torn = folder.rows("results.jsonl")
         assert torn == (cut not in (0, 8, len(whole))), cut
-        # a line that is whole but for its newline can be read; it is still said to be torn
+        # a line that is complete but for its newline can be read; it is still reported as torn
         expected = [{"a": 1}] * (cut >= 7) + [{"b": "é"}] * (cut >= len(whole) - 1)
         assert rows == expected, cut
 
@@ -114,7 +114,7 @@ def test_no_bytes_stop_the_reader(data: bytes) -> None:
 
 
 @given(st.binary(max_size=20).filter(lambda data: b"\n" not in data and data.strip()))
-def test_garbage_between_good_lines_is_dropped_and_said(garbage: bytes) -> None:
+def test_garbage_between_good_lines_is_dropped_and_reported(garbage: bytes) -> None:
     try:
         json.loads(garbage)
         return  # not garbage
@@ -196,7 +196,7 @@ def test_collecting_twice_adds_nothing(tmp_path: Path) -> None:
     assert folder.rows("results.jsonl")[0] == [{"a": 1}, {"a": 2}, {"a": 3}]
 
 
-def test_the_first_end_record_stands(tmp_path: Path) -> None:
+def test_the_first_end_record_counts(tmp_path: Path) -> None:
     folder = make(tmp_path)
     folder.finish("interrupted")
     folder.finish("completed")

@@ -34,7 +34,7 @@ def test_an_untouched_run_has_nothing_to_say() -> None:
     assert provenance.changes(plan, POLICY, PLAN["nodes"], POLICY) == []
 
 
-def test_the_order_of_keys_is_nobodys_change() -> None:
+def test_another_order_of_keys_is_no_change() -> None:
     turned = {"nodes": dict(reversed(PLAN["nodes"].items()))}
     assert provenance.fingerprint(turned, dict(reversed(POLICY.items()))) == provenance.fingerprint(
         PLAN, POLICY
@@ -48,7 +48,7 @@ def test_a_plan_that_lost_its_fingerprint_proves_nothing() -> None:
 
 
 @pytest.mark.parametrize("which", ["plan", "policy"])
-def test_an_edited_file_of_the_run_is_said(which: str) -> None:
+def test_an_edited_file_of_the_run_is_reported(which: str) -> None:
     plan, manifest = made()
     if which == "plan":
         plan["nodes"]["gpu2"]["rails"][0]["mtu"] = 1500

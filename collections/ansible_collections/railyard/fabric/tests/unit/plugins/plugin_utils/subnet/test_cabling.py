@@ -34,7 +34,7 @@ def test_without_declared_leaves_the_finding_is_inferred(units: bool) -> None:
     assert "rail0 and rail1 are exchanged" in found.text
 
 
-def test_a_tie_names_nobody() -> None:
+def test_a_tie_names_no_node() -> None:
     # Two of four nodes are exchanged: who is right?
     net = Net(units=1, nodes_each=4, rails=2, spines=2)
     for node in (1, 2):
@@ -43,7 +43,7 @@ def test_a_tie_names_nobody() -> None:
     assert judge(net.reading(), net.expected(leaves=False, units=True)).findings == ()
 
 
-def test_too_few_ports_name_nobody() -> None:
+def test_too_few_ports_name_no_one() -> None:
     net = Net(units=1, nodes_each=2, rails=2, spines=2)
     move(net, net.adapter_key(1, 1), PortKey(net.leaf(0, 0), 3))
     assert judge(net.reading(), net.expected(leaves=False)).findings == ()
@@ -67,7 +67,7 @@ def test_some_rails_at_another_unit_are_named_one_by_one() -> None:
     ]  # fmt: skip
 
 
-def test_who_took_whose_port_is_told_by_the_previous_reading() -> None:
+def test_a_swapped_port_is_identified_by_the_previous_reading() -> None:
     # gpu001 went to spare ports of the other unit; gpu003 and gpu005 were exchanged.
     net = Net(rails=2)
     expected, previous = net.expected(), net.reading()
@@ -140,7 +140,7 @@ def test_a_leaf_is_known_by_its_guid_before_its_name() -> None:
 
 @pytest.mark.parametrize("name", ["MF0;leaf0-0:QM9700/U1", "LEAF0-0", "MF0;leaf0-0:CS7520/L01/U1"])
 def test_a_managed_switch_is_known_by_the_name_in_its_description(name: str) -> None:
-    # `MF0;<name>:<model>/U1` is how Mellanox switches with an own system call themselves.
+    # `MF0;<name>:<model>/U1` is how Mellanox switches with a system of their own name themselves.
     net = Net()
     net.devices[net.leaf(0, 0)].description = name
     judgement = judge(net.reading(), net.expected())

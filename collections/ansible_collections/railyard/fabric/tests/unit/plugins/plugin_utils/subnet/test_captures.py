@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A capture's folder: ours, an operator's, and folders that are none."""
+"""A capture's folder: Railyard's, an operator's, and folders that are none."""
 
 from __future__ import annotations
 

@@ -112,7 +112,7 @@ def test_a_counter_that_is_gone_in_a_complete_reading_fell() -> None:
     assert any("fell" in note for note in judgement.notes)
 
 
-def test_errors_of_another_link_blame_nobody() -> None:
+def test_errors_of_another_link_name_no_cause() -> None:
     judgement = watch(Net(), {"PortRcvRemotePhysicalErrors": 5000})
     assert [(one.cause, one.severity, one.node) for one in judgement.findings] == [
         ("errors_elsewhere", "warn", None)

@@ -81,7 +81,7 @@ def test_each_fault_is_the_only_finding(fault: Fault, seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_several_faults_in_one_subnet_are_told_apart(seed: int) -> None:
+def test_several_faults_in_one_subnet_are_distinguished(seed: int) -> None:
     rng = random.Random(1000 + seed)
     judgement, wants = judge_faulty(rng, rng.sample(FAULTS, 4))
     assert compare(judgement.findings, wants) == ([], [])

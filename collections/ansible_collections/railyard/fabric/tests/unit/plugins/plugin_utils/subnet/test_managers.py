@@ -47,7 +47,7 @@ def test_two_masters_fail() -> None:
     assert "gpu002" in judgement.findings[0].text
 
 
-def test_one_port_that_was_asked_twice_is_one_manager() -> None:
+def test_one_port_that_was_queried_twice_is_one_manager() -> None:
     net = Net()
     assert net.managers is not None
     net.managers.append(manager(net.spine(0), None))

@@ -78,7 +78,7 @@ def test_a_lost_leaf_is_one_finding() -> None:
         assert judgement.coverage.found_ports == judgement.coverage.expected_ports - 4
 
 
-def test_a_lost_leaf_that_nobody_declared_is_one_finding_too() -> None:
+def test_a_lost_leaf_that_was_not_declared_is_one_finding_too() -> None:
     net = Net()
     expected, previous = net.expected(leaves=False), net.reading()
     net.remove(net.leaf(1, 2))

@@ -72,7 +72,7 @@ def test_adapters_that_name_no_node_may_be_the_missing_ones() -> None:
     assert found.ports == (net.adapter_key(2, 1),)
 
 
-def test_a_stranger_does_not_excuse_a_missing_rail() -> None:
+def test_an_unknown_port_does_not_excuse_a_missing_rail() -> None:
     net = Net()
     expected = net.expected()
     net.devices["0x00000000dd000000"] = FakeDevice("adapter", "storage1 mlx5_0")
@@ -84,7 +84,7 @@ def test_a_stranger_does_not_excuse_a_missing_rail() -> None:
     assert "storage1" in found["adapter_unknown"].text
 
 
-def test_many_strangers_are_one_finding() -> None:
+def test_many_unknown_ports_are_one_finding() -> None:
     net = Net(nodes_each=12)
     expected = net.expected()
     kept = expected.nodes[:2]
@@ -134,7 +134,7 @@ def test_devices_are_in_the_order_of_their_numbers() -> None:
     assert judgement.owners[net.adapter_key(2, 6)].rail == "rail6"
 
 
-def test_rails_that_nobody_can_tell_apart_are_not_missing() -> None:
+def test_rails_that_no_one_can_tell_apart_are_not_missing() -> None:
     net = Net(rails=2)
     for node in range(8):
         for rail in range(2):
@@ -145,7 +145,7 @@ def test_rails_that_nobody_can_tell_apart_are_not_missing() -> None:
     assert [len(unit.nodes) for unit in judgement.units] == [4, 4]
 
 
-def test_ports_of_one_adapter_are_told_apart_by_their_number() -> None:
+def test_ports_of_one_adapter_are_distinguished_by_their_number() -> None:
     net = Net(units=1, rails=2)
     expected = net.expected()
     for node in range(4):

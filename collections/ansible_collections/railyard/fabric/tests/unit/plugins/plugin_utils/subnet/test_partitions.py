@@ -41,7 +41,7 @@ def test_tables_as_declared_are_healthy() -> None:
         (4, (0x7FFF,), "pkey_missing", "0x0001", "fail"),
         (4, (0xFFFF, 0x8001), "pkey_full", "0x7fff", "fail"),
         (4, (0x7FFF, 0x8001, 0x0002), "pkey_extra", "0x0002", "fail"),  # a declared one, of others
-        (4, (0x7FFF, 0x8001, 0x8009), "pkey_extra", "0x0009", "warn"),  # one that nobody declared
+        (4, (0x7FFF, 0x8001, 0x8009), "pkey_extra", "0x0009", "warn"),  # one that is not declared
         (1, (0x7FFF, 0x8001, 0x8002), "pkey_full", "0x0002", "fail"),
         (0, (0x7FFF, 0x8001, 0x8002), "pkey_limited", "0x7fff", "fail"),
     ],

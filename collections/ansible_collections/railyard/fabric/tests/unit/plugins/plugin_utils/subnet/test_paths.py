@@ -81,7 +81,7 @@ def test_each_link_has_its_ports_its_rate_and_its_errors(net):
     assert [one["grown"] for one in way["links"]] == [[], [grown], [], []]
 
 
-def test_errors_that_nobody_counted_are_not_none(net):
+def test_errors_without_a_counter_are_not_zero(net):
     reading, text = net.reading(), printed(net, links_of(net))
     once = reading._replace(counters=reading.counters[:1])
     part = reading._replace(counters=(reading.counters[0], reading.counters[1]._replace(complete=False)))

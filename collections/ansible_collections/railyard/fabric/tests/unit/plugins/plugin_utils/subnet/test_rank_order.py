@@ -82,7 +82,7 @@ def test_one_rail_has_nothing_to_choose() -> None:
     assert advice(cables, (Unit("su1", NODES, ("leaf",)),)).value is None
 
 
-def test_hosts_stand_group_after_group() -> None:
+def test_hosts_are_listed_group_after_group() -> None:
     units = (Unit("su1", ("n1", "n3"), ("a",)), Unit("su2", ("n2",), ("b",)))
     found = find_groups([subnet({}, units).judgement], (*NODES, "n4"))
     text = rank_order.write_hosts(found, rank_order.CrossNic("0", "why"), ["look"])

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What opensm's log tells of its start; without another source, recorded of opensm 3.3.23 on ibsim."""
+"""What opensm's log reports about its start; without another source, recorded of opensm 3.3.23 on ibsim."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Nov 27 21:26:26 691515 [7F6206C0] 0x02 -> SUBNET UP
 """
 
 
-def test_a_refused_file_is_told():
+def test_a_refused_file_is_reported():
     assert parse(REFUSED) == OpensmStart(("PARSE ERROR: line 2: bad PortGUID",), True, "MASTER")
 
 
@@ -41,7 +41,7 @@ def test_a_good_start_has_no_error():
     assert parse(good) == OpensmStart((), False, "MASTER")
 
 
-def test_states_in_between_are_told():
+def test_states_in_between_are_reported():
     text = "Nov 27 21:26:26 612766 [82627740] 0x80 -> Entering {} state\n"
     assert parse(text.format("DISCOVERING")).state == "DISCOVERING"
     assert parse(text.format("DISCOVERING") + text.format("STANDBY")).state == "STANDBY"

@@ -108,7 +108,7 @@ def test_a_duplicate_guid_is_named_with_both_ports():
     assert reading.duplicates[0].keys == (PortKey(OTHER, 1),)
 
 
-def test_two_devices_with_one_port_guid_are_told_apart_by_their_lids():
+def test_two_devices_with_one_port_guid_are_distinguished_by_their_lids():
     one = net()
     text = {name: content.replace("b31", "b21") for name, content in texts(one).items()}
     text = {
@@ -144,7 +144,7 @@ def test_a_text_whose_ends_of_a_link_disagree():
         assert reading.devices[OTHER].ports[3].peer == PortKey(SPINE, 2)
 
 
-def test_peers_whose_lids_nobody_explains_are_told_and_contradict_nothing():
+def test_peers_whose_lids_no_one_explains_are_reported_and_contradict_nothing():
     blocks = subnets.print_linkinfo(net(), by_line=False)
     topology = re.sub(r"lid [0-9]+", "lid 0", subnets.print_topology(net()))
     only_leaf = blocks[: blocks.index("Switch: 0x00000000000000a1")]

@@ -132,7 +132,7 @@ def test_a_damaged_line_leaves_its_neighbours():
         assert any(one.kind == "line" and one.source.line == at + 1 for one in reading.problems), file
 
 
-def test_a_cut_text_is_told():
+def test_a_cut_text_is_reported():
     net = subnets.make_net(2)
     for file in ALL:
         text = PRINTED[file](net)

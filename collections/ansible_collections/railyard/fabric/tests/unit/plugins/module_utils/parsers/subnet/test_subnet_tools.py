@@ -60,7 +60,7 @@ def test_a_port_without_a_peer_has_its_name_with_and_without_quotes(name):
     assert (found.peer, found.end.name) == (None, "Infiniscale-IV Mellanox Technologies")
 
 
-def test_names_that_hold_what_stands_between_two_names_are_split_by_other_lines():
+def test_names_with_a_separator_in_them_are_split_by_other_lines():
     text = (
         "SW     1  1 0x00000000000000aa 4x NDR - CA     7  1 0x00000000000000bb ( 'le' - 'af' -"
         " 'gpu01 mlx5_0' )\n"
@@ -254,7 +254,7 @@ def test_tables_of_pkeys():
         assert problems
 
 
-def test_the_own_address():
+def test_the_nodes_own_address():
     address = answers.parse_ibaddr("GID fe80::10:1 LID start 0x1 end 0x1\n")
     assert address == ("0xfe80000000000000", "0x0000000000100001")
     assert answers.parse_ibaddr("ibaddr: iberror: failed: can't resolve destination\n") is None

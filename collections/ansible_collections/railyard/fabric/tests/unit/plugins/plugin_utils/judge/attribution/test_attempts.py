@@ -118,7 +118,7 @@ def test_the_number_in_the_middle_is_shown() -> None:
     assert attempts.combine_attempts("tcp_bandwidth", {1: seen[0], 2: seen[1]}, 1) is seen[0]
 
 
-def test_what_each_attempt_said_is_told_where_they_differ() -> None:
+def test_the_result_of_each_attempt_is_reported_where_they_differ() -> None:
     said = with_attempts(HEALTHY, bandwidth(HEALTHY), "lug").verdict(bandwidth(HEALTHY))["cause"]
     assert "bandwidth_gbps 0.49, floor 0.8; attempt 2: " in said
     assert "other traffic on the rail; attempt 3: pass)" in said
@@ -207,7 +207,7 @@ def word(kind: str) -> Answer:
         (["pass", "path_mtu_small"], 2, "fail", "1/3", False),
         (["path_mtu_small", None], 2, "fail", "1/3", False),
         ([None, "path_mtu_small"], 2, "fail", "1/3", False),
-        # Of what was spoilt nobody knows what it was.
+        # What was spoilt is inconclusive.
         *(
             (two, 2, "unmeasured", "1/3", False)
             for spoilt in ("row_garbled", "duplicate_row", "one_ended", "no_row")
@@ -215,7 +215,7 @@ def word(kind: str) -> Answer:
         ),
     ],
 )
-def test_a_good_first_attempt_stands_where_nothing_speaks_against_it(
+def test_a_good_first_attempt_counts_unless_contradicted(
     others: list[str | None], confirm: int, outcome: str, reproduced: str | None, flaky: bool
 ) -> None:
     answers = {number: word(kind) for number, kind in enumerate(["pass", *others], 1) if kind}
@@ -227,7 +227,7 @@ def test_a_good_first_attempt_stands_where_nothing_speaks_against_it(
     ("cause", "stands"),
     [("path_mtu_small", True), ("row_garbled", True), ("below_floor", False), ("unproven", False)],
 )
-def test_a_bad_first_attempt_stands_where_it_would_be_said_again(cause: str, stands: bool) -> None:
+def test_a_bad_first_attempt_counts_where_it_would_repeat(cause: str, stands: bool) -> None:
     answers = {1: word(cause), 2: Answer("pass"), 3: Answer("pass")}
     one = attempts.combine_attempts("tcp_bandwidth", answers, 2)
     assert (one is answers[1]) is stands
@@ -245,7 +245,7 @@ def test_two_flaky_tests_are_unsteady() -> None:
     assert run.status() == 3
 
 
-def told(flaky: bool, check: str = "tcp_bandwidth") -> tuple[dict[str, Any], Answer]:
+def make_pair(flaky: bool, check: str = "tcp_bandwidth") -> tuple[dict[str, Any], Answer]:
     line = {"check": check, "node": "gpu1", "peer": "gpu2", "rail": "rail0"}
     return line, Answer("pass", flaky=flaky, reproduced="1/3")
 
@@ -268,11 +268,11 @@ def told(flaky: bool, check: str = "tcp_bandwidth") -> tuple[dict[str, Any], Ans
 def test_from_how_many_flaky_tests_on_a_link_is_unsteady(
     flaky: list[dict[str, str]], sound: int, cause: str | None
 ) -> None:
-    pairs = [told(True) for _one in flaky]
+    pairs = [make_pair(True) for _one in flaky]
     for (line, _answer), change in zip(pairs, flaky, strict=True):
         line.update(change)
     # What else a rail answers, a sum or a fact, is no test of it.
-    pairs += [told(False) for _one in range(sound)] + [told(True, "aggregate_bandwidth")] * 9
+    pairs += [make_pair(False) for _one in range(sound)] + [make_pair(True, "aggregate_bandwidth")] * 9
     attempts.mark_unsteady(*zip(*pairs, strict=True))
     for _line, answer in pairs[: len(flaky)]:
         assert answer.outcome == ("pass" if cause is None else "unmeasured")
@@ -290,7 +290,7 @@ def test_a_state_that_a_later_attempt_shows_is_no_matter_of_how_often() -> None:
     assert (one.outcome, one.cause["cause_class"], one.reproduced) == ("fail", "path_mtu_small", "1/3")
 
 
-def test_what_is_flaky_is_told_in_one_sentence() -> None:
+def test_what_is_flaky_is_reported_in_one_sentence() -> None:
     one = {"check": "ping_rtt", "node": "gpu1", "peer": "gpu2", "rail": None, "reproduced": "1/3"}
     assert attempts.list_notes([{**one, "flaky": False}]) == []
     (said,) = attempts.list_notes([{**one, "flaky": False}, {**one, "flaky": True}])

@@ -43,7 +43,7 @@ def held(
     return answer
 
 
-def told(answer: Answer) -> tuple[str, str | None, bool]:
+def read_answer(answer: Answer) -> tuple[str, str | None, bool]:
     return answer.outcome, answer.reproduced, answer.flaky
 
 
@@ -76,7 +76,7 @@ def test_who_passes_by_a_baseline_and_who_fails(
     seen: list[float], hardware: bool, outcome: tuple[str, str | None, bool]
 ) -> None:
     answer = held(2.0, seen, like={"hardware": str(hardware)})
-    assert told(answer) == outcome
+    assert read_answer(answer) == outcome
     assert f"baseline {RUN}: 2 then" in answer.basis
     if answer.outcome in ("pass", "fail"):
         assert answer.proof == "proven"
@@ -106,14 +106,14 @@ def test_the_tolerance_is_what_a_comparison_takes_for_noise_or_the_policys(then,
     assert answer.outcome == outcome
 
 
-def test_of_software_that_nobody_measured_again_nothing_is_said() -> None:
+def test_of_software_that_was_not_measured_again_nothing_is_reported() -> None:
     answer = held(2.0, [9.0], like={"hardware": "False"}, rules={**THREE, "confirm": 0})
-    assert told(answer) == ("recorded", None, False)
+    assert read_answer(answer) == ("recorded", None, False)
     assert "it is worse in 1 attempts" in answer.basis
 
 
 @pytest.mark.parametrize("key", sorted(LIKE.keys() - {"check"}))
-def test_what_was_measured_otherwise_is_not_held_against_it_and_says_so(key: str) -> None:
+def test_what_was_measured_otherwise_is_not_compared_with_it_and_says_so(key: str) -> None:
     answer = held(2.0, [9.0], now={key: "another"})
     assert (answer.outcome, answer.floor) == ("recorded", {})
     assert (
@@ -142,7 +142,7 @@ def test_the_class_of_a_test_is_part_of_how_it_was_measured(
     assert {key: like[key] for key in ("traffic_class", "service_level") if key in like} == words
 
 
-def test_latencies_in_another_class_are_not_held_against_a_baseline() -> None:
+def test_latencies_in_another_class_are_not_compared_with_a_baseline() -> None:
     answer = held(2.0, [9.0], now={"traffic_class": "106"})
     assert (answer.outcome, answer.floor) == ("recorded", {})
     assert "traffic_class None then, 106 now" in answer.basis
@@ -212,7 +212,7 @@ def slower(run: FakeRun, identity: str, attempts: int) -> FakeRun:
     return run
 
 
-def test_a_whole_run_passes_by_its_own_baseline_and_a_slower_link_fails() -> None:
+def test_a_complete_run_passes_by_its_own_baseline_and_a_slower_link_fails() -> None:
     saved, before = saved_of(HEALTHY), judged(HEALTHY, None)
     after = judged(HEALTHY, saved)
     now_passed = {one["check"] for key, one in after.items() if one["outcome"] != before[key]["outcome"]}

@@ -21,7 +21,7 @@ def answers(first: list[float], last: list[float], metric: str = "latency_p50_us
     return [*made, Answer("recorded", {metric: last[0]}, tries=tries)]
 
 
-def told(
+def judge_last(
     made: list[Answer], hardware: bool, confirm: int = 2, lost: str = ""
 ) -> tuple[str, str | None, bool]:
     for answer in made:
@@ -46,14 +46,14 @@ def told(
         ([2.3, 5000.0, 2.3], True, ("recorded", None, False)),
     ],
 )
-def test_who_stands_apart_fails_when_it_does_so_again(
+def test_an_outlier_fails_when_it_is_one_again(
     last: list[float], hardware: bool, seen: tuple[str, str | None, bool]
 ) -> None:
-    assert told(answers([2.2] * 15, last), hardware) == seen
+    assert judge_last(answers([2.2] * 15, last), hardware) == seen
 
 
-def test_software_that_nobody_measured_again_cannot_fail() -> None:
-    assert told(answers([2.2] * 15, [5000.0]), hardware=False, confirm=0)[0] == "recorded"
+def test_software_that_was_not_measured_again_cannot_fail() -> None:
+    assert judge_last(answers([2.2] * 15, [5000.0]), hardware=False, confirm=0)[0] == "recorded"
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,7 @@ def test_attempts_that_were_dropped_lead_out_of_no_failure(
     last: list[float], hardware: bool, outcome: str
 ) -> None:
     made = answers([2.2] * 15, last)
-    assert told(made, hardware, lost="gpu1 handed 9 rows over, 8 of them are here")[0] == outcome
+    assert judge_last(made, hardware, lost="gpu1 handed 9 rows over, 8 of them are here")[0] == outcome
     assert outcome != "unmeasured" or "9 rows" in made[-1].cause["cause"]
 
 
@@ -79,7 +79,7 @@ def test_attempts_that_were_dropped_lead_out_of_no_failure(
 def test_an_attempt_that_was_spoilt_leads_out_of_no_failure(last: list[float], hardware: bool) -> None:
     made = answers([2.2] * 15, last)
     made[-1].attempts = 3
-    assert told(made, hardware)[0] == "unmeasured"
+    assert judge_last(made, hardware)[0] == "unmeasured"
 
 
 @pytest.mark.parametrize(
@@ -113,7 +113,7 @@ def test_what_an_attempt_that_is_not_there_may_have_been(
 ) -> None:
     made = answers([2.2] * 15, last)
     made[-1].attempts = attempts
-    assert told(made, hardware, confirm, lost) == seen
+    assert judge_last(made, hardware, confirm, lost) == seen
     if seen[0] == "unmeasured":
         assert (lost or f"{len(last)} of {attempts} have a result") in made[-1].cause["cause"]
 
@@ -122,11 +122,11 @@ def test_what_an_attempt_that_is_not_there_may_have_been(
     ("slow_us", "hardware", "outcome"),
     [(5.0, True, "fail"), (3.3, True, "recorded"), (5.0, False, "recorded"), (11.1, False, "fail")],
 )
-def test_a_card_stands_apart_by_the_spread_and_software_by_times_alone(
+def test_a_card_is_an_outlier_by_the_spread_and_software_by_times_alone(
     slow_us: float, hardware: bool, outcome: str
 ) -> None:
     """Half as much again of 2.2 us is beyond cards that do not spread; software's are five times apart."""
-    assert told(answers([2.2] * 15, [slow_us] * 3), hardware)[0] == outcome
+    assert judge_last(answers([2.2] * 15, [slow_us] * 3), hardware)[0] == outcome
 
 
 def both_ways(*ways_gbps: tuple[float, float], tries: int = 1) -> list[Answer]:
@@ -151,7 +151,7 @@ def both_ways(*ways_gbps: tuple[float, float], tries: int = 1) -> list[Answer]:
         # A processor may favour one of them, though not five times.
         ((10.1, 89.9), None),
         ((89.9, 10.1), None),
-        # What the sum says is said once.
+        # What the sum shows is reported once.
         ((5.0, 5.0), "bandwidth_gbps 10, the median of 16 comparable tests 100 (1 of 1 attempts)"),
     ],
 )
@@ -213,7 +213,7 @@ def test_a_test_is_of_cards_where_all_its_ends_are(classes: list[str], hardware:
     }
 
 
-def test_only_like_is_held_against_like() -> None:
+def test_only_peers_are_compared() -> None:
     made = answers([2.2] * 15, [5000.0])
     kinds = ["rdma_latency"] * 15 + ["rdma_read_latency"]
     for kind, answer in zip(kinds, made, strict=True):
@@ -232,7 +232,7 @@ def slow_down(run: FakeRun, identity: str, times: int) -> None:
     row["metrics"]["observations"] //= times
 
 
-def test_a_whole_run_names_the_latency_that_stands_apart() -> None:
+def test_a_complete_run_names_the_latency_that_is_an_outlier() -> None:
     kind = {"transport": "roce", "driver_class": "hardware", "node_class": "hardware"}
     run = FakeRun(nodes=NODES, beacon=False, **kind)
     assert run.status() == 0
@@ -287,7 +287,7 @@ def test_rails_of_another_mtu_are_not_like() -> None:
 def test_rows_of_its_own_nodes_that_were_lost_may_have_been_as_bad(
     gone: int | None, cause: str | None
 ) -> None:
-    """Software that stood apart once; of it all attempts have to."""
+    """Software that was an outlier once; of it all attempts have to be."""
     run = FakeRun(nodes=NODES, beacon=False)
     slow = run.ids("tcp_latency", node=NODES[0], peer=NODES[1])[0]
     slow_down(run, slow, 10)
@@ -360,7 +360,7 @@ def eight(far_us: float, check: str = "rdma_latency") -> tuple[FakeRun, list[str
     return run, far
 
 
-def test_a_node_behind_a_spine_that_the_inventory_does_not_name_fails_nobody() -> None:
+def test_a_node_behind_a_spine_that_the_inventory_does_not_name_fails_no_one() -> None:
     run, far = eight(FAR_US)
     assert far
     assert {run.verdict(identity)["outcome"] for identity in run.ids("rdma_latency")} == {"recorded"}

@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Who is slow by the matrix of all tests: each kind, several at once, few rounds, and nobody wrongly."""
+"""The slow components by the matrix of all tests: each kind, several at once, few rounds, none wrongly."""
 
 from __future__ import annotations
 
@@ -158,13 +158,13 @@ def test_several_at_once_are_all_named() -> None:
     assert parts(after_confirming(order(16), all_of_them)) == {part for _carries, part in FAULTS.values()}
 
 
-def test_partners_of_a_slow_node_are_not_accused_however_few_there_are() -> None:
+def test_partners_of_a_slow_node_are_not_named_as_the_cause_however_few_there_are() -> None:
     made = order(16, turns=[1, 6])
     found = after_confirming(made, slow(3, 0.5))
     assert parts(found) == {("node", "n3", None, None, None)}
 
 
-def test_a_healthy_node_behind_bad_partners_is_asked_again_before_anyone_is_accused() -> None:
+def test_a_healthy_node_behind_bad_partners_is_tested_again_before_a_cause_is_named() -> None:
     made = order(16, turns=[1, 6])
     met = {name for one in rounds.meetings(made, "n3") for name in (one.node, one.peer)} - {"n3"}
     bad = {int(name[1:]) for name in met}
@@ -172,7 +172,7 @@ def test_a_healthy_node_behind_bad_partners_is_asked_again_before_anyone_is_accu
     assert parts(found) == {("node", name, None, None, None) for name in met}
 
 
-def test_one_good_partner_accuses_no_end() -> None:
+def test_one_good_partner_names_no_end() -> None:
     made = order(16, turns=[1, 6])
     met = {name for one in rounds.meetings(made, "n3") for name in (one.node, one.peer)} - {"n3"}
     path, bad = (int(name[1:]) for name in sorted(met))
@@ -192,7 +192,7 @@ def test_of_few_partners_one_bad_path_and_one_bad_test_make_no_end_slow() -> Non
     assert parts(found) == set()
 
 
-def test_one_low_meeting_accuses_no_pair() -> None:
+def test_one_low_meeting_names_no_pair() -> None:
     made, (carries, _part) = order(16), FAULTS["pair"]
     found = isolate.isolate(measure(made, carries), matrix.read_wiring(made))
     assert parts(found) == set()
@@ -201,7 +201,7 @@ def test_one_low_meeting_accuses_no_pair() -> None:
     ]
 
 
-def test_a_pair_that_is_good_once_is_not_accused() -> None:
+def test_a_pair_that_is_good_once_is_not_named_as_the_cause() -> None:
     made, (carries, _part) = order(16), FAULTS["pair"]
     tests = [measure(made, carries)]
     found = isolate.isolate(tests[0], matrix.read_wiring(made))
@@ -237,7 +237,7 @@ def test_the_narrowest_part_of_a_way_makes_no_pair_of_two_slow_nodes_suspect() -
     assert parts(found) == {("node", f"n{number}", None, None, None) for number in left}
 
 
-def test_a_slow_way_between_leaves_accuses_neither_their_nodes_nor_their_pairs() -> None:
+def test_a_slow_way_between_leaves_names_neither_their_nodes_nor_their_pairs() -> None:
     found = after_confirming(
         order(24), lambda one, other, rail: 0.5 if (one // 8, other // 8, rail) == (0, 2, 1) else 1
     )
@@ -262,7 +262,7 @@ def test_confirming_meets_partners_known_good_each_node_once_a_round() -> None:
         names = [name for both in turn for name in both]
         assert len(names) == len(set(names))
     assert (met.count(("n5", "n6")), met.count(("n3", "n6"))) == (3, 2)
-    # n3 is doubted on all rails: nobody behind the slow leaf of rail3, nor n4 or n7 on rail1.
+    # n3 is doubted on all rails: no node behind the slow leaf of rail3, nor n4 or n7 on rail1.
     partners = {name for both in met if "n3" in both for name in both} - {"n3", "n6"}
     assert len(partners) == 3
     assert not partners & {"n4", "n7", *(f"n{k}" for k in range(8))}

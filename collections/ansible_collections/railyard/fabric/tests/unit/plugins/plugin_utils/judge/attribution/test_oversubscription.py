@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What leaves let through is told of a round in which all of them send to others, beside what is known."""
+"""What leaves let through is reported for a round in which all of them send, beside what is known."""
 
 from __future__ import annotations
 
@@ -44,13 +44,13 @@ def crossed(pairs: list[Pair], leaves: dict[str, str] | None = None) -> list[ove
     [
         # Two pairs, each of an end that carries 20 within its leaf: 15 of 40.
         ([*INSIDE, *ACROSS, *BETTER], 0.375, 1, False),
-        # Nobody met within a leaf: 15 of two rates of 50.
+        # No pair met within a leaf: 15 of two rates of 50.
         ([*ACROSS, *BETTER], 0.15, 1, True),
         # Of a pair that gave no number nothing is expected.
         ([*INSIDE, *BETTER, (3, A, C, None), (3, B, D, 20.0)], 1.0, 2, False),
     ],
 )
-def test_the_worst_round_is_told_beside_what_its_ends_carry_alone(
+def test_the_worst_round_is_reported_beside_what_its_ends_carry_alone(
     pairs: list[Pair], share: float, number: int, declared: bool
 ) -> None:
     assert crossed(pairs) == [oversubscription.Crossed("rail0", pytest.approx(share), number, 2, 2, declared)]
@@ -61,14 +61,14 @@ def test_the_worst_round_is_told_beside_what_its_ends_carry_alone(
     [
         (INSIDE, LEAVES),
         ([*INSIDE, (1, A, C, 10.0), (1, B, D, 5.0)], dict.fromkeys(LEAVES, "east")),
-        # One pair stayed within its leaf, or nobody knows.
+        # One pair stayed within its leaf, or the leaf is unknown.
         ([(1, A, C, 10.0), (1, B, D, 5.0)], {A: "east", C: "west", B: "south", D: "south"}),
         ([(1, A, C, 10.0), (1, B, D, 5.0)], {A: "east", C: "west", B: "east"}),
         # A leaf sent nothing.
         ([(1, A, C, 10.0)], {**LEAVES, B: "south"}),
     ],
 )
-def test_of_other_rounds_nothing_is_told(pairs: list[Pair], leaves: dict[str, str]) -> None:
+def test_of_other_rounds_nothing_is_reported(pairs: list[Pair], leaves: dict[str, str]) -> None:
     assert crossed(pairs, leaves) == []
 
 

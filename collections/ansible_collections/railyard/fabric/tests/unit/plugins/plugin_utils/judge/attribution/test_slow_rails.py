@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Who is slow: from all bandwidth or latency tests of a run, made up here, and from a whole run."""
+"""The slow component: from all bandwidth or latency tests of a run, made up here, and from a whole run."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Line = dict[str, Any]
 Place = tuple[str, str, str]
 
 
-def told(
+def name_slow(
     nodes: int,
     slow: Slow,
     check: str = "tcp_bandwidth",
@@ -32,7 +32,7 @@ def told(
 ) -> dict[Place, Answer]:
     """Return each test's answer, after all were looked at; those that are `slow` were beyond their bound.
 
-    Beside them stand the `local` answers to a node's own checks: check, node and rail each.
+    Beside them are the `local` answers to a node's own checks: check, node and rail each.
     """
     asked: list[Line] = []
     answers = []
@@ -82,7 +82,7 @@ def classes(answers: dict[Place, Answer]) -> dict[Place, str | None]:
 
 @pytest.mark.parametrize("check", ["tcp_bandwidth", "tcp_bandwidth_concurrent", "rdma_bandwidth"])
 def test_the_node_whose_rail_is_slow_is_named(check: str) -> None:
-    answers = told(4, lambda node, peer, rail: rail == "rail1" and "n1" in (node, peer), check)
+    answers = name_slow(4, lambda node, peer, rail: rail == "rail1" and "n1" in (node, peer), check)
     said = {answer.cause["cause"] for answer in answers.values() if answer.outcome == "fail"}
     assert said == {
         "the rail is slower than planned, and slower than the others: n1 rail1: 0.0096 Gbit/s at most, floor "
@@ -96,14 +96,14 @@ def test_the_node_whose_rail_is_slow_is_named(check: str) -> None:
 
 @pytest.mark.parametrize(("end", "way"), [(0, "to"), (1, "from")])
 def test_a_rail_that_is_slow_one_way_is_named_with_the_way(end: int, way: str) -> None:
-    answers = told(3, lambda *place: place[2] == "rail0" and place[end] == "n2")
+    answers = name_slow(3, lambda *place: place[2] == "rail0" and place[end] == "n2")
     said = {answer.cause["cause"] for answer in answers.values() if answer.cause}
     assert len(said) == 1
     assert f"n2 rail0: 0.0096 Gbit/s at most, floor 0.04, {way} n1, n3, while" in said.pop()
 
 
 def test_two_slow_rails_are_both_named_by_the_test_between_them() -> None:
-    answers = told(4, lambda node, peer, rail: rail == "rail1" and bool({"n1", "n2"} & {node, peer}))
+    answers = name_slow(4, lambda node, peer, rail: rail == "rail1" and bool({"n1", "n2"} & {node, peer}))
     between = answers["n1", "n2", "rail1"].cause["cause"]
     assert "n1 rail1" in between
     assert "n2 rail1" in between
@@ -112,21 +112,21 @@ def test_two_slow_rails_are_both_named_by_the_test_between_them() -> None:
 
 
 def test_between_two_nodes_either_may_have_the_slow_rail() -> None:
-    answers = told(2, lambda _node, _peer, rail: rail == "rail1")
+    answers = name_slow(2, lambda _node, _peer, rail: rail == "rail1")
     said = [answer.cause["cause"] for answer in answers.values() if answer.cause]
     assert len(said) == 2
     assert all("n1 or n2 rail1" in one and "the same nodes pass on rail0" in one for one in said)
 
 
-def test_a_rail_that_is_slow_for_all_is_named_as_a_whole() -> None:
-    answers = told(3, lambda _node, _peer, rail: rail == "rail1")
+def test_a_rail_that_is_slow_for_all_is_named_as_one() -> None:
+    answers = name_slow(3, lambda _node, _peer, rail: rail == "rail1")
     assert {answer.cause["cause"] for answer in answers.values() if answer.cause} == {
         "the rail is slow for all of its nodes, and other rails are not: all of n1, n2, n3 rail1: 0.0096 "
         "Gbit/s at most, floor 0.04, between them, while the same nodes pass on rail0"
     }
 
 
-# Who is slow, with how many nodes -> the class of all slow tests: the issue's table of causes.
+# The slow component, with how many nodes -> the class of all slow tests: the issue's table of causes.
 PATTERNS: dict[str, tuple[int, Slow, str]] = {
     "a rail of a node": (3, lambda node, peer, rail: rail == "rail1" and "n1" in (node, peer), "rail_slow"),
     "a node on all rails": (3, lambda node, peer, _rail: "n1" in (node, peer), "node_slow"),
@@ -148,18 +148,18 @@ def test_the_pattern_of_slow_tests_names_rail_node_path_or_switch(pattern: str, 
         return  # both directions are one test: n1 is no sender of its own, and one test is a single one
     if wanted == "stays":
         wanted = "stands_apart" if check == "rdma_latency" else "below_floor"
-    for place, found in classes(told(nodes, slow, check)).items():
+    for place, found in classes(name_slow(nodes, slow, check)).items():
         assert found == (wanted if slow(*place) else None), place
 
 
 @pytest.mark.parametrize(("rails", "wanted"), [(1, "rail_slow"), (2, "node_slow"), (3, "rail_slow")])
 def test_a_node_is_slow_where_it_is_on_all_of_several_rails(rails: int, wanted: str) -> None:
-    answers = told(3, lambda node, peer, rail: "n1" in (node, peer) and rail != "rail2", rails=rails)
+    answers = name_slow(3, lambda node, peer, rail: "n1" in (node, peer) and rail != "rail2", rails=rails)
     assert answers["n1", "n2", "rail0"].cause["cause_class"] == wanted
 
 
 def test_a_slow_rail_beside_a_slow_node_is_no_node() -> None:
-    answers = told(4, lambda node, peer, rail: "n1" in (node, peer) or (rail, node) == ("rail1", "n2"))
+    answers = name_slow(4, lambda node, peer, rail: "n1" in (node, peer) or (rail, node) == ("rail1", "n2"))
     assert answers["n1", "n3", "rail0"].cause["cause_class"] == "node_slow"
     assert answers["n2", "n3", "rail1"].cause["cause_class"] == "rail_slow"
     assert (
@@ -168,16 +168,18 @@ def test_a_slow_rail_beside_a_slow_node_is_no_node() -> None:
     )
 
 
-def test_a_path_is_told_with_what_was_measured() -> None:
-    said = told(3, lambda *place: place == ("n1", "n2", "rail0"), "rdma_latency")["n1", "n2", "rail0"].cause
+def test_a_path_is_reported_with_what_was_measured() -> None:
+    said = name_slow(3, lambda *place: place == ("n1", "n2", "rail0"), "rdma_latency")[
+        "n1", "n2", "rail0"
+    ].cause
     assert said["cause"] == (
         "the path between two nodes is slow, and both are fast with others: n1 to n2, rail0: latency_p50_us "
         "31, the median of 12 like tests 2, while both pass with others on this rail"
     )
 
 
-def test_a_latency_is_told_by_its_least_number() -> None:
-    answers = told(3, lambda node, peer, rail: rail == "rail1" and "n1" in (node, peer), "rdma_latency")
+def test_a_latency_is_identified_by_its_least_number() -> None:
+    answers = name_slow(3, lambda node, peer, rail: rail == "rail1" and "n1" in (node, peer), "rdma_latency")
     assert (
         "n1 rail1: 31 us at least (latency_p50), with n2, n3, while"
         in (answers["n2", "n1", "rail1"].cause["cause"])
@@ -201,7 +203,7 @@ LEFT = {"n1", "n2", "n3"}
 
 def test_a_leaf_is_named_and_none_of_the_nodes_behind_it() -> None:
     """J10: eight times as many causes as faults, were each of its nodes named."""
-    answers = told(6, lambda node, peer, rail: rail == "rail1" and bool(LEFT & {node, peer}), fleet=TWO)
+    answers = name_slow(6, lambda node, peer, rail: rail == "rail1" and bool(LEFT & {node, peer}), fleet=TWO)
     assert {answer.cause["cause"] for answer in answers.values() if answer.cause} == {
         "a leaf switch is slow for all nodes behind it, and other leaves of its rail are not: leaf "
         "left-rail1 (rail1), to and from all of n1, n2, n3 behind it: 0.0096 Gbit/s at most, floor 0.04, "
@@ -213,7 +215,7 @@ def test_a_leaf_is_named_and_none_of_the_nodes_behind_it() -> None:
 @pytest.mark.parametrize("nodes", [1, 2])
 def test_several_slow_nodes_behind_a_good_leaf_are_each_named(nodes: int) -> None:
     slow = {f"n{number}" for number in range(1, nodes + 1)}
-    answers = told(6, lambda node, peer, rail: rail == "rail1" and bool(slow & {node, peer}), fleet=TWO)
+    answers = name_slow(6, lambda node, peer, rail: rail == "rail1" and bool(slow & {node, peer}), fleet=TWO)
     assert {answer.cause["cause_class"] for answer in answers.values() if answer.cause} == {"rail_slow"}
     for node in slow:
         assert f"{node} rail1: " in answers[node, "n6", "rail1"].cause["cause"]
@@ -221,7 +223,7 @@ def test_several_slow_nodes_behind_a_good_leaf_are_each_named(nodes: int) -> Non
 
 @pytest.mark.parametrize(("place", "way"), [(0, "from"), (1, "to")])
 def test_a_leaf_that_is_slow_one_way_is_named_with_the_way(place: int, way: str) -> None:
-    answers = told(6, lambda *test: test[2] == "rail0" and test[place] in LEFT, fleet=TWO)
+    answers = name_slow(6, lambda *test: test[2] == "rail0" and test[place] in LEFT, fleet=TWO)
     said = {answer.cause["cause"] for answer in answers.values() if answer.cause}
     assert len(said) == 1
     assert f"leaf left-rail0 (rail0), {way} all of n1, n2, n3 behind it" in said.pop()
@@ -241,7 +243,7 @@ def test_a_leaf_that_is_slow_one_way_is_named_with_the_way(place: int, way: str)
 def test_a_leaf_is_compared_with_other_leaves(
     leaves: dict[str, list[int]], slow: set[str], wanted: str
 ) -> None:
-    answers = told(
+    answers = name_slow(
         6, lambda node, peer, rail: rail == "rail1" and bool(slow & {node, peer}), fleet=behind(leaves)
     )
     assert {answer.cause["cause_class"] for answer in answers.values() if answer.cause} == {wanted}
@@ -250,13 +252,13 @@ def test_a_leaf_is_compared_with_other_leaves(
 def test_fewer_slow_nodes_than_leaves_are_the_nodes() -> None:
     leaves = behind({"left": [1, 2], "right": [3, 4, 5, 6]}, ("rail0", "rail1", "rail2"))
     slow = {"n1", "n2"}
-    answers = told(6, lambda node, peer, _rail: bool(slow & {node, peer}), fleet=leaves, rails=3)
+    answers = name_slow(6, lambda node, peer, _rail: bool(slow & {node, peer}), fleet=leaves, rails=3)
     assert {answer.cause["cause_class"] for answer in answers.values() if answer.cause} == {"node_slow"}
 
 
 def test_a_slow_node_behind_another_leaf_than_the_slow_one_is_named_beside_it() -> None:
     slow = {*LEFT, "n6"}
-    answers = told(6, lambda node, peer, rail: rail == "rail1" and bool(slow & {node, peer}), fleet=TWO)
+    answers = name_slow(6, lambda node, peer, rail: rail == "rail1" and bool(slow & {node, peer}), fleet=TWO)
     assert answers["n1", "n4", "rail1"].cause["cause_class"] == "leaf_slow"
     assert answers["n4", "n6", "rail1"].cause["cause_class"] == "rail_slow"
     both = answers["n1", "n6", "rail1"].cause["cause"]
@@ -361,14 +363,14 @@ def test_what_the_run_knows_of_a_slow_part_is_named_first(
         bound={node: {"rail1": rail_end(**fleet.get(node, told_before))} for node in ("n1", "n2", "n3")},
         governors=fleet.get("governors", {}),
     )
-    answers = told(3, slow, "tcp_bandwidth", known, local)
+    answers = name_slow(3, slow, "tcp_bandwidth", known, local)
     assert answers["n1", "n2", "rail1"].cause["next"].startswith(wanted)
 
 
 @pytest.mark.parametrize(("other", "named"), [("ens7", "ens7"), ("ens9", "NETDEV")])
 def test_a_command_names_the_netdev_that_both_nodes_have(other: str, named: str) -> None:
     ends = {"n1": {"rail1": rail_end()}, "n2": {"rail1": rail_end(netdev=other)}}
-    answers = told(2, lambda _node, _peer, rail: rail == "rail1", fleet=BoundFacts(bound=ends))
+    answers = name_slow(2, lambda _node, _peer, rail: rail == "rail1", fleet=BoundFacts(bound=ends))
     assert f"see `tc -s qdisc show dev {named}`" in answers["n1", "n2", "rail1"].cause["next"]
 
 
@@ -404,7 +406,7 @@ def test_what_other_checks_found_good_leaves_the_rest(
 
 
 def test_one_test_between_two_nodes_keeps_its_cause_and_names_all_that_remain() -> None:
-    lone = told(2, lambda *place: place == ("n1", "n2", "rail0"))["n1", "n2", "rail0"]
+    lone = name_slow(2, lambda *place: place == ("n1", "n2", "rail0"))["n1", "n2", "rail0"]
     assert lone.cause["cause_class"] == "below_floor"
     assert lone.cause["cause"] == (
         "the result is below its floor: bandwidth_gbps 0.0096, floor 0.04; it may be n1 or n2 rail0, or the "
@@ -412,14 +414,16 @@ def test_one_test_between_two_nodes_keeps_its_cause_and_names_all_that_remain() 
     )
     assert lone.cause["next"].startswith("Likely what all slow tests have in common")
     lanes = Answer().failed("slot_slow", "x")
-    knows = told(2, lambda *place: place == ("n1", "n2", "rail0"), local={("link", "n2", "rail0"): lanes})
+    knows = name_slow(
+        2, lambda *place: place == ("n1", "n2", "rail0"), local={("link", "n2", "rail0"): lanes}
+    )
     assert knows["n1", "n2", "rail0"].cause["cause"] == lone.cause["cause"]
     assert knows["n1", "n2", "rail0"].cause["next"].startswith("Likely the link state check of n2 rail0")
     governors = BoundFacts(governors={"n1": "powersave", "n2": "performance"})
-    alike = told(2, lambda *_place: True, fleet=governors)["n2", "n1", "rail1"].cause
+    alike = name_slow(2, lambda *_place: True, fleet=governors)["n2", "n1", "rail1"].cause
     assert alike["cause"] == "the result is below its floor: bandwidth_gbps 0.0096, floor 0.04"
     assert alike["next"].startswith("Likely CPU governor powersave on n1, performance on the others; see `")
-    versions = told(2, lambda *_place: True, fleet=BoundFacts(iperf3={"n1": "3.18", "n2": "3.12"}))
+    versions = name_slow(2, lambda *_place: True, fleet=BoundFacts(iperf3={"n1": "3.18", "n2": "3.12"}))
     assert len({answer.cause["next"] for answer in versions.values()}) == 1
-    sends = told(2, lambda node, _peer, _rail: node == "n1")["n1", "n2", "rail0"]
+    sends = name_slow(2, lambda node, _peer, _rail: node == "n1")["n1", "n2", "rail0"]
     assert sends.cause["cause"].endswith("floor 0.04; it may be n1 or n2, all of its rails")

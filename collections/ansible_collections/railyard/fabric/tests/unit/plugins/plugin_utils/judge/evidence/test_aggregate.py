@@ -93,7 +93,7 @@ EACH_SECOND = [float(at) for at in range(4, 13)]
         (sampled([4.0]), "row_garbled"),
         (sampled([4.0, 4.0, *EACH_SECOND[1:]]), "row_garbled"),
         (sampled(EACH_SECOND, -1.0), "row_garbled"),
-        # A counter that stands still is in order, and contradicts the claim.
+        # A counter that does not move is in order, and contradicts the claim.
         (sampled(EACH_SECOND, 0.0), "ends_disagree"),
     ],
 )  # fmt: skip

@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which two rows of a test a verdict may rest on, asked of the rows alone."""
+"""Which two rows of a test a verdict may rest on, by the rows alone."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def error(name: str, host: str = NODES[0], **more: Any) -> dict[str, Any]:
         *((PING, {"exit_status": said}, "row_garbled") for said in (128, 137, -1)),
         (TCP, {"tool_version": "3.1"}, "row_garbled"),
         (TCP, {"tool_version": "unknown"}, None),
-        # A tool is told something of its rail, at either end, and nothing of another.
+        # A tool's arguments name its own rail, at either end, and no other.
         *((TCP, {"argv": said}, None) for said in (
             [], [["iperf3", "-c", "10.0.1.2"]], [["iperf3", "-B", "10.0.1.1"]], [["iperf3", "ens6"]])),
         *((TCP, {"argv": said}, "row_garbled") for said in (
@@ -146,7 +146,7 @@ def error(name: str, host: str = NODES[0], **more: Any) -> dict[str, Any]:
         (SOFT, {"active_mtu_bytes": 2048}, "rdma_mtu_small"),
         (SOFT, {"counters": {"hw_sent_pkts": GONE}}, "unproven"),
         (CARD, {"counters": {"port_xmit_data": GONE}}, "unproven"),
-        # Whatever is sent is acknowledged, also where nothing is claimed of the way back.
+        # Whatever is sent is acknowledged, also where nothing is claimed of the return path.
         *((SOFT, {"counters": {name: [5, 5]}}, "unproven") for name in ("hw_sent_pkts", "hw_rcvd_pkts")),
         *((CARD, {"counters": {name: [5, 5]}}, "unproven") for name in ("port_xmit_data", "port_rcv_data")),
         # Of another rail what its netdev carried, and of RDMA its card; of one that is not there nothing.
@@ -182,7 +182,7 @@ def test_which_rows_are_a_pair() -> None:
         ([client], NODES[1], "not_staged"),
         ([server], NODES[1], "one_ended"),
         ([client, client], "", "duplicate_row"),
-        # Who met nobody says so; why the other was not there is what helps. Who knows the reason is heard.
+        # A node that met no partner reports so; why the partner was not there is the reason that counts.
         ([{**client, **late}], "", "rendezvous_timeout"),
         ([{**client, **late}], NODES[1], "not_staged"),
         ([{**client, **error("deadline")}], NODES[1], "deadline"),
@@ -198,7 +198,7 @@ def test_which_rows_are_a_pair() -> None:
         assert found.cause["cause_class"] == "node_unreachable"
 
 
-def test_why_it_is_not_proven_is_told_in_the_rows_own_words() -> None:
+def test_why_it_is_not_proven_is_reported_in_the_rows_own_words() -> None:
     for changes, said in (
         ({"proof": "unproven", "proof_reason": "other traffic"}, "gpuserver1 (client): other traffic"),
         ({"proof": "unproven"}, "gpuserver1 (client): it reports 'unproven'"),
@@ -233,7 +233,7 @@ def test_what_the_facts_lack_no_row_makes_up(
     assert said in one["cause"]
 
 
-def test_what_a_cable_shows_explains_only_that_nobody_came(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_cable_shows_explains_only_that_no_one_came(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cabling.CablingMap, "find_cause", lambda _map, _line: {"cause_class": "crossed"})
     for name, cause in (("rendezvous_timeout", "crossed"), ("deadline", "deadline")):
         assert judge(TCP, ends(TCP, error(name), {})[:1]).cause["cause_class"] == cause

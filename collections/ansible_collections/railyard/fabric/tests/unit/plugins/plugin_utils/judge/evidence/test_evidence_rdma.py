@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Is an RDMA row the asked test's: its port, RDMA MTU, window, directions and numbers?"""
+"""Is an RDMA row the planned test's: its port, RDMA MTU, window, directions and numbers?"""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ansible_collections.railyard.fabric.tests.unit.plugins.plugin_utils.judge.t
 from support.runs.fake_run import NODES, FakeRun
 
 
-def test_a_larger_rdma_mtu_than_the_networks_is_not_the_asked_test() -> None:
+def test_a_larger_rdma_mtu_than_the_networks_is_not_the_planned_test() -> None:
     run = SOFT.copy()
     for rail in (rail for node in run.plan["nodes"].values() for rail in node["rails"]):
         rail["mtu"] = 1500
@@ -35,7 +35,7 @@ def test_the_sum_of_both_directions_is_never_taken_for_one(check: str) -> None:
 
 
 @pytest.mark.parametrize("check", BANDWIDTHS)
-def test_a_window_longer_than_the_whole_test_is_none(check: str) -> None:
+def test_a_window_longer_than_the_full_test_is_none(check: str) -> None:
     """Alone perftest counts for 2 s of its 4, in a group the window is what all rails share of the 4."""
     for end_s, outcome in ((3.4, "pass"), (5.4, "pass"), (6.0, "unmeasured"), (3600.0, "unmeasured")):
         one = judged(SOFT, check, "client", lambda row, end_s=end_s: row.update(window_s=[1.4, end_s]))
@@ -53,7 +53,7 @@ def test_a_row_that_names_no_port_is_none_of_a_rail_without_one(check: str) -> N
 
 
 @pytest.mark.parametrize(("average_us", "outcome"), [(1e9, "fail"), (1.1e9, "unmeasured")])
-def test_beyond_1000_s_no_latency_is_believed(average_us: float, outcome: str) -> None:
+def test_beyond_1000_s_no_latency_is_accepted(average_us: float, outcome: str) -> None:
     def slow(row: dict[str, Any]) -> None:
         row["window_s"] = [0.1, 1e5]
         row["metrics"] |= {name: average_us for name in row["metrics"] if name.endswith("_us")}
@@ -65,7 +65,7 @@ def test_beyond_1000_s_no_latency_is_believed(average_us: float, outcome: str) -
 
 
 @pytest.mark.parametrize("check", BANDWIDTHS)
-def test_other_queue_pairs_at_both_ends_are_not_the_asked_test(check: str) -> None:
+def test_other_queue_pairs_at_both_ends_are_not_the_planned_test(check: str) -> None:
     one = both_ends(SOFT, check, lambda row: row.update(qps=2))
     assert (one["outcome"], one["cause_class"]) == ("unmeasured", "row_garbled")
     assert "qps is 2, planned was 4" in one["cause"]

@@ -66,7 +66,7 @@ def test_no_metric_is_without_end(kind: str) -> None:
     assert not formulas.is_of_kind(math.inf, kind)
 
 
-def test_whole_counters_are_judged_by_the_column_too() -> None:
+def test_complete_counters_are_judged_by_the_column_too() -> None:
     after = [5, 4, 2**32 - 1, 2**32, 2**61]
     of_column = formulas.has_grown(numpy.array([5] * 5), numpy.array(after))
     assert (

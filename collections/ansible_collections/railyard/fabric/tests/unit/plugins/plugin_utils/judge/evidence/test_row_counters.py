@@ -157,12 +157,12 @@ PROBES, NO_LOSS = {"path_mtu_bytes": 9000, "received": 5}, {"loss_percent": 0.0}
 
 
 def grown(tx: int = 0, rx: int = 0, tx_packets: int = 1, rx_packets: int = 1) -> dict[str, list[int]]:
-    """Return how far a netdev's counters rose; a packet each way where nothing else is said."""
+    """Return how far a netdev's counters rose; a packet each way where nothing else is given."""
     deltas = {"tx_bytes": tx or 14, "rx_bytes": rx or 14, "tx_packets": tx_packets, "rx_packets": rx_packets}
     return {name: [7, 7 + by] for name, by in deltas.items()}
 
 
-def told(check: str, end: str, counters: Any, metrics: dict[str, Any], **more: Any) -> str | None:
+def find_fault(check: str, end: str, counters: Any, metrics: dict[str, Any], **more: Any) -> str | None:
     """Return what is wrong with a row's counters; its window ends at 4 s."""
     row = {
         "check": check,
@@ -208,34 +208,36 @@ def told(check: str, end: str, counters: Any, metrics: dict[str, Any], **more: A
 def test_what_must_have_crossed_a_netdev(
     check: str, metrics: dict[str, Any], end: str, counters: Any, good: bool
 ) -> None:
-    assert (told(check, end, counters, metrics) is None) is good
+    assert (find_fault(check, end, counters, metrics) is None) is good
 
 
 @pytest.mark.parametrize(("packets", "good"), [(160, True), (159, False)])
 def test_of_many_pings_as_many_crossed_as_were_not_lost(packets: int, good: bool) -> None:
     counters = grown(10**4, 10**4, packets, packets)
-    said = told("ping_rtt", "client", counters, {"loss_percent": 20.0}, policy={"ping_count": 200})
+    said = find_fault("ping_rtt", "client", counters, {"loss_percent": 20.0}, policy={"ping_count": 200})
     assert (said is None) is good, said
 
 
 def test_counters_that_are_no_counts_are_named() -> None:
     backwards = {**grown(10**4, 10**4, 10, 10), "tx_bytes": [7, 6]}
     assert "rx_packets are missing, garbled, full or decreased" in str(
-        told("ping_rtt", "client", backwards, NO_LOSS)
+        find_fault("ping_rtt", "client", backwards, NO_LOSS)
     )
     short = grown(10**4, 139, 10, 10)
-    assert told("ping_rtt", "client", short, NO_LOSS) == "its rx_bytes rose by 139, its rx_packets by 10"
+    assert (
+        find_fault("ping_rtt", "client", short, NO_LOSS) == "its rx_bytes rose by 139, its rx_packets by 10"
+    )
 
 
 def test_a_row_without_counters_proves_nothing() -> None:
     assert row_counters.find_counter_deltas(None) is None
     for check, metrics in (("ping_rtt", NO_LOSS), ("rdma_latency", {"observations": 5})):
-        assert told(check, "client", None, metrics) == "its counters are missing"
+        assert find_fault(check, "client", None, metrics) == "its counters are missing"
 
 
-def test_tcp_that_nobody_acknowledged_did_not_cross_the_rail() -> None:
+def test_tcp_that_no_one_acknowledged_did_not_cross_the_rail() -> None:
     silent = {**grown(tx=LEAST), "rx_bytes": [7, 7], "rx_packets": [7, 7]}
-    said = told("tcp_bandwidth", "client", silent, ONE_WAY)
+    said = find_fault("tcp_bandwidth", "client", silent, ONE_WAY)
     assert str(said).startswith("rx_packets grew by 0, less than the 1 packets claimed")
 
 
@@ -256,7 +258,7 @@ def test_of_both_directions_each_end_saw_what_it_sent_and_the_rest_of_the_sum(
     counters |= {"hw_sent_pkts": [0, 62_000], "hw_rcvd_pkts": [0, 62_000]}
     more = {"iterations": iterations, "active_mtu_bytes": 4096, "netdev": "ens6"}
     rules = {"rdma_duration_s": 4, "rdma_margin_s": 1, "rdma_message_bytes": 50_000}
-    said = told("rdma_bandwidth_bi", end, counters, {"bandwidth_gbps": 2.0}, **more, policy=rules)
+    said = find_fault("rdma_bandwidth_bi", end, counters, {"bandwidth_gbps": 2.0}, **more, policy=rules)
     assert said is None if word is None else str(said).startswith(word), said
 
 
@@ -289,7 +291,7 @@ IDLE = {"tx_bytes": [0, 0], "rx_bytes": [0, 0]}
 def test_far_more_than_the_claim_is_not_the_tests_own(
     moved: int, more: dict[str, Any], word: str | None
 ) -> None:
-    found = told("tcp_bandwidth", "client", grown(tx=moved), ONE_WAY, **more)
+    found = find_fault("tcp_bandwidth", "client", grown(tx=moved), ONE_WAY, **more)
     assert found is None if word is None else word in str(found)
 
 
@@ -306,7 +308,7 @@ def test_far_more_than_the_claim_is_not_the_tests_own(
 def test_far_more_packets_than_were_counted_are_not_the_tests_own(
     check: str, metrics: dict[str, Any], packets: int, good: bool
 ) -> None:
-    said = told(check, "client", grown(packets * 14, packets * 14, packets, packets), metrics)
+    said = find_fault(check, "client", grown(packets * 14, packets * 14, packets, packets), metrics)
     assert said is None if good else "other traffic" in str(said), said
 
 
@@ -321,7 +323,9 @@ def test_far_more_packets_than_were_counted_are_not_the_tests_own(
 )
 def test_soft_roce_counts_at_its_netdev_and_its_port(changes: dict[str, Any], good: bool) -> None:
     counters = grown(7000, 7000, 5, 5) | {"hw_sent_pkts": [0, 5], "hw_rcvd_pkts": [0, 5]} | changes
-    assert (told("rdma_latency", "client", counters, {"observations": 5}, netdev="ens6") is None) is good
+    assert (
+        find_fault("rdma_latency", "client", counters, {"observations": 5}, netdev="ens6") is None
+    ) is good
 
 
 def claims(*rows: dict[str, Any]) -> row_counters.Claims:

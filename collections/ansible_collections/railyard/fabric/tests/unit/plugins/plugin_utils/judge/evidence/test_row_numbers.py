@@ -43,7 +43,7 @@ def unlike_iterations(one: dict[str, Any]) -> list[str]:
 
 
 def exchanges(one: dict[str, Any], window: list[float], asked_s: int) -> list[str]:
-    """Return why an RDMA latency's exchanges are not those that were asked."""
+    """Return why an RDMA latency's exchanges are not those that were planned."""
     end = BareEnd({"check": "rdma_latency", **one, "window_s": window}, {"rdma_latency_s": asked_s})
     return [seen for _cause, seen in end_rules.find_impossible_exchanges(end)]
 
@@ -139,7 +139,7 @@ def test_a_chain_of_exchanges_fits_into_its_window(latency_is: str, lasted_s: fl
         (99999, 0.1, 10, "planned were 10 s"),
     ],
 )
-def test_a_chain_is_no_longer_than_its_window_and_no_shorter_than_was_asked(
+def test_a_chain_is_no_longer_than_its_window_and_no_shorter_than_was_requested(
     observations: int, average_us: float, asked_s: int, said: str | None
 ) -> None:
     one = {"metrics": {"observations": observations, "latency_average_us": average_us}}
@@ -167,18 +167,18 @@ def test_ends_of_a_send_time_it_each_by_its_own_clock() -> None:
         (2000, 2.1, None),  # a cold probe of 20 exchanges may be far slower than the test
         (1, 500.0, "1 exchanges"),
         (19, 500.0, "19 exchanges"),
-        (20, 150.0, None),  # the fewest that are asked for, where the probe was slow
+        (20, 150.0, None),  # the fewest that are planned, where the probe was slow
         (20, 0.5, "planned were 2 s"),  # no probe was ever so much slower
         (20, 100.0, None),  # just the 4 ms that it takes at least
         (20, 99.9, "planned were 2 s"),
         (2000, 535.5, None),  # 2.142 s are just 1.02 of the 2.1 s that it lasted
         (2000, 535.6, "the test lasted"),
         (100000, 0.1, None),  # what a message takes at least
-        (100000, 0.5, None),  # the most that are asked for, where a card is fast
+        (100000, 0.5, None),  # the most that are planned, where a card is fast
         (100001, 0.5, "100001 exchanges"),
     ],
 )
-def test_a_latency_is_that_of_as_many_exchanges_as_were_asked(
+def test_a_latency_is_that_of_as_many_exchanges_as_were_requested(
     observations: int, average_us: float, why: str | None
 ) -> None:
     metrics = {"observations": observations, "latency_average_us": average_us}
@@ -259,14 +259,14 @@ def test_a_bandwidth_of_rdma_is_possible_with_its_iterations_alone() -> None:
 @pytest.mark.parametrize(
     ("window", "too_long", "too_short"),
     [
-        # 4 s are asked in all, of which 2 s are measured; a window's ends are rounded to 0.1 ms.
+        # 4 s are planned in all, of which 2 s are measured; a window's ends are rounded to 0.1 ms.
         ([0.0, 4.001], False, False),
         ([0.0, 4.0012], True, False),
         ([1.0, 2.0], False, False),
         ([1.0, 1.9], False, True),
     ],
 )
-def test_perftest_lasts_as_long_as_was_asked_and_measures_half_of_its_window_at_least(
+def test_perftest_lasts_as_long_as_was_requested_and_measures_half_of_its_window_at_least(
     window: list[float], too_long: bool, too_short: bool
 ) -> None:
     metrics = {"bandwidth_gbps": GBPS, "message_rate_mpps": 0.0005}
@@ -359,7 +359,7 @@ def test_a_time_of_which_less_is_better_still_may_be_nothing(monkeypatch: pytest
 
 
 @pytest.mark.parametrize(("grown", "good"), [(1, True), (0, False), (math.nan, False), (-1, True)])
-def test_a_counter_of_acknowledgements_that_moved_did_not_stand_still(grown: float, good: bool) -> None:
+def test_a_counter_of_acknowledgements_that_moved_is_alive(grown: float, good: bool) -> None:
     """One that went backwards is refused with the other counters."""
     seen = SimpleNamespace(acknowledges=lambda _name: True, grown=lambda _name: grown)
     assert end_rules._has_changed("port_rcv_data", seen) is good
@@ -401,7 +401,7 @@ def test_a_moment_is_utc_and_an_attempt_a_number_from_one_on() -> None:
         ({"received": 6}, "6 probes arrived, 5 were sent"),
     ],
 )
-def test_probes_of_a_path_are_those_that_were_asked(changes: dict[str, Any], said: str | None) -> None:
+def test_probes_of_a_path_are_those_that_were_requested(changes: dict[str, Any], said: str | None) -> None:
     metrics = {"path_mtu_bytes": 9000, "sent": 5, "received": 5} | changes
     one = row("path_mtu", started="2026-11-21T10:15:20Z", metrics=metrics, mtu_bytes=9000)
     one |= {"window_s": None} | {key: changes[key] for key in changes if key == "mtu_bytes"}
@@ -412,8 +412,8 @@ def test_probes_of_a_path_are_those_that_were_asked(changes: dict[str, Any], sai
 @pytest.mark.parametrize(
     ("average_us", "good"), [(250.0, True), (249.9, False), (1020.0, True), (1020.1, False)]
 )
-def test_round_trips_fill_a_quarter_of_the_asked_time_at_least(average_us: float, good: bool) -> None:
-    """1000 of them, asked for 2 s: 0.5 s to 2.04 s."""
+def test_round_trips_fill_a_quarter_of_the_planned_time_at_least(average_us: float, good: bool) -> None:
+    """1000 of them, planned for 2 s: 0.5 s to 2.04 s."""
     numbers = dict.fromkeys(row_numbers.CHECKS["tcp_latency"].client, average_us) | {"observations": 1000}
     one = row("tcp_latency", started="2026-11-21T10:15:20Z", window_s=[0.0, 2.0], metrics=numbers)
     rules = {**POLICY, "sockperf_duration_s": 2}

@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A BMC from the asked line to the verdict."""
+"""A BMC from the planned line to the verdict."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from support.runs.fake_run import NODES, FakeRun
 from support.runs.spoil import GARBAGE, mutate, paths
 
 
-def told(run: FakeRun) -> list[dict[str, Any]]:
+def judge_bmcs(run: FakeRun) -> list[dict[str, Any]]:
     return [one for one in run.judge() if one["check"] == "bmc"]
 
 
-def test_each_declared_bmc_is_asked_for_once_and_on_no_rail() -> None:
+def test_each_declared_bmc_is_planned_once_and_on_no_rail() -> None:
     asked = lines(with_bmcs())
     assert [(line["id"], line["node"], line["rail"], line["peer"], line["tool"]) for line in asked] == [
         ("b00000", NODES[0], None, None, "tcp"),
@@ -34,9 +34,9 @@ def test_each_declared_bmc_is_asked_for_once_and_on_no_rail() -> None:
     assert lines(with_bmcs(None, None, bmc_check="rmcp")) == asked
 
 
-def test_a_bmc_that_answers_passes_and_the_run_is_whole() -> None:
+def test_a_bmc_that_answers_passes_and_the_run_is_complete() -> None:
     run = with_bmcs()
-    for one in told(run):
+    for one in judge_bmcs(run):
         assert (one["outcome"], one["proof"]) == ("pass", "proven")
         assert one["floor"] == one["ceiling"] == {"answers": True}
         assert one["observed"] == {
@@ -57,9 +57,9 @@ def test_a_bmc_that_answers_passes_and_the_run_is_whole() -> None:
         (None, "unmeasured", "bmc_not_asked"),
     ],
 )
-def test_one_that_does_not_is_told_with_its_reason(reply: Reply | None, outcome: str, cause: str) -> None:
+def test_one_that_does_not_is_reported_with_its_reason(reply: Reply | None, outcome: str, cause: str) -> None:
     run = with_bmcs(reply, TAKEN)
-    bad, good = told(run)
+    bad, good = judge_bmcs(run)
     assert (bad["outcome"], bad["cause_class"], good["outcome"]) == (outcome, cause, "pass")
     assert "172.16.8.11" in bad["cause"]
     assert bad["next"]
@@ -71,37 +71,37 @@ def test_one_that_does_not_is_told_with_its_reason(reply: Reply | None, outcome:
 
 def test_where_none_answers_the_way_is_named_as_well() -> None:
     run = with_bmcs(SILENT, SILENT)
-    assert all("none of this run's BMCs answers" in one["cause"] for one in told(run))
-    assert "none of" not in told(with_bmcs(SILENT, REFUSED))[0]["cause"]
+    assert all("none of this run's BMCs answers" in one["cause"] for one in judge_bmcs(run))
+    assert "none of" not in judge_bmcs(with_bmcs(SILENT, REFUSED))[0]["cause"]
 
 
 def test_one_that_refuses_is_there_and_no_pass() -> None:
     run = with_bmcs(REFUSED, TAKEN)
-    one = told(run)[0]
+    one = judge_bmcs(run)[0]
     assert (one["outcome"], one["proof"], one["floor"]) == ("recorded", "proven", None)
     assert "refuses" in one["basis"]
     assert run.status() == 0
 
 
-def test_a_bmc_is_told_of_when_its_node_is_gone() -> None:
+def test_a_bmc_is_reported_when_its_node_is_gone() -> None:
     run = with_bmcs()
     run.facts = [row for row in run.facts if row["node"] != NODES[0]]
     run.results = [row for row in run.results if row["host"] != NODES[0]]
-    assert told(run)[0]["outcome"] == "pass"
+    assert judge_bmcs(run)[0]["outcome"] == "pass"
 
 
 def test_a_node_that_has_the_bmcs_address_is_named() -> None:
     run = with_bmcs()
     run.facts[1]["netdevs"][2]["addresses"].append("172.16.8.11/24")
-    bad = told(run)[0]
+    bad = judge_bmcs(run)[0]
     assert (bad["outcome"], bad["cause_class"]) == ("fail", "bmc_address_taken")
     assert NODES[1] in bad["cause"]
 
 
 def test_site_policy_leaves_them_unasked_and_shows_it() -> None:
     run = with_bmcs(None, None, bmc_check="none")
-    assert {one["outcome"] for one in told(run)} == {"not_applicable"}
-    assert all("fabric_policy.bmc_check" in one["basis"] for one in told(run))
+    assert {one["outcome"] for one in judge_bmcs(run)} == {"not_applicable"}
+    assert all("fabric_policy.bmc_check" in one["basis"] for one in judge_bmcs(run))
     assert bmc.list_bmc_addresses(run.asked, run.plan) == {}
     assert run.status() == 0
 
@@ -130,7 +130,7 @@ def test_no_field_of_a_row_can_be_spoilt_unnoticed() -> None:
             mutate(row, path, value, remove)
             if row == original or (path == "error" and not value) or (path == "id" and remove):
                 continue
-            one = told(run)[0]
+            one = judge_bmcs(run)[0]
             good_time = path == "metrics.round_trip_us" and policy.is_number(value) and value > 0
             good_port = path == "bmc.port" and policy.is_whole(value)
             if not (good_time or good_port):
@@ -141,7 +141,7 @@ def test_no_field_of_a_row_can_be_spoilt_unnoticed() -> None:
 def test_an_answer_from_before_or_after_the_run_is_none_of_its_own(started: str) -> None:
     run = with_bmcs()
     run.results[-1]["started"] = started
-    assert [(one["outcome"], one["cause_class"]) for one in told(run)] == [
+    assert [(one["outcome"], one["cause_class"]) for one in judge_bmcs(run)] == [
         ("pass", None),
         ("unmeasured", "row_garbled"),
     ]
@@ -150,7 +150,7 @@ def test_an_answer_from_before_or_after_the_run_is_none_of_its_own(started: str)
 def test_two_rows_are_none() -> None:
     run = with_bmcs()
     run.results.append(dict(run.results[-1]))
-    assert told(run)[1]["cause_class"] == "duplicate_row"
+    assert judge_bmcs(run)[1]["cause_class"] == "duplicate_row"
 
 
 @pytest.mark.parametrize("change", [{"node": "gpu9"}, {"rail": "rail0"}, {"peer": NODES[1]}])
@@ -175,7 +175,7 @@ def test_bmcs_alone_are_no_run() -> None:
 
 
 def test_the_place_is_the_node() -> None:
-    assert headline.place(told(with_bmcs())[0]) == NODES[0]
+    assert headline.place(judge_bmcs(with_bmcs())[0]) == NODES[0]
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Numbers held against bounds: what both ends say, what is beyond, what a tool missed."""
+"""Numbers compared with bounds: what both ends report, what is beyond, what a tool missed."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ def test_swapped_cables_are_the_swapped_nodes_and_name_both_rails(nodes: int) ->
     assert all("gpu2" in one[2] for one in others)
 
 
-def test_between_two_nodes_nobody_can_tell_whose_cables_are_swapped() -> None:
+def test_between_two_nodes_no_one_can_tell_whose_cables_are_swapped() -> None:
     hall = Hall(2)
     hall.patched["gpu1", "rail0"], hall.patched["gpu1", "rail1"] = "rail1/0", "rail0/0"
     found = hall.verdicts()
@@ -174,7 +174,7 @@ def test_switches_that_drop_beacons_leave_the_cables_unknown() -> None:
         ),
     ],
 )
-def test_a_port_that_did_not_listen_blames_nobody_else(error: dict[str, Any] | None, cause: str) -> None:
+def test_a_port_that_did_not_listen_identifies_no_one_else(error: dict[str, Any] | None, cause: str) -> None:
     for nodes in (2, 4):
         hall = Hall(nodes)
         hall.silent["gpu2", "rail0"] = error
@@ -185,7 +185,7 @@ def test_a_port_that_did_not_listen_blames_nobody_else(error: dict[str, Any] | N
         assert found["gpu1", "rail1"][0] == "pass"
 
 
-def test_a_port_that_came_when_the_others_had_gone_is_not_blamed() -> None:
+def test_a_port_that_came_when_the_others_had_gone_is_not_named_as_the_cause() -> None:
     hall = Hall(4)
     for rail in RAILS:
         hall.listened["gpu4", rail] = [1012.2, 1030.0]
@@ -262,7 +262,7 @@ def test_no_field_of_a_cables_row_can_be_spoilt_unnoticed(check: str) -> None:
 @pytest.mark.parametrize(
     ("field", "mac", "verdict"),
     [
-        # The peer's other port had sent no beacon yet when the question was asked.
+        # The peer's other port had sent no beacon yet when the question was sent.
         ("other_claimed_by", "02:00:00:00:01:02", ("unmeasured", "peer_miswired")),
         ("claimed_by", "02:00:00:00:01:02", ("fail", "arp_flux")),
         ("claimed_by", "02:00:00:00:00:99", ("fail", "address_in_use")),
@@ -290,7 +290,7 @@ def test_a_port_of_the_peer_is_known_before_it_is_heard(
         (NODES, NODES[1:], ["fail", "unmeasured"]),
     ],
 )
-def test_who_answers_for_every_address_of_a_rail_is_a_proxy(
+def test_a_node_that_answers_for_every_address_of_a_rail_is_a_proxy(
     claimed_of: Sequence[str], lost: Sequence[str], outcomes: list[str]
 ) -> None:
     run = HEALTHY.copy()
@@ -308,7 +308,7 @@ def test_who_answers_for_every_address_of_a_rail_is_a_proxy(
     ("asked", "found"),
     [
         (("10.0.1.1", "10.0.1.2", "10.0.1.3"), {"02:00:00:00:00:99"}),
-        # One address, however often it is asked for, is a second owner's; who did not say may know better.
+        # One address, however often queried, is a second owner's; a node without an answer may know better.
         (("10.0.1.1",), set()),
         (("10.0.1.1", "10.0.1.1"), set()),
         (("10.0.1.1", "10.0.1.2", None), set()),

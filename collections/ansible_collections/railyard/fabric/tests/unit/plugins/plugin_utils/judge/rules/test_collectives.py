@@ -91,7 +91,7 @@ def verdicts(run: FakeRun) -> dict[tuple[str, str, str], dict[str, Any]]:
     }
 
 
-def test_each_rail_alone_all_of_them_and_the_training_are_asked_of_every_node() -> None:
+def test_each_rail_alone_all_rails_and_the_training_are_planned_on_every_node() -> None:
     run = made()
     found = verdicts(run)
     assert list(found) == [
@@ -114,7 +114,7 @@ def test_each_rail_alone_all_of_them_and_the_training_are_asked_of_every_node() 
         assert found[check, "gpuserver1", ALL_RAILS]["ceiling"] == {"busbw_GBps": 10.0}
 
 
-def test_nobody_is_asked_where_the_policy_does_not_say_so_and_its_time_is_told() -> None:
+def test_nothing_is_planned_where_the_policy_does_not_say_so_and_its_time_is_reported() -> None:
     run, without = made(), FakeRun(rate_gbps=40.0)
     assert not any(line["check"].startswith("collective_") for line in without.asked)
     # Six tests of 5 s, with 2 s to start each, all nodes at once.
@@ -286,7 +286,7 @@ def test_a_rail_far_behind_the_others_of_its_job_is_slow() -> None:
     assert verdicts(run)["collective_allreduce", "gpuserver2", "rail1"]["outcome"] == "recorded"
 
 
-def test_more_than_the_rail_carries_is_not_believed() -> None:
+def test_more_than_the_rail_carries_is_not_accepted() -> None:
     run = made()
     slower(run, "rail0", 0.7)
     one = verdicts(run)["collective_allreduce", "gpuserver1", "rail0"]
@@ -349,7 +349,7 @@ def test_nodes_of_one_job_that_contradict_each_other_prove_nothing(
     assert run.status() == 3
 
 
-def test_a_job_of_other_nodes_than_were_asked_proves_nothing() -> None:
+def test_a_job_of_other_nodes_than_were_requested_proves_nothing() -> None:
     run = made()
     for node in ("gpuserver1", "gpuserver2"):
         row(run, node, ALL_RAILS, "collective_training")["collective"].update(nodes=3, ranks=3)

@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A drive that says it fails does; what it counts is told; what it does not say is no pass."""
+"""A drive that reports its failure fails; its counts are reported; what it does not report is no pass."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def verdict(run: FakeRun, node: str = "gpuserver2") -> dict[str, Any]:
     return found
 
 
-def told(*drives: dict[str, Any], **rules: Any) -> FakeRun:
+def change_drives(*drives: dict[str, Any], **rules: Any) -> FakeRun:
     """Return a run in which one node's drives are the healthy one with these changes each."""
     run = with_drives(**rules)
     [row] = rows(run)
@@ -48,7 +48,7 @@ def told(*drives: dict[str, Any], **rules: Any) -> FakeRun:
 
 
 def test_drives_that_are_well_by_their_own_word_pass() -> None:
-    run = told({}, {})
+    run = change_drives({}, {})
     found = verdict(run)
     assert (found["outcome"], found["proof"]) == ("pass", "proven")
     assert (found["floor"], found["ceiling"]) == ({"drives_failing": 0}, {"drives_failing": 0})
@@ -88,7 +88,7 @@ def test_drives_that_are_well_by_their_own_word_pass() -> None:
     ],
 )
 def test_a_drive_that_says_it_is_failing_fails(change: dict[str, Any], word: str) -> None:
-    run = told({}, change)
+    run = change_drives({}, change)
     found = verdict(run)
     assert (found["outcome"], found["cause_class"], found["proof"]) == ("fail", "drive_failing", "proven")
     assert f"gpuserver2 /data: nvme1n1 FAST 9000: {word}" in found["cause"]
@@ -111,8 +111,8 @@ def test_a_drive_that_says_it_is_failing_fails(change: dict[str, Any], word: str
         ({"exit_status": 128}, "its self-test log holds errors"),
     ],
 )
-def test_what_a_drive_counts_is_told_and_neither_passes_nor_fails(change: dict[str, Any], word: str) -> None:
-    run = told(change)
+def test_what_a_drive_counts_is_reported_without_pass_or_fail(change: dict[str, Any], word: str) -> None:
+    run = change_drives(change)
     found = verdict(run)
     assert found["outcome"] == "recorded"
     assert found["basis"] == f"no published threshold for the counts of drives; nvme0n1 FAST 9000: {word}"
@@ -124,11 +124,11 @@ def test_what_a_drive_counts_is_told_and_neither_passes_nor_fails(change: dict[s
     [{"used_percent": 99}, {"unsafe_shutdowns": 5000}, {"available_spare_percent": 10}],
 )
 def test_what_is_below_its_bound_or_has_none_is_no_finding(values: dict[str, int]) -> None:
-    assert verdict(told({"values": values}))["outcome"] == "pass"
+    assert verdict(change_drives({"values": values}))["outcome"] == "pass"
 
 
 def test_a_drive_without_smart_is_recorded_with_its_words_and_keeps_no_run_from_passing() -> None:
-    run = told({}, NONE)
+    run = change_drives({}, NONE)
     found = verdict(run)
     assert found["outcome"] == "recorded"
     assert found["basis"].startswith("a drive below it does not support SMART; nvme1n1 FAST 9000: /dev/v")
@@ -137,7 +137,7 @@ def test_a_drive_without_smart_is_recorded_with_its_words_and_keeps_no_run_from_
 
 def test_a_nodes_own_words_make_no_line_and_no_end_of_their_own() -> None:
     said = {**NONE, "said": "a\nb\x1b[31m" + "c" * 9000, "name": "d\ne"}
-    found = verdict(told(said))
+    found = verdict(change_drives(said))
     assert "FAST 9000: a / bccc" in found["basis"]
     assert not {"\n", "\x1b"} & set(found["basis"] + found["observed"]["drive"])
     assert len(found["basis"]) < 500
@@ -150,7 +150,7 @@ def test_a_nodes_own_words_make_no_line_and_no_end_of_their_own() -> None:
 def test_a_drive_that_was_not_read_is_unmeasured_but_the_hosts_of_a_container(
     node_class: str, outcome: str, status: int
 ) -> None:
-    run = told({}, UNREAD, node_class=node_class)
+    run = change_drives({}, UNREAD, node_class=node_class)
     found = verdict(run)
     assert found["outcome"] == outcome
     assert "MegaRaid controller" in f"{found['cause']} {found['basis']}"
@@ -159,7 +159,7 @@ def test_a_drive_that_was_not_read_is_unmeasured_but_the_hosts_of_a_container(
 
 @pytest.mark.parametrize("node_class", ["hardware", "container"])
 def test_one_failing_drive_is_not_hidden_by_another_that_was_not_read(node_class: str) -> None:
-    run = told({"passed": False, "exit_status": 8}, UNREAD, NONE, node_class=node_class)
+    run = change_drives({"passed": False, "exit_status": 8}, UNREAD, NONE, node_class=node_class)
     assert verdict(run)["outcome"] == "fail"
 
 
@@ -183,7 +183,7 @@ def test_one_failing_drive_is_not_hidden_by_another_that_was_not_read(node_class
         {"values": {"media_errors": 0}},
     ],
 )
-def test_an_account_that_is_not_whole_is_unmeasured(change: dict[str, Any]) -> None:
+def test_an_account_that_is_not_complete_is_unmeasured(change: dict[str, Any]) -> None:
     run = with_drives()
     [row] = rows(run)
     for key, value in change.items():
@@ -216,7 +216,7 @@ def test_a_mount_that_is_missing_fails_and_a_tool_that_is_missing_is_no_pass(
         ({"storage_mounts": ["/a"], "storage_health": False}, 0),
     ],
 )
-def test_it_is_asked_of_each_mount_unless_it_is_switched_off(rules: dict[str, Any], asked: int) -> None:
+def test_it_is_planned_on_each_mount_unless_it_is_switched_off(rules: dict[str, Any], asked: int) -> None:
     run = FakeRun(**rules)
     lines = [line for line in run.asked if line["check"] == "storage_health"]
     assert [line["subject"] for line in lines] == ["/a", "/b"][:asked] * 2
@@ -233,8 +233,8 @@ def test_the_plan_counts_its_time() -> None:
 
 
 def test_an_account_of_another_drive_than_was_measured_is_unmeasured() -> None:
-    """J8: fio measured one drive, and smartctl was asked about another."""
-    run = told({"name": "sda"})
+    """J8: fio measured one drive, and smartctl was called for another."""
+    run = change_drives({"name": "sda"})
     for row in run.results:
         if row.get("storage") and row["host"] == "gpuserver2":
             row["storage"]["disks"][0]["name"] = "sdb"
@@ -246,7 +246,7 @@ def test_an_account_of_another_drive_than_was_measured_is_unmeasured() -> None:
 @pytest.mark.parametrize(("model", "outcome"), [("MZQL2960", "unmeasured"), (None, "pass")])
 def test_an_account_of_another_model_than_was_measured_is_unmeasured(model: str | None, outcome: str) -> None:
     """J8: the name is right, the drive is another. Of some drives the kernel knows no model."""
-    run = told({"name": "sda", "model": "INTEL SSDPE2KE016T8"})
+    run = change_drives({"name": "sda", "model": "INTEL SSDPE2KE016T8"})
     for row in run.results:
         if row.get("storage") and row["host"] == "gpuserver2":
             row["storage"]["disks"][0] |= {"name": "sda", "model": model}
@@ -256,5 +256,5 @@ def test_an_account_of_another_model_than_was_measured_is_unmeasured(model: str 
 
 
 def test_a_drive_that_is_named_twice_is_unmeasured() -> None:
-    run = told({"name": "sda"}, {"name": "sda"})
+    run = change_drives({"name": "sda"}, {"name": "sda"})
     assert "names a drive twice" in verdict(run)["cause"]

@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Like drives are held against each other; what a device's counters do not bear out is unmeasured."""
+"""Like drives are compared with each other; what a device's counters do not confirm is unmeasured."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ def test_healthy_drives_are_recorded_and_proven() -> None:
     assert run.status() == 0
 
 
-def test_nothing_is_asked_unless_a_mount_is_named() -> None:
+def test_nothing_is_planned_unless_a_mount_is_named() -> None:
     assert drives_of(FakeRun()) == []
 
 
-def test_one_drive_far_behind_its_like_fails_in_each_test_that_shows_it() -> None:
+def test_one_drive_far_behind_its_peers_fails_in_each_test_that_shows_it() -> None:
     run = with_drives(
         NODES, node_class="hardware", slow={"gpu3": {"storage_read": 0.5, "storage_random_read": 0.6}}
     )
@@ -55,7 +55,7 @@ def test_one_drive_far_behind_its_like_fails_in_each_test_that_shows_it() -> Non
 @pytest.mark.parametrize(
     "shared", [{"node_class": "virtual"}, {"node_class": "hardware", "allow_busy": True}]
 )
-def test_drives_that_others_may_use_are_told_and_not_judged(shared: dict[str, Any]) -> None:
+def test_drives_that_others_may_use_are_reported_and_not_judged(shared: dict[str, Any]) -> None:
     slow = {"gpu3": {"storage_read": 0.5, "storage_random_read": 0.6}}
     run = with_drives(NODES, slow=slow, **shared)
     assert {one["outcome"] for one in drives_of(run)} == {"recorded"}
@@ -65,7 +65,7 @@ def test_drives_that_others_may_use_are_told_and_not_judged(shared: dict[str, An
     }  # fmt: skip
 
 
-def test_one_number_alone_is_told_and_fails_nobody() -> None:
+def test_one_number_alone_is_reported_and_fails_no_one() -> None:
     run = with_drives(NODES, node_class="hardware", slow={"gpu3": {"storage_read": 0.5}})
     assert {one["outcome"] for one in drives_of(run)} == {"recorded"}
     told = [one for one in drives_of(run) if "the median of 3 peer drives" in one["basis"]]
@@ -73,8 +73,8 @@ def test_one_number_alone_is_told_and_fails_nobody() -> None:
     assert [(one["node"], one["check"]) for one in told] == [("gpu3", "storage_read")]
 
 
-def test_of_two_like_drives_neither_is_accused() -> None:
-    """1790 of 2376 MiB/s, as two drives that were said to be alike read."""
+def test_of_two_like_drives_neither_is_named_as_the_cause() -> None:
+    """1790 of 2376 MiB/s, as two drives that were declared alike read."""
     both = {"storage_read": 1790 / 2376, "storage_random_read": 1790 / 2376}
     run = with_drives(slow={"gpuserver1": both})
     assert {one["outcome"] for one in drives_of(run)} == {"recorded"}
@@ -189,7 +189,7 @@ def test_a_site_bounds_a_drive() -> None:
         },
     ],
 )
-def test_a_row_that_its_counters_do_not_bear_out_is_unmeasured(change: dict[str, Any]) -> None:
+def test_a_row_that_its_counters_do_not_confirm_is_unmeasured(change: dict[str, Any]) -> None:
     run = with_drives()
     row = next(row for row in run.results if row["check"] == "storage_read")
     for key, value in change.items():

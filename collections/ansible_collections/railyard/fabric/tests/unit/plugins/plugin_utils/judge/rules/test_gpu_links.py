@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Like GPUs are held against each other, in a node and over nodes; what contradicts itself is unmeasured."""
+"""Like GPUs are compared with each other, in a node and over nodes; what contradicts itself is unmeasured."""
 
 from __future__ import annotations
 
@@ -53,8 +53,8 @@ def test_nodes_that_are_alike_are_recorded_and_proven() -> None:
     assert all(one["basis"].startswith("no published threshold") for one in found)
 
 
-def test_a_gpu_that_stands_apart_in_its_node_is_named() -> None:
-    """Two nodes: nothing is said by the fleet, of which two are none."""
+def test_a_gpu_that_is_an_outlier_in_its_node_is_named() -> None:
+    """Two nodes: the fleet shows nothing, since two are no fleet."""
     run = with_gpus(slow={"gpuserver2": {HOST: 0.5}})
     assert bad_of(run) == [("gpuserver2", HOST, "gpu_link_apart")]
     cause = verdict(run, "gpuserver2", HOST)["cause"]
@@ -63,7 +63,7 @@ def test_a_gpu_that_stands_apart_in_its_node_is_named() -> None:
     )
 
 
-def test_a_gpu_whose_pairs_all_stand_apart_is_named_for_all_of_them() -> None:
+def test_a_gpu_whose_pairs_all_are_outliers_is_named_for_all_of_them() -> None:
     """Of 8 GPUs 7 pairs of 28 have the slow one."""
     run = with_gpus(slow={"gpuserver1": {PEER: 0.5}}, gpus=8)
     assert bad_of(run) == [("gpuserver1", PEER, "gpu_link_apart")]
@@ -72,7 +72,7 @@ def test_a_gpu_whose_pairs_all_stand_apart_is_named_for_all_of_them() -> None:
     assert "(and 6 more of its links)" in cause
 
 
-def test_one_pair_that_stands_apart_is_named_with_both_gpus() -> None:
+def test_one_pair_that_is_an_outlier_is_named_with_both_gpus() -> None:
     run = with_gpus(gpus=8)
     for row in run.results:
         if (row["host"], row["check"]) == ("gpuserver1", PEER):
@@ -85,7 +85,7 @@ def test_one_pair_that_stands_apart_is_named_with_both_gpus() -> None:
     )
 
 
-def test_a_pair_without_access_where_its_like_have_it_is_named() -> None:
+def test_a_pair_without_access_where_its_peers_have_it_is_named() -> None:
     run = with_gpus(gpus=8)
     for row in run.results:
         if (row["host"], row["check"]) == ("gpuserver1", PEER):
@@ -94,7 +94,7 @@ def test_a_pair_without_access_where_its_like_have_it_is_named() -> None:
     assert "GPU 5 (0000:6b:00.0): none and none GB/s" in verdict(run, "gpuserver1", PEER)["cause"]
 
 
-def test_one_direction_alone_is_told_and_fails_nobody() -> None:
+def test_one_direction_alone_is_reported_and_fails_no_one() -> None:
     run = with_gpus(slow={"gpuserver2": {HOST: 0.5}}, only_way=True)
     assert bad_of(run) == []
     assert "GPU 1 (0000:2b:00.0): 27.5 and 55 GB/s" in verdict(run, "gpuserver2", HOST)["basis"]
@@ -192,13 +192,13 @@ def test_gpus_in_other_slots_and_pairs_joined_otherwise_are_not_compared() -> No
     assert bad_of(run) == []
 
 
-def test_gpus_that_others_may_use_are_told_and_not_judged() -> None:
+def test_gpus_that_others_may_use_are_reported_and_not_judged() -> None:
     run = with_gpus(FOUR, slow={"gpu2": {HOST: 0.5, **dict.fromkeys(NCCL, 0.5)}}, allow_busy=True)
     assert bad_of(run) == []
     assert "others may use these GPUs, and" in verdict(run, "gpu2", HOST)["basis"]
 
 
-def test_a_node_that_is_behind_its_like_in_two_collectives_fails_in_these() -> None:
+def test_a_node_that_is_behind_its_peers_in_two_collectives_fails_in_these() -> None:
     run = with_gpus(FOUR, slow={"gpu3": {NCCL[0]: 0.6, NCCL[1]: 0.6}})
     assert bad_of(run) == [("gpu3", check, "gpu_node_apart") for check in NCCL[:2]]
     assert (
@@ -207,7 +207,7 @@ def test_a_node_that_is_behind_its_like_in_two_collectives_fails_in_these() -> N
     )
 
 
-def test_one_collective_alone_and_other_libraries_fail_nobody() -> None:
+def test_one_collective_alone_and_other_libraries_fail_no_one() -> None:
     run = with_gpus(FOUR, slow={"gpu3": {NCCL[0]: 0.6}})
     assert bad_of(run) == []
     assert "busbw_GBps 240" in verdict(run, "gpu3", NCCL[0])["basis"]
@@ -217,7 +217,7 @@ def test_one_collective_alone_and_other_libraries_fail_nobody() -> None:
     assert bad_of(run) == []
 
 
-def test_a_node_all_of_whose_gpus_are_slow_is_found_by_its_like() -> None:
+def test_a_node_all_of_whose_gpus_are_slow_is_found_by_its_peers() -> None:
     run = with_gpus(FOUR, gpus=2)
     for row in run.results:
         if (row["host"], row["check"]) == ("gpu3", HOST):
@@ -289,7 +289,7 @@ def test_one_gpu_by_two_forms_of_its_address_is_not_two(check: str, pci: str) ->
     assert verdict(run, "gpuserver1", check)["outcome"] == "unmeasured"
 
 
-def test_busbw_that_does_not_follow_from_algbw_and_gpus_is_not_believed() -> None:
+def test_busbw_that_does_not_follow_from_algbw_and_gpus_is_not_accepted() -> None:
     """All-gather's busbw is three quarters of algbw among four: 400 GB/s stated as the bus of 400 is none."""
     run = with_gpus()
     for row in run.results:
@@ -319,7 +319,7 @@ def test_gpus_other_than_declared_leave_it_unmeasured() -> None:
     assert "over 4 GPUs, the inventory declares 8" in verdict(run, "gpuserver1", PEER)["cause"]
 
 
-def test_all_nodes_are_told_as_a_share_of_one_where_nccl_ran_at_the_same_size() -> None:
+def test_all_nodes_are_reported_as_a_share_of_one_where_nccl_ran_at_the_same_size() -> None:
     run = with_gpus()
     line = next(one for one in run.asked if one["check"] == NCCL[0])
     answer = {"busbw_GBps": 100.0, "size_bytes": 1 << 26}
@@ -353,7 +353,7 @@ def scaled(run: FakeRun, node: str, observed: dict[str, Any], tool: str) -> dict
         ("virtual", 2, (*NCCL, HOST, PEER)),
     ],
 )
-def test_who_is_to_have_gpus_is_asked_what_so_many_can_do(
+def test_nodes_that_declare_gpus_are_planned_by_their_number(
     node_class: str, declared: int | None, asked: tuple[str, ...]
 ) -> None:
     run = with_gpus(node_class=node_class)
@@ -372,7 +372,7 @@ def test_who_is_to_have_gpus_is_asked_what_so_many_can_do(
     assert told == (None if declared == 0 else "work_order.json is not of this run's plan and policy")
 
 
-def test_nobody_is_asked_unless_the_policy_names_a_folder() -> None:
+def test_nothing_is_planned_unless_the_policy_names_a_folder() -> None:
     assert not any(
         one["tool"] in ("nccl-tests", "nvbandwidth") for one in FakeRun(node_class="hardware").asked
     )

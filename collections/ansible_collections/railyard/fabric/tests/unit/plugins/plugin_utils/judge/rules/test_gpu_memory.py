@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""RDMA between GPUs' memories: what it is held against, and what does not count as it."""
+"""RDMA between GPUs' memories: what it is compared with, and what does not count as it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def made(**rules: Any) -> FakeRun:
     return FakeRun(transport="roce", driver_class="hardware", **rules)
 
 
-def told(run: FakeRun) -> dict[str, Any]:
+def judge_memory(run: FakeRun) -> dict[str, Any]:
     return run.verdict(run.ids(CHECK)[0])
 
 
@@ -39,7 +39,7 @@ def test_it_passes_by_its_own_authority_beside_host_memory() -> None:
     run = made()
     assert len(run.ids(CHECK)) == 2 * 2
     carry(run, CHECK, 0.9)
-    one = told(run)
+    one = judge_memory(run)
     assert (one["outcome"], one["proof"]) == ("pass", "proven")
     assert one["observed"]["host_memory_gbps"] == 0.95
     assert one["observed"]["of_host_memory_percent"] == 94.7  # 0.9 of 0.95
@@ -52,8 +52,8 @@ def test_a_gpu_behind_the_root_complex_is_recorded_and_bounded_by_the_site_alone
         run = made(floors=floors)
         carry(run, CHECK, 0.9)
         run.facts[1]["gpus"] = fake_rdma.gpus(["0000:19:00.0", "0000:19:00.1"], by="root")
-        assert told(run)["outcome"] == outcome
-        assert told(run)["observed"]["of_host_memory_percent"] == 94.7
+        assert judge_memory(run)["outcome"] == outcome
+        assert judge_memory(run)["observed"]["of_host_memory_percent"] == 94.7
     # Ends of a rail may be alike in all but their GPUs.
     run = made(nodes=(*NODES, "gpuserver3"), rails=1, beacon=False)
     run.facts[2]["gpus"]["near"][0]["by"] = "root"
@@ -63,7 +63,7 @@ def test_a_gpu_behind_the_root_complex_is_recorded_and_bounded_by_the_site_alone
     assert found == {NODES[1]: "pass", "gpuserver3": "recorded"}
 
 
-def test_a_gpu_elsewhere_is_not_held_against_others_that_are_near() -> None:
+def test_a_gpu_elsewhere_is_not_compared_with_others_that_are_near() -> None:
     nodes = (*NODES, "gpuserver3", "gpuserver4")
     run = made(nodes=nodes, rails=1, beacon=False, node_class="hardware")
     for facts_row, by in zip(run.facts, ("root", "numa_node", "numa_node", "far"), strict=True):
@@ -75,14 +75,14 @@ def test_a_gpu_elsewhere_is_not_held_against_others_that_are_near() -> None:
     assert (run.verdict(slow)["outcome"], run.verdict(slow)["floor"]) == ("fail", None)
 
 
-def test_a_slow_way_to_the_gpu_is_told_from_a_slow_rail() -> None:
+def test_a_slow_way_to_the_gpu_is_distinguished_from_a_slow_rail() -> None:
     run = made()
     carry(run, CHECK, 0.4)
-    one = told(run)
+    one = judge_memory(run)
     assert (one["outcome"], one["cause_class"], one["proof"]) == ("fail", "gpu_path_slow", "proven")
     assert "0.95 from host memory" in one["cause"]
     carry(run, "rdma_bandwidth", 0.5)
-    one = told(run)
+    one = judge_memory(run)
     assert (one["outcome"], one["observed"]["of_host_memory_percent"]) == ("fail", 80.0)
     assert one["cause_class"] != "gpu_path_slow"
 
@@ -91,15 +91,15 @@ def test_without_a_number_of_host_memory_there_is_no_share() -> None:
     run = made()
     gone = run.ids("rdma_bandwidth")[0]
     run.results = [row for row in run.results if row["id"] != gone]
-    assert told(run)["outcome"] == "pass"
-    assert "of_host_memory_percent" not in told(run)["observed"]
+    assert judge_memory(run)["outcome"] == "pass"
+    assert "of_host_memory_percent" not in judge_memory(run)["observed"]
 
 
-def test_a_node_that_is_declared_to_have_no_gpu_is_not_asked() -> None:
+def test_a_node_declared_without_gpus_is_not_planned() -> None:
     run = made()
     run.plan["nodes"][NODES[1]]["gpus"] = {"count": 0}
-    assert told(run)["outcome"] == "not_applicable"
-    assert NODES[1] in told(run)["basis"]
+    assert judge_memory(run)["outcome"] == "not_applicable"
+    assert NODES[1] in judge_memory(run)["basis"]
     assert run.verdict(run.ids("rdma_bandwidth")[0])["outcome"] == "pass"
 
 
@@ -121,7 +121,7 @@ def test_host_memory_or_another_gpu_does_not_pose_as_it(
     for facts_row in run.facts:
         facts_row["gpus"]["pci"].append(OTHER)
     change(run.rows(run.ids(CHECK)[0], end)[0])
-    one = told(run)
+    one = judge_memory(run)
     assert (one["outcome"], one["cause_class"]) == ("unmeasured", "row_garbled")
     assert word in one["cause"]
 
@@ -129,7 +129,7 @@ def test_host_memory_or_another_gpu_does_not_pose_as_it(
 @pytest.mark.parametrize(
     ("spoil", "gbps"),
     [
-        # 16 GT/s, 16 lanes, 128 of 130 bits, 0.905 of them payload: what slots are reckoned by.
+        # 16 GT/s, 16 lanes, 128 of 130 bits, 0.905 of them payload: what slots are calculated by.
         (lambda seen: None, 16 * 16 * 128 / 130 * 0.905),
         # Two are as near: either may have been taken.
         (
@@ -157,7 +157,7 @@ def test_what_the_links_of_gpus_carry(spoil: Callable[[dict[str, Any]], object],
 def test_nodes_measure_again_what_the_judge_would_fail() -> None:
     run = made()
     told_nodes = expected.find_expected_numbers(run.plan, run.facts, RUN, run.policy)
-    assert told_nodes[CHECK]["rail0"]["bandwidth_gbps"][0] == told(run)["floor"]["bandwidth_gbps"]
+    assert told_nodes[CHECK]["rail0"]["bandwidth_gbps"][0] == judge_memory(run)["floor"]["bandwidth_gbps"]
 
 
 @pytest.mark.parametrize("garbage", [5, "x", [5], [{"nic": "0000:19:00.0", "gpus": 5}], {"nic": []}])
@@ -165,9 +165,9 @@ def test_nodes_measure_again_what_the_judge_would_fail() -> None:
 def test_garbage_of_a_nodes_facts_of_gpus_leaves_its_gpu_memory_unmeasured(key: str, garbage: object) -> None:
     run = made()
     run.facts[0]["gpus"][key] = garbage
-    assert told(run)["outcome"] == "unmeasured"
+    assert judge_memory(run)["outcome"] == "unmeasured"
     run.facts[0]["gpus"] = garbage
-    assert told(run)["outcome"] == "unmeasured"
+    assert judge_memory(run)["outcome"] == "unmeasured"
 
 
 @pytest.mark.parametrize("folder", ["bin", "/opt/../bin", "/home/ops/perftest", "/tmp", 5, ["/opt"]])

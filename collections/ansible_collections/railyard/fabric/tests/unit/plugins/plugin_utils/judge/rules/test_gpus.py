@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""GPUs in a run: asked where they are declared, answered by facts, held against nodes declared alike."""
+"""GPUs in a run: planned where declared, answered by facts, compared with nodes declared alike."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def outcomes(run: FakeRun, check: str) -> list[tuple[str, str | None]]:
     return [(one["outcome"], one["cause_class"]) for one in run.judge() if one["check"] == check]
 
 
-def test_only_nodes_that_declare_gpus_are_asked() -> None:
+def test_only_nodes_that_declare_gpus_are_planned() -> None:
     run = with_gpus({"count": 1}, None)
     asked = [line for line in run.asked if line["check"] in gpu.CHECKS]
     assert {(line["node"], line["rail"], line["peer"]) for line in asked} == {(NODES[0], None, None)}
@@ -64,7 +64,7 @@ def test_nodes_that_are_declared_alike_have_one_driver() -> None:
     run = with_gpus({"count": 1}, {"count": 1})
     assert outcomes(run, "gpu_kind") == [("recorded", None)] * 2
     run.facts[1]["gpus"]["driver"] = "535.183.01"
-    # Of two that differ nobody knows which is right.
+    # Of two that differ it is not known which is right.
     assert outcomes(run, "gpu_kind") == [("fail", "gpu_driver_differs")] * 2
     run = with_gpus({"count": 1, "driver": "550"}, {"count": 1, "driver": "535"})
     run.facts[1]["gpus"]["driver"] = "535.183.01"
@@ -87,7 +87,7 @@ def test_a_plan_whose_gpus_are_no_declaration_is_refused(said: object) -> None:
         run.judge()
 
 
-def test_gpus_that_nobody_declares_are_said_not_to_be_asked() -> None:
+def test_undeclared_gpus_are_reported_as_not_planned() -> None:
     run = with_gpus({"count": 1}, None)
     said = gpus.list_notes(run.plan, run.facts)
     assert said == [f"GPUs are not checked on {NODES[1]}: the inventory declares no expected_gpus for them"]

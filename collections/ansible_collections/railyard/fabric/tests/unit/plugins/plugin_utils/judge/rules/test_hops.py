@@ -66,7 +66,7 @@ def test_a_hop_more_is_found_and_counted(hops: int, number: str) -> None:
 
 
 def test_a_slot_that_is_farther_on_every_node_is_no_hop() -> None:
-    """Rail 1 lies 0.4 us deeper in PCIe, on all nodes alike: it is held against itself."""
+    """Rail 1 lies 0.4 us deeper in PCIe, on all nodes alike: it is compared with itself."""
     made = hop_rows.group_by_rail(samples() + [on_rail1(one, 0.4) for one in samples()])
     for rail in ("rail0", "rail1"):
         assert hop_rows.judge({"node": "gpu3", "rail": rail}, made).outcome == "pass"

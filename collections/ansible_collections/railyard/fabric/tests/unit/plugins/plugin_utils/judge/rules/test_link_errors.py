@@ -27,7 +27,7 @@ def link_errors(run: FakeRun, node: str = NODES[0], rail: str = "rail0") -> dict
     return run.verdict(run.ids("link_errors", node=node, rail=rail)[0])
 
 
-def test_each_tested_rail_of_each_node_is_asked_once() -> None:
+def test_each_tested_rail_of_each_node_is_planned_once() -> None:
     for run in (TCP, SOFT, CARD):
         lines = [line for line in run.asked if line["check"] == "link_errors"]
         assert [(line["node"], line["rail"]) for line in lines] == [
@@ -42,7 +42,7 @@ def test_each_tested_rail_of_each_node_is_asked_once() -> None:
         assert places.index("link_errors") < places.index("aggregate_bandwidth")
 
 
-def test_counters_that_stood_still_pass() -> None:
+def test_counters_that_did_not_move_pass() -> None:
     one = link_errors(SOFT)
     assert (one["outcome"], one["proof"]) == ("pass", "proven")
     assert (one["observed"]["errors"], one["floor"], one["ceiling"]) == (0, {"errors": 0}, {"errors": 0})

@@ -126,7 +126,7 @@ def switch(name: str | None, port: str = "Ethernet1/7") -> Any:
 @pytest.mark.parametrize(
     ("neighbours", "outcome", "cause"),
     [
-        # Whoever has the cable's other end can say so: it is no pass.
+        # The node at the cable's other end can report so: it is no pass.
         ([switch("leaf0")], "recorded", None),
         ([switch("LEAF0.example.net")], "recorded", None),
         ([switch("leaf9")], "fail", "wrong_leaf"),

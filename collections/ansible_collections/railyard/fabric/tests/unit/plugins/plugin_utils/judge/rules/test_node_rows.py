@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A verdict rests on the one row of a test of a node by itself only where it is whole and proven."""
+"""A verdict rests on the one row of a test of a node by itself only where it is complete and proven."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def weighed(monkeypatch: pytest.MonkeyPatch) -> None:
     # Of a tool the plan asks only how long it takes.
     monkeypatch.setitem(registry.NODE_TOOLS, "weight", Scale)  # type: ignore[arg-type]
     monkeypatch.setitem(node_rows.CONTRADICTIONS, "scale", lambda row, _policy: row["wobbles"])
-    # These tables are Mappings, which nobody but a test may change.
+    # These tables are Mappings, which only a test may change.
     monkeypatch.setitem(records.ACCOUNTS, "scale", "wobbles")  # type: ignore[index]
     monkeypatch.setitem(records._KINDS, "wobbles", str | None)  # type: ignore[index]
     monkeypatch.setitem(policy_keys.KEYS, "scales", policy_keys.Key([], "", "paths", 0, 4))  # type: ignore[index]
@@ -105,7 +105,7 @@ def test_a_site_bounds_it(bounds: list[float], outcome: str) -> None:
         ),
     ],
 )
-def test_a_row_that_is_not_whole_or_not_proven_measures_nothing(change: dict[str, Any], cause: str) -> None:
+def test_a_row_that_is_incomplete_or_unproven_measures_nothing(change: dict[str, Any], cause: str) -> None:
     run = made()
     run.results[-1].update(change)
     found = verdicts(run)
@@ -122,7 +122,7 @@ def test_one_row_it_has_to_be(rows: int, cause: str) -> None:
     assert run.status() == 3
 
 
-def test_a_tool_whose_proof_nobody_knows_proves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_tool_whose_proof_no_one_knows_proves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(node_rows.CONTRADICTIONS, "scale")
     assert {one["cause_class"] for one in verdicts(made())} == {"not_borne_out"}
 
@@ -134,7 +134,7 @@ def test_a_line_on_a_rail_is_none_of_a_node_by_itself() -> None:
         run.judge()
 
 
-def test_what_nodes_measure_by_themselves_is_told_before_it_begins() -> None:
+def test_what_nodes_measure_by_themselves_is_reported_before_it_begins() -> None:
     run = FakeRun()
     without = cost.estimate_order({**run.order, "policy": {**run.policy, "scales": []}})
     beside = cost.estimate_order(run.order)

@@ -103,7 +103,7 @@ def test_why_mlxlink_was_not_read_is_left_out_where_ethtool_read_the_module() ->
     assert "not found" not in judged(found)["basis"]
 
 
-def test_an_alarm_and_a_high_ratio_are_told_together() -> None:
+def test_an_alarm_and_a_high_ratio_are_reported_together() -> None:
     one = judged({**with_alarms(RX_LOW), "link": {**LINK, "raw_ber": 3e-4}})
     assert one["cause_class"] == "module_alarm"
     assert "rx power of lane 2" in one["cause"]
@@ -151,7 +151,7 @@ def test_errors_behind_fec_since_the_counters_were_cleared_are_a_remark() -> Non
     ("bits", "gbps", "outcome"),
     [(30_000_000_000, 100, "fail"), (1_000_000, 100, "pass"), (10**10, 800, "pass")],
 )
-def test_bits_that_fec_corrected_during_the_run_are_held_against_all_bits(
+def test_bits_that_fec_corrected_during_the_run_are_compared_with_all_bits(
     bits: int, gbps: int, outcome: str
 ) -> None:
     run = CARD.copy()
@@ -246,7 +246,7 @@ def _frame_loss(symbols: int, corrected: int, ber: float) -> float:
         comb(symbols, count) * wrong**count * (1 - wrong) ** (symbols - count)
         for count in range(corrected + 1, symbols + 1)
     )
-    # A frame with its gap may stand in two codewords.
+    # A frame with its gap may be in two codewords.
     return codeword * (1 + 672 / (10 * symbols))
 
 

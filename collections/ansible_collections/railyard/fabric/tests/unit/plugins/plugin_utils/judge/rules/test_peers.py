@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Who fails for being behind its peers, and why nobody does: one rule for drives and GPUs."""
+"""What fails for being behind its peers, and why nothing does: one rule for drives and GPUs."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ GPUS, DRIVES = outliers.GPU_RATE, outliers.DRIVE_US
         ([[50.0]], GPUS, True, None),
     ],
 )
-def test_who_fails_and_why_nobody_does(
+def test_what_fails_and_why_nothing_does(
     ways: list[list[float]], few: outliers.Few, own: bool, found: tuple[bool, float, str] | None
 ) -> None:
     seen = list(peers.find_behind([dict(enumerate(way)) for way in ways], few, own))

@@ -281,7 +281,7 @@ def test_a_rail_without_a_named_port_takes_the_one_of_its_netdev() -> None:
         for rail in node["rails"]:
             rail["hca"] = None
     assert verdict_of("rdma_port", {}, run)["outcome"] == "pass"
-    # A card's port and a software device on one netdev: nobody guesses which is meant.
+    # A card's port and a software device on one netdev: which one is meant is not guessed.
     run.facts[0]["hcas"].append({**run.facts[0]["hcas"][0], "hca": "mlx5_0:1"})
     one = verdict_of("rdma_port", {}, run)
     assert (one["outcome"], one["cause_class"]) == ("fail", "hca_missing")
@@ -325,7 +325,7 @@ NDR, OTHER = "MT_0000000838", "MT_0000000222"
     ("width", "rate"),
     [("4X", 200.0), ("1X", 100.0)],  # NDR 400 that trained to HDR, or on one lane of four
 )
-def test_an_infiniband_port_that_is_slower_than_its_like_fails(width: str, rate: float) -> None:
+def test_an_infiniband_port_that_is_slower_than_its_peers_fails(width: str, rate: float) -> None:
     run = without_a_rate((rate, 400.0, 400.0, 400.0), (NDR,) * 4)
     one = verdict_of("rdma_port", {"width": width}, run)
     assert (one["outcome"], one["cause_class"]) == ("fail", "link_slow")
@@ -359,7 +359,7 @@ def test_an_infiniband_rate_that_nothing_bounds_is_recorded_and_no_pass(
 
 
 @pytest.mark.parametrize("told", [{"rate_gbps": None}, {"rate_gbps": 0}])
-def test_an_infiniband_rate_that_is_not_told_is_unmeasured(told: dict[str, Any]) -> None:
+def test_an_infiniband_rate_that_is_not_reported_is_unmeasured(told: dict[str, Any]) -> None:
     one = verdict_of("rdma_port", told, without_a_rate((400.0,) * 4, (NDR,) * 4))
     assert (one["outcome"], one["cause_class"]) == ("unmeasured", "rdma_unknown")
 
@@ -393,7 +393,7 @@ RECORDED = ("recorded", None)
         ([["0xffff", "0x8001"]] * 3 + [["0x8001", "0xffff"]], [PASS] * 3 + [ODD]),
         # A partition a rail, on every node.
         ([["0x8001"], ["0x8002"]] * 2, [RECORDED] * 4),
-        # Of two kinds as frequent as each other nobody knows which is right.
+        # Of two kinds as frequent as each other it is not known which is right.
         ([["0x8001"], ["0x8001"], ["0x8002"], ["0x8002"]], [ODD] * 4),
         ([["0xffff"]] * 3 + [[]], [PASS] * 3 + [("unmeasured", "rdma_unknown")]),
         # The second node's facts are garbled, and nothing of it is known.

@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Passing verdicts of a large run are counts; whatever is not a plain pass keeps its line."""
+"""Passing verdicts of a large run are counts; everything except a clear pass keeps its own line."""
 
 from __future__ import annotations
 

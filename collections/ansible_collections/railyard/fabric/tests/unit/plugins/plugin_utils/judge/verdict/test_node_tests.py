@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What is asked of one node rests on its facts, and on what others heard of it."""
+"""A test of one node rests on its facts, and on what others heard of it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ HEALTHY = FakeRun()
 
 
 @pytest.mark.parametrize("name", ["address_in_use", "stranger"])
-def test_an_address_claimed_by_a_stranger_fails_where_it_belongs(name: str) -> None:
+def test_an_address_claimed_by_an_unknown_host_fails_where_it_belongs(name: str) -> None:
     run = HEALTHY.copy()
     identity = run.ids("ping_rtt", node="gpuserver1", rail="rail0")[0]
     error_row(run.rows(identity, "client")[0], name, "unmeasured", host="gpuserver2")
@@ -42,7 +42,7 @@ def test_an_address_of_the_plan_that_no_subnet_declares_is_not_applicable() -> N
 
 @pytest.mark.parametrize("gone", ["row", "node", "held up"])
 def test_an_address_passes_where_all_that_could_say_whom_they_heard_did(gone: str) -> None:
-    """Who was never asked has heard nobody; who was, and whose row is gone, may have heard another owner."""
+    """A node without the test has heard no one; one whose row is gone may have heard another owner."""
     run = HEALTHY.copy()
     test = run.ids("tcp_bandwidth", rail="rail0")[0]
     lost = [row for row in run.results if row["host"] == NODES[1] and gone in ("node", "held up")]
@@ -86,7 +86,7 @@ def test_no_third_nodes_address_is_contested_by_a_test_of_two_others() -> None:
 
 
 def with_leaves() -> FakeRun:
-    """Return a run whose inventory names the leaves: switches on the way are asked for."""
+    """Return a run whose inventory names the leaves: switches on the way are planned."""
     run = FakeRun(transport="roce")
     for rail in (rail for node in run.plan["nodes"].values() for rail in node["rails"]):
         rail["leaf"] = "leaf1"

@@ -74,7 +74,7 @@ def test_bounds_are_kept_to_the_digit(rail: str, bandwidth: float, outcome: str,
     ],
 )
 @pytest.mark.parametrize("check", ["tcp_bandwidth", "tcp_bandwidth_bi"])
-def test_what_the_link_cannot_carry_is_held_against_its_counters(
+def test_what_the_link_cannot_carry_is_compared_with_its_counters(
     check: str, frames_gbps: float | None, outcome: str, cause: str | None, shown_gbps: float | None
 ) -> None:
     """A receiver that was held up across the omitted start read what its kernel had taken before."""
@@ -171,7 +171,7 @@ def test_counters_that_moved_less_than_the_claim_contradict_the_word_proven() ->
     ("window", "outcome"),
     [([-0.0008, 5.1], "pass"), ([-0.51, 5.1], "unmeasured"), ([1.1, 3.0], "unmeasured")],
 )
-def test_a_window_is_an_interval_of_at_least_half_the_asked_time(window: list[float], outcome: str) -> None:
+def test_a_window_is_an_interval_of_at_least_half_the_planned_time(window: list[float], outcome: str) -> None:
     run = FakeRunView(HEALTHY, HEALTHY.ids("tcp_bandwidth")[0], "server")
     run.row["window_s"] = window
     assert run.verdict(run.row["id"])["outcome"] == outcome
@@ -233,7 +233,7 @@ def test_a_ping_that_was_held_up_is_no_loss_of_the_rail() -> None:
 def test_a_path_larger_than_declared_fails_too() -> None:
     run = FakeRunView(HEALTHY, HEALTHY.ids("path_mtu")[0], "client")
     run.row["metrics"]["path_mtu_bytes"] = 9001
-    # The own netdev would have cut it up: then the packet was not whole, whatever the tool says.
+    # The node's own netdev would have fragmented it: then the packet was not intact, whatever ping says.
     assert run.verdict(run.row["id"])["outcome"] == "unmeasured"
     run.row["mtu_bytes"] = 9100
     assert run.verdict(run.row["id"])["outcome"] == "fail"
@@ -288,7 +288,7 @@ def test_the_end_that_knows_the_reason_is_heard_whatever_the_order(turned: bool)
         (5, 6, "unmeasured", "row_garbled"),
     ],
 )
-def test_as_many_probes_of_the_size_were_sent_as_were_asked(
+def test_as_many_probes_of_the_size_were_sent_as_were_requested(
     check: str, sent: int, received: int, outcome: str, cause: str | None
 ) -> None:
     run = FakeRunView(HEALTHY, HEALTHY.ids(check)[0], "client")
@@ -302,7 +302,7 @@ def test_as_many_probes_of_the_size_were_sent_as_were_asked(
 @pytest.mark.parametrize("check", ["tcp_bandwidth", "tcp_bandwidth_bi", "tcp_bandwidth_concurrent"])
 @pytest.mark.parametrize("end", ["client", "server"])
 @pytest.mark.parametrize("streams", [3, 5, None])
-def test_a_row_of_other_streams_than_asked_is_not_the_asked_tests(
+def test_a_row_of_other_streams_than_requested_is_not_the_planned_test(
     check: str, end: str, streams: int | None
 ) -> None:
     run = FakeRunView(HEALTHY, HEALTHY.ids(check)[0], end)

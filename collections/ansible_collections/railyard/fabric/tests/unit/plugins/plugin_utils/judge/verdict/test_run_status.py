@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The exit status, and whether a run is whole."""
+"""The exit status, and whether a run is complete."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_exit_status_follows_the_contract() -> None:
         lambda run: run.order.update(roster=7),
     ],
 )
-def test_less_asked_than_plan_and_work_order_say_is_incomplete(forge: Any) -> None:
+def test_fewer_tests_than_plan_and_schedule_name_is_incomplete(forge: Any) -> None:
     """Signed again, so that asked.jsonl and manifest agree."""
     run = HEALTHY.copy()
     forge(run)
@@ -65,7 +65,7 @@ def test_a_folder_that_lost_its_work_order_or_the_plans_fingerprint_is_incomplet
     assert run_status.explain_incomplete(*told, HEALTHY.sealed(), HEALTHY.order) is None
 
 
-def test_the_asked_fingerprint_sees_a_changed_line() -> None:
+def test_the_fingerprint_of_the_plan_sees_a_changed_line() -> None:
     changed = copy.deepcopy(HEALTHY.asked)
     changed[0]["check"] = "mtu"
     assert requests.fingerprint(changed) != requests.fingerprint(HEALTHY.asked)

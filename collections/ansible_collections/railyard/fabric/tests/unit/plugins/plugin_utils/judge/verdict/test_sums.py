@@ -29,7 +29,7 @@ def test_the_aggregate_rests_on_the_receivers_samples(identity: str, path: str, 
 
 
 @pytest.mark.parametrize("key", ["parts"])
-def test_an_aggregate_with_a_part_that_was_not_asked_is_unmeasured(key: str) -> None:
+def test_an_aggregate_with_an_unplanned_part_is_unmeasured(key: str) -> None:
     run = HEALTHY.copy()
     identity = run.ids("aggregate_bandwidth")[0]
     next(line for line in run.asked if line["id"] == identity)[key] = ["m77777"]

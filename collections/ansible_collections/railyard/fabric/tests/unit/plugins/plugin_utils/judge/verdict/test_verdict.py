@@ -123,14 +123,14 @@ def test_no_field_of_a_row_can_be_spoilt_unnoticed(check: str, end: str) -> None
             json.dumps(one, allow_nan=False)
 
 
-def test_rows_of_strangers_are_named_and_pass_nothing() -> None:
+def test_rows_of_unknown_hosts_are_named_and_pass_nothing() -> None:
     run = HEALTHY.copy()
     other_run = {**run.results[0], "run": "20200101T000000Z-0000"}
     not_asked = {**run.results[0], "id": "m99999"}
     run.results += [other_run, not_asked]
     assert len(run_status.list_unplanned_rows(run.manifest, run.asked, run.results)) == 2
     assert len(run.judge()) == len(run.asked)
-    # A row of another run under an asked id makes the test doubtful: it is not known which one is meant.
+    # A row of another run under a planned id makes the test doubtful: it is not known which one is meant.
     run.results.append({**run.rows(run.ids("tcp_bandwidth")[0], "client")[0], "run": "20200101T000000Z-0000"})
     assert run.verdict(run.ids("tcp_bandwidth")[0])["outcome"] == "unmeasured"
 
@@ -139,7 +139,7 @@ def test_a_node_without_facts_is_unreachable_in_all_its_checks() -> None:
     run = HEALTHY.copy()
     run.facts = run.facts[:1]
     for one in run.judge():
-        # What a cable leads to cannot be asked where there is nobody at its other end.
+        # What a cable leads to cannot be tested where there is no node at its other end.
         touched = NODES[1] in (one["node"], one["peer"]) or one["id"].startswith("c")
         assert one["outcome"] == ("unmeasured" if touched else "pass"), one
         if one["id"].startswith("c") and one["node"] == NODES[0]:
@@ -151,7 +151,7 @@ def test_a_node_without_facts_is_unreachable_in_all_its_checks() -> None:
     assert run.status() == 3
 
 
-def test_nothing_asked_is_an_error() -> None:
+def test_an_empty_plan_is_an_error() -> None:
     run = HEALTHY.copy()
     run.asked = []
     with pytest.raises(verdict.JudgeError, match="empty"):
@@ -169,7 +169,7 @@ def test_nothing_asked_is_an_error() -> None:
         {"id": "f00000"},
     ],
 )
-def test_an_asked_line_beside_the_plan_is_an_error(change: dict[str, Any]) -> None:
+def test_a_planned_line_beside_the_plan_is_an_error(change: dict[str, Any]) -> None:
     run = HEALTHY.copy()
     line = next(line for line in run.asked if line["check"] == "tcp_bandwidth")
     line.update(change)
@@ -249,7 +249,7 @@ def test_a_node_that_could_not_be_inspected_is_not_called_unreachable() -> None:
     assert {(one["outcome"], one["cause_class"]) for one in own} == {("unmeasured", "not_inspected")}
 
 
-def test_an_obstacle_changes_no_outcome_and_another_runs_says_nothing() -> None:
+def test_an_error_of_a_node_changes_no_outcome_and_another_runs_does_not_count() -> None:
     run = HEALTHY.copy()
     rows = [obstacle(run.manifest["run"], NODES[1], "not_staged")]
     assert [one["outcome"] for one in run.judge(rows)] == [one["outcome"] for one in run.judge()]
@@ -258,7 +258,7 @@ def test_an_obstacle_changes_no_outcome_and_another_runs_says_nothing() -> None:
     assert "not_staged" not in {one["cause_class"] for one in strange}
 
 
-def test_nobody_else_has_a_say_in_what_a_node_was_asked() -> None:
+def test_no_other_node_changes_what_was_planned_for_a_node() -> None:
     run = HEALTHY.copy()
     identity = run.ids("tcp_bandwidth")[0]
     run.results.append({**run.rows(identity, "client")[0], "host": "gpuserver9"})
