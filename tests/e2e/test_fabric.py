@@ -1,4 +1,6 @@
-"""The main job, end to end, over SSH on real systemd nodes: bare, proven, broken in each way, named, healed.
+"""The main job, end to end, over SSH on real systemd nodes: bare, proven, with broken tools, interrupted.
+
+Faults of the fabric are in test_faults.py, on a lab of its own, so that the two can run side by side.
 
 The tests build on one another in the order of this file: a lab is dear.
 """
@@ -7,7 +9,6 @@ from __future__ import annotations
 
 import os
 import re
-import shlex
 import shutil
 import signal
 import time
@@ -109,79 +110,6 @@ def test_judge_and_report_rebuild_the_folder_byte_for_byte(cluster: Cluster) -> 
     assert cluster.railyard("judge", str(run.path)).returncode == 0
     assert cluster.railyard("report", str(run.path)).returncode == 0
     assert {name: (run.path / name).read_bytes() for name in made} == before
-
-
-@pytest.mark.parametrize(
-    ("kind", "target", "expected_status", "word"),
-    [
-        ("link_down", "gpuserver2/rail1", 1, "link"),
-        ("wrong_mtu", "gpuserver1/rail0", 1, "mtu"),
-        ("duplicate_address", "gpuserver2/rail0", 1, "address"),
-        ("slow_rail", "gpuserver1/rail1", 1, "tcp_bandwidth"),
-        ("node_gone", "gpuserver2", 3, "unreachable"),
-        ("node_hung", "gpuserver1", 3, "unreachable"),
-    ],
-)
-def test_each_fault_is_named_with_node_and_rail(
-    cluster: Cluster, kind: str, target: str, expected_status: int, word: str
-) -> None:
-    node, _, rail = target.partition("/")
-    cluster.lab("fault", kind, target)
-    try:
-        status, run, output = cluster.validate()
-    finally:
-        cluster.lab("heal", "--all")
-    assert status == expected_status, output
-    bad = run.not_good()
-    assert bad
-    blamed = [v for v in bad if node in (v["node"], v["peer"]) and (not rail or v["rail"] in (rail, None))]
-    assert any(word in f"{v['check']} {v['cause']}".lower() for v in blamed), bad
-    assert all(v["cause"] and v["next"] for v in bad), [v for v in bad if not (v["cause"] and v["next"])]
-    if kind == "slow_rail":
-        assert {v["reproduced"] for v in blamed if v["check"] == "tcp_bandwidth"} == {"2/2"}
-    assert node in output
-    assert not rail or rail in output
-    if rail:
-        # A fault on one rail says nothing of the other: its own tests are still measured and good.
-        other = RAILS[1 - RAILS.index(rail)]
-        good = [v for v in run.verdicts if v["rail"] == other and v["check"] == "tcp_bandwidth"]
-        assert [v["outcome"] for v in good] == ["pass"] * 2, good
-
-
-# What any user of a node can do: connect to the tools' ports there, say a word to the partners' rendezvous.
-KNOCK = """
-import socket, sys, time
-own, others = (words.split(',') for words in sys.argv[1:])
-while True:
-    for address, port in [(one, port) for one in own for port in range(18616, 18616 + 256)]:
-        try:
-            socket.create_connection((address, port), 0.2).close()
-        except OSError:
-            pass
-    for address in others:
-        try:
-            socket.create_connection((address, 18600), 0.2).sendall(b'x' + bytes([10]))
-        except OSError:
-            pass
-    time.sleep(0.2)
-"""
-
-
-def test_healed_it_is_proven_again_with_unknown_callers(cluster: Cluster) -> None:
-    for index, node in enumerate(NODES):
-        own, others = ((f"10.0.1.{number}", f"10.0.0.{number}") for number in (index + 1, 2 - index))
-        words = ("python3", "-c", KNOCK, ",".join(own), ",".join(others))
-        cluster.ssh(node, "sudo", "systemd-run", "--unit=knock", "--uid=nobody", *map(shlex.quote, words))
-    try:
-        status, run, output = cluster.validate()
-        assert [cluster.ssh(node, "systemctl", "is-active", "knock").strip() for node in NODES] == [
-            "active"
-        ] * 2
-    finally:
-        for node in NODES:
-            cluster.ssh(node, "sudo", "systemctl", "stop", "knock")
-    assert status == 0, output
-    assert run.not_good() == []
 
 
 def test_a_missing_tool_is_named_and_nothing_of_it_passes(cluster: Cluster) -> None:

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 LABS = (
-    "cmax", "discover", "discovered", "dkms", "drivers", "e2e", "eight", "firstday", "lab", "molecule",
-    "molecule2", "observe", "observed", "onerail", "rolling", "slurm", "together",
+    "cmax", "discover", "discovered", "dkms", "drivers", "e2e", "eight", "faults", "firstday", "lab",
+    "molecule", "molecule2", "observe", "observed", "onerail", "rolling", "slurm", "together",
 )  # fmt: skip
 ROOT = Path(__file__).resolve().parents[2]
 

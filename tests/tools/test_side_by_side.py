@@ -112,6 +112,56 @@ def test_rows_run_at_the_same_time_and_a_stage_waits_for_all_of_them(plan):
     assert re.search(r"^=== c: passed after \d+ s\nrow 2\n", out, re.M)
 
 
+def test_a_row_with_a_plus_goes_on_beside_the_stages_that_follow(plan):
+    # `low`, the second of its row, ends when `d`, two stages later, has begun, and `d` when `low` has ended.
+    status, out = plan.run(
+        "a=1 | +first=1 low=1 e=1",
+        "b=1",
+        "d=1",
+        a="true",
+        b="[[ ! -e low-ended ]]",
+        d="touch d; until [[ -e low-ended ]]; do sleep 0.05; done",
+        first="true",
+        low="until [[ -e d ]]; do sleep 0.05; done; touch low-ended",
+        e="sleep 1; touch e-ended",
+    )
+    assert status == 0, out
+    assert rows(out) == dict.fromkeys(("a", "first", "low", "e", "b", "d"), "passed")
+    assert (plan.folder / "e-ended").exists()
+    # What runs beside another is printed when it has ended, and not mixed with it.
+    assert "\n=== d: passed after " in out
+
+
+def test_a_row_with_a_plus_that_is_all_there_is_is_shown_at_once(plan):
+    process = plan.start(
+        "a=1 | +b=1", "c=1", "--only", "b", b="echo begun; until [[ -e seen ]]; do sleep 0.05; done"
+    )
+    assert any(line == "begun\n" for line in process.stdout)
+    (plan.folder / "seen").touch()
+    out, _ = process.communicate(timeout=LONG_S)
+    assert rows(out) == {"b": "passed"}
+
+
+def test_an_interrupt_ends_what_goes_on_beside_later_stages(plan):
+    wait = f"trap 'echo cleaned up; exit 0' INT; echo $$ >$1-pid; sleep {LONG_S} & wait"
+    process = plan.start("a=1 | +b=1 never=1", "c=1", a="true", b=wait, c=wait, never="true")
+    pids = [plan.pid(f"{part}-pid") for part in "bc"]
+    process.send_signal(signal.SIGINT)
+    out, _ = process.communicate(timeout=LONG_S)
+    assert process.returncode == 130
+    assert rows(out) == {"a": "passed", "b": "interrupted", "never": "not run", "c": "interrupted"}
+    assert out.count("\ncleaned up\n") == 2
+    wait_until(lambda: not any(alive(pid) for pid in pids))
+
+
+def test_what_goes_on_beside_later_stages_has_its_budget_to_the_end(plan):
+    status, out = plan.run(
+        "a=1 | +b=0", "c=1", a="true", b=f"trap 'exit 0' INT; sleep {LONG_S} & wait", c="true"
+    )
+    assert status == 1
+    assert rows(out) == {"a": "passed", "b": "FAILED (over its budget)", "c": "passed"}
+
+
 def test_a_part_that_fails_fails_the_run_and_stops_no_other(plan):
     status, out = plan.run("a=1 b=1 | c=1", "d=1", a="exit 3", b="true", c="kill -KILL $$", d="true")
     assert status == 1

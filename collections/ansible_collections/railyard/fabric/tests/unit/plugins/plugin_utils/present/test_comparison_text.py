@@ -25,8 +25,7 @@ def shown(verdicts, **fields):
 
 
 def test_two_nodes_are_shown_completely():
-    text = "
-".join(shown(all_verdicts()))
+    text = "\n".join(shown(all_verdicts()))
     assert re.search(
         r"gpuserver1 → gpuserver2  rail0 +27\.4 \(68\.5 %\) +38\.2 \(95\.5 %\) +1\.39 times faster", text
     )
