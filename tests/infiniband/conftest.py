@@ -12,8 +12,9 @@ import pytest
 from ansible_collections.railyard.fabric.plugins.module_utils.parsers.subnet.capture import parse
 from ansible_collections.railyard.fabric.plugins.module_utils.records.subnet import Reading
 from ansible_collections.railyard.fabric.plugins.module_utils.records.subnet_capture import Capture
-from railyard.lab.subnet.faults import LiveFault, NetFault
+from railyard.lab.subnet.faults import LiveFault
 from support import simulated
+from support.net_faults import OtherRate
 from support.simulated import Cluster
 
 
@@ -39,7 +40,7 @@ class Reader:
         return self._healthy[key]
 
     def capture(
-        self, cluster: Cluster, net_faults: Iterable[NetFault] = (), live: Iterable[LiveFault] = ()
+        self, cluster: Cluster, net_faults: Iterable[OtherRate] = (), live: Iterable[LiveFault] = ()
     ) -> Capture:
         """Capture the cluster's subnet with faults."""
         net = cluster.net()
@@ -50,7 +51,7 @@ class Reader:
             return simulated.read(subnet)
 
     def reading(
-        self, cluster: Cluster, net_faults: Iterable[NetFault] = (), live: Iterable[LiveFault] = ()
+        self, cluster: Cluster, net_faults: Iterable[OtherRate] = (), live: Iterable[LiveFault] = ()
     ) -> Reading:
         """Read the cluster's subnet with faults; its counters were also read an hour before, without them."""
         before = self.healthy(cluster).capture

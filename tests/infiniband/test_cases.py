@@ -15,13 +15,12 @@ from railyard.lab.subnet.faults import (
     Exchanged,
     LinkDown,
     LiveFault,
-    NetFault,
     NodeGuid,
-    OtherRate,
     Silent,
 )
 from railyard.lab.subnet.net import End, Rate
 from support import simulated
+from support.net_faults import OtherRate
 from support.simulated import Cluster
 
 CLUSTER = Cluster()
@@ -30,7 +29,7 @@ TWO_UNITS = Cluster(nodes=8, rails=2, units=2)
 
 def judge_faults(
     reader: Reader,
-    *faults: NetFault | LiveFault,
+    *faults: OtherRate | LiveFault,
     cluster: Cluster = CLUSTER,
     with_leaves: bool = True,
     with_previous: bool = True,

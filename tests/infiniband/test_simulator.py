@@ -11,10 +11,11 @@ from pathlib import Path
 
 import pytest
 from railyard.lab.process import LabError, command_lines
-from railyard.lab.subnet.faults import Counted, DeviceLost, Exchanged, LinkDown, NodeGuid, OtherRate, Silent
+from railyard.lab.subnet.faults import Counted, DeviceLost, Exchanged, LinkDown, NodeGuid, Silent
 from railyard.lab.subnet.net import End, Rate, render
 from railyard.lab.subnet.simulator import Simulation, send
 from support import simulated
+from support.net_faults import OtherRate
 
 
 def links(text: str) -> list[str]:

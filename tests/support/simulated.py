@@ -28,6 +28,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.plan imp
 from ansible_collections.railyard.fabric.plugins.plugin_utils.subnet.expected import from_inventory
 from ansible_collections.railyard.fabric.plugins.plugin_utils.subnet.model import Expected
 from railyard.base import paths
+from railyard.lab import process
 from railyard.lab.subnet.faults import DeviceLost, Exchanged, LinkDown, LiveFault
 from railyard.lab.subnet.net import Net, from_plan, render
 from railyard.lab.subnet.simulator import Manager, Programs, RunningManager, Simulation
@@ -150,7 +151,14 @@ class Subnet:
 
     def run(self, *argv: str) -> subprocess.CompletedProcess[str]:
         """Run a tool as the first adapter."""
-        return self.simulation.run_tool(self.first.name, *argv)
+        simulation = self.simulation
+        return process.run(
+            [*simulation.prefix, simulation.programs.path(argv[0]), *argv[1:]],
+            check=False,
+            timeout_s=60,
+            environment=simulation.programs.environment(self.first.name),
+            folder=simulation.folder,
+        )
 
     def manager_at(self, name: str, *options: str) -> Manager:
         """Return a subnet manager at an adapter."""

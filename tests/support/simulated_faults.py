@@ -21,12 +21,12 @@ from railyard.lab.subnet.faults import (
     Exchanged,
     LinkDown,
     LiveFault,
-    NetFault,
     NodeGuid,
-    OtherRate,
     Silent,
 )
 from railyard.lab.subnet.net import Cable, End, Net, Rate
+
+from support.net_faults import OtherRate
 
 #: In ibsim switches count packets that they discard when a link or device is lost (shared/infiniband.md).
 _DISCARDS = "packets_discarded"
@@ -56,7 +56,7 @@ class Planted:
     ports: frozenset[PortKey] = frozenset()
     nodes: frozenset[tuple[str, str]] = frozenset()
     device: str | None = None
-    net_fault: NetFault | None = None
+    net_fault: OtherRate | None = None
     live: tuple[LiveFault, ...] = ()
     touched: frozenset[str] = field(default=frozenset(), repr=False)
 

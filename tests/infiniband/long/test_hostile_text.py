@@ -12,6 +12,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.subnet import capt
 from railyard.lab.subnet.faults import DeviceLost, LinkDown
 from railyard.lab.subnet.net import End
 from support import simulated
+from support.net_faults import describe
 from support.simulated import Cluster
 
 CLUSTER = Cluster(nodes=4, rails=2)
@@ -41,7 +42,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("hostile")
     net = CLUSTER.net()
     for device, description in HOSTILE.items():
-        net = net.with_description(device, description)
+        net = describe(net, device, description)
     with simulated.simulate(net, place / "sim") as subnet:
         subnet.make(LinkDown(End("su1-leaf2", 5)), DeviceLost("spine2"))
         captures.write(simulated.read(subnet), place / "capture")

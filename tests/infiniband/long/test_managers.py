@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 from ansible_collections.railyard.fabric.plugins.module_utils.parsers.subnet.capture import parse
@@ -38,7 +39,11 @@ def test_a_declared_manager_is_healthy(tmp_path: Path) -> None:
 def test_a_declared_standby_is_healthy_and_reported(tmp_path: Path) -> None:
     with simulated.simulate(TWO.net(), tmp_path / "sim") as subnet:
         standby = subnet.simulation.launch_manager(subnet.manager_at(SECOND))
-        standby.wait_for_standby()
+        deadline = time.monotonic() + 60
+        while not standby.log.exists() or "Entering STANDBY state" not in standby.log.read_text():
+            assert standby.process.poll() is None
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
         judgement = judged(subnet, TWO)
     assert judgement.findings == ()
     assert any("gpu003" in note and "STANDBY" in note for note in judgement.notes)

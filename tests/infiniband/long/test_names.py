@@ -9,6 +9,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.subnet.judge impor
 from ansible_collections.railyard.fabric.plugins.plugin_utils.subnet.model import Expected, Judgement
 from railyard.lab.subnet.net import Net
 from support import simulated
+from support.net_faults import describe
 from support.simulated import Cluster
 
 SWITCHES = ("su1-leaf1", "su1-leaf2")
@@ -44,7 +45,7 @@ def test_names_of_all_kinds_are_healthy_where_guids_are_known(tmp_path: Path) ->
         "su1-leaf2": "Quantum Mellanox Technologies ( 'a' - 'b' )",
     }
     for device, description in names.items():
-        net = net.with_description(device, description)
+        net = describe(net, device, description)
     judgement = judged(net, with_guids(CLUSTER.expected(), net), tmp_path)
     assert [one.text for one in judgement.findings if one.severity == "fail"] == []
     assert (judgement.coverage.expected_ports, judgement.coverage.found_ports) == (8, 8)
@@ -53,7 +54,7 @@ def test_names_of_all_kinds_are_healthy_where_guids_are_known(tmp_path: Path) ->
 
 
 def test_without_guids_an_adapter_without_a_name_is_unknown_and_named_by_its_guid(tmp_path: Path) -> None:
-    net = CLUSTER.net().with_description("gpu002 mlx5_0", "MT4129 ConnectX7   Mellanox Technologies")
+    net = describe(CLUSTER.net(), "gpu002 mlx5_0", "MT4129 ConnectX7   Mellanox Technologies")
     judgement = judged(net, CLUSTER.expected(), tmp_path)
     text = " ".join(one.text for one in judgement.findings)
     assert f"0x{net.devices['gpu002 mlx5_0'].guid:016x}" in text
@@ -63,7 +64,7 @@ def test_without_guids_an_adapter_without_a_name_is_unknown_and_named_by_its_gui
 def test_two_nodes_with_one_name_are_named_and_no_crash(tmp_path: Path) -> None:
     net = CLUSTER.net()
     for rail in (0, 1):
-        net = net.with_description(f"gpu003 mlx5_{rail}", f"gpu002 mlx5_{rail}")
+        net = describe(net, f"gpu003 mlx5_{rail}", f"gpu002 mlx5_{rail}")
     judgement = judged(net, CLUSTER.expected(), tmp_path)
     assert "name_not_unique" in {one.cause for one in judgement.findings}
     assert judgement.status != 0

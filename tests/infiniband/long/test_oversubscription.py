@@ -12,6 +12,7 @@ from infiniband.conftest import Reader
 from railyard.lab.subnet.faults import LinkDown
 from railyard.lab.subnet.net import End, Net
 from support import simulated
+from support.net_faults import cut_cables
 from support.simulated import Cluster
 
 #: 16 hosts of 100 Gbit/s on 8 uplinks, as declared.
@@ -50,7 +51,7 @@ def test_with_an_uplink_less_the_three_figures_differ(reader: Reader) -> None:
 
 def test_unequal_spines_are_named(tmp_path: Path) -> None:
     # Two of the four cables of leaf 1 to spine 2 are not there.
-    net = SPINES.net().without_cables([End("su1-leaf1", 13), End("su1-leaf1", 14)])
+    net = cut_cables(SPINES.net(), [End("su1-leaf1", 13), End("su1-leaf1", 14)])
     judgement = judged(net, SPINES, tmp_path)
     (finding,) = [one for one in judgement.findings if one.cause == "spines_unequal"]
     assert "su1-leaf1" in finding.text
@@ -63,7 +64,7 @@ def test_two_leaves_without_a_common_spine_fail(tmp_path: Path) -> None:
     gone = [End("su1-leaf1", port) for port in range(13, 17)] + [
         End("su1-leaf2", port) for port in range(9, 13)
     ]
-    judgement = judged(SPINES.net().without_cables(gone), SPINES, tmp_path)
+    judgement = judged(cut_cables(SPINES.net(), gone), SPINES, tmp_path)
     failed = [one for one in judgement.findings if one.severity == "fail"]
     assert [one.cause for one in failed] == ["no_common_spine"]
     assert "su1-leaf1" in failed[0].text

@@ -3,39 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from railyard.discover.model import Survey
 from railyard.discover.ports import Port
 
 #: Ansible reads no file of this ending in an inventory's folder.
 FILE = "discovered.txt"
-_COLUMNS = (
-    "node",
-    "rail",
-    "netdev",
-    "pci",
-    "mac",
-    "rdma",
-    "card",
-    "serial",
-    "gbps",
-    "leaf",
-    "firmware",
-    "mtu",
-)
 #: Files of the first version have no firmware and MTU.
 _COLUMNS_MIN = 10
-_HEAD = f"""\
-# What `railyard discover` found, a line for each port; `railyard discover --diff` compares with it. Columns
-# are separated by tabs, and `-` stands for what is not there or not known.
-# {chr(9).join(_COLUMNS)}
-"""
 _NOTHING = "-"
 
 
-@dataclass(frozen=True)
-class FoundPort:
+class FoundPort(NamedTuple):
     """A line of the file; None where nothing is known."""
 
     node: str
@@ -50,6 +30,13 @@ class FoundPort:
     leaf: str | None
     firmware: str | None = None
     mtu: str | None = None
+
+
+_HEAD = f"""\
+# What `railyard discover` found, a line for each port; `railyard discover --diff` compares with it. Columns
+# are separated by tabs, and `-` stands for what is not there or not known.
+# {chr(9).join(FoundPort._fields)}
+"""
 
 
 def of_port(port: Port, rail: str | None) -> FoundPort:
@@ -72,7 +59,7 @@ def read(text: str) -> list[FoundPort]:
     ports = []
     for line in text.splitlines():
         cells = line.split("\t")
-        if not line.startswith("#") and _COLUMNS_MIN <= len(cells) <= len(_COLUMNS):
+        if not line.startswith("#") and _COLUMNS_MIN <= len(cells) <= len(FoundPort._fields):
             known = [None if cell == _NOTHING else cell for cell in cells]
             if known[0] is not None:
                 ports.append(FoundPort(known[0], *known[1:]))
@@ -89,6 +76,5 @@ def _ports(survey: Survey) -> Iterator[FoundPort]:
 
 
 def _cells(one: FoundPort) -> Iterator[str]:
-    for column in _COLUMNS:
-        text = getattr(one, column)
+    for text in one:
         yield " ".join(text.split()) or _NOTHING if text else _NOTHING

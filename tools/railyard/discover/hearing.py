@@ -115,8 +115,8 @@ def _with_peers(port: Port, places: Mapping[Port, object]) -> str:
 
 def _one_way(
     survey: Survey, bare: Mapping[str, BareNode], listened: Collection[_PortName]
-) -> dict[str, list[str]]:
-    """Return sentence → nodes, of rails where frames pass in one direction only."""
+) -> Iterator[tuple[str, str]]:
+    """Yield node and sentence, of rails where frames pass in one direction only."""
     names = {node["key"]: name for name, node in bare.items()}
     hears: dict[_PortName, set[_PortName]] = {}
     heard_by: dict[_PortName, set[_PortName]] = defaultdict(set)
@@ -132,18 +132,16 @@ def _one_way(
             for sender in senders:
                 heard_by[sender].add(here)
     deaf = {port for port in listened if heard_by[port] and not hears[port]}
-    texts: dict[str, list[str]] = defaultdict(list)
     for rail in survey.rails:
         for name, port in rail.ports.items():
             here = (name, port.netdev or "")
             what = f"{rail.name} ({port.label})"
             if here in deaf:
                 text = f"{what} hears no port, though others hear it. Check the receiving side of its cable"
-                texts[f"{text} and module"].append(name)
+                yield name, f"{text} and module"
             elif here in listened and not heard_by[here] and (hears[here] & set(listened)) - deaf:
                 text = f"{what} hears others, but no other port hears it. Check the sending side of its cable"
-                texts[f"{text} and module"].append(name)
-    return texts
+                yield name, f"{text} and module"
 
 
 def _shared(survey: Survey, places: Mapping[Port, object]) -> Iterator[str]:

@@ -15,6 +15,8 @@ from railyard.discover.ports import Port, short
 from railyard.discover.rails import Choice
 from railyard.discover.text import by_text, folded, most_common
 
+#: A node, and a sentence that is true of it.
+_Odd = tuple[str, str]
 #: More sentences of one sort are counted, not printed.
 _MOST = 50
 
@@ -40,14 +42,14 @@ def of_rails(
     found = [
         *_limited(_crossed(survey.rails, aligned)),
         *_crossed_pair(survey.rails),
-        *_limited(_strayed(survey.rails, aligned)),
-        *_limited(_missing(survey, ports)),
+        *_limited(by_text(_strayed(survey.rails, aligned))),
+        *_limited(by_text(_missing(survey))),
         *_limited(_differences(survey.rails)),
         *_limited(_rates(survey.rails)),
-        *_limited(_down(survey.rails)),
-        *_limited(_virtual(survey.rails, ports)),
-        *_limited(_idle(bare)),
-        *_limited(_members(ports)),
+        *_limited(by_text(_down(survey.rails))),
+        *_limited(by_text(_virtual(survey.rails, ports))),
+        *_limited(by_text(_idle(bare))),
+        *_limited(by_text(_members(ports))),
         *_limited(_fabrics(survey.rails)),
     ]
     survey.oddities += found
@@ -56,22 +58,21 @@ def of_rails(
             f"{folded(aligned.alone)}: no other node was heard on any rail. Check the "
             "cables and the VLANs of the switch ports"
         )
-    survey.not_known += _limited(_unread(survey, ports, bare))
+    survey.not_known += _limited(f"cabling of {text}" for text in by_text(_unread(survey, ports, bare)))
 
 
 def of_choice(rails: Sequence[Rail], ports: Mapping[str, Sequence[Port]], choice: Choice) -> list[str]:
     """Return what is odd about which ports were taken for rails."""
     return [
         *_limited(by_text(choice.of_other_models)),
-        *_limited(_left_over(rails, ports, choice)),
+        *_limited(by_text(_left_over(rails, ports, choice))),
         *_addressed(rails),
     ]
 
 
-def _left_over(rails: Sequence[Rail], ports: Mapping[str, Sequence[Port]], choice: Choice) -> Iterator[str]:
+def _left_over(rails: Sequence[Rail], ports: Mapping[str, Sequence[Port]], choice: Choice) -> Iterator[_Odd]:
     """Yield ports with a link that are of the rails' model and no rails."""
     kind, of_rails = choice.kind, {port for rail in rails for port in rail.ports.values()}
-    texts: dict[str, list[str]] = defaultdict(list)
     for name, found in ports.items():
         for port in found:
             if kind is None or port in of_rails or not port.is_up or port.is_virtual_function:
@@ -83,8 +84,7 @@ def _left_over(rails: Sequence[Rail], ports: Mapping[str, Sequence[Port]], choic
                 text = (
                     f"{port.label} is of the rails' model and has a link{speed}, but is not taken for a rail"
                 )
-                texts[f"{text}. Where it should be one, compare its speed and cable"].append(name)
-    yield from by_text(texts)
+                yield name, f"{text}. Where it should be one, compare its speed and cable"
 
 
 def _addressed(rails: Sequence[Rail]) -> list[str]:
@@ -142,14 +142,12 @@ def _crossed(rails: Sequence[Rail], aligned: Aligned) -> Iterator[str]:
             yield f"crossed cables: {what}, and {end}. Swap the two cables"
 
 
-def _strayed(rails: Sequence[Rail], aligned: Aligned) -> Iterator[str]:
+def _strayed(rails: Sequence[Rail], aligned: Aligned) -> Iterator[_Odd]:
     """Yield ports with a link that are on no rail's network, where their rail's other ports are on one."""
-    texts: dict[str, list[str]] = defaultdict(list)
     rail_of = {port: rail for rail in rails for port in rail.ports.values()}
     for port in aligned.strayed:
         what = f"{rail_of[port].name} ({port.label}) is not on one network with this rail's other ports"
-        texts[f"{what}. Check where its cable ends, and the VLAN of its switch port"].append(port.node)
-    yield from by_text(texts)
+        yield port.node, f"{what}. Check where its cable ends, and the VLAN of its switch port"
 
 
 def _crossed_pair(rails: Sequence[Rail]) -> list[str]:
@@ -170,21 +168,19 @@ def _crossed_pair(rails: Sequence[Rail]) -> list[str]:
     ]
 
 
-def _missing(survey: Survey, ports: Mapping[str, Sequence[Port]]) -> Iterator[str]:
+def _missing(survey: Survey) -> Iterator[_Odd]:
     lacking: dict[str, list[str]] = defaultdict(list)
     for rail in survey.rails:
         for name in survey.nodes.keys() - rail.ports.keys():
             lacking[name].append(rail.name)
-    texts: dict[str, list[str]] = defaultdict(list)
     for name, rails in lacking.items():
         has = len(survey.rails) - len(rails)
-        text = (
+        yield (
+            name,
             f"{has} of {len(survey.rails)} rails have a port here, and {', '.join(rails)} "
             f"{'has' if len(rails) == 1 else 'have'} none. Where there should be one, check card and "
-            "driver (`lspci -D -k`), and that this node is not reached by it, then discover again"
+            "driver (`lspci -D -k`), and that this node is not reached by it, then discover again",
         )
-        texts[text].append(name)
-    yield from by_text(texts)
 
 
 def _differences(rails: Sequence[Rail]) -> Iterator[str]:
@@ -193,18 +189,18 @@ def _differences(rails: Sequence[Rail]) -> Iterator[str]:
         slot = most_common(port.slot for port in rail.ports.values())
         card = most_common(port.card for port in rail.ports.values())
         usual = next((port for port in rail.ports.values() if port.slot == slot), None)
-        places: dict[str, list[str]] = defaultdict(list)
-        cards: dict[str, list[str]] = defaultdict(list)
+        places: list[_Odd] = []
+        cards: list[_Odd] = []
         agreeing = sum(port.slot == slot for port in rail.ports.values())
         for name, port in rail.ports.items():
             # Of two nodes none is the usual one: `_crossed_pair` names both.
             is_usual = agreeing > 1 and 2 * agreeing >= len(rail.ports)
             if usual is not None and port.slot != slot and is_usual:
                 others = "on most nodes" if 2 * agreeing > len(rail.ports) else "on as many others"
-                places[f"{rail.name} is {port.label}, {others} {usual.label}"].append(name)
+                places.append((name, f"{rail.name} is {port.label}, {others} {usual.label}"))
             if port.card is not None and card is not None and port.card != card:
                 others = _others(card, (one.card for one in rail.ports.values()))
-                cards[f"{rail.name} has card {port.card}, {others} have {card}"].append(name)
+                cards.append((name, f"{rail.name} has card {port.card}, {others} have {card}"))
         yield from by_text(places)
         yield from by_text(cards)
 
@@ -217,70 +213,57 @@ def _others(usual: object, values: Iterable[object]) -> str:
 
 def _rates(rails: Sequence[Rail]) -> Iterator[str]:
     for rail in rails:
-        slow: dict[str, list[str]] = defaultdict(list)
-        for name, port in rail.ports.items():
-            if port.active_gbps is not None and rail.rate_gbps and port.active_gbps < rail.rate_gbps:
-                others = _others(rail.rate_gbps, (one.active_gbps for one in rail.ports.values()))
-                text = (
-                    f"{rail.name} ({port.label}) runs at {port.active_gbps:g} Gbit/s, {others} at "
-                    f"{rail.rate_gbps:g}"
-                )
-                slow[f"{text}. Check cable, module and switch port"].append(name)
-        yield from by_text(slow)
+        others = _others(rail.rate_gbps, (one.active_gbps for one in rail.ports.values()))
+        yield from by_text(
+            (
+                name,
+                f"{rail.name} ({port.label}) runs at {port.active_gbps:g} Gbit/s, {others} at "
+                f"{rail.rate_gbps:g}. Check cable, module and switch port",
+            )
+            for name, port in rail.ports.items()
+            if port.active_gbps is not None and rail.rate_gbps and port.active_gbps < rail.rate_gbps
+        )
 
 
-def _down(rails: Sequence[Rail]) -> Iterator[str]:
-    texts: dict[str, list[str]] = defaultdict(list)
+def _down(rails: Sequence[Rail]) -> Iterator[_Odd]:
     for rail in rails:
         for name, port in rail.ports.items():
-            if port.is_up or port.is_admin_down:
-                if port.layer == "infiniband" and port.state in ("INIT", "ARMED"):
-                    text = f"{rail.name} ({port.label}) is {port.state}. Start the subnet manager"
-                    texts[text].append(name)
-                continue
-            texts[f"{rail.name} ({port.label}) has no carrier. Plug in its cable, or replace it"].append(name)
-    yield from by_text(texts)
+            what = f"{rail.name} ({port.label})"
+            if not port.is_up and not port.is_admin_down:
+                yield name, f"{what} has no carrier. Plug in its cable, or replace it"
+            elif port.layer == "infiniband" and port.state in ("INIT", "ARMED"):
+                yield name, f"{what} is {port.state}. Start the subnet manager"
 
 
-def _virtual(rails: Sequence[Rail], ports: Mapping[str, Sequence[Port]]) -> Iterator[str]:
+def _virtual(rails: Sequence[Rail], ports: Mapping[str, Sequence[Port]]) -> Iterator[_Odd]:
     of_rails = {port for rail in rails for port in rail.ports.values()}
-    counts: dict[str, list[str]] = defaultdict(list)
     for name, found in ports.items():
         functions = [port for port in found if port.is_virtual_function and port not in of_rails]
         if functions:
-            text = (
-                f"{len(functions)} ports are virtual functions (SR-IOV), the first is "
-                f"{functions[0].label}. Rails are "
-                "physical functions: remove them with `echo 0 > "
-                "/sys/class/net/DEVICE/device/sriov_numvfs`, or name "
-                "the ports by hand"
+            yield (
+                name,
+                f"{len(functions)} ports are virtual functions (SR-IOV), the first is {functions[0].label}. "
+                "Rails are physical functions: remove them with `echo 0 > "
+                "/sys/class/net/DEVICE/device/sriov_numvfs`, or name the ports by hand",
             )
-            counts[text].append(name)
-    yield from by_text(counts)
 
 
-def _idle(bare: Mapping[str, BareNode]) -> Iterator[str]:
+def _idle(bare: Mapping[str, BareNode]) -> Iterator[_Odd]:
     """Yield network cards that a driver has which gives them to a virtual machine, or none."""
-    texts: dict[str, list[str]] = defaultdict(list)
     for name, one in bare.items():
         for function in one.get("idle_functions") or []:
             card = f"{function['pci']} ({short(function['pci_id']) or 'a network card'})"
             driver = short(function["driver"])
             fix = f"Bind it to its network driver: `driverctl unset-override {function['pci']}`"
             what = f"has driver {driver} loaded" if driver else "has no driver loaded"
-            texts[f"{card} {what}, so it is no port. {fix}"].append(name)
-    yield from by_text(texts)
+            yield name, f"{card} {what}, so it is no port. {fix}"
 
 
-def _members(ports: Mapping[str, Sequence[Port]]) -> Iterator[str]:
-    texts: dict[str, list[str]] = defaultdict(list)
+def _members(ports: Mapping[str, Sequence[Port]]) -> Iterator[_Odd]:
     for name, found in ports.items():
         for port in found:
             if port.master is not None and port.rdma:
-                texts[f"{port.label} is a member of {port.master}, so it is not taken for a rail"].append(
-                    name
-                )
-    yield from by_text(texts)
+                yield name, f"{port.label} is a member of {port.master}, so it is not taken for a rail"
 
 
 def _fabrics(rails: Sequence[Rail]) -> Iterator[str]:
@@ -288,12 +271,14 @@ def _fabrics(rails: Sequence[Rail]) -> Iterator[str]:
     for rail in rails:
         up = {name: port for name, port in rail.ports.items() if port.state == "ACTIVE" and port.prefix}
         usual = most_common(_fabric(port) for port in up.values())
-        texts: dict[str, list[str]] = defaultdict(list)
-        for name, port in up.items():
-            if (fabric := _fabric(port)) != usual:
-                text = f"{rail.name} ({port.label}) is in {fabric}, on most nodes in {usual}"
-                texts[f"{text}. Check its cable"].append(name)
-        yield from by_text(texts)
+        yield from by_text(
+            (
+                name,
+                f"{rail.name} ({port.label}) is in {fabric}, on most nodes in {usual}. Check its cable",
+            )
+            for name, port in up.items()
+            if (fabric := _fabric(port)) != usual
+        )
 
 
 def _fabric(port: Port) -> str:
@@ -302,21 +287,16 @@ def _fabric(port: Port) -> str:
 
 def _unread(
     survey: Survey, ports: Mapping[str, Sequence[Port]], bare: Mapping[str, BareNode]
-) -> Iterator[str]:
+) -> Iterator[_Odd]:
     """Yield ports whose cabling could not be read, and why: those that are administratively down first."""
-    texts: dict[str, list[str]] = defaultdict(list)
     of_rails = {(port.node, port.netdev) for rail in survey.rails for port in rail.ports.values()}
     for name, found in ports.items():
         for port in found:
             if port.is_admin_down and (port.rdma or survey.transport == "tcp"):
-                texts[
-                    f"{port.label} is administratively down: `--link-up` raises it for the "
-                    "time of the reading"
-                ].append(name)
+                why = "administratively down: `--link-up` raises it for the time of the reading"
+                yield name, f"{port.label} is {why}"
         up = {port.netdev for port in found if port.is_up}
         for heard in bare[name]["beacons"] or []:
             is_read = heard["error"] is None or heard["netdev"] not in up
             if not is_read and (name, heard["netdev"]) in of_rails and survey.transport in ("roce", "tcp"):
-                texts[f"{short(heard['netdev'])} heard no other port: {short(heard['error'])}"].append(name)
-    for text in by_text(texts):
-        yield f"cabling of {text}"
+                yield name, f"{short(heard['netdev'])} heard no other port: {short(heard['error'])}"

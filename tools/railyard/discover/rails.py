@@ -28,14 +28,14 @@ class Kind:
 class Choice:
     """The ports that are rails, by node, and what could not be decided.
 
-    `of_other_models` is a sentence → the nodes whose rails are of another model than most nodes'.
+    `of_other_models` has a node and a sentence, where its rails are of another model than most nodes'.
     """
 
     kind: Kind | None = None
     ports: dict[str, list[Port]] = field(default_factory=dict)
     question: Question | None = None
     assumed: list[str] = field(default_factory=list)
-    of_other_models: dict[str, list[str]] = field(default_factory=dict)
+    of_other_models: list[tuple[str, str]] = field(default_factory=list)
 
 
 def ways_in(bare: BareNode) -> tuple[str | None, set[str]]:
@@ -115,9 +115,7 @@ def choose(bare: Mapping[str, BareNode], ports: Mapping[str, Sequence[Port]], an
             text = (
                 f"the rails are {_label(own, {name: choice.ports[name]})}, and {_label(best, kinds[best])} on"
             )
-            choice.of_other_models.setdefault(f"{text} other nodes. Check that these are meant", []).append(
-                name
-            )
+            choice.of_other_models.append((name, f"{text} other nodes. Check that these are meant"))
     if any(kind != best and _is_elsewhere(kind, best) for kind in kinds):
         text = "rails are the ports that share a PCIe switch with a GPU; other ports of their kind are not"
         choice.assumed.append(text)

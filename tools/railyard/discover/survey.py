@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.module_utils.facts.sysfs import natural
@@ -312,21 +312,21 @@ def _find_wires(found: Survey) -> None:
 
 
 def _find_gpus(found: Survey, bare: Mapping[str, BareNode]) -> None:
-    unread: dict[str, list[str]] = defaultdict(list)
+    unread: list[tuple[str, str]] = []
     for name, one in bare.items():
         node = found.nodes[name]
         node.nvlink_domain = literal(one["nvlink_domain"])
         try:
             gpus = facts_record.read_gpus(one["facts"])
         except reader.RefusedError as refused:
-            unread[f"the GPUs: {short(str(refused))}"].append(name)
+            unread.append((name, f"the GPUs: {short(str(refused))}"))
             continue
         if not gpus["pci"]:
             node.gpus = {"count": 0}
             continue
         why = gpus["errors"].get("rows")
         if why is not None and why["class"] != "absent":
-            unread[f"the GPUs' model: {short(why['message'])}"].append(name)
+            unread.append((name, f"the GPUs' model: {short(why['message'])}"))
         models = {literal(row.get("name")) for row in gpus["rows"]} - {None}
         expected: dict[str, Any] = {"count": min(len(gpus["pci"]), 64)}
         if len(models) == 1 and values.word(80)(model := models.pop()) is None:
@@ -338,14 +338,13 @@ def _find_gpus(found: Survey, bare: Mapping[str, BareNode]) -> None:
                 "See `dmesg` for the others"
             )
     found.not_known += by_text(unread)
-    _find_lost_gpus(found)
+    found.oddities += by_text(_find_lost_gpus(found))
 
 
-def _find_lost_gpus(found: Survey) -> None:
-    """Report nodes with fewer GPUs than others; a GPU that may be lost stays expected."""
+def _find_lost_gpus(found: Survey) -> Iterator[tuple[str, str]]:
+    """Yield nodes with fewer GPUs than others; a GPU that may be lost stays expected."""
     usual = most_common(json.dumps(node.gpus, sort_keys=True) for node in found.nodes.values() if node.gpus)
     most = json.loads(usual) if usual is not None else {"count": 0}
-    texts: dict[str, list[str]] = defaultdict(list)
     for name, node in found.nodes.items():
         if node.gpus is None or node.gpus["count"] >= most["count"]:
             continue
@@ -354,5 +353,4 @@ def _find_lost_gpus(found: Survey) -> None:
         if count and model in (None, most.get("model")):
             node.gpus = None
             text += "; the inventory expects as many here. If fewer are right, give it `expected_gpus`"
-        texts[text].append(name)
-    found.oddities += by_text(texts)
+        yield name, text

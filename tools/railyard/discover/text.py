@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Hashable, Iterable, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Hashable, Iterable
 from typing import TypeVar
 
 from ansible_collections.railyard.fabric.plugins.module_utils.facts.sysfs import natural
@@ -23,9 +23,16 @@ def most_common(values: Iterable[_T | None]) -> _T | None:
     return max(counts, key=lambda value: (counts[value], _rank(value)), default=None)
 
 
-def by_text(found: Mapping[str, Iterable[str]]) -> list[str]:
-    """Return one sentence for each text, behind the folded names of the nodes that it is true of."""
-    return sorted((f"{folded(names)}: {text}" for text, names in found.items()), key=natural)
+def by_text(found: Iterable[tuple[str, str]]) -> list[str]:
+    """Return one sentence for each text, behind the folded names of the nodes that it is true of.
+
+    Args:
+        found: a node and a text that is true of it, once for each of its texts.
+    """
+    nodes: dict[str, list[str]] = defaultdict(list)
+    for name, text in found:
+        nodes[text].append(name)
+    return sorted((f"{folded(names)}: {text}" for text, names in nodes.items()), key=natural)
 
 
 def _rank(value: object) -> tuple[int, float, str]:

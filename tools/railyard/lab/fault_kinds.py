@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from railyard.base.errors import BAD_INPUT
-from railyard.lab.nodes import Link, NodeKind
+from railyard.lab.nodes import Link
 from railyard.lab.process import LabError, read_json, run
 from railyard.lab.topology import Node
-from railyard.lab.wiring import Lab, rail_link
+from railyard.lab.wiring import Lab, NodeKind, rail_link
 
 #: The forms of a fault's target; arguments of the command line are joined by slashes.
 ON_NODE, ON_RAIL, BETWEEN_RAILS = "NODE", "NODE/RAIL", "RAIL/RAIL"

@@ -34,10 +34,10 @@ from railyard.lab import (
     speed,
     state,
 )
-from railyard.lab.nodes import NodeKind, NodeState
+from railyard.lab.nodes import NodeState
 from railyard.lab.process import LabError, command_lines
 from railyard.lab.topology import Node, Topology
-from railyard.lab.wiring import Lab, await_ready, kinds_of, plug_in, start
+from railyard.lab.wiring import Lab, NodeKind, await_ready, kinds_of, plug_in, start
 
 Say = Callable[[str], None]
 There = Mapping[str, Mapping[str, NodeState]]  # kind → node → what was found

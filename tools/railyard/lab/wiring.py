@@ -11,12 +11,14 @@ from threading import Event
 
 from railyard.base.errors import BAD_INPUT
 from railyard.lab import host, keys, naming, network, state, topology
-from railyard.lab.nodes import Link, NodeKind, NodeState
+from railyard.lab.nodes import Link, NodeState
 from railyard.lab.nodes.container import ContainerKind
 from railyard.lab.nodes.vm import VmKind
 from railyard.lab.process import LabError, run
 from railyard.lab.topology import Node, Topology
 
+#: What makes the nodes of one lab. Each method is safe to repeat; both classes have the same ones.
+NodeKind = ContainerKind | VmKind
 _WORD_EVERY_S = 10.0
 _BANNER_S = 20.0
 

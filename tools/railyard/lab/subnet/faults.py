@@ -10,15 +10,7 @@ from typing import Protocol
 
 from railyard.base.errors import BAD_INPUT
 from railyard.lab.process import LabError
-from railyard.lab.subnet.net import End, Net, Rate
-
-
-class NetFault(Protocol):
-    """A fault that the net has from the start."""
-
-    def apply_to(self, net: Net) -> Net:
-        """Return the net with the fault."""
-        ...
+from railyard.lab.subnet.net import End, Net
 
 
 class LiveFault(Protocol):
@@ -27,30 +19,6 @@ class LiveFault(Protocol):
     def commands(self, net: Net) -> list[str]:
         """Return ibsim's commands that make it."""
         ...
-
-
-@dataclass(frozen=True)
-class OtherRate:
-    """A link with fewer lanes or at another speed than its neighbors."""
-
-    end: End
-    rate: Rate
-
-    def apply_to(self, net: Net) -> Net:
-        """Return the net with the fault."""
-        return net.with_rate(self.end, self.rate)
-
-
-@dataclass(frozen=True)
-class OtherDescription:
-    """A device that calls itself something else."""
-
-    device: str
-    description: str
-
-    def apply_to(self, net: Net) -> Net:
-        """Return the net with the fault."""
-        return net.with_description(self.device, self.description)
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,8 @@ Pure. A device is called in ibsim by its name, which is its NodeDescription as w
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from ansible_collections.railyard.fabric.plugins.module_utils.records import subnet
@@ -89,34 +89,6 @@ class Net:
             if end in cable.ends:
                 return cable
         raise LabError(f"the net has no cable at {end.device} port {end.port}", "", BAD_INPUT)
-
-    def with_rate(self, end: End, rate: Rate) -> Net:
-        """Return the net with another rate of the link at a port."""
-        old = self.cable_at(end)
-        return replace(
-            self, cables=tuple(old._replace(rate=rate) if one is old else one for one in self.cables)
-        )
-
-    def with_exchanged(self, first: End, second: End) -> Net:
-        """Return the net with the cables at two ports exchanged: each ends where the other one did."""
-        other = {first: second, second: first}
-
-        def moved(cable: Cable) -> Cable:
-            here, there = cable.ends
-            return cable._replace(ends=(other.get(here, here), other.get(there, there)))
-
-        return replace(self, cables=tuple(map(moved, self.cables)))
-
-    def without_cables(self, ends: Iterable[End]) -> Net:
-        """Return the net without the cables at these ports."""
-        gone = set(ends)
-        return replace(self, cables=tuple(cable for cable in self.cables if not gone & set(cable.ends)))
-
-    def with_description(self, name: str, description: str) -> Net:
-        """Return the net with another NodeDescription of a device."""
-        return replace(
-            self, devices={**self.devices, name: replace(self.devices[name], description=description)}
-        )
 
     def adapters(self) -> list[Device]:
         """Return the adapters, in the net's order."""

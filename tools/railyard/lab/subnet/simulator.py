@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from railyard.lab.process import LabError, die_with_parent, popen, run
+from railyard.lab.process import LabError, die_with_parent, popen
 
 #: What is wrapped: all that a person or Railyard calls to read a subnet.
 TOOLS = (
@@ -32,7 +32,6 @@ DEVICE = "ibsim0"
 _LIMITS = ("-N", "4608", "-S", "512", "-P", "40000")
 _READY = "Network simulator ready"
 _SWEPT = "SUBNET UP"
-_STANDBY = "Entering STANDBY state"
 # It is answered by a line of its own, after the output of the command before it.
 _MARK = "Verbose 0"
 _ANSWER = "simulator verbose level is"
@@ -111,22 +110,11 @@ class RunningManager:
         Raises:
             LabError: it did not within `limit_s` seconds, or ended.
         """
-        self._await(lambda: self.sweeps() > above, "bring the subnet up", limit_s)
-
-    def wait_for_standby(self, limit_s: float = 60) -> None:
-        """Wait until it has found another master and is in standby.
-
-        Raises:
-            LabError: it did not within `limit_s` seconds, or ended.
-        """
-        self._await(lambda: _STANDBY in _read(self.log), "become the standby", limit_s)
-
-    def _await(self, is_done: Callable[[], bool], what: str, limit_s: float) -> None:
         deadline = time.monotonic() + limit_s
-        while not is_done():
+        while self.sweeps() <= above:
             if self.process.poll() is not None or time.monotonic() > deadline:
                 output = _read(self.log) or _read(self.log.with_name("output"))
-                raise LabError(f"opensm did not {what} within {limit_s:g} s:\n{output[-800:]}")
+                raise LabError(f"opensm did not bring the subnet up within {limit_s:g} s:\n{output[-800:]}")
             time.sleep(_POLL_S)
 
     def stop(self) -> None:
@@ -229,16 +217,6 @@ class Simulation:
         running = RunningManager(process, log)
         self._managers.append(running)
         return running
-
-    def run_tool(self, host: str, *argv: str, timeout_s: float = 60) -> subprocess.CompletedProcess[str]:
-        """Run a tool of infiniband-diags as a node's adapter; it may fail."""
-        return run(
-            [*self.prefix, self.programs.path(argv[0]), *argv[1:]],
-            check=False,
-            timeout_s=timeout_s,
-            environment=self.programs.environment(host),
-            folder=self.folder,
-        )
 
     def write_wrappers(self, folder: Path, node: str, device: str) -> None:
         """Write the tools as a node has them: called by name, they read the simulated subnet.
