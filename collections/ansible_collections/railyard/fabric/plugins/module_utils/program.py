@@ -34,7 +34,7 @@ def build(entry: str, read: Read, *more: str) -> bytes:
         The zip, to be run as `python program.pyz`.
 
     Raises:
-        ValueError: there is no such module, or one uses a relative import.
+        ValueError: there is no such module.
     """
     members = {
         "__main__.py": f"import sys\n\nfrom {PACKAGE}.{entry} import main\n\nsys.exit(main())\n",
@@ -86,13 +86,13 @@ def loaded(name: str) -> str | None:
 
 def _imports(tree: ast.Module, name: str) -> list[str]:
     found: list[str] = []
+    package = f"{PACKAGE}.{name}".rpartition(".")[0]
     for node in ast.walk(tree):
         if not isinstance(node, ast.ImportFrom):
             continue
-        if node.level:
-            raise ValueError(f"{name}: relative imports do not work in a program; name the whole package")
-        if node.module and f"{node.module}.".startswith(PACKAGE + "."):
-            inner = node.module[len(PACKAGE) + 1 :]
+        whole = importlib.util.resolve_name("." * node.level + (node.module or ""), package)
+        if f"{whole}.".startswith(PACKAGE + "."):
+            inner = whole[len(PACKAGE) + 1 :]
             found.append(inner)
             found.extend(f"{inner}.{alias.name}".lstrip(".") for alias in node.names)
     return [one for one in found if one]

@@ -8,8 +8,8 @@ from __future__ import annotations
 import re
 import typing as t
 
-from ansible_collections.railyard.fabric.plugins.module_utils.apt.plan import Wish
-from ansible_collections.railyard.fabric.plugins.module_utils.parsers.node.apt_get import Move
+from ..parsers.node.apt_get import Move
+from .plan import Wish
 
 # A new kernel runs after a boot only; a new version of a loaded module after its restart or a boot.
 _KERNEL = re.compile(r"linux-image-\d")

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.railyard.fabric.plugins.module_utils.parsers.node.apt_get import Move, Package, Sizes
+from ..parsers.node.apt_get import Move, Package, Sizes
 
 # With these dpkg still counts a package as there; the next trigger run ends them by itself.
 _THERE = ("installed", "triggers-awaited", "triggers-pending")

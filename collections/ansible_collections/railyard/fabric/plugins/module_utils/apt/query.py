@@ -12,8 +12,8 @@ import os
 import time
 import typing as t
 
-from ansible_collections.railyard.fabric.plugins.module_utils.apt import plan as apt_plan
-from ansible_collections.railyard.fabric.plugins.module_utils.parsers.node import apt_get
+from ..parsers.node import apt_get
+from . import plan as apt_plan
 
 DPKG_UPDATES = "/var/lib/dpkg/updates"
 # When the lists were fetched last, as in ansible.builtin.apt: the first of these that exists.

@@ -13,7 +13,7 @@ import fnmatch
 import re
 import typing as t
 
-from ansible_collections.railyard.fabric.plugins.module_utils.apt import openpgp
+from . import openpgp
 
 _FINGERPRINT = re.compile(r"[0-9A-F]{40}\Z")
 _GLOB = re.compile(r"[*?\[/]")

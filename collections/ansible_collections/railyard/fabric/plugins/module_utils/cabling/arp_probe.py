@@ -18,14 +18,10 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.module_utils import bounded
-from ansible_collections.railyard.fabric.plugins.module_utils.cabling.beacon import PACKET_OUTGOING
-from ansible_collections.railyard.fabric.plugins.module_utils.channel.arp import hear, request
-from ansible_collections.railyard.fabric.plugins.module_utils.channel.rail_socket import (
-    Place,
-    bind_to_rail,
-    packet_socket,
-)
+from .. import bounded
+from ..channel.arp import hear, request
+from ..channel.rail_socket import Place, bind_to_rail, packet_socket
+from .beacon import PACKET_OUTGOING
 
 _ETH_P_IP, _ETH_P_ARP = 0x0800, 0x0806
 # A busy node answers late: listen longer, and send again, only where there is no reply.

@@ -20,8 +20,8 @@ import struct
 from collections.abc import Collection
 from typing import NamedTuple
 
-from ansible_collections.railyard.fabric.plugins.module_utils.channel.arp import mac_text
-from ansible_collections.railyard.fabric.plugins.module_utils.channel.rail_socket import packet_socket
+from ..channel.arp import mac_text
+from ..channel.rail_socket import packet_socket
 
 #: IEEE 802 Local Experimental EtherType 1.
 ETHERTYPE = 0x88B5

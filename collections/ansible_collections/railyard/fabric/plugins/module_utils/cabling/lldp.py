@@ -17,8 +17,8 @@ import subprocess
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from ansible_collections.railyard.fabric.plugins.module_utils import bounded
-from ansible_collections.railyard.fabric.plugins.module_utils.channel.rail_socket import packet_socket
+from .. import bounded
+from ..channel.rail_socket import packet_socket
 
 ETHERTYPE = 0x88CC
 _HEADER_BYTES = 14

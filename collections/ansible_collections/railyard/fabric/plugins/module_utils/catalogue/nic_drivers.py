@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import NamedTuple, Optional
 
-from ansible_collections.railyard.fabric.plugins.module_utils.catalogue import rdma_counters
+from . import rdma_counters
 
 #: The page that lists the drivers; messages name it.
 PAGE = "docs/drivers.md"

@@ -16,8 +16,8 @@ import struct
 import time
 from collections.abc import Sequence
 
-from ansible_collections.railyard.fabric.plugins.module_utils.channel.errors import MeasurementError
-from ansible_collections.railyard.fabric.plugins.module_utils.channel.rail_socket import Place, packet_socket
+from .errors import MeasurementError
+from .rail_socket import Place, packet_socket
 
 _ETH_P_ARP = 0x0806
 _FRAME = struct.Struct("!6s6sHHHBBH6s4s6s4s")

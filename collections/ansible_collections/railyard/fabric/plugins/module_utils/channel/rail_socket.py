@@ -12,11 +12,8 @@ import socket
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from ansible_collections.railyard.fabric.plugins.module_utils import node_files
-from ansible_collections.railyard.fabric.plugins.module_utils.channel.errors import (
-    ErrorClass,
-    MeasurementError,
-)
+from .. import node_files
+from .errors import ErrorClass, MeasurementError
 
 # A path that drops large packets must not block the rendezvous that reports it.
 _SMALL_SEGMENT_BYTES = 1000

@@ -22,8 +22,8 @@ import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.module_utils.collective import store, sweep, training
-from ansible_collections.railyard.fabric.plugins.module_utils.collective.group import Group
+from . import store, sweep, training
+from .group import Group
 
 MARK = "railyard: "
 ORDERS = "job.json"

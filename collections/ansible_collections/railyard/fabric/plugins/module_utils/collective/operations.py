@@ -15,7 +15,7 @@ import zlib
 from collections.abc import Sequence
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.module_utils.collective.group import Group
+from .group import Group
 
 NAMES = ALLREDUCE, ALLGATHER, ALLTOALL = ("allreduce", "allgather", "alltoall")
 _FLOAT_BYTES = 4

@@ -12,8 +12,8 @@ import zipfile
 from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.module_utils import program
-from ansible_collections.railyard.fabric.plugins.module_utils.collective import job
+from .. import program
+from . import job
 
 _ENTRY = "collective.job"
 

@@ -15,8 +15,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.module_utils.collective import operations
-from ansible_collections.railyard.fabric.plugins.module_utils.collective.group import Group
+from . import operations
+from .group import Group
 
 #: How often each size is done before it is timed.
 WARM_UP = 2

@@ -17,8 +17,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.module_utils.collective import operations
-from ansible_collections.railyard.fabric.plugins.module_utils.collective.group import Group
+from . import operations
+from .group import Group
 
 # Of three parts of the time: alone, with the others' gradients, and without them. Steps at least and at most.
 _LEAST, _MOST, _WARM_UP = 5, 500, 2

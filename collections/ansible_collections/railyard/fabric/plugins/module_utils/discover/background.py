@@ -25,9 +25,9 @@ import warnings
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ansible_collections.railyard.fabric.plugins.module_utils.discover.beacons import Ports, Wanted
-from ansible_collections.railyard.fabric.plugins.module_utils.records import reader
-from ansible_collections.railyard.fabric.plugins.module_utils.records.bare_node import Heard
+from ..records import reader
+from ..records.bare_node import Heard
+from .beacons import Ports, Wanted
 
 _EVERY_S = 0.5
 # To put ports down takes a second each where the driver has many queues to end.

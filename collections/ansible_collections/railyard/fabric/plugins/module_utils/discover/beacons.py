@@ -17,10 +17,10 @@ import struct
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple, Optional
 
-from ansible_collections.railyard.fabric.plugins.module_utils import node_files
-from ansible_collections.railyard.fabric.plugins.module_utils.cabling import beacon, lldp
-from ansible_collections.railyard.fabric.plugins.module_utils.discover.ports import lldp_rows
-from ansible_collections.railyard.fabric.plugins.module_utils.records.bare_node import BareNode, Heard
+from .. import node_files
+from ..cabling import beacon, lldp
+from ..records.bare_node import BareNode, Heard
+from .ports import lldp_rows
 
 #: Each port takes two sockets of the 1024 that a process may have.
 MOST_PORTS = 256

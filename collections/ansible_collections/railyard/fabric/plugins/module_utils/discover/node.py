@@ -12,14 +12,14 @@ import subprocess
 from collections.abc import Sequence
 from typing import Any, cast
 
-from ansible_collections.railyard.fabric.plugins.module_utils import bounded
-from ansible_collections.railyard.fabric.plugins.module_utils.bounded import At, ToolError
-from ansible_collections.railyard.fabric.plugins.module_utils.cabling import lldp
-from ansible_collections.railyard.fabric.plugins.module_utils.discover import ports
-from ansible_collections.railyard.fabric.plugins.module_utils.facts import gpus, node, tools
-from ansible_collections.railyard.fabric.plugins.module_utils.facts.sysfs import Reader
-from ansible_collections.railyard.fabric.plugins.module_utils.records.bare_node import BareNode
-from ansible_collections.railyard.fabric.plugins.module_utils.records.facts import NodeFacts
+from .. import bounded
+from ..bounded import At, ToolError
+from ..cabling import lldp
+from ..facts import gpus, node, tools
+from ..facts.sysfs import Reader
+from ..records.bare_node import BareNode
+from ..records.facts import NodeFacts
+from . import ports
 
 #: Everything together; what hangs is named.
 LIMIT_S = 45.0

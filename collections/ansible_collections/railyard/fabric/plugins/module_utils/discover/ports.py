@@ -9,20 +9,12 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.module_utils.cabling import lldp
-from ansible_collections.railyard.fabric.plugins.module_utils.discover import vpd
-from ansible_collections.railyard.fabric.plugins.module_utils.facts import ethtool
-from ansible_collections.railyard.fabric.plugins.module_utils.facts.rdma_port import (
-    is_representor,
-    netdev_by_bus,
-    port_of_netdev,
-)
-from ansible_collections.railyard.fabric.plugins.module_utils.facts.sysfs import Reader
-from ansible_collections.railyard.fabric.plugins.module_utils.records.bare_node import (
-    IdleFunction,
-    Neighbour,
-    Port,
-)
+from ..cabling import lldp
+from ..facts import ethtool
+from ..facts.rdma_port import is_representor, netdev_by_bus, port_of_netdev
+from ..facts.sysfs import Reader
+from ..records.bare_node import IdleFunction, Neighbour, Port
+from . import vpd
 
 Row = Mapping[str, Any]
 _NETWORK_CLASS = 0x02

@@ -10,8 +10,8 @@ import os
 import re
 from typing import Any, NamedTuple
 
-from ansible_collections.railyard.fabric.plugins.module_utils.facts import pcie
-from ansible_collections.railyard.fabric.plugins.module_utils.facts.sysfs import Reader
+from . import pcie
+from .sysfs import Reader
 
 # Documentation/admin-guide/iostats.rst: sectors of 512 bytes, whatever the drive uses.
 SECTOR_BYTES = 512

@@ -16,19 +16,14 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, cast
 
-from ansible_collections.railyard.fabric.plugins.module_utils import bounded
-from ansible_collections.railyard.fabric.plugins.module_utils.bounded import Ended, ToolError
-from ansible_collections.railyard.fabric.plugins.module_utils.facts import kernel_log, nvidia_pci, pcie
-from ansible_collections.railyard.fabric.plugins.module_utils.facts.sysfs import Reader, numa_node
-from ansible_collections.railyard.fabric.plugins.module_utils.parsers import capture
-from ansible_collections.railyard.fabric.plugins.module_utils.parsers.common import NotThisTool
-from ansible_collections.railyard.fabric.plugins.module_utils.parsers.gpu import (
-    nvidia_smi_nvlink,
-    nvidia_smi_query,
-    nvidia_smi_topo,
-    nvml_words,
-)
-from ansible_collections.railyard.fabric.plugins.module_utils.records.facts import Gpus
+from .. import bounded
+from ..bounded import Ended, ToolError
+from ..parsers import capture
+from ..parsers.common import NotThisTool
+from ..parsers.gpu import nvidia_smi_nvlink, nvidia_smi_query, nvidia_smi_topo, nvml_words
+from ..records.facts import Gpus
+from . import kernel_log, nvidia_pci, pcie
+from .sysfs import Reader, numa_node
 
 #: The time limits of all calls of nvidia-smi, and of one.
 LIMIT_S = 25.0

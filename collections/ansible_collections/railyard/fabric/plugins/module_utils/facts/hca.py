@@ -9,12 +9,8 @@ import os
 import re
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.module_utils.facts import pcie
-from ansible_collections.railyard.fabric.plugins.module_utils.facts.sysfs import (
-    Reader,
-    numa_node,
-    real_device,
-)
+from . import pcie
+from .sysfs import Reader, numa_node, real_device
 
 _IWARP = "RNIC"
 # Devices of hypervisors, which report no real line rate.

@@ -8,9 +8,9 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.module_utils.catalogue.tests import TOOL_VERSIONS
-from ansible_collections.railyard.fabric.plugins.module_utils.facts import tools
-from ansible_collections.railyard.fabric.plugins.module_utils.facts.sysfs import Reader
+from ..catalogue.tests import TOOL_VERSIONS
+from . import tools
+from .sysfs import Reader
 
 SCHEMA = 1
 

@@ -13,9 +13,9 @@ import os
 from collections.abc import Callable, Iterable, Mapping
 from typing import Optional
 
-from ansible_collections.railyard.fabric.plugins.module_utils import node_files
-from ansible_collections.railyard.fabric.plugins.module_utils.catalogue import nic_drivers
-from ansible_collections.railyard.fabric.plugins.module_utils.facts import counter_file, ethtool, vlan
+from .. import node_files
+from ..catalogue import nic_drivers
+from . import counter_file, ethtool, vlan
 
 PHYSICAL = "physical"
 SYMBOL = "symbol"

@@ -11,12 +11,8 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.module_utils.facts import ethtool, pcie
-from ansible_collections.railyard.fabric.plugins.module_utils.facts.sysfs import (
-    Reader,
-    numa_node,
-    real_device,
-)
+from . import ethtool, pcie
+from .sysfs import Reader, numa_node, real_device
 
 COUNTERS = (
     "rx_bytes",

@@ -9,18 +9,8 @@ import datetime
 import platform
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.module_utils.facts import (
-    ethtool,
-    gpus,
-    host,
-    netdev,
-    optics,
-    qos_counters,
-    rdma_port,
-    tools,
-    vlan,
-)
-from ansible_collections.railyard.fabric.plugins.module_utils.facts.sysfs import Reader
+from . import ethtool, gpus, host, netdev, optics, qos_counters, rdma_port, tools, vlan
+from .sysfs import Reader
 
 
 def collect(

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from ansible_collections.railyard.fabric.plugins.module_utils.facts.sysfs import Reader
+from .sysfs import Reader
 
 _CPU = ("devices", "system", "cpu")
 _NODE = ("devices", "system", "node")

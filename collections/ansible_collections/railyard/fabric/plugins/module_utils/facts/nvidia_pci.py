@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.module_utils.facts.sysfs import Reader
+from .sysfs import Reader
 
 #: NVIDIA's PCI vendor id.
 NVIDIA = 0x10DE

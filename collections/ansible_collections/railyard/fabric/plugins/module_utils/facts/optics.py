@@ -13,15 +13,10 @@ import concurrent.futures
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.module_utils.bounded import Ended, ToolError
-from ansible_collections.railyard.fabric.plugins.module_utils.catalogue import nic_drivers
-from ansible_collections.railyard.fabric.plugins.module_utils.parsers import common
-from ansible_collections.railyard.fabric.plugins.module_utils.parsers.hca import (
-    ethtool_fec,
-    ethtool_module,
-    mlxlink,
-    module_words,
-)
+from ..bounded import Ended, ToolError
+from ..catalogue import nic_drivers
+from ..parsers import common
+from ..parsers.hca import ethtool_fec, ethtool_module, mlxlink, module_words
 
 #: The time limit for all ports together, in case a module hangs on its bus.
 LIMIT_S = 40.0

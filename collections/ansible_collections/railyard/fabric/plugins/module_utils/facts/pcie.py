@@ -16,8 +16,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.module_utils.catalogue import pci_express
-from ansible_collections.railyard.fabric.plugins.module_utils.facts.sysfs import PCI_ADDRESS, Reader
+from ..catalogue import pci_express
+from .sysfs import PCI_ADDRESS, Reader
 
 _VALUES = ("speed_gts", "width", "max_speed_gts", "max_width")
 _SPEED = re.compile(r"([0-9]{1,3}(?:\.[0-9])?)(?: GT/s.*)?\Z")

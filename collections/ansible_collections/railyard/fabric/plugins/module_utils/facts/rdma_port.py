@@ -11,9 +11,9 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.module_utils.facts import verbs
-from ansible_collections.railyard.fabric.plugins.module_utils.facts.hca import dpu_mode, numbered, read_device
-from ansible_collections.railyard.fabric.plugins.module_utils.facts.sysfs import Reader, real_device
+from . import verbs
+from .hca import dpu_mode, numbered, read_device
+from .sysfs import Reader, real_device
 
 # `100 Gb/sec (4X EDR)`
 _RATE = re.compile(r"(?P<gbps>[0-9]+(?:\.[0-9]+)?) Gb/sec(?: \((?P<width>[0-9]+X))?")

@@ -16,7 +16,7 @@ import struct
 from collections.abc import Callable, Collection, Iterator
 from typing import Any, NamedTuple
 
-from ansible_collections.railyard.fabric.plugins.module_utils import bounded
+from .. import bounded
 
 LIBRARY = "libibverbs.so.1"
 # struct ibv_port_attr begins with three C enums: state, max_mtu, active_mtu. The rest is not used, but the

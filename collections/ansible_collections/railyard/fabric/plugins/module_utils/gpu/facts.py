@@ -12,18 +12,14 @@ import os
 import re
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.module_utils.facts import nvidia_pci, tools
-from ansible_collections.railyard.fabric.plugins.module_utils.facts.host import os_release
-from ansible_collections.railyard.fabric.plugins.module_utils.facts.sysfs import Reader, numa_node
-from ansible_collections.railyard.fabric.plugins.module_utils.gpu import modules, packages, services
-from ansible_collections.railyard.fabric.plugins.module_utils.gpu.catalogue import (
-    flavours_of,
-    generation_of,
-    switches_behind_bridge,
-)
-from ansible_collections.railyard.fabric.plugins.module_utils.kernel import headers, next_boot, peermem
-from ansible_collections.railyard.fabric.plugins.module_utils.parsers.common import NotThisTool
-from ansible_collections.railyard.fabric.plugins.module_utils.parsers.gpu import nvidia_smi_query
+from ..facts import nvidia_pci, tools
+from ..facts.host import os_release
+from ..facts.sysfs import Reader, numa_node
+from ..kernel import headers, next_boot, peermem
+from ..parsers.common import NotThisTool
+from ..parsers.gpu import nvidia_smi_query
+from . import modules, packages, services
+from .catalogue import flavours_of, generation_of, switches_behind_bridge
 
 SCHEMA = 1
 _BRIDGE_OTHER_CLASS = 0x0680  # NVSwitch

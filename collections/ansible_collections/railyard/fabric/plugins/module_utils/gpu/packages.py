@@ -12,9 +12,9 @@ import os
 import re
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.module_utils import node_files
-from ansible_collections.railyard.fabric.plugins.module_utils.facts.tools import Run
-from ansible_collections.railyard.fabric.plugins.module_utils.kernel import headers
+from .. import node_files
+from ..facts.tools import Run
+from ..kernel import headers
 
 PATTERNS = (
     "nvidia-*",

@@ -9,8 +9,8 @@ import os
 import re
 from collections.abc import Mapping
 
-from ansible_collections.railyard.fabric.plugins.module_utils import node_files
-from ansible_collections.railyard.fabric.plugins.module_utils.facts.tools import Run
+from .. import node_files
+from ..facts.tools import Run
 
 # In the order in which they are stopped: DCGM asks the others.
 SERVICES = ("nvidia-dcgm", "nvidia-imex", "nvidia-fabricmanager", "nvidia-persistenced")

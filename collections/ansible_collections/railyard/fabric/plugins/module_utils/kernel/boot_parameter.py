@@ -13,7 +13,7 @@ import os
 import re
 import typing as t
 
-from ansible_collections.railyard.fabric.plugins.module_utils import node_files
+from .. import node_files
 
 _UPDATE_GRUB = "usr/sbin/update-grub"
 _MENU = "boot/grub/grub.cfg"

@@ -14,8 +14,8 @@ import os
 import re
 import typing as t
 
-from ansible_collections.railyard.fabric.plugins.module_utils import node_files
-from ansible_collections.railyard.fabric.plugins.module_utils.kernel import files
+from .. import node_files
+from . import files
 
 CPUS = "sys/devices/system/cpu"
 #: Asks for a clock that sinks when there is nothing to do, by what the driver calls it.

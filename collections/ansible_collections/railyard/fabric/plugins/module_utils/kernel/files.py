@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 
-from ansible_collections.railyard.fabric.plugins.module_utils import node_files
+from .. import node_files
 
 
 def read(path: str) -> str | None:

@@ -14,9 +14,9 @@ import os
 import re
 import typing as t
 
-from ansible_collections.railyard.fabric.plugins.module_utils import node_files
-from ansible_collections.railyard.fabric.plugins.module_utils.kernel import headers
-from ansible_collections.railyard.fabric.plugins.module_utils.parsers.node import grub_cfg
+from .. import node_files
+from ..parsers.node import grub_cfg
+from . import headers
 
 _GRUB = "boot/grub/grub.cfg"
 _GRUB_ENVIRONMENT = "boot/grub/grubenv"

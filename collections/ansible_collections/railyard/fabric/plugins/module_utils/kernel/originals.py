@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import typing as t
 
-from ansible_collections.railyard.fabric.plugins.module_utils import atomic_files
+from .. import atomic_files
 
 SCHEMA = 1
 #: In the order in which they are written.

@@ -25,9 +25,9 @@ import re
 import struct
 import typing as t
 
-from ansible_collections.railyard.fabric.plugins.module_utils import node_files
-from ansible_collections.railyard.fabric.plugins.module_utils.facts.pcie import pci_folder
-from ansible_collections.railyard.fabric.plugins.module_utils.kernel import files
+from .. import node_files
+from ..facts.pcie import pci_folder
+from . import files
 
 _CAPABILITIES, _PCI_EXPRESS, _ACS = 0x34, 0x10, 0x000D
 _FIRST_EXTENDED = 0x100

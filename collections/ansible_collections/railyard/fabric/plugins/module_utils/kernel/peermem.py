@@ -20,8 +20,8 @@ import os
 import re
 import typing as t
 
-from ansible_collections.railyard.fabric.plugins.module_utils import node_files
-from ansible_collections.railyard.fabric.plugins.module_utils.facts.sysfs import Reader
+from .. import node_files
+from ..facts.sysfs import Reader
 
 Run = t.Callable[[t.Sequence[str]], "str | None"]
 # Debian's is nvidia-current-peermem.ko, beside nvidia-current.ko.

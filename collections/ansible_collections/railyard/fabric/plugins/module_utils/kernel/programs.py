@@ -9,7 +9,7 @@ import os
 import types
 import typing as t
 
-from ansible_collections.railyard.fabric.plugins.module_utils import atomic_files, node_files
+from .. import atomic_files, node_files
 
 
 def hold(

@@ -13,13 +13,7 @@ import os
 import re
 import typing as t
 
-from ansible_collections.railyard.fabric.plugins.module_utils.kernel import (
-    cpus,
-    files,
-    irqs,
-    originals,
-    rings,
-)
+from . import cpus, files, irqs, originals, rings
 
 _QDISC = "net.core.default_qdisc"
 # In every kernel that has a network: net/sched/sch_generic.c, sch_fifo.c and sch_mq.c are no modules.

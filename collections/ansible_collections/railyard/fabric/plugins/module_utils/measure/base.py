@@ -14,12 +14,12 @@ import shutil
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from ansible_collections.railyard.fabric.plugins.module_utils import bounded
-from ansible_collections.railyard.fabric.plugins.module_utils.catalogue.tests import TOOL_VERSIONS
-from ansible_collections.railyard.fabric.plugins.module_utils.channel.errors import MeasurementError
-from ansible_collections.railyard.fabric.plugins.module_utils.channel.rail_socket import Place
-from ansible_collections.railyard.fabric.plugins.module_utils.measure.proof import Claim
-from ansible_collections.railyard.fabric.plugins.module_utils.measure.rdma_port import RdmaPort
+from .. import bounded
+from ..catalogue.tests import TOOL_VERSIONS
+from ..channel.errors import MeasurementError
+from ..channel.rail_socket import Place
+from .proof import Claim
+from .rdma_port import RdmaPort
 
 # A test that lasted less than this share of the planned time does not count.
 LEAST_OF_ASKED = 0.5

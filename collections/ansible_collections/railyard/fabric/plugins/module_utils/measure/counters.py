@@ -12,12 +12,12 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Optional
 
-from ansible_collections.railyard.fabric.plugins.module_utils import node_files
-from ansible_collections.railyard.fabric.plugins.module_utils.catalogue import nic_drivers, rdma_counters
-from ansible_collections.railyard.fabric.plugins.module_utils.facts import counter_file
-from ansible_collections.railyard.fabric.plugins.module_utils.facts.hca import driver_of
-from ansible_collections.railyard.fabric.plugins.module_utils.facts.sysfs import Reader
-from ansible_collections.railyard.fabric.plugins.module_utils.measure.base import LEAST_OVERLAP, MOST_GAP
+from .. import node_files
+from ..catalogue import nic_drivers, rdma_counters
+from ..facts import counter_file
+from ..facts.hca import driver_of
+from ..facts.sysfs import Reader
+from .base import LEAST_OVERLAP, MOST_GAP
 
 KEYS = ("tx_bytes", "rx_bytes", "tx_packets", "rx_packets")
 SAMPLE_PERIOD_S = 0.2

@@ -16,21 +16,13 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from ansible_collections.railyard.fabric.plugins.module_utils.facts import block_device
-from ansible_collections.railyard.fabric.plugins.module_utils.facts.sysfs import Reader
-from ansible_collections.railyard.fabric.plugins.module_utils.measure import mounted
-from ansible_collections.railyard.fabric.plugins.module_utils.measure.base import (
-    Finished,
-    parse_output,
-    tool_failed,
-)
-from ansible_collections.railyard.fabric.plugins.module_utils.measure.node_tool import (
-    NodeReading,
-    NodeTool,
-    NodeToolSession,
-)
-from ansible_collections.railyard.fabric.plugins.module_utils.parsers import capture
-from ansible_collections.railyard.fabric.plugins.module_utils.parsers.node import fio
+from ..facts import block_device
+from ..facts.sysfs import Reader
+from ..parsers import capture
+from ..parsers.node import fio
+from . import mounted
+from .base import Finished, parse_output, tool_failed
+from .node_tool import NodeReading, NodeTool, NodeToolSession
 
 _MIB = 1 << 20
 # The user id that the launcher gives to unprivileged tools.

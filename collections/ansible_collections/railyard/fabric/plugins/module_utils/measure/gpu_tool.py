@@ -12,21 +12,14 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.module_utils.channel.errors import MeasurementError
-from ansible_collections.railyard.fabric.plugins.module_utils.facts import gpus
-from ansible_collections.railyard.fabric.plugins.module_utils.facts.sysfs import Reader
-from ansible_collections.railyard.fabric.plugins.module_utils.measure.base import (
-    Finished,
-    parse_output,
-    tool_failed,
-)
-from ansible_collections.railyard.fabric.plugins.module_utils.measure.node_tool import (
-    NodeTool,
-    NodeToolSession,
-)
-from ansible_collections.railyard.fabric.plugins.module_utils.parsers import capture
-from ansible_collections.railyard.fabric.plugins.module_utils.parsers.gpu import nvml_words
-from ansible_collections.railyard.fabric.plugins.module_utils.records.facts import Gpus
+from ..channel.errors import MeasurementError
+from ..facts import gpus
+from ..facts.sysfs import Reader
+from ..parsers import capture
+from ..parsers.gpu import nvml_words
+from ..records.facts import Gpus
+from .base import Finished, parse_output, tool_failed
+from .node_tool import NodeTool, NodeToolSession
 
 # More than 16 GPUs need: a matrix of 256 cells, or a table of 40 sizes.
 _MOST_CHARACTERS = 1 << 20

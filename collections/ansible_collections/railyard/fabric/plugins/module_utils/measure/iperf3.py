@@ -8,17 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.module_utils.measure.base import (
-    Finished,
-    Reading,
-    Tool,
-    ToolSession,
-    parse_output,
-    tool_failed,
-)
-from ansible_collections.railyard.fabric.plugins.module_utils.measure.proof import Claim
-from ansible_collections.railyard.fabric.plugins.module_utils.parsers import capture, json_text
-from ansible_collections.railyard.fabric.plugins.module_utils.parsers.iperf3 import output as iperf3
+from ..parsers import capture, json_text
+from ..parsers.iperf3 import output as iperf3
+from .base import Finished, Reading, Tool, ToolSession, parse_output, tool_failed
+from .proof import Claim
 
 BLOCK_BYTES = 131072
 # A receiver acknowledges about every second segment in a separate packet.

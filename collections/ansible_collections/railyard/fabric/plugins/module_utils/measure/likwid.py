@@ -17,19 +17,11 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.module_utils.facts import numa
-from ansible_collections.railyard.fabric.plugins.module_utils.facts.numa import NumaNode
-from ansible_collections.railyard.fabric.plugins.module_utils.facts.sysfs import Reader
-from ansible_collections.railyard.fabric.plugins.module_utils.measure.base import (
-    LEAST_OF_ASKED,
-    Finished,
-    tool_failed,
-)
-from ansible_collections.railyard.fabric.plugins.module_utils.measure.node_tool import (
-    NodeReading,
-    NodeTool,
-    NodeToolSession,
-)
+from ..facts import numa
+from ..facts.numa import NumaNode
+from ..facts.sysfs import Reader
+from .base import LEAST_OF_ASKED, Finished, tool_failed
+from .node_tool import NodeReading, NodeTool, NodeToolSession
 
 CHECK = "memory_bandwidth"
 _MB = 10**6  # as likwid counts

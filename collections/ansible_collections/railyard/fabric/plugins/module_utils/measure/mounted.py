@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.module_utils.facts import block_device
-from ansible_collections.railyard.fabric.plugins.module_utils.facts.block_device import Mount
-from ansible_collections.railyard.fabric.plugins.module_utils.facts.sysfs import Reader
-from ansible_collections.railyard.fabric.plugins.module_utils.measure.node_tool import NodeToolSession
+from ..facts import block_device
+from ..facts.block_device import Mount
+from ..facts.sysfs import Reader
+from .node_tool import NodeToolSession
 
 
 def find(session: NodeToolSession, reader: Reader) -> tuple[Mount, dict[str, Any]]:

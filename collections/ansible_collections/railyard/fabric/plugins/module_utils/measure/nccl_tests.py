@@ -14,14 +14,11 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.module_utils.measure import gpu_tool
-from ansible_collections.railyard.fabric.plugins.module_utils.measure.base import tool_failed
-from ansible_collections.railyard.fabric.plugins.module_utils.measure.gpu_tool import GpuTool
-from ansible_collections.railyard.fabric.plugins.module_utils.measure.node_tool import (
-    NodeReading,
-    NodeToolSession,
-)
-from ansible_collections.railyard.fabric.plugins.module_utils.parsers.nccl import nccl_tests
+from ..parsers.nccl import nccl_tests
+from . import gpu_tool
+from .base import tool_failed
+from .gpu_tool import GpuTool
+from .node_tool import NodeReading, NodeToolSession
 
 COLLECTIVES = {"nccl_all_reduce": "all_reduce", "nccl_all_gather": "all_gather", "nccl_alltoall": "alltoall"}
 #: busbw is algbw times this factor times (n-1)/n (nccl-tests, doc/PERFORMANCE.md).

@@ -9,9 +9,9 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from ansible_collections.railyard.fabric.plugins.module_utils.channel.errors import MeasurementError
-from ansible_collections.railyard.fabric.plugins.module_utils.channel.rail_socket import Place
-from ansible_collections.railyard.fabric.plugins.module_utils.measure.base import Finished, Tool, ToolSession
+from ..channel.errors import MeasurementError
+from ..channel.rail_socket import Place
+from .base import Finished, Tool, ToolSession
 
 #: Instead of a file descriptor: `subprocess.DEVNULL`.
 NOTHING = subprocess.DEVNULL

@@ -11,14 +11,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.module_utils.measure import gpu_tool
-from ansible_collections.railyard.fabric.plugins.module_utils.measure.base import tool_failed
-from ansible_collections.railyard.fabric.plugins.module_utils.measure.gpu_tool import GpuTool
-from ansible_collections.railyard.fabric.plugins.module_utils.measure.node_tool import (
-    NodeReading,
-    NodeToolSession,
-)
-from ansible_collections.railyard.fabric.plugins.module_utils.parsers.gpu import nvbandwidth
+from ..parsers.gpu import nvbandwidth
+from . import gpu_tool
+from .base import tool_failed
+from .gpu_tool import GpuTool
+from .node_tool import NodeReading, NodeToolSession
 
 Matrix = Sequence[Sequence[Any]]
 #: Check -> nvbandwidth's test -> the metric that is its lowest number.

@@ -12,22 +12,12 @@ import shutil
 from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.module_utils.catalogue.tests import class_of
-from ansible_collections.railyard.fabric.plugins.module_utils.channel.errors import (
-    CLOCK_LOST,
-    MeasurementError,
-)
-from ansible_collections.railyard.fabric.plugins.module_utils.measure import perftest_srd
-from ansible_collections.railyard.fabric.plugins.module_utils.measure.base import (
-    Finished,
-    Tool,
-    ToolSession,
-    parse_output,
-    parse_version,
-    tool_failed,
-)
-from ansible_collections.railyard.fabric.plugins.module_utils.parsers import capture
-from ansible_collections.railyard.fabric.plugins.module_utils.parsers.perftest import output as perftest
+from ..catalogue.tests import class_of
+from ..channel.errors import CLOCK_LOST, MeasurementError
+from ..parsers import capture
+from ..parsers.perftest import output as perftest
+from . import perftest_srd
+from .base import Finished, Tool, ToolSession, parse_output, parse_version, tool_failed
 
 # perftest counts CPU cycles and calibrates their rate at the end, by comparing two clocks 200 times. Where
 # its CPU is taken away in between (an emulated or busy machine) it gives up and prints 0 or inf.

@@ -13,13 +13,9 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.module_utils.measure.base import (
-    Finished,
-    Reading,
-    ToolSession,
-)
-from ansible_collections.railyard.fabric.plugins.module_utils.measure.perftest import Perftest, leave_s
-from ansible_collections.railyard.fabric.plugins.module_utils.measure.proof import RDMA_HEADER_BYTES, Claim
+from .base import Finished, Reading, ToolSession
+from .perftest import Perftest, leave_s
+from .proof import RDMA_HEADER_BYTES, Claim
 
 # perftest's default: messages posted and not yet completed, which are sent after the end too.
 _TX_DEPTH = 128

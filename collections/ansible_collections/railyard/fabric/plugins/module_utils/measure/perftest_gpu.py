@@ -15,12 +15,12 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.module_utils import bounded
-from ansible_collections.railyard.fabric.plugins.module_utils.channel.errors import MeasurementError
-from ansible_collections.railyard.fabric.plugins.module_utils.facts import gpus, hca
-from ansible_collections.railyard.fabric.plugins.module_utils.facts.sysfs import Reader
-from ansible_collections.railyard.fabric.plugins.module_utils.measure.base import Finished, ToolSession
-from ansible_collections.railyard.fabric.plugins.module_utils.measure.perftest_bw import Bandwidth
+from .. import bounded
+from ..channel.errors import MeasurementError
+from ..facts import gpus, hca
+from ..facts.sysfs import Reader
+from .base import Finished, ToolSession
+from .perftest_bw import Bandwidth
 
 _BUS_ID, _DMABUF = "--use_cuda_bus_id", "--use_cuda_dmabuf"
 # NVIDIA's since driver 470, and Mellanox's before.

@@ -12,13 +12,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.module_utils.measure.base import (
-    Finished,
-    Reading,
-    ToolSession,
-)
-from ansible_collections.railyard.fabric.plugins.module_utils.measure.perftest import Perftest, leave_s
-from ansible_collections.railyard.fabric.plugins.module_utils.measure.proof import Claim
+from .base import Finished, Reading, ToolSession
+from .perftest import Perftest, leave_s
+from .proof import Claim
 
 PROBE = 20
 LEAST, MOST = 20, 100000

@@ -12,8 +12,8 @@ from __future__ import annotations
 import functools
 import re
 
-from ansible_collections.railyard.fabric.plugins.module_utils import bounded
-from ansible_collections.railyard.fabric.plugins.module_utils.channel.errors import MeasurementError
+from .. import bounded
+from ..channel.errors import MeasurementError
 
 _HELP_S = 20.0
 #: How perftest's help begins.

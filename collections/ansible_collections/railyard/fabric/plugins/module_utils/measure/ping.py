@@ -8,18 +8,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.module_utils.channel.errors import MeasurementError
-from ansible_collections.railyard.fabric.plugins.module_utils.measure import path_mtu
-from ansible_collections.railyard.fabric.plugins.module_utils.measure.base import (
-    Finished,
-    Reading,
-    Tool,
-    ToolSession,
-    parse_output,
-    tool_failed,
-)
-from ansible_collections.railyard.fabric.plugins.module_utils.measure.proof import Claim
-from ansible_collections.railyard.fabric.plugins.module_utils.parsers import capture, ping
+from ..channel.errors import MeasurementError
+from ..parsers import capture, ping
+from . import path_mtu
+from .base import Finished, Reading, Tool, ToolSession, parse_output, tool_failed
+from .proof import Claim
 
 # To bind to a netdev, for short intervals and for bursts.
 _CAPABILITIES = "CAP_NET_RAW"

@@ -14,13 +14,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Optional
 
-from ansible_collections.railyard.fabric.plugins.module_utils.catalogue.rdma_counters import (
-    NETDEV,
-    NETDEV_BYTES,
-    Traffic,
-    port_bytes,
-    unit_bytes,
-)
+from ..catalogue.rdma_counters import NETDEV, NETDEV_BYTES, Traffic, port_bytes, unit_bytes
 
 PROVEN = "proven"
 UNPROVEN = "unproven"

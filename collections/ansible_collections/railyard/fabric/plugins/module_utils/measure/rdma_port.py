@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from typing import NamedTuple, Optional
 
-from ansible_collections.railyard.fabric.plugins.module_utils.catalogue import nic_drivers
-from ansible_collections.railyard.fabric.plugins.module_utils.channel.rail_socket import Place
-from ansible_collections.railyard.fabric.plugins.module_utils.facts import gid, rdma_port
-from ansible_collections.railyard.fabric.plugins.module_utils.facts.sysfs import Reader
+from ..catalogue import nic_drivers
+from ..channel.rail_socket import Place
+from ..facts import gid, rdma_port
+from ..facts.sysfs import Reader
 
 
 class RdmaPort(NamedTuple):

@@ -8,24 +8,18 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.module_utils.catalogue.tests import DEFAULT_CLASS
-from ansible_collections.railyard.fabric.plugins.module_utils.measure import (
-    fio,
-    likwid,
-    nccl_tests,
-    nvbandwidth,
-    smartctl,
-)
-from ansible_collections.railyard.fabric.plugins.module_utils.measure.base import Tool
-from ansible_collections.railyard.fabric.plugins.module_utils.measure.iperf3 import Iperf3
-from ansible_collections.railyard.fabric.plugins.module_utils.measure.node_tool import NodeTool
-from ansible_collections.railyard.fabric.plugins.module_utils.measure.perftest_bw import Bandwidth
-from ansible_collections.railyard.fabric.plugins.module_utils.measure.perftest_gpu import GpuBandwidth
-from ansible_collections.railyard.fabric.plugins.module_utils.measure.perftest_lat import Latency
-from ansible_collections.railyard.fabric.plugins.module_utils.measure.ping import PathMtu, PingRtt
-from ansible_collections.railyard.fabric.plugins.module_utils.measure.sockperf import Sockperf
-from ansible_collections.railyard.fabric.plugins.module_utils.measure.torch_job import OPERATIONS, TorchJob
-from ansible_collections.railyard.fabric.plugins.module_utils.measure.udp_probe import UdpProbe
+from ..catalogue.tests import DEFAULT_CLASS
+from . import fio, likwid, nccl_tests, nvbandwidth, smartctl
+from .base import Tool
+from .iperf3 import Iperf3
+from .node_tool import NodeTool
+from .perftest_bw import Bandwidth
+from .perftest_gpu import GpuBandwidth
+from .perftest_lat import Latency
+from .ping import PathMtu, PingRtt
+from .sockperf import Sockperf
+from .torch_job import OPERATIONS, TorchJob
+from .udp_probe import UdpProbe
 
 TOOL_OF_CHECK: dict[str, Callable[[], Tool]] = {
     "path_mtu": PathMtu,

@@ -13,17 +13,13 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.module_utils.channel.errors import MeasurementError
-from ansible_collections.railyard.fabric.plugins.module_utils.facts.sysfs import Reader
-from ansible_collections.railyard.fabric.plugins.module_utils.measure import base, mounted
-from ansible_collections.railyard.fabric.plugins.module_utils.measure.node_tool import (
-    NodeReading,
-    NodeTool,
-    NodeToolSession,
-)
-from ansible_collections.railyard.fabric.plugins.module_utils.parsers import capture
-from ansible_collections.railyard.fabric.plugins.module_utils.parsers.common import NotThisTool
-from ansible_collections.railyard.fabric.plugins.module_utils.parsers.node import smartctl
+from ..channel.errors import MeasurementError
+from ..facts.sysfs import Reader
+from ..parsers import capture
+from ..parsers.common import NotThisTool
+from ..parsers.node import smartctl
+from . import base, mounted
+from .node_tool import NodeReading, NodeTool, NodeToolSession
 
 CHECK = "storage_health"
 #: The state of a drive: it answered, it has no SMART, or its answer is unknown.

@@ -9,17 +9,11 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.module_utils.channel.errors import MeasurementError
-from ansible_collections.railyard.fabric.plugins.module_utils.measure import base
-from ansible_collections.railyard.fabric.plugins.module_utils.measure.base import (
-    Reading,
-    Tool,
-    ToolSession,
-    parse_output,
-    tool_failed,
-)
-from ansible_collections.railyard.fabric.plugins.module_utils.measure.proof import Claim
-from ansible_collections.railyard.fabric.plugins.module_utils.parsers import capture, sockperf
+from ..channel.errors import MeasurementError
+from ..parsers import capture, sockperf
+from . import base
+from .base import Reading, Tool, ToolSession, parse_output, tool_failed
+from .proof import Claim
 
 # "issue: 2890836 support IPv6" in its history, first released in 3.8; 3.7 ends with "Invalid address".
 _IPV6_SINCE = (3, 8)

@@ -14,19 +14,14 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.module_utils.catalogue import rdma_counters
-from ansible_collections.railyard.fabric.plugins.module_utils.catalogue.tests import ALL_RAILS
-from ansible_collections.railyard.fabric.plugins.module_utils.channel.errors import MeasurementError
-from ansible_collections.railyard.fabric.plugins.module_utils.collective import operations, packed, sweep
-from ansible_collections.railyard.fabric.plugins.module_utils.measure import counters, proof
-from ansible_collections.railyard.fabric.plugins.module_utils.measure.node_tool import (
-    Company,
-    NodeReading,
-    NodeTool,
-    NodeToolSession,
-)
-from ansible_collections.railyard.fabric.plugins.module_utils.parsers import common
-from ansible_collections.railyard.fabric.plugins.module_utils.parsers.nccl import log
+from ..catalogue import rdma_counters
+from ..catalogue.tests import ALL_RAILS
+from ..channel.errors import MeasurementError
+from ..collective import operations, packed, sweep
+from ..parsers import common
+from ..parsers.nccl import log
+from . import counters, proof
+from .node_tool import Company, NodeReading, NodeTool, NodeToolSession
 
 #: Check -> the operation that it repeats in growing sizes; the training job is not among them.
 OPERATIONS = {f"collective_{name}": name for name in operations.NAMES}

@@ -18,20 +18,10 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.module_utils.channel.rail_socket import (
-    bind_failure,
-    bind_to_rail,
-    enlarge_receive_buffer,
-    family_of,
-)
-from ansible_collections.railyard.fabric.plugins.module_utils.measure import path_mtu
-from ansible_collections.railyard.fabric.plugins.module_utils.measure.base import (
-    Reading,
-    Tool,
-    ToolSession,
-    tool_failed,
-)
-from ansible_collections.railyard.fabric.plugins.module_utils.measure.proof import Claim
+from ..channel.rail_socket import bind_failure, bind_to_rail, enlarge_receive_buffer, family_of
+from . import path_mtu
+from .base import Reading, Tool, ToolSession, tool_failed
+from .proof import Claim
 
 # <linux/in.h>: set "do not fragment" and ignore the path MTU that the kernel has cached. Python has no names
 # for them.

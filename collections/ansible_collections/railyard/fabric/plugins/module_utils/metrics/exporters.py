@@ -18,8 +18,8 @@ import struct
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Optional
 
-from ansible_collections.railyard.fabric.plugins.module_utils import node_files
-from ansible_collections.railyard.fabric.plugins.module_utils.state import baseline
+from .. import node_files
+from ..state import baseline
 
 #: The drop-in by which role node_metrics manages the distribution's service; with it, the exporter is
 #: managed.

@@ -15,11 +15,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple, Union
 
-from ansible_collections.railyard.fabric.plugins.module_utils.metrics.catalogue import (
-    FOR_PERSONS,
-    METRICS,
-    Metric,
-)
+from .catalogue import FOR_PERSONS, METRICS, Metric
 
 #: Larger than any node's file by far: 8 rails have about 200 series. More would be a defect that fills the
 #: memory of Prometheus, so that whole metrics are left out, and a comment names them.

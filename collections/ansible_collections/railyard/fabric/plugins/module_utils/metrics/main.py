@@ -14,11 +14,11 @@ import os
 import sys
 import time
 
-from ansible_collections.railyard.fabric.plugins.module_utils import atomic_files
-from ansible_collections.railyard.fabric.plugins.module_utils.facts.sysfs import Reader
-from ansible_collections.railyard.fabric.plugins.module_utils.metrics import exposition, node, rails, totals
-from ansible_collections.railyard.fabric.plugins.module_utils.metrics.exposition import Sample
-from ansible_collections.railyard.fabric.plugins.module_utils.quick import expectation, last_look, trace
+from .. import atomic_files
+from ..facts.sysfs import Reader
+from ..quick import expectation, last_look, trace
+from . import exposition, node, rails, totals
+from .exposition import Sample
 
 #: As galaxy.yml has it; a test compares them.
 VERSION = "0.1.0"

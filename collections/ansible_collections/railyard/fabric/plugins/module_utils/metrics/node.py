@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ansible_collections.railyard.fabric.plugins.module_utils.facts import host, nvidia_pci
-from ansible_collections.railyard.fabric.plugins.module_utils.facts.sysfs import Reader
-from ansible_collections.railyard.fabric.plugins.module_utils.metrics.exposition import Sample
-from ansible_collections.railyard.fabric.plugins.module_utils.quick import xids
-from ansible_collections.railyard.fabric.plugins.module_utils.quick.expectation import Expectation
-from ansible_collections.railyard.fabric.plugins.module_utils.quick.trace import Trace
+from ..facts import host, nvidia_pci
+from ..facts.sysfs import Reader
+from ..quick import xids
+from ..quick.expectation import Expectation
+from ..quick.trace import Trace
+from .exposition import Sample
 
 #: The kernel's log names a GPU without its function, which is 0.
 _FUNCTION = ".0"

@@ -12,22 +12,17 @@ import functools
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.module_utils.facts import (
-    ethtool,
-    gid,
-    link_errors,
-    qos_counters,
-)
-from ansible_collections.railyard.fabric.plugins.module_utils.facts.sysfs import Reader
-from ansible_collections.railyard.fabric.plugins.module_utils.metrics import totals
-from ansible_collections.railyard.fabric.plugins.module_utils.metrics.catalogue import CONGESTION_COUNTERS
-from ansible_collections.railyard.fabric.plugins.module_utils.metrics.exposition import Number, Sample
-from ansible_collections.railyard.fabric.plugins.module_utils.numeric import is_number, is_whole
-from ansible_collections.railyard.fabric.plugins.module_utils.quick import rails as quick_rails
-from ansible_collections.railyard.fabric.plugins.module_utils.quick.expectation import Expectation
-from ansible_collections.railyard.fabric.plugins.module_utils.rails import lag, pci_links, rdma_mtu
-from ansible_collections.railyard.fabric.plugins.module_utils.rails.bind import Bound, bind
-from ansible_collections.railyard.fabric.plugins.module_utils.rules import link, rdma, symbol_errors
+from ..facts import ethtool, gid, link_errors, qos_counters
+from ..facts.sysfs import Reader
+from ..numeric import is_number, is_whole
+from ..quick import rails as quick_rails
+from ..quick.expectation import Expectation
+from ..rails import lag, pci_links, rdma_mtu
+from ..rails.bind import Bound, bind
+from ..rules import link, rdma, symbol_errors
+from . import totals
+from .catalogue import CONGESTION_COUNTERS
+from .exposition import Number, Sample
 
 _BYTES_PER_GBIT = 1e9 / 8
 _HOUR_S = 3600

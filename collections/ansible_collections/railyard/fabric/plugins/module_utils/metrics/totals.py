@@ -16,10 +16,10 @@ import os
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from ansible_collections.railyard.fabric.plugins.module_utils import atomic_files
-from ansible_collections.railyard.fabric.plugins.module_utils.facts.link_errors import KINDS, LINK_DOWN
-from ansible_collections.railyard.fabric.plugins.module_utils.metrics.catalogue import ERROR_KINDS
-from ansible_collections.railyard.fabric.plugins.module_utils.numeric import is_whole
+from .. import atomic_files
+from ..facts.link_errors import KINDS, LINK_DOWN
+from ..numeric import is_whole
+from .catalogue import ERROR_KINDS
 
 SCHEMA = 1
 _LARGEST_BYTES = 1 << 22

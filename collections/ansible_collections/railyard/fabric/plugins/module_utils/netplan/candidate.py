@@ -13,10 +13,10 @@ import shutil
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.module_utils import node_files
-from ansible_collections.railyard.fabric.plugins.module_utils.netplan import claims as netplan_claims
-from ansible_collections.railyard.fabric.plugins.module_utils.netplan import networks as netplan_networks
-from ansible_collections.railyard.fabric.plugins.module_utils.netplan import render, routing
+from .. import node_files
+from . import claims as netplan_claims
+from . import networks as netplan_networks
+from . import render, routing
 
 Run = Callable[[list[str]], tuple[int, str, str]]
 

@@ -13,18 +13,12 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.module_utils.netplan import (
-    candidate,
-    firewall,
-    networks,
-    render,
-    unmanaged,
-)
-from ansible_collections.railyard.fabric.plugins.module_utils.netplan import claims as netplan_claims
-from ansible_collections.railyard.fabric.plugins.module_utils.netplan import drift as netplan_state
-from ansible_collections.railyard.fabric.plugins.module_utils.netplan import take_over as netplan_take_over
-from ansible_collections.railyard.fabric.plugins.module_utils.rails import resolve
-from ansible_collections.railyard.fabric.plugins.module_utils.rollback import restore, snapshot
+from ..rails import resolve
+from ..rollback import restore, snapshot
+from . import candidate, firewall, networks, render, unmanaged
+from . import claims as netplan_claims
+from . import drift as netplan_state
+from . import take_over as netplan_take_over
 
 # Where a netdev may be configured outside netplan.
 _NETWORKD_FOLDERS = ("/etc/systemd/network", "/run/systemd/network", "/etc/NetworkManager/system-connections")

@@ -10,7 +10,7 @@ import ipaddress
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.module_utils.netplan import render, routing
+from . import render, routing
 
 # netplan and systemctl print these on nodes without problems; other lines are reported.
 HARMLESS = (

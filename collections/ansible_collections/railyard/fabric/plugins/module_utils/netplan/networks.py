@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.module_utils.netplan import render as netplan_render
-from ansible_collections.railyard.fabric.plugins.module_utils.netplan.render import scalar
+from . import render as netplan_render
+from .render import scalar
 
 FILE = "/etc/netplan/60-railyard-networks.yaml"
 HEADER = (

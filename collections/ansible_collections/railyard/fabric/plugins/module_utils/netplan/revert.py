@@ -10,9 +10,9 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.module_utils import atomic_files
-from ansible_collections.railyard.fabric.plugins.module_utils.netplan import unmanaged
-from ansible_collections.railyard.fabric.plugins.module_utils.rollback import restore, snapshot
+from .. import atomic_files
+from ..rollback import restore, snapshot
+from . import unmanaged
 
 
 def _text(path: str | None) -> str | None:

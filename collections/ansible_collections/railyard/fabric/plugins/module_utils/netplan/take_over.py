@@ -16,9 +16,9 @@ import stat
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from ansible_collections.railyard.fabric.plugins.module_utils import node_files
-from ansible_collections.railyard.fabric.plugins.module_utils.netplan import candidate
-from ansible_collections.railyard.fabric.plugins.module_utils.netplan import claims as netplan_claims
+from .. import node_files
+from . import candidate
+from . import claims as netplan_claims
 
 # Matches neither netplan's `*.yaml` nor networkd's `*.network`: kept for the user, read by no program.
 ASIDE = ".railyard-disabled"

@@ -14,8 +14,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.module_utils.netplan import claims
-from ansible_collections.railyard.fabric.plugins.module_utils.rollback import snapshot
+from ..rollback import snapshot
+from . import claims
 
 _NETWORKD_DIRS = (
     "/etc/systemd/network",

@@ -9,13 +9,8 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.module_utils.parsers import unwrap
-from ansible_collections.railyard.fabric.plugins.module_utils.parsers.common import (
-    NotThisTool,
-    error,
-    is_binary,
-    result,
-)
+from . import unwrap
+from .common import NotThisTool, error, is_binary, result
 
 Parser = Callable[[str], dict[str, Any]]
 

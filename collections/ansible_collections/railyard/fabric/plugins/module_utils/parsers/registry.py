@@ -7,29 +7,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.module_utils.parsers import capture, ping, sockperf
-from ansible_collections.railyard.fabric.plugins.module_utils.parsers.common import NotThisTool
-from ansible_collections.railyard.fabric.plugins.module_utils.parsers.gpu import (
-    dcgmi,
-    nvbandwidth,
-    nvidia_smi_nvlink,
-    nvidia_smi_query,
-    nvidia_smi_topo,
-)
-from ansible_collections.railyard.fabric.plugins.module_utils.parsers.hca import (
-    ethtool,
-    ibstat,
-    ibstatus,
-    ibv_devinfo,
-    mlnx_qos,
-    rdma_link,
-    show_gids,
-)
-from ansible_collections.railyard.fabric.plugins.module_utils.parsers.iperf3 import output as iperf3
-from ansible_collections.railyard.fabric.plugins.module_utils.parsers.nccl import log, nccl_tests
-from ansible_collections.railyard.fabric.plugins.module_utils.parsers.node import fio, smartctl
-from ansible_collections.railyard.fabric.plugins.module_utils.parsers.perftest import output as perftest
-from ansible_collections.railyard.fabric.plugins.module_utils.parsers.subnet import outputs as subnet
+from . import capture, ping, sockperf
+from .common import NotThisTool
+from .gpu import dcgmi, nvbandwidth, nvidia_smi_nvlink, nvidia_smi_query, nvidia_smi_topo
+from .hca import ethtool, ibstat, ibstatus, ibv_devinfo, mlnx_qos, rdma_link, show_gids
+from .iperf3 import output as iperf3
+from .nccl import log, nccl_tests
+from .node import fio, smartctl
+from .perftest import output as perftest
+from .subnet import outputs as subnet
 
 __all__ = ["TOOLS", "NotThisTool", "parse"]
 

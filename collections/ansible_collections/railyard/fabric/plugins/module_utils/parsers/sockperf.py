@@ -8,8 +8,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.module_utils.parsers import common
-from ansible_collections.railyard.fabric.plugins.module_utils.parsers.common import error, to_float, to_int
+from . import common
+from .common import error, to_float, to_int
 
 _VERSION = re.compile(r"== version #?(\d+(?:\.\d+)*)(?=[\s=-])", re.A)
 _SERVER = re.compile(r"\[SERVER\] listen on")

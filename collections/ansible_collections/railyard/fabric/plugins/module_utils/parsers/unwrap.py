@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 
-from ansible_collections.railyard.fabric.plugins.module_utils.parsers.common import whole_lines
+from .common import whole_lines
 
 # Some tools write terminal escapes into pipes too.
 _ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")

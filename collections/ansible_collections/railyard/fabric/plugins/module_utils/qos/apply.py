@@ -10,12 +10,12 @@ import os
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from ansible_collections.railyard.fabric.plugins.module_utils import atomic_files, node_files
-from ansible_collections.railyard.fabric.plugins.module_utils.qos import node as roce_qos_node
-from ansible_collections.railyard.fabric.plugins.module_utils.qos import replay
-from ansible_collections.railyard.fabric.plugins.module_utils.qos import settings as roce_qos
-from ansible_collections.railyard.fabric.plugins.module_utils.qos.settings import QosError
-from ansible_collections.railyard.fabric.plugins.module_utils.qos.tools import Run, format_error
+from .. import atomic_files, node_files
+from . import node as roce_qos_node
+from . import replay
+from . import settings as roce_qos
+from .settings import QosError
+from .tools import Run, format_error
 
 PORT_SETTINGS = (*roce_qos.AT_LOAD, "global_pause")
 

@@ -22,16 +22,12 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Optional
 
-from ansible_collections.railyard.fabric.plugins.module_utils.catalogue import nic_drivers
-from ansible_collections.railyard.fabric.plugins.module_utils.qos import replay, tools
-from ansible_collections.railyard.fabric.plugins.module_utils.qos import settings as roce_qos
-from ansible_collections.railyard.fabric.plugins.module_utils.qos.settings import QosError, Settings
-from ansible_collections.railyard.fabric.plugins.module_utils.qos.tools import (
-    LARGEST_VALUE_BYTES,
-    Action,
-    Run,
-)
-from ansible_collections.railyard.fabric.plugins.module_utils.rails import resolve
+from ..catalogue import nic_drivers
+from ..rails import resolve
+from . import replay, tools
+from . import settings as roce_qos
+from .settings import QosError, Settings
+from .tools import LARGEST_VALUE_BYTES, Action, Run
 
 _GLOBAL_CLASS = re.compile(r"^Global tclass=([0-9]{1,3})\s*$", re.M)
 _NUMBER = re.compile(r"(?:0x[0-9a-f]{1,16}|[0-9]{1,20})\Z", re.I)

@@ -15,15 +15,10 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from ansible_collections.railyard.fabric.plugins.module_utils import node_files
-from ansible_collections.railyard.fabric.plugins.module_utils.parsers import common
-from ansible_collections.railyard.fabric.plugins.module_utils.parsers.hca import dcb, mlnx_qos
-from ansible_collections.railyard.fabric.plugins.module_utils.qos.settings import (
-    DSCP_VALUES,
-    PRIORITIES,
-    QosError,
-    Settings,
-)
+from .. import node_files
+from ..parsers import common
+from ..parsers.hca import dcb, mlnx_qos
+from .settings import DSCP_VALUES, PRIORITIES, QosError, Settings
 
 Action = dict[str, Any]
 # Values of single settings are short; a table is a line for each entry.

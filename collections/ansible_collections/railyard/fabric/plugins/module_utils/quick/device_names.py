@@ -11,10 +11,10 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 
-from ansible_collections.railyard.fabric.plugins.module_utils.facts.sysfs import Reader
-from ansible_collections.railyard.fabric.plugins.module_utils.parsers.nccl import device_list
-from ansible_collections.railyard.fabric.plugins.module_utils.quick.found import Found
-from ansible_collections.railyard.fabric.plugins.module_utils.rails.bind import Bound
+from ..facts.sysfs import Reader
+from ..parsers.nccl import device_list
+from ..rails.bind import Bound
+from .found import Found
 
 ITEM = "device_names"
 #: Files below /etc that name devices, written by the role nccl_profile.

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import socket
 
-from ansible_collections.railyard.fabric.plugins.module_utils import bounded
-from ansible_collections.railyard.fabric.plugins.module_utils.quick.found import GOOD, WRONG, Found, reason
-from ansible_collections.railyard.fabric.plugins.module_utils.state import slurm
+from .. import bounded
+from ..state import slurm
+from .found import GOOD, WRONG, Found, reason
 
 #: The beginning of the reason by which the quick check recognizes its own drain.
 REASON = slurm.own_reason("quick check:")

@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from ansible_collections.railyard.fabric.plugins.module_utils.numeric import is_number, is_whole
+from ..numeric import is_number, is_whole
 
 SCHEMA = 1
 TRANSPORTS = ("roce", "infiniband", "efa", "tcp")

@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.module_utils.facts import gpus, kernel_log
-from ansible_collections.railyard.fabric.plugins.module_utils.facts.sysfs import Reader
-from ansible_collections.railyard.fabric.plugins.module_utils.quick.found import Found
-from ansible_collections.railyard.fabric.plugins.module_utils.records.facts import Gpus
-from ansible_collections.railyard.fabric.plugins.module_utils.rules import gpu, gpu_rows
-from ansible_collections.railyard.fabric.plugins.module_utils.rules.gpu_rows import Node
-from ansible_collections.railyard.fabric.plugins.module_utils.rules.ruling import FAIL, UNMEASURED
+from ..facts import gpus, kernel_log
+from ..facts.sysfs import Reader
+from ..records.facts import Gpus
+from ..rules import gpu, gpu_rows
+from ..rules.gpu_rows import Node
+from ..rules.ruling import FAIL, UNMEASURED
+from .found import Found
 
 Declared = Mapping[str, Any]
 

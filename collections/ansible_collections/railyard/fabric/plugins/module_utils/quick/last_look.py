@@ -16,19 +16,12 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from ansible_collections.railyard.fabric.plugins.module_utils import atomic_files, owner_lock
-from ansible_collections.railyard.fabric.plugins.module_utils.facts.link_errors import (
-    KINDS,
-    NOTICE,
-    PHYSICAL,
-    SYMBOL,
-    is_saturated,
-    show_link,
-)
-from ansible_collections.railyard.fabric.plugins.module_utils.numeric import is_number, is_whole
-from ansible_collections.railyard.fabric.plugins.module_utils.quick import xids
-from ansible_collections.railyard.fabric.plugins.module_utils.quick.found import Finding
-from ansible_collections.railyard.fabric.plugins.module_utils.rules import symbol_errors
+from .. import atomic_files, owner_lock
+from ..facts.link_errors import KINDS, NOTICE, PHYSICAL, SYMBOL, is_saturated, show_link
+from ..numeric import is_number, is_whole
+from ..rules import symbol_errors
+from . import xids
+from .found import Finding
 
 FOLDER = "/var/lib/railyard/quick"
 SCHEMA = 1

@@ -10,22 +10,15 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from ansible_collections.railyard.fabric.plugins.module_utils import bounded
-from ansible_collections.railyard.fabric.plugins.module_utils.bounded import At
-from ansible_collections.railyard.fabric.plugins.module_utils.facts import host, kernel_log, netdev
-from ansible_collections.railyard.fabric.plugins.module_utils.facts.gpus import by_the_clock
-from ansible_collections.railyard.fabric.plugins.module_utils.facts.sysfs import Reader
-from ansible_collections.railyard.fabric.plugins.module_utils.quick import (
-    device_names,
-    gpus,
-    last_look,
-    loopback,
-    rails,
-    xids,
-)
-from ansible_collections.railyard.fabric.plugins.module_utils.quick.expectation import Expectation
-from ansible_collections.railyard.fabric.plugins.module_utils.quick.found import Finding, Found
-from ansible_collections.railyard.fabric.plugins.module_utils.rails.bind import Bound
+from .. import bounded
+from ..bounded import At
+from ..facts import host, kernel_log, netdev
+from ..facts.gpus import by_the_clock
+from ..facts.sysfs import Reader
+from ..rails.bind import Bound
+from . import device_names, gpus, last_look, loopback, rails, xids
+from .expectation import Expectation
+from .found import Finding, Found
 
 # With the calls of Slurm afterwards it ends within 30 s; Slurm kills its health check after 60 s.
 LIMIT_S = 20.0

@@ -14,16 +14,16 @@ import subprocess
 import time
 from collections.abc import Mapping
 
-from ansible_collections.railyard.fabric.plugins.module_utils import bounded
-from ansible_collections.railyard.fabric.plugins.module_utils.catalogue import nic_drivers
-from ansible_collections.railyard.fabric.plugins.module_utils.channel import rail_socket
-from ansible_collections.railyard.fabric.plugins.module_utils.measure import perftest_srd
-from ansible_collections.railyard.fabric.plugins.module_utils.numeric import is_number
-from ansible_collections.railyard.fabric.plugins.module_utils.parsers.common import NotThisTool
-from ansible_collections.railyard.fabric.plugins.module_utils.parsers.perftest import output
-from ansible_collections.railyard.fabric.plugins.module_utils.quick.found import Found
-from ansible_collections.railyard.fabric.plugins.module_utils.rails.bind import Bound
-from ansible_collections.railyard.fabric.plugins.module_utils.rules import rdma
+from .. import bounded
+from ..catalogue import nic_drivers
+from ..channel import rail_socket
+from ..measure import perftest_srd
+from ..numeric import is_number
+from ..parsers.common import NotThisTool
+from ..parsers.perftest import output
+from ..rails.bind import Bound
+from ..rules import rdma
+from .found import Found
 
 # 64 MB through the NIC, some milliseconds; the exchange of keys is over the loopback netdev.
 _WORDS = ("ib_write_bw", "-F", "-s", "65536", "-n", "1000")

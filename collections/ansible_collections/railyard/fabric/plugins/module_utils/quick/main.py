@@ -15,19 +15,9 @@ import os
 import socket
 import time
 
-from ansible_collections.railyard.fabric.plugins.module_utils.quick import (
-    drain,
-    expectation,
-    last_look,
-    trace,
-)
-from ansible_collections.railyard.fabric.plugins.module_utils.quick.found import UNKNOWN, Found
-from ansible_collections.railyard.fabric.plugins.module_utils.quick.look import (
-    How,
-    bounded_look,
-    read_boot_id,
-    unfinished,
-)
+from . import drain, expectation, last_look, trace
+from .found import UNKNOWN, Found
+from .look import How, bounded_look, read_boot_id, unfinished
 
 EXPECTATION = "/etc/railyard/quick.json"
 

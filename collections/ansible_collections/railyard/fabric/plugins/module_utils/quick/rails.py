@@ -8,19 +8,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.module_utils.facts import link_errors, netdev, rdma_port
-from ansible_collections.railyard.fabric.plugins.module_utils.facts.sysfs import Reader
-from ansible_collections.railyard.fabric.plugins.module_utils.quick import last_look
-from ansible_collections.railyard.fabric.plugins.module_utils.quick.expectation import Expectation
-from ansible_collections.railyard.fabric.plugins.module_utils.quick.found import Found
-from ansible_collections.railyard.fabric.plugins.module_utils.rails.bind import Bound, bind
-from ansible_collections.railyard.fabric.plugins.module_utils.rules import link, rdma
-from ansible_collections.railyard.fabric.plugins.module_utils.rules.ruling import (
-    FAIL,
-    RECORDED,
-    UNMEASURED,
-    Ruling,
-)
+from ..facts import link_errors, netdev, rdma_port
+from ..facts.sysfs import Reader
+from ..rails.bind import Bound, bind
+from ..rules import link, rdma
+from ..rules.ruling import FAIL, RECORDED, UNMEASURED, Ruling
+from . import last_look
+from .expectation import Expectation
+from .found import Found
 
 
 def facts(reader: Reader, ip_json: str | None) -> dict[str, Any]:

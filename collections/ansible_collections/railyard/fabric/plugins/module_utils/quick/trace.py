@@ -15,10 +15,10 @@ import os
 from collections.abc import Mapping
 from typing import Any, NamedTuple, Optional
 
-from ansible_collections.railyard.fabric.plugins.module_utils import atomic_files, node_files
-from ansible_collections.railyard.fabric.plugins.module_utils.numeric import is_number, is_whole
-from ansible_collections.railyard.fabric.plugins.module_utils.quick import xids
-from ansible_collections.railyard.fabric.plugins.module_utils.quick.found import UNKNOWN, Finding, Found
+from .. import atomic_files, node_files
+from ..numeric import is_number, is_whole
+from . import xids
+from .found import UNKNOWN, Finding, Found
 
 SCHEMA = 1
 _ENDING = ".trace.json"

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from ansible_collections.railyard.fabric.plugins.module_utils.facts import kernel_log
-from ansible_collections.railyard.fabric.plugins.module_utils.numeric import is_whole
-from ansible_collections.railyard.fabric.plugins.module_utils.rules import xid
+from ..facts import kernel_log
+from ..numeric import is_whole
+from ..rules import xid
 
 #: More different XIDs than any node has; further ones are not counted.
 _MOST_SORTS = 256

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from ansible_collections.railyard.fabric.plugins.module_utils.rails import lag, rdma_mtu
+from . import lag, rdma_mtu
 
 
 @dataclass(frozen=True)

@@ -11,12 +11,7 @@ import ipaddress
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from ansible_collections.railyard.fabric.plugins.module_utils.rails.addresses import (
-    PlanError,
-    address_text,
-    network_of,
-    usable_range,
-)
+from .addresses import PlanError, address_text, network_of, usable_range
 
 
 def gateway_rules(item: Mapping[str, Any]) -> dict[str, str | None]:

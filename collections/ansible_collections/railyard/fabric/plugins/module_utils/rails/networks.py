@@ -11,13 +11,7 @@ import ipaddress
 from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.module_utils.rails.addresses import (
-    PlanError,
-    host_address,
-    network_of,
-    node_number,
-    usable_range,
-)
+from .addresses import PlanError, host_address, network_of, node_number, usable_range
 
 NETWORK_KEYS = ("name", "purpose", "netdev", "subnet", "address", "vlan", "mtu", "manage", "bmc")
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from ansible_collections.railyard.fabric.plugins.module_utils.catalogue import pci_express
-from ansible_collections.railyard.fabric.plugins.module_utils.numeric import is_number
-from ansible_collections.railyard.fabric.plugins.module_utils.rails.bind import Bound
+from ..catalogue import pci_express
+from ..numeric import is_number
+from .bind import Bound
 
 
 class Link(NamedTuple):

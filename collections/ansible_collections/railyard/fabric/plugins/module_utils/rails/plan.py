@@ -16,9 +16,9 @@ import ipaddress
 from collections.abc import Mapping, Sequence
 from typing import Any, Union, cast
 
-from ansible_collections.railyard.fabric.plugins.module_utils.catalogue.tests import WITHOUT_IP
-from ansible_collections.railyard.fabric.plugins.module_utils.documents import Rail
-from ansible_collections.railyard.fabric.plugins.module_utils.rails.addresses import (
+from ..catalogue.tests import WITHOUT_IP
+from ..documents import Rail
+from .addresses import (
     Network,
     PlanError,
     address_text,
@@ -29,15 +29,8 @@ from ansible_collections.railyard.fabric.plugins.module_utils.rails.addresses im
     node_number,
     usable_range,
 )
-from ansible_collections.railyard.fabric.plugins.module_utils.rails.gateways import (
-    beside_gateway,
-    gateway_of,
-    gateway_rule,
-    gateway_rules,
-    overriding_address,
-    variable_of,
-)
-from ansible_collections.railyard.fabric.plugins.module_utils.rails.routes import UnitNetworks, routes_of
+from .gateways import beside_gateway, gateway_of, gateway_rule, gateway_rules, overriding_address, variable_of
+from .routes import UnitNetworks, routes_of
 
 # What other parts of Railyard know under this module's name.
 __all__ = [

@@ -11,8 +11,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.module_utils import node_files
-from ansible_collections.railyard.fabric.plugins.module_utils.rails.bind import named_port, select
+from .. import node_files
+from .bind import named_port, select
 
 # Without the zero byte that ends it: IFNAMSIZ is 16.
 _NAME_LENGTH = 15

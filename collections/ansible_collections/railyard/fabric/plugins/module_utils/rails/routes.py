@@ -15,11 +15,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.module_utils.rails.addresses import (
-    Network,
-    PlanError,
-    network_of,
-)
+from .addresses import Network, PlanError, network_of
 
 
 class UnitNetworks:

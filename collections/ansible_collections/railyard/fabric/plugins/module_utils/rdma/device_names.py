@@ -17,8 +17,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from ansible_collections.railyard.fabric.plugins.module_utils import node_files
-from ansible_collections.railyard.fabric.plugins.module_utils.rails import bind
+from .. import node_files
+from ..rails import bind
 
 RULES = "/etc/udev/rules.d/60-rdma-persistent-naming.rules"
 KEEP, KERNEL, RAIL = MODES = ("keep", "kernel", "rail")

@@ -13,11 +13,11 @@ import os
 import re
 import typing as t
 
-from ansible_collections.railyard.fabric.plugins.module_utils import node_files
-from ansible_collections.railyard.fabric.plugins.module_utils.facts.sysfs import Reader
-from ansible_collections.railyard.fabric.plugins.module_utils.kernel import headers as kernel_headers
-from ansible_collections.railyard.fabric.plugins.module_utils.parsers.node.apt_get import Package
-from ansible_collections.railyard.fabric.plugins.module_utils.rdma.hardware import Card
+from .. import node_files
+from ..facts.sysfs import Reader
+from ..kernel import headers as kernel_headers
+from ..parsers.node.apt_get import Package
+from .hardware import Card
 
 MODULES = ("mlx5_core", "mlx4_core")
 VENDORS = ("doca", "mlnx_ofed")

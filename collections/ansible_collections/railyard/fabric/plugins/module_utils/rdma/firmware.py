@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.railyard.fabric.plugins.module_utils.parsers.hca.mstflint import Flash
-from ansible_collections.railyard.fabric.plugins.module_utils.rdma.hardware import Card
+from ..parsers.hca.mstflint import Flash
+from .hardware import Card
 
 _KEYS = ("version", "file", "sha256")
 

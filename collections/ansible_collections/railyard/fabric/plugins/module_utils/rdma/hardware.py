@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import typing as t
 
-from ansible_collections.railyard.fabric.plugins.module_utils.facts.sysfs import Reader
+from ..facts.sysfs import Reader
 
 VENDOR = "15b3"
 

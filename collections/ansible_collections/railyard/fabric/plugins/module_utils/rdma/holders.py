@@ -18,7 +18,7 @@ from __future__ import annotations
 import os
 import typing as t
 
-from ansible_collections.railyard.fabric.plugins.module_utils.facts.sysfs import Reader
+from ..facts.sysfs import Reader
 
 # The modules that the vendor's unit replaces; all others that matter depend on one of these.
 _ROOTS = ("mlx_compat", "ib_core", "mlx5_core", "mlx4_core")

@@ -17,14 +17,10 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
-from ansible_collections.railyard.fabric.plugins.module_utils import atomic_files
-from ansible_collections.railyard.fabric.plugins.module_utils.parsers.subnet import opensm_log
-from ansible_collections.railyard.fabric.plugins.module_utils.rdma import opensm_partitions
-from ansible_collections.railyard.fabric.plugins.module_utils.rdma.opensm_partitions import (
-    HEADER,
-    Intent,
-    PartitionsError,
-)
+from .. import atomic_files
+from ..parsers.subnet import opensm_log
+from . import opensm_partitions
+from .opensm_partitions import HEADER, Intent, PartitionsError
 
 RECORD_SCHEMA = 1
 _READERS = 8

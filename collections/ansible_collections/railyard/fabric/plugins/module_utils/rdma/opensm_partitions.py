@@ -14,10 +14,10 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from ansible_collections.railyard.fabric.plugins.module_utils.parsers.subnet.answers import parse_pkeys
-from ansible_collections.railyard.fabric.plugins.module_utils.records import reader
-from ansible_collections.railyard.fabric.plugins.module_utils.records.guid import normalize_guid
-from ansible_collections.railyard.fabric.plugins.module_utils.records.partitions import (
+from ..parsers.subnet.answers import parse_pkeys
+from ..records import reader
+from ..records.guid import normalize_guid
+from ..records.partitions import (
     ALL,
     BOTH,
     DEFAULT_PKEY,

@@ -15,9 +15,9 @@ from __future__ import annotations
 import re
 import typing as t
 
-from ansible_collections.railyard.fabric.plugins.module_utils.apt import vendor_repository
-from ansible_collections.railyard.fabric.plugins.module_utils.rdma import releases
-from ansible_collections.railyard.fabric.plugins.module_utils.rdma.hardware import Card
+from ..apt import vendor_repository
+from . import releases
+from .hardware import Card
 
 _LEGACY_KERNEL = (5, 4)
 _NODE_PYTHON = (3, 9)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, Optional, TypedDict
 
-from ansible_collections.railyard.fabric.plugins.module_utils.records.reader import NotEmpty, NotTwice
+from .reader import NotEmpty, NotTwice
 
 Direction = Literal["uni", "bi", "local"]
 

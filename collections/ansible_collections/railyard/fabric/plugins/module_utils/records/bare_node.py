@@ -11,13 +11,9 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, Optional, TypedDict
 
-from ansible_collections.railyard.fabric.plugins.module_utils.records import facts, reader
-from ansible_collections.railyard.fabric.plugins.module_utils.records.facts import Count, Mac, PciAddress
-from ansible_collections.railyard.fabric.plugins.module_utils.records.reader import (
-    AtLeast,
-    NotTwice,
-    RefusedError,
-)
+from . import facts, reader
+from .facts import Count, Mac, PciAddress
+from .reader import AtLeast, NotTwice, RefusedError
 
 
 class Neighbour(TypedDict):

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal, TypedDict
 
-from ansible_collections.railyard.fabric.plugins.module_utils.records import reader
-from ansible_collections.railyard.fabric.plugins.module_utils.records.facts import Count
-from ansible_collections.railyard.fabric.plugins.module_utils.records.node_rows import Positive
+from . import reader
+from .facts import Count
+from .node_rows import Positive
 
 #: Who asks BMCs. The rows of nodes carry the node's name here.
 CONTROLLER = "controller"

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, Optional, TypedDict
 
-from ansible_collections.railyard.fabric.plugins.module_utils.records import reader
-from ansible_collections.railyard.fabric.plugins.module_utils.records.facts import Count
-from ansible_collections.railyard.fabric.plugins.module_utils.records.node_rows import Amount, Positive
-from ansible_collections.railyard.fabric.plugins.module_utils.records.reader import Long, NotEmpty, NotTwice
+from . import reader
+from .facts import Count
+from .node_rows import Amount, Positive
+from .reader import Long, NotEmpty, NotTwice
 
 Names = Annotated[list[str], NotTwice()]
 

@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import Annotated, Any, Literal, Optional, TypedDict, Union
 
-from ansible_collections.railyard.fabric.plugins.module_utils.records import reader
-from ansible_collections.railyard.fabric.plugins.module_utils.records.reader import AtLeast, Matches, NotTwice
+from . import reader
+from .reader import AtLeast, Matches, NotTwice
 
 Count = Annotated[int, AtLeast(0)]
 #: As sysfs writes it, so that a device has one address: beyond four digits a domain has no zeros in front.

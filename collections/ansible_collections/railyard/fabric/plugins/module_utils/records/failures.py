@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal, Optional, TypedDict
 
-from ansible_collections.railyard.fabric.plugins.module_utils.records import reader
+from . import reader
 
 # `class` is a word of Python.
 _Named = TypedDict("_Named", {"class": str, "message": str})

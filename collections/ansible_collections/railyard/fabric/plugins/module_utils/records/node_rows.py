@@ -12,15 +12,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Optional, TypedDict
 
-from ansible_collections.railyard.fabric.plugins.module_utils.records import reader
-from ansible_collections.railyard.fabric.plugins.module_utils.records.facts import Count, PciAddress, PciLink
-from ansible_collections.railyard.fabric.plugins.module_utils.records.reader import (
-    AboveZero,
-    AtLeast,
-    Long,
-    NotEmpty,
-    NotTwice,
-)
+from . import reader
+from .facts import Count, PciAddress, PciLink
+from .reader import AboveZero, AtLeast, Long, NotEmpty, NotTwice
 
 Positive = Annotated[int, AtLeast(1)]
 Amount = Annotated[float, AtLeast(0)]

@@ -11,10 +11,10 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal, Optional, TypedDict
 
-from ansible_collections.railyard.fabric.plugins.module_utils.records.facts import Count
-from ansible_collections.railyard.fabric.plugins.module_utils.records.failures import Error
-from ansible_collections.railyard.fabric.plugins.module_utils.records.node_rows import Positive, Span
-from ansible_collections.railyard.fabric.plugins.module_utils.records.reader import Long, NotEmpty
+from .facts import Count
+from .failures import Error
+from .node_rows import Positive, Span
+from .reader import Long, NotEmpty
 
 Metrics = dict[str, Optional[float]]
 Spans = dict[str, Span]

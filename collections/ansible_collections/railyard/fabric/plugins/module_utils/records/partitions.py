@@ -13,9 +13,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Annotated, Any, NamedTuple, Optional
 
-from ansible_collections.railyard.fabric.plugins.module_utils.records import reader
-from ansible_collections.railyard.fabric.plugins.module_utils.records.guid import normalize_guid
-from ansible_collections.railyard.fabric.plugins.module_utils.records.reader import Matches
+from . import reader
+from .guid import normalize_guid
+from .reader import Matches
 
 MEMBERSHIPS = FULL, LIMITED, BOTH = ("full", "limited", "both")
 #: The member that stands for every port of the subnet.

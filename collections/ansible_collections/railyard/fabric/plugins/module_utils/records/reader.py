@@ -15,7 +15,7 @@ import typing
 from collections.abc import Callable, Mapping
 from typing import Any, Literal, NamedTuple, Optional, TypeVar, Union
 
-from ansible_collections.railyard.fabric.plugins.module_utils.numeric import is_number, is_whole
+from ..numeric import is_number, is_whole
 
 _T = TypeVar("_T")
 _Check = Callable[[Any], None]

@@ -8,13 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Literal, Optional, TypedDict, TypeVar
 
-from ansible_collections.railyard.fabric.plugins.module_utils.records import reader
-from ansible_collections.railyard.fabric.plugins.module_utils.records.reader import (
-    AboveZero,
-    AtLeast,
-    Matches,
-)
-from ansible_collections.railyard.fabric.plugins.module_utils.records.subnet import (
+from . import reader
+from .reader import AboveZero, AtLeast, Matches
+from .subnet import (
     Counters,
     Device,
     Duplicate,

@@ -13,7 +13,7 @@ from __future__ import annotations
 import contextlib
 import os
 
-from ansible_collections.railyard.fabric.plugins.module_utils import atomic_files
+from .. import atomic_files
 
 SYSTEM_DIR = "/etc/systemd/system"
 FILES_UNIT = "railyard-rail-network-boot.service"

@@ -18,8 +18,8 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.module_utils import atomic_files
-from ansible_collections.railyard.fabric.plugins.module_utils.rollback import snapshot as netplan_snapshot
+from .. import atomic_files
+from . import snapshot as netplan_snapshot
 
 GENERATED_DIR = "/run/systemd/network"
 PATIENCE_S = 15.0

@@ -15,7 +15,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.module_utils import node_files
+from .. import node_files
 
 Run = Callable[[list[str]], str]
 Snapshot = dict[str, Any]

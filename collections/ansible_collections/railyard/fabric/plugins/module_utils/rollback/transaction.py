@@ -23,9 +23,9 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.module_utils import atomic_files, owner_lock
-from ansible_collections.railyard.fabric.plugins.module_utils.rollback import boot as netplan_boot
-from ansible_collections.railyard.fabric.plugins.module_utils.rollback import restore
+from .. import atomic_files, owner_lock
+from . import boot as netplan_boot
+from . import restore
 
 STATE_DIR = "/var/lib/railyard/rail_network"
 UNIT = "railyard-rail-network"

@@ -14,13 +14,13 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.module_utils.facts import gpus as facts
-from ansible_collections.railyard.fabric.plugins.module_utils.numeric import is_whole
-from ansible_collections.railyard.fabric.plugins.module_utils.parsers.gpu import nvml_words
-from ansible_collections.railyard.fabric.plugins.module_utils.records.facts import GpuRow, Gpus
-from ansible_collections.railyard.fabric.plugins.module_utils.rules import gpu_rows, xid
-from ansible_collections.railyard.fabric.plugins.module_utils.rules.gpu_rows import Node
-from ansible_collections.railyard.fabric.plugins.module_utils.rules.ruling import FAIL, Ruling
+from ..facts import gpus as facts
+from ..numeric import is_whole
+from ..parsers.gpu import nvml_words
+from ..records.facts import GpuRow, Gpus
+from . import gpu_rows, xid
+from .gpu_rows import Node
+from .ruling import FAIL, Ruling
 
 _THROTTLE = "clocks_throttle_reasons."
 _SLOWDOWNS = {

@@ -9,9 +9,9 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from ansible_collections.railyard.fabric.plugins.module_utils.numeric import is_number, is_whole
-from ansible_collections.railyard.fabric.plugins.module_utils.parsers.gpu import nvml_words
-from ansible_collections.railyard.fabric.plugins.module_utils.records.facts import GpuRow, Gpus
+from ..numeric import is_number, is_whole
+from ..parsers.gpu import nvml_words
+from ..records.facts import GpuRow, Gpus
 
 MOST_NAMED = 4
 _MOST_WORDS = 60

@@ -10,10 +10,10 @@ import ipaddress
 from collections.abc import Mapping, Sequence
 from typing import Any, Union
 
-from ansible_collections.railyard.fabric.plugins.module_utils.numeric import is_number
-from ansible_collections.railyard.fabric.plugins.module_utils.rails import lag, pci_links
-from ansible_collections.railyard.fabric.plugins.module_utils.rails.bind import Bound, Finding
-from ansible_collections.railyard.fabric.plugins.module_utils.rules.ruling import Ruling
+from ..numeric import is_number
+from ..rails import lag, pci_links
+from ..rails.bind import Bound, Finding
+from .ruling import Ruling
 
 CHECKS = ("link", "address", "mtu")
 # What a netdev with a carrier reports; `unknown` is that of a driver without operational states (RFC 2863).

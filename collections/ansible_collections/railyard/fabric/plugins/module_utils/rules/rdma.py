@@ -9,14 +9,14 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from ansible_collections.railyard.fabric.plugins.module_utils.catalogue import nic_drivers
-from ansible_collections.railyard.fabric.plugins.module_utils.facts import gid
-from ansible_collections.railyard.fabric.plugins.module_utils.facts.rdma_port import UNSPECIFIED_LAYER
-from ansible_collections.railyard.fabric.plugins.module_utils.numeric import is_number, is_whole
-from ansible_collections.railyard.fabric.plugins.module_utils.rails import bind, rdma_mtu
-from ansible_collections.railyard.fabric.plugins.module_utils.rails.bind import Bound
-from ansible_collections.railyard.fabric.plugins.module_utils.rules import link
-from ansible_collections.railyard.fabric.plugins.module_utils.rules.ruling import PASS, Ruling
+from ..catalogue import nic_drivers
+from ..facts import gid
+from ..facts.rdma_port import UNSPECIFIED_LAYER
+from ..numeric import is_number, is_whole
+from ..rails import bind, rdma_mtu
+from ..rails.bind import Bound
+from . import link
+from .ruling import PASS, Ruling
 
 #: Transport -> the checks of each rail; the GIDs of InfiniBand and EFA are no addresses.
 CHECKS = {

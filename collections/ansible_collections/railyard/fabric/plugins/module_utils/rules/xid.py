@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
-from ansible_collections.railyard.fabric.plugins.module_utils.records.facts import Xid
+from ..records.facts import Xid
 
 _RESET, _RESTART, _WORKFLOW = "reset the GPU", "restart the node", "follow NVIDIA's workflow for it"
 CRITICAL: Mapping[int, str] = {

@@ -23,15 +23,15 @@ import time
 from collections.abc import Sequence
 from typing import Any, BinaryIO
 
-from ansible_collections.railyard.fabric.plugins.module_utils import atomic_files, node_files
-from ansible_collections.railyard.fabric.plugins.module_utils.channel.errors import MeasurementError
-from ansible_collections.railyard.fabric.plugins.module_utils.facts import node as node_facts
-from ansible_collections.railyard.fabric.plugins.module_utils.facts.sysfs import Reader
-from ansible_collections.railyard.fabric.plugins.module_utils.runner import frames
-from ansible_collections.railyard.fabric.plugins.module_utils.runner.control import Control
-from ansible_collections.railyard.fabric.plugins.module_utils.runner.progress import STATUS_KEYS
-from ansible_collections.railyard.fabric.plugins.module_utils.runner.record import STATUS
-from ansible_collections.railyard.fabric.plugins.module_utils.schedule import work_order
+from .. import atomic_files, node_files
+from ..channel.errors import MeasurementError
+from ..facts import node as node_facts
+from ..facts.sysfs import Reader
+from ..schedule import work_order
+from . import frames
+from .control import Control
+from .progress import STATUS_KEYS
+from .record import STATUS
 
 INSPECT, MEASURE = "inspect", "measure"
 # Messages of the controller, one per line.

@@ -19,7 +19,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from ansible_collections.railyard.fabric.plugins.module_utils.runner.record import utc_now
+from .record import utc_now
 
 # A constant; the command comes as arguments. It writes to the socket that is its standard input to show that
 # it is ready, then waits for a line. When the runner is gone, `read` fails and nothing is run.

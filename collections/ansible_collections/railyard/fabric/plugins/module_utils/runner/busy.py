@@ -10,10 +10,10 @@ import re
 import subprocess
 from collections.abc import Collection, Mapping
 
-from ansible_collections.railyard.fabric.plugins.module_utils import bounded
-from ansible_collections.railyard.fabric.plugins.module_utils.channel.errors import MeasurementError
-from ansible_collections.railyard.fabric.plugins.module_utils.channel.rail_socket import Place
-from ansible_collections.railyard.fabric.plugins.module_utils.measure import counters
+from .. import bounded
+from ..channel.errors import MeasurementError
+from ..channel.rail_socket import Place
+from ..measure import counters
 
 #: The states of a node.
 IDLE, BUSY, UNKNOWN = "idle", "busy", "unknown"

@@ -18,15 +18,12 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.module_utils import node_files
-from ansible_collections.railyard.fabric.plugins.module_utils.cabling import arp_probe, beacon, lldp
-from ansible_collections.railyard.fabric.plugins.module_utils.channel.errors import (
-    ErrorClass,
-    MeasurementError,
-)
-from ansible_collections.railyard.fabric.plugins.module_utils.channel.rail_socket import Place
-from ansible_collections.railyard.fabric.plugins.module_utils.runner.context import RunContext, link_state
-from ansible_collections.railyard.fabric.plugins.module_utils.schedule import cable_checks, work_order
+from .. import node_files
+from ..cabling import arp_probe, beacon, lldp
+from ..channel.errors import ErrorClass, MeasurementError
+from ..channel.rail_socket import Place
+from ..schedule import cable_checks, work_order
+from .context import RunContext, link_state
 
 # The longest that the tests wait; beacons that come later are received while tests run.
 _MOST_S = 3.0

@@ -14,15 +14,11 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.module_utils.catalogue import rdma_counters
-from ansible_collections.railyard.fabric.plugins.module_utils.channel.errors import (
-    CLOCK_LOST,
-    UNKNOWN_CONNECTION,
-    ErrorClass,
-)
-from ansible_collections.railyard.fabric.plugins.module_utils.facts import link_errors
-from ansible_collections.railyard.fabric.plugins.module_utils.measure import outliers, proof
-from ansible_collections.railyard.fabric.plugins.module_utils.measure.base import (
+from ..catalogue import rdma_counters
+from ..channel.errors import CLOCK_LOST, UNKNOWN_CONNECTION, ErrorClass
+from ..facts import link_errors
+from ..measure import outliers, proof
+from ..measure.base import (
     ENDS_TOLERANCE,
     LEAST_OF_ASKED,
     LEAST_OVERLAP,
@@ -30,7 +26,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.measure.base impor
     OWN_WINDOWS_S,
     OWN_WINDOWS_TOLERANCE,
 )
-from ansible_collections.railyard.fabric.plugins.module_utils.measure.perftest_bw import measured_s
+from ..measure.perftest_bw import measured_s
 
 #: The pause before tests are measured again, for a disturbance to pass.
 PAUSE_S = 5.0

@@ -12,14 +12,14 @@ import time
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from ansible_collections.railyard.fabric.plugins.module_utils import node_files
-from ansible_collections.railyard.fabric.plugins.module_utils.channel.errors import MeasurementError
-from ansible_collections.railyard.fabric.plugins.module_utils.channel.rail_socket import Place, no_management
-from ansible_collections.railyard.fabric.plugins.module_utils.measure import base, registry
-from ansible_collections.railyard.fabric.plugins.module_utils.runner import confirm
-from ansible_collections.railyard.fabric.plugins.module_utils.runner.launcher import Launcher
-from ansible_collections.railyard.fabric.plugins.module_utils.runner.record import Record
-from ansible_collections.railyard.fabric.plugins.module_utils.schedule import node_tests, rounds, work_order
+from .. import node_files
+from ..channel.errors import MeasurementError
+from ..channel.rail_socket import Place, no_management
+from ..measure import base, registry
+from ..schedule import node_tests, rounds, work_order
+from . import confirm
+from .launcher import Launcher
+from .record import Record
 
 RUNNER_VERSION = "0.1.0"
 

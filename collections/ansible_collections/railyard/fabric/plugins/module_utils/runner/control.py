@@ -17,13 +17,13 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.module_utils import node_files
-from ansible_collections.railyard.fabric.plugins.module_utils.channel.errors import MeasurementError
-from ansible_collections.railyard.fabric.plugins.module_utils.runner import process
-from ansible_collections.railyard.fabric.plugins.module_utils.runner.lease import Lease
-from ansible_collections.railyard.fabric.plugins.module_utils.runner.record import RAW, RESULTS, STATUS
-from ansible_collections.railyard.fabric.plugins.module_utils.runner.short_rows import FRAME_BEGINS
-from ansible_collections.railyard.fabric.plugins.module_utils.schedule import work_order
+from .. import node_files
+from ..channel.errors import MeasurementError
+from ..schedule import work_order
+from . import process
+from .lease import Lease
+from .record import RAW, RESULTS, STATUS
+from .short_rows import FRAME_BEGINS
 
 STATE_FOLDER = "/var/lib/railyard"
 RUN_FOLDER = "/run/railyard"

@@ -9,10 +9,10 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.module_utils.catalogue import rdma_counters
-from ansible_collections.railyard.fabric.plugins.module_utils.facts import link_errors
-from ansible_collections.railyard.fabric.plugins.module_utils.measure import counters, proof
-from ansible_collections.railyard.fabric.plugins.module_utils.runner.context import RunContext
+from ..catalogue import rdma_counters
+from ..facts import link_errors
+from ..measure import counters, proof
+from .context import RunContext
 
 # Drivers of hardware NICs update their counters from time to time (bnxt once a second) and not in between.
 # How long to wait for counters that fall short, and how long they must stay unchanged to be final.

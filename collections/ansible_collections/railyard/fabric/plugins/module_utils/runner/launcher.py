@@ -18,9 +18,9 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 
-from ansible_collections.railyard.fabric.plugins.module_utils.channel import peer_filter
-from ansible_collections.railyard.fabric.plugins.module_utils.channel.errors import MeasurementError
-from ansible_collections.railyard.fabric.plugins.module_utils.channel.rendezvous import raise_if_stopped
+from ..channel import peer_filter
+from ..channel.errors import MeasurementError
+from ..channel.rendezvous import raise_if_stopped
 
 _POLL_S = 0.02
 # How soon a wait notices that the runner has to stop; each look costs CPU time of the node under test.

@@ -12,8 +12,8 @@ import socket
 import time
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.module_utils import owner_lock
-from ansible_collections.railyard.fabric.plugins.module_utils.channel.errors import MeasurementError
+from .. import owner_lock
+from ..channel.errors import MeasurementError
 
 FOLDER = "/run/railyard"
 FILE = "lease.json"

@@ -21,16 +21,10 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from ansible_collections.railyard.fabric.plugins.module_utils.channel import rendezvous
-from ansible_collections.railyard.fabric.plugins.module_utils.channel.errors import MeasurementError
-from ansible_collections.railyard.fabric.plugins.module_utils.channel.rail_socket import (
-    Place,
-    bind_to_rail,
-    family_of,
-    listen,
-    tune,
-)
-from ansible_collections.railyard.fabric.plugins.module_utils.schedule import rounds, work_order
+from ..channel import rendezvous
+from ..channel.errors import MeasurementError
+from ..channel.rail_socket import Place, bind_to_rail, family_of, listen, tune
+from ..schedule import rounds, work_order
 
 _TICK_S = 1.0
 _ANSWER_S = 3.0

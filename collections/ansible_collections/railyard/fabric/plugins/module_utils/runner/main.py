@@ -18,30 +18,22 @@ import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.module_utils.channel.errors import MeasurementError
-from ansible_collections.railyard.fabric.plugins.module_utils.channel.rendezvous import (
-    Cancelled,
-    raise_if_stopped,
-)
-from ansible_collections.railyard.fabric.plugins.module_utils.measure import registry
-from ansible_collections.railyard.fabric.plugins.module_utils.records.asked import AskedLine
-from ansible_collections.railyard.fabric.plugins.module_utils.runner import confirm, context
-from ansible_collections.railyard.fabric.plugins.module_utils.runner import launcher as units
-from ansible_collections.railyard.fabric.plugins.module_utils.runner.cabling import Cabling
-from ansible_collections.railyard.fabric.plugins.module_utils.runner.context import RunContext
-from ansible_collections.railyard.fabric.plugins.module_utils.runner.eta import Pace, process_age_s
-from ansible_collections.railyard.fabric.plugins.module_utils.runner.lease import Lease
-from ansible_collections.railyard.fabric.plugins.module_utils.runner.listener import Listener
-from ansible_collections.railyard.fabric.plugins.module_utils.runner.node_tests import NodeTests
-from ansible_collections.railyard.fabric.plugins.module_utils.runner.pair import PairRun
-from ansible_collections.railyard.fabric.plugins.module_utils.runner.record import Record
-from ansible_collections.railyard.fabric.plugins.module_utils.runner.tally import Tally
-from ansible_collections.railyard.fabric.plugins.module_utils.schedule import (
-    cable_checks,
-    node_tests,
-    rounds,
-    work_order,
-)
+from ..channel.errors import MeasurementError
+from ..channel.rendezvous import Cancelled, raise_if_stopped
+from ..measure import registry
+from ..records.asked import AskedLine
+from ..schedule import cable_checks, node_tests, rounds, work_order
+from . import confirm, context
+from . import launcher as units
+from .cabling import Cabling
+from .context import RunContext
+from .eta import Pace, process_age_s
+from .lease import Lease
+from .listener import Listener
+from .node_tests import NodeTests
+from .pair import PairRun
+from .record import Record
+from .tally import Tally
 
 _OVERHEAD_S = 6.0
 # How often the lease and the deadline are checked; each check costs CPU time of the node under test.

@@ -14,24 +14,16 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.module_utils.channel.errors import MeasurementError
-from ansible_collections.railyard.fabric.plugins.module_utils.channel.rail_socket import Place
-from ansible_collections.railyard.fabric.plugins.module_utils.channel.rendezvous import (
-    Cancelled,
-    raise_if_stopped,
-)
-from ansible_collections.railyard.fabric.plugins.module_utils.measure import registry
-from ansible_collections.railyard.fabric.plugins.module_utils.measure.base import Finished
-from ansible_collections.railyard.fabric.plugins.module_utils.measure.node_tool import (
-    NOTHING,
-    Company,
-    NodeTool,
-    NodeToolSession,
-)
-from ansible_collections.railyard.fabric.plugins.module_utils.runner import busy, launcher, tool_session
-from ansible_collections.railyard.fabric.plugins.module_utils.runner.context import RunContext
-from ansible_collections.railyard.fabric.plugins.module_utils.runner.record import end_of, utc_now
-from ansible_collections.railyard.fabric.plugins.module_utils.schedule import node_tests, together, work_order
+from ..channel.errors import MeasurementError
+from ..channel.rail_socket import Place
+from ..channel.rendezvous import Cancelled, raise_if_stopped
+from ..measure import registry
+from ..measure.base import Finished
+from ..measure.node_tool import NOTHING, Company, NodeTool, NodeToolSession
+from ..schedule import node_tests, together, work_order
+from . import busy, launcher, tool_session
+from .context import RunContext
+from .record import end_of, utc_now
 
 Test = Mapping[str, Any]
 #: Far more than such a tool prints.

@@ -14,32 +14,18 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.module_utils.channel import rendezvous
-from ansible_collections.railyard.fabric.plugins.module_utils.channel.errors import (
-    CLOCK_LOST,
-    MeasurementError,
-)
-from ansible_collections.railyard.fabric.plugins.module_utils.channel.rail_socket import no_management
-from ansible_collections.railyard.fabric.plugins.module_utils.runner import busy, confirm, port_proof
-from ansible_collections.railyard.fabric.plugins.module_utils.runner.barrier import StartBarrier
-from ansible_collections.railyard.fabric.plugins.module_utils.runner.context import RunContext, link_state
-from ansible_collections.railyard.fabric.plugins.module_utils.runner.listener import Listener
-from ansible_collections.railyard.fabric.plugins.module_utils.runner.record import attempt_of, end_of
-from ansible_collections.railyard.fabric.plugins.module_utils.runner.session import (
-    MeetingDeadline,
-    Session,
-    meet,
-    open_session,
-)
-from ansible_collections.railyard.fabric.plugins.module_utils.runner.step import (
-    Row,
-    Step,
-    client_end,
-    find_failure,
-    server_end,
-)
-from ansible_collections.railyard.fabric.plugins.module_utils.schedule import work_order
-from ansible_collections.railyard.fabric.plugins.module_utils.schedule.rounds import Meeting
+from ..channel import rendezvous
+from ..channel.errors import CLOCK_LOST, MeasurementError
+from ..channel.rail_socket import no_management
+from ..schedule import work_order
+from ..schedule.rounds import Meeting
+from . import busy, confirm, port_proof
+from .barrier import StartBarrier
+from .context import RunContext, link_state
+from .listener import Listener
+from .record import attempt_of, end_of
+from .session import MeetingDeadline, Session, meet, open_session
+from .step import Row, Step, client_end, find_failure, server_end
 
 Test = Mapping[str, Any]
 # How often a test is run whose tool lost its clock; both ends detect it and count alike.

@@ -14,12 +14,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.module_utils.channel.errors import MeasurementError, error_of
-from ansible_collections.railyard.fabric.plugins.module_utils.channel.rail_socket import Place
-from ansible_collections.railyard.fabric.plugins.module_utils.channel.rendezvous import Channel
-from ansible_collections.railyard.fabric.plugins.module_utils.measure import rdma_port
-from ansible_collections.railyard.fabric.plugins.module_utils.runner.session import Session
-from ansible_collections.railyard.fabric.plugins.module_utils.schedule import work_order
+from ..channel.errors import MeasurementError, error_of
+from ..channel.rail_socket import Place
+from ..channel.rendezvous import Channel
+from ..measure import rdma_port
+from ..schedule import work_order
+from .session import Session
 
 _PROVEN_KEYS = ("node", "boot_id", "port_guid")
 

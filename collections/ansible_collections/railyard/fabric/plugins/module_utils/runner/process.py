@@ -12,7 +12,7 @@ import subprocess
 import time
 from collections.abc import Callable, Sequence
 
-from ansible_collections.railyard.fabric.plugins.module_utils.runner import launcher as units
+from . import launcher as units
 
 # The runner writes the missing rows before it ends.
 _FAREWELL_S = 20

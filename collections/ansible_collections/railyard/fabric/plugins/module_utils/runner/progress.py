@@ -14,11 +14,11 @@ import json
 import posixpath
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.module_utils.runner import launcher
-from ansible_collections.railyard.fabric.plugins.module_utils.runner.control import RUN_FOLDER, STATE_FOLDER
-from ansible_collections.railyard.fabric.plugins.module_utils.runner.lease import Lease
-from ansible_collections.railyard.fabric.plugins.module_utils.runner.record import STATUS
-from ansible_collections.railyard.fabric.plugins.module_utils.schedule import work_order
+from ..schedule import work_order
+from . import launcher
+from .control import RUN_FOLDER, STATE_FOLDER
+from .lease import Lease
+from .record import STATUS
 
 # The runner's state is read first: a runner that ends between the two reads has already written its last
 # status. Arguments: the link that systemd keeps while the runner's unit runs, the run, the lease, its sign of

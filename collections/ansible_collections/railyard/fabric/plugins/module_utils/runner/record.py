@@ -12,11 +12,11 @@ import threading
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.module_utils import node_files
-from ansible_collections.railyard.fabric.plugins.module_utils.runner.eta import Pace, uptime_s
-from ansible_collections.railyard.fabric.plugins.module_utils.runner.raw_names import archive_name, raw_name
-from ansible_collections.railyard.fabric.plugins.module_utils.runner.short_rows import Shortener
-from ansible_collections.railyard.fabric.plugins.module_utils.schedule import rounds
+from .. import node_files
+from ..schedule import rounds
+from .eta import Pace, uptime_s
+from .raw_names import archive_name, raw_name
+from .short_rows import Shortener
 
 SCHEMA = 1
 RESULTS = "results.jsonl"

@@ -10,19 +10,14 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.module_utils.channel import arp, rendezvous
-from ansible_collections.railyard.fabric.plugins.module_utils.channel.errors import MeasurementError
-from ansible_collections.railyard.fabric.plugins.module_utils.channel.rail_socket import Place
-from ansible_collections.railyard.fabric.plugins.module_utils.runner.context import (
-    RUNNER_VERSION,
-    RunContext,
-    link_state,
-    own_macs,
-)
-from ansible_collections.railyard.fabric.plugins.module_utils.runner.listener import Listener, dial
-from ansible_collections.railyard.fabric.plugins.module_utils.runner.record import netdev_mtu_bytes
-from ansible_collections.railyard.fabric.plugins.module_utils.schedule import work_order
-from ansible_collections.railyard.fabric.plugins.module_utils.schedule.rounds import Meeting
+from ..channel import arp, rendezvous
+from ..channel.errors import MeasurementError
+from ..channel.rail_socket import Place
+from ..schedule import work_order
+from ..schedule.rounds import Meeting
+from .context import RUNNER_VERSION, RunContext, link_state, own_macs
+from .listener import Listener, dial
+from .record import netdev_mtu_bytes
 
 _TURN_S = 3.5
 _PAUSE_S = 0.2

@@ -22,7 +22,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Optional
 
-from ansible_collections.railyard.fabric.plugins.module_utils.runner.raw_names import raw_name
+from .raw_names import raw_name
 
 Row = dict[str, Any]
 

@@ -14,31 +14,16 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.module_utils.catalogue import rdma_counters
-from ansible_collections.railyard.fabric.plugins.module_utils.channel import rail_socket
-from ansible_collections.railyard.fabric.plugins.module_utils.channel.errors import (
-    UNKNOWN_CONNECTION,
-    MeasurementError,
-    error_of,
-)
-from ansible_collections.railyard.fabric.plugins.module_utils.channel.rendezvous import Channel, ChannelClosed
-from ansible_collections.railyard.fabric.plugins.module_utils.measure import (
-    base,
-    counters,
-    perftest_bw,
-    proof,
-    rdma_port,
-    registry,
-)
-from ansible_collections.railyard.fabric.plugins.module_utils.measure.base import LEAST_OF_ASKED, Reading
-from ansible_collections.railyard.fabric.plugins.module_utils.runner.barrier import (
-    NOTIFY_S,
-    Moment,
-    StartBarrier,
-)
-from ansible_collections.railyard.fabric.plugins.module_utils.runner.counters import Watch
-from ansible_collections.railyard.fabric.plugins.module_utils.runner.session import Session
-from ansible_collections.railyard.fabric.plugins.module_utils.runner.tool_session import RailToolSession
+from ..catalogue import rdma_counters
+from ..channel import rail_socket
+from ..channel.errors import UNKNOWN_CONNECTION, MeasurementError, error_of
+from ..channel.rendezvous import Channel, ChannelClosed
+from ..measure import base, counters, perftest_bw, proof, rdma_port, registry
+from ..measure.base import LEAST_OF_ASKED, Reading
+from .barrier import NOTIFY_S, Moment, StartBarrier
+from .counters import Watch
+from .session import Session
+from .tool_session import RailToolSession
 
 _CLOSE_ANSWER_S = 15.0
 # How often a server is started where an unknown host connects before the peer filter is active.

@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.module_utils.runner import confirm
-from ansible_collections.railyard.fabric.plugins.module_utils.schedule import rounds
+from ..schedule import rounds
+from . import confirm
 
 #: A share of the minimum bandwidth that the controller expects: on a healthy rail a stall costs a tenth.
 _LOW = 0.5

@@ -11,18 +11,15 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.module_utils.channel import rail_socket
-from ansible_collections.railyard.fabric.plugins.module_utils.channel.errors import MeasurementError
-from ansible_collections.railyard.fabric.plugins.module_utils.channel.rendezvous import (
-    Channel,
-    raise_if_stopped,
-)
-from ansible_collections.railyard.fabric.plugins.module_utils.measure import rdma_port as rdma_place
-from ansible_collections.railyard.fabric.plugins.module_utils.measure.base import Finished, ToolSession
-from ansible_collections.railyard.fabric.plugins.module_utils.runner import launcher
-from ansible_collections.railyard.fabric.plugins.module_utils.runner.barrier import HeldProcess, Moment
-from ansible_collections.railyard.fabric.plugins.module_utils.runner.record import end_of
-from ansible_collections.railyard.fabric.plugins.module_utils.runner.session import Session
+from ..channel import rail_socket
+from ..channel.errors import MeasurementError
+from ..channel.rendezvous import Channel, raise_if_stopped
+from ..measure import rdma_port as rdma_place
+from ..measure.base import Finished, ToolSession
+from . import launcher
+from .barrier import HeldProcess, Moment
+from .record import end_of
+from .session import Session
 
 _POLL_S = 0.02
 # How often to look for callers of an unfiltered server; where the kernel filters there is nothing to look

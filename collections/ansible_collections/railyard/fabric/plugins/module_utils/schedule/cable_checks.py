@@ -14,11 +14,11 @@ import ipaddress
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from ansible_collections.railyard.fabric.plugins.module_utils.catalogue.tests import WITHOUT_IP
-from ansible_collections.railyard.fabric.plugins.module_utils.rails import plan
-from ansible_collections.railyard.fabric.plugins.module_utils.records.asked import AskedLine
-from ansible_collections.railyard.fabric.plugins.module_utils.schedule import rounds
-from ansible_collections.railyard.fabric.plugins.module_utils.schedule.request import local_line
+from ..catalogue.tests import WITHOUT_IP
+from ..rails import plan
+from ..records.asked import AskedLine
+from . import rounds
+from .request import local_line
 
 CABLING, OWNER, REPLY, NEIGHBOUR = "cabling", "link_address_owner", "reply_path", "neighbour"
 #: check -> tool, in the order of a port's ids.

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.module_utils.catalogue.tests import NODE_TESTS, Check
-from ansible_collections.railyard.fabric.plugins.module_utils.records.asked import AskedLine
-from ansible_collections.railyard.fabric.plugins.module_utils.schedule import together
-from ansible_collections.railyard.fabric.plugins.module_utils.schedule.request import local_line
+from ..catalogue.tests import NODE_TESTS, Check
+from ..records.asked import AskedLine
+from . import together
+from .request import local_line
 
 
 def questions(policy: Mapping[str, Any]) -> Iterator[tuple[Check, str | None]]:

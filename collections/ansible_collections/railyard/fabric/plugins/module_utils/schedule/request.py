@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from ansible_collections.railyard.fabric.plugins.module_utils.records.asked import AskedLine
+from ..records.asked import AskedLine
 
 SCHEMA: Final = 1
 

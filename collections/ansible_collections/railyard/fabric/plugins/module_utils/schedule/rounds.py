@@ -16,14 +16,10 @@ import hashlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from ansible_collections.railyard.fabric.plugins.module_utils.catalogue.tests import (
-    RDMA_TRANSPORTS,
-    TESTS,
-    class_of,
-)
-from ansible_collections.railyard.fabric.plugins.module_utils.documents import Rail
-from ansible_collections.railyard.fabric.plugins.module_utils.rails import plan
-from ansible_collections.railyard.fabric.plugins.module_utils.records.asked import AskedLine, Direction
+from ..catalogue.tests import RDMA_TRANSPORTS, TESTS, class_of
+from ..documents import Rail
+from ..rails import plan
+from ..records.asked import AskedLine, Direction
 
 SCHEMA = 1
 ALL_PAIRS, K_REGULAR, LISTED = PATTERNS = ("all_pairs", "k_regular", "listed")

@@ -11,14 +11,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.module_utils.catalogue.tests import (
-    ALL_RAILS,
-    GROUP_TESTS,
-    Check,
-)
-from ansible_collections.railyard.fabric.plugins.module_utils.records.asked import AskedLine
-from ansible_collections.railyard.fabric.plugins.module_utils.schedule import rounds
-from ansible_collections.railyard.fabric.plugins.module_utils.schedule.request import local_line
+from ..catalogue.tests import ALL_RAILS, GROUP_TESTS, Check
+from ..records.asked import AskedLine
+from . import rounds
+from .request import local_line
 
 _ALLREDUCE, *_OPERATIONS, _TRAINING = GROUP_TESTS
 #: `collective_operations` of a policy -> check.

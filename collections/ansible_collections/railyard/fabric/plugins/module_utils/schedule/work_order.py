@@ -19,9 +19,9 @@ import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.module_utils.catalogue.tests import WITHOUT_IP
-from ansible_collections.railyard.fabric.plugins.module_utils.schedule import rounds
-from ansible_collections.railyard.fabric.plugins.module_utils.schedule.policy_keys import KEYS
+from ..catalogue.tests import WITHOUT_IP
+from . import rounds
+from .policy_keys import KEYS
 
 SCHEMA = 1
 #: A schedule for 100,000 nodes has some 10 MB.

@@ -16,7 +16,7 @@ import re
 import shutil
 import typing as t
 
-from ansible_collections.railyard.fabric.plugins.module_utils import atomic_files, node_files
+from .. import atomic_files, node_files
 
 SCHEMA = 1
 FOLDER = "var/lib/railyard/originals"

@@ -16,7 +16,7 @@ import stat
 import tempfile
 import typing as t
 
-from ansible_collections.railyard.fabric.plugins.module_utils import atomic_files
+from .. import atomic_files
 
 #: Ansible shows a diff of files up to this size (`max_diff_size` in its configuration).
 MAX_DIFF_BYTES = 104448

@@ -14,8 +14,8 @@ import os
 import re
 import typing as t
 
-from ansible_collections.railyard.fabric.plugins.module_utils import node_files
-from ansible_collections.railyard.fabric.plugins.module_utils.state import baseline
+from .. import node_files
+from . import baseline
 
 #: Files that are Railyard's by their name alone, whether or not a role recorded them.
 OWN_FILES = (

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from ansible_collections.railyard.fabric.plugins.module_utils.parsers.subnet import answers
-from ansible_collections.railyard.fabric.plugins.module_utils.records.subnet import Reading
+from ..parsers.subnet import answers
+from ..records.subnet import Reading
 
 # A subnet has a handful of managers. An answer that was cut may name arbitrary LIDs.
 _MOST_MANAGERS = 32

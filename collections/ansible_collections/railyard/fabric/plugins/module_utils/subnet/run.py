@@ -13,11 +13,11 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.module_utils import bounded
-from ansible_collections.railyard.fabric.plugins.module_utils.parsers.subnet import capture
-from ansible_collections.railyard.fabric.plugins.module_utils.records.subnet_capture import Capture, Command
-from ansible_collections.railyard.fabric.plugins.module_utils.subnet import commands
-from ansible_collections.railyard.fabric.plugins.module_utils.subnet.commands import Port, Step
+from .. import bounded
+from ..parsers.subnet import capture
+from ..records.subnet_capture import Capture, Command
+from . import commands
+from .commands import Port, Step
 
 COMMAND_LIMIT_S = 60.0
 READING_LIMIT_S = 300.0

@@ -8,9 +8,9 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.module_utils.parsers import common, json_text
-from ansible_collections.railyard.fabric.plugins.module_utils.parsers.common import error
-from ansible_collections.railyard.fabric.plugins.module_utils.parsers.json_text import section
+from .. import common, json_text
+from ..common import error
+from ..json_text import section
 
 _CUT = re.compile(r'"DCGM (?:GPU )?Diagnostic"|"Overall Health"|"test_categories"|"Health Monitor Report"')
 _TROUBLE = re.compile(

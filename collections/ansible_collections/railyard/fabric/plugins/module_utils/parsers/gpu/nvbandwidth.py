@@ -12,10 +12,10 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.module_utils.parsers import common, json_text
-from ansible_collections.railyard.fabric.plugins.module_utils.parsers.common import error, to_float
-from ansible_collections.railyard.fabric.plugins.module_utils.parsers.gpu import nvbandwidth_text
-from ansible_collections.railyard.fabric.plugins.module_utils.parsers.json_text import section
+from .. import common, json_text
+from ..common import error, to_float
+from ..json_text import section
+from . import nvbandwidth_text
 
 # 0.8 has a list of "3: NVIDIA H100 80GB HBM3 (00000000:5d:00): (gpu17)"; before it, lines "Device 3: ..."
 # come before the JSON.

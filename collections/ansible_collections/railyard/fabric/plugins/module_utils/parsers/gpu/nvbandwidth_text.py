@@ -8,8 +8,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.module_utils.parsers import common
-from ansible_collections.railyard.fabric.plugins.module_utils.parsers.common import error, to_float
+from .. import common
+from ..common import error, to_float
 
 _VERSION = re.compile(r"nvbandwidth Version: (\S{1,40})\s*\Z")
 _DRIVER = re.compile(r"Driver Version: (\S{1,40})\s*\Z")

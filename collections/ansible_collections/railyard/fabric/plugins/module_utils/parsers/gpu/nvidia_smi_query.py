@@ -9,9 +9,9 @@ import csv
 import re
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.module_utils.parsers import common
-from ansible_collections.railyard.fabric.plugins.module_utils.parsers.common import error, to_float, to_int
-from ansible_collections.railyard.fabric.plugins.module_utils.parsers.gpu import nvml_words
+from .. import common
+from ..common import error, to_float, to_int
+from . import nvml_words
 
 _COLUMN = re.compile(r"([a-z][\w.]{0,80})(?: \[([^\]]{1,12})\])?\Z")
 # A single word is a header only if it is one of these.

@@ -8,8 +8,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.module_utils.parsers import common
-from ansible_collections.railyard.fabric.plugins.module_utils.parsers.common import error, to_int
+from .. import common
+from ..common import error, to_int
 
 _NAME = re.compile(
     r"(?:GPU[0-9]{1,3}|NIC[0-9]{1,3}|(?:mlx[0-9]|bnxt_re|hfi1|irdma|roce|ibp|rocep)\w{0,40})\Z"

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.module_utils.parsers.common import NotThisTool
+from ..common import NotThisTool
 
 _PRIORITIES = 8
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.module_utils.parsers import common
-from ansible_collections.railyard.fabric.plugins.module_utils.parsers.common import error, to_int
-from ansible_collections.railyard.fabric.plugins.module_utils.parsers.hca import state
+from .. import common
+from ..common import error, to_int
+from . import state
 
 _SETTINGS = re.compile(r"^\s*Settings for (\S{1,80}):\s*$")
 _BEGIN = re.compile(r"Settings for \S{1,80}:\s*$|driver: ")

@@ -13,8 +13,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.module_utils.parsers import common
-from ansible_collections.railyard.fabric.plugins.module_utils.parsers.hca import module_words
+from .. import common
+from . import module_words
 
 _BEGIN = re.compile(r"^\s*FEC parameters for \S{1,80}:\s*$")
 _ACTIVE = re.compile(r"^\s*Active FEC encodings?:(.*)$")

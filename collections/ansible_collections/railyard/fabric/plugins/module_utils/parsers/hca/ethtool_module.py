@@ -19,9 +19,9 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.module_utils.parsers import common
-from ansible_collections.railyard.fabric.plugins.module_utils.parsers.common import to_float
-from ansible_collections.railyard.fabric.plugins.module_utils.parsers.hca import module_words
+from .. import common
+from ..common import to_float
+from . import module_words
 
 _PARENTHESES = re.compile(r"^\S+ \((.*)\)$")
 _LANE = re.compile(r"^(.*?)\s*\((?:Channel|Chan) ([1-9][0-9]?)\)$")

@@ -8,9 +8,9 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.module_utils.parsers import common
-from ansible_collections.railyard.fabric.plugins.module_utils.parsers.common import to_float, to_int
-from ansible_collections.railyard.fabric.plugins.module_utils.parsers.hca import state
+from .. import common
+from ..common import to_float, to_int
+from . import state
 
 # The kinds of node that ibstat knows; a type beyond them is "???".
 _KIND = r"(?:CA|Router|Switch|iWARP RNIC|\?\?\?)"

@@ -8,9 +8,9 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.module_utils.parsers import common
-from ansible_collections.railyard.fabric.plugins.module_utils.parsers.common import to_float, to_int
-from ansible_collections.railyard.fabric.plugins.module_utils.parsers.hca import state
+from .. import common
+from ..common import to_float, to_int
+from . import state
 
 _PORT = re.compile(r"^\s*Infiniband device '([^']{1,80})' port ([0-9]{1,3}) status:\s*$")
 _BEGIN = re.compile(r"Infiniband device '")

@@ -8,9 +8,9 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.module_utils.parsers import common
-from ansible_collections.railyard.fabric.plugins.module_utils.parsers.common import error, to_float, to_int
-from ansible_collections.railyard.fabric.plugins.module_utils.parsers.hca import state
+from .. import common
+from ..common import error, to_float, to_int
+from . import state
 
 _PAIR = re.compile(r"^\s*([a-z][a-z_]{1,40}):\s*(.*?)\s*$")
 _NUMBERED = re.compile(r"^(.*?)\s*\(-?[0-9]+\)\Z")

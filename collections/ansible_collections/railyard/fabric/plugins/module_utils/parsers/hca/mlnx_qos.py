@@ -8,8 +8,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.module_utils.parsers import common
-from ansible_collections.railyard.fabric.plugins.module_utils.parsers.common import error, to_int
+from .. import common
+from ..common import error, to_int
 
 _DSCP_VALUES = 64
 _TRUST = re.compile(r"^\s*Priority trust state: *(\w{1,20})\s*$")

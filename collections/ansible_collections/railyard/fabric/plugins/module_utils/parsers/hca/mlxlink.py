@@ -14,9 +14,9 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.module_utils.parsers import common
-from ansible_collections.railyard.fabric.plugins.module_utils.parsers.common import to_float
-from ansible_collections.railyard.fabric.plugins.module_utils.parsers.hca import module_words
+from .. import common
+from ..common import to_float
+from . import module_words
 
 _COLOUR = re.compile(r"\x1b\[[0-9;]{0,10}m")
 #: `1.945,1.892,2.167,2.025 [-5.003..3.998]`: readings of the lanes, and the module's own limits.

@@ -10,7 +10,7 @@ import math
 import re
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.module_utils.parsers import common
+from .. import common
 
 COPPER, OPTICAL = "copper", "optical"
 #: The value of a lane without light: SFF-8636 and CMIS count in steps of 0.1 uW, and ethtool prints 0 as

@@ -9,9 +9,9 @@ import json
 import re
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.module_utils.parsers import common
-from ansible_collections.railyard.fabric.plugins.module_utils.parsers.common import error, to_int
-from ansible_collections.railyard.fabric.plugins.module_utils.parsers.hca import state as hca_state
+from .. import common
+from ..common import error, to_int
+from . import state as hca_state
 
 # `link mlx5_0/1 state ACTIVE ...`, up to iproute2 4.20 `5/1: mlx5_5/1: state ACTIVE ...`
 _LINE = re.compile(r"^\s*(?:link |[0-9]+/[0-9]+: )([^/\s:]{1,80})/([0-9]{1,3}|-)(?::)? (.*)$")

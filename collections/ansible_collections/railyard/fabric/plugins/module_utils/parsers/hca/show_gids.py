@@ -8,8 +8,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.module_utils.parsers import common
-from ansible_collections.railyard.fabric.plugins.module_utils.parsers.common import error, to_int
+from .. import common
+from ..common import error, to_int
 
 _HEADER = re.compile(r"^DEV\s+PORT\s+INDEX\s+GID\b")
 _HEADER_WITH_VERSION = re.compile(_HEADER.pattern + r".*\bVER\b")

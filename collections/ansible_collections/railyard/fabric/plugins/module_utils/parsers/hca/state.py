@@ -8,8 +8,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.module_utils.parsers import common
-from ansible_collections.railyard.fabric.plugins.module_utils.parsers.common import error
+from .. import common
+from ..common import error
 
 DEVICE_KEYS = ("name", "ca_type", "firmware", "board_id", "vendor_part_id", "transport")
 PORT_KEYS = (

@@ -8,10 +8,10 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.module_utils.parsers import common, json_text
-from ansible_collections.railyard.fabric.plugins.module_utils.parsers.common import error, to_float, to_int
-from ansible_collections.railyard.fabric.plugins.module_utils.parsers.iperf3 import text_form
-from ansible_collections.railyard.fabric.plugins.module_utils.parsers.json_text import REPEATED, section
+from .. import common, json_text
+from ..common import error, to_float, to_int
+from ..json_text import REPEATED, section
+from . import text_form
 
 _VERSION = re.compile(r"iperf ([0-9][0-9A-Za-z.+-]*)")
 _OWN_LINE = re.compile(r"^iperf3: ")

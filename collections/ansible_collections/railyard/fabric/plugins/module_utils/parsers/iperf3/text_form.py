@@ -8,8 +8,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.module_utils.parsers import common
-from ansible_collections.railyard.fabric.plugins.module_utils.parsers.common import error, to_float, to_int
+from .. import common
+from ..common import error, to_float, to_int
 
 # Not only at the beginning of a line: before them there may be the rest of a truncated run.
 _CLIENT = re.compile(r"Connecting to host .{1,200}, port [0-9]+")

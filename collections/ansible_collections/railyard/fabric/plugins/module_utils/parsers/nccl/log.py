@@ -12,9 +12,9 @@ import re
 from collections import Counter
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.module_utils.parsers import common
-from ansible_collections.railyard.fabric.plugins.module_utils.parsers.common import error
-from ansible_collections.railyard.fabric.plugins.module_utils.parsers.nccl.log_lines import Message, messages
+from .. import common
+from ..common import error
+from .log_lines import Message, messages
 
 _OURS = re.compile(r"NCCL (?:INFO|ATTN|WARN|version) ")
 _VERSION = re.compile(r"NCCL version ([0-9][\w.+-]{0,40})")

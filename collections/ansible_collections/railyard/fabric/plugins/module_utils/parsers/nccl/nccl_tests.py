@@ -8,9 +8,9 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.module_utils.parsers import common
-from ansible_collections.railyard.fabric.plugins.module_utils.parsers.common import error, to_float, to_int
-from ansible_collections.railyard.fabric.plugins.module_utils.parsers.nccl import nccl_tests_json
+from .. import common
+from ..common import error, to_float, to_int
+from . import nccl_tests_json
 
 # `srun -l` writes "0: " before each line, `mpirun --tag-output` "[1,0]<stdout>:".
 _PREFIX = re.compile(r"^(?:\[[0-9]+,[0-9]+\]<std(?:out|err)>: ?|[0-9]{1,5}: )")

@@ -8,9 +8,9 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.module_utils.parsers import common, json_text
-from ansible_collections.railyard.fabric.plugins.module_utils.parsers.common import error, to_float, to_int
-from ansible_collections.railyard.fabric.plugins.module_utils.parsers.json_text import section
+from .. import common, json_text
+from ..common import error, to_float, to_int
+from ..json_text import section
 
 _PROGRAM = re.compile(r"(?:^|/)(\w{1,40})_perf(?:_mpi)?\Z")
 #: Also where mpirun starts a binary without MPI: each process is a separate run.

@@ -8,9 +8,9 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.module_utils.parsers import common, json_text
-from ansible_collections.railyard.fabric.plugins.module_utils.parsers.common import error, to_float, to_int
-from ansible_collections.railyard.fabric.plugins.module_utils.parsers.json_text import section
+from .. import common, json_text
+from ..common import error, to_float, to_int
+from ..json_text import section
 
 _OWN_LINE = re.compile(r"^fio: ")
 _SIZE = re.compile(r"([0-9]{1,15}) *([kmgt]?)(?:i?b)?\Z", re.I)

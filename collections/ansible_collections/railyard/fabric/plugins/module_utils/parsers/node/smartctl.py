@@ -12,9 +12,9 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.module_utils.parsers import common, json_text
-from ansible_collections.railyard.fabric.plugins.module_utils.parsers.common import error, to_int
-from ansible_collections.railyard.fabric.plugins.module_utils.parsers.json_text import section
+from .. import common, json_text
+from ..common import error, to_int
+from ..json_text import section
 
 #: Bits of its exit status (smartctl(8), EXIT STATUS).
 BAD_COMMAND, NOT_OPENED, FAILING = 1 << 0, 1 << 1, 1 << 3

@@ -8,8 +8,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.module_utils.parsers.common import error, to_float, to_int
-from ansible_collections.railyard.fabric.plugins.module_utils.parsers.perftest import run
+from ..common import error, to_float, to_int
+from . import run
 
 _START = re.compile(r"^[ \t]*\{\s*\"?test_info\"?\s*:", re.M)
 # A section's name or a pair anywhere in a line: other programs reformat the file, in one line or indented.

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 
-from ansible_collections.railyard.fabric.plugins.module_utils.parsers.common import ended_by_signal, error
+from ..common import ended_by_signal, error
 
 _STATUS = {
     "9": "remote_invalid_request",

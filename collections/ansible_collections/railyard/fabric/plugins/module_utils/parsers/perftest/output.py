@@ -8,14 +8,9 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.module_utils.parsers import common
-from ansible_collections.railyard.fabric.plugins.module_utils.parsers.common import error
-from ansible_collections.railyard.fabric.plugins.module_utils.parsers.perftest import (
-    json_form,
-    messages,
-    run,
-    text_form,
-)
+from .. import common
+from ..common import error
+from . import json_form, messages, run, text_form
 
 _PART_TITLE = re.compile(r"^\s*(?:Local|Remote) results:\s*$")
 

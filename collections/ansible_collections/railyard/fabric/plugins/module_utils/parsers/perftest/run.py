@@ -9,8 +9,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.module_utils.parsers import common
-from ansible_collections.railyard.fabric.plugins.module_utils.parsers.common import error, to_float, to_int
+from .. import common
+from ..common import error, to_float, to_int
 
 # "MB/sec" of older and "MiB/sec" of newer versions are the same number: 2^20 bytes.
 GBPS_PER_UNIT = {"MiB/s": 2**20 * 8 / 1e9, "Gbit/s": 1.0}

@@ -9,8 +9,8 @@ import collections
 import re
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.module_utils.parsers import common
-from ansible_collections.railyard.fabric.plugins.module_utils.parsers.perftest import run as perftest_run
+from .. import common
+from . import run as perftest_run
 
 # 87 dashes as printed; people shorten them when they paste.
 _LINE = re.compile(r"^\s*-{8,}\s*$")

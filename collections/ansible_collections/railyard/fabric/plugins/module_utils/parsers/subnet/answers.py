@@ -9,13 +9,9 @@ import ipaddress
 import re
 from typing import NamedTuple
 
-from ansible_collections.railyard.fabric.plugins.module_utils.parsers.subnet import statements
-from ansible_collections.railyard.fabric.plugins.module_utils.parsers.subnet.statements import Problems
-from ansible_collections.railyard.fabric.plugins.module_utils.records.subnet import (
-    Problem,
-    Source,
-    SubnetManager,
-)
+from ...records.subnet import Problem, Source, SubnetManager
+from . import statements
+from .statements import Problems
 
 _SMINFO = re.compile(
     r"\s*sminfo: sm lid ([0-9]{1,6}) sm guid 0x([0-9a-fA-F]{1,16}), activity count ([0-9]{1,12})"

@@ -11,29 +11,11 @@ from __future__ import annotations
 
 import re
 
-from ansible_collections.railyard.fabric.plugins.module_utils.parsers.subnet import (
-    answers,
-    db_csv,
-    iblinkinfo,
-    ibnetdiscover,
-    ibqueryerrors,
-    ibtracert,
-    merge,
-    messages,
-)
-from ansible_collections.railyard.fabric.plugins.module_utils.parsers.subnet.identities import Identities
-from ansible_collections.railyard.fabric.plugins.module_utils.parsers.subnet.statements import Found, quote
-from ansible_collections.railyard.fabric.plugins.module_utils.records.subnet import (
-    Counters,
-    Duplicate,
-    NoAnswer,
-    PortKey,
-    Problem,
-    Reading,
-    Source,
-    SubnetManager,
-)
-from ansible_collections.railyard.fabric.plugins.module_utils.records.subnet_capture import Capture, Command
+from ...records.subnet import Counters, Duplicate, NoAnswer, PortKey, Problem, Reading, Source, SubnetManager
+from ...records.subnet_capture import Capture, Command
+from . import answers, db_csv, iblinkinfo, ibnetdiscover, ibqueryerrors, ibtracert, merge, messages
+from .identities import Identities
+from .statements import Found, quote
 
 _NET = re.compile(r"(?:ibnetdiscover|topology|iblinkinfo)\.txt\Z")
 _COUNTERS = re.compile(r"ibqueryerrors(?:\.[0-9]{1,3})?\.txt\Z")

@@ -13,15 +13,9 @@ import csv
 import re
 from typing import NamedTuple
 
-from ansible_collections.railyard.fabric.plugins.module_utils.parsers.subnet import statements
-from ansible_collections.railyard.fabric.plugins.module_utils.parsers.subnet.statements import (
-    DeviceLine,
-    End,
-    Found,
-    Problems,
-    Statement,
-)
-from ansible_collections.railyard.fabric.plugins.module_utils.records.subnet import LANE_GBPS
+from ...records.subnet import LANE_GBPS
+from . import statements
+from .statements import DeviceLine, End, Found, Problems, Statement
 
 _SECTIONS = ("NODES", "PORTS", "LINKS", "PM_INFO")
 _KINDS = {"1": "ca", "2": "switch", "3": "router"}

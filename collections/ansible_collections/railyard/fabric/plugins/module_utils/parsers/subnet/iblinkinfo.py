@@ -12,13 +12,8 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from ansible_collections.railyard.fabric.plugins.module_utils.parsers.subnet import statements
-from ansible_collections.railyard.fabric.plugins.module_utils.parsers.subnet.statements import (
-    End,
-    Found,
-    Problems,
-    Statement,
-)
+from . import statements
+from .statements import End, Found, Problems, Statement
 
 _GUID = re.compile(r'\s*0x([0-9a-fA-F]{1,16})\s(")?')
 _NUMBERS = r"\s+([0-9]+)\s+([0-9]+)\[.{0,4}?\] ==\("

@@ -11,14 +11,8 @@ from __future__ import annotations
 
 import re
 
-from ansible_collections.railyard.fabric.plugins.module_utils.parsers.subnet import statements
-from ansible_collections.railyard.fabric.plugins.module_utils.parsers.subnet.statements import (
-    DeviceLine,
-    End,
-    Found,
-    Problems,
-    Statement,
-)
+from . import statements
+from .statements import DeviceLine, End, Found, Problems, Statement
 
 _KIND = r"(SW|CA|RT|\?\?)"
 _PORT = re.compile(

@@ -8,9 +8,9 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from ansible_collections.railyard.fabric.plugins.module_utils.parsers.subnet import statements
-from ansible_collections.railyard.fabric.plugins.module_utils.parsers.subnet.statements import Problems
-from ansible_collections.railyard.fabric.plugins.module_utils.records.subnet import Problem
+from ...records.subnet import Problem
+from . import statements
+from .statements import Problems
 
 _HEAD = re.compile(r'\s*Errors for (?:0x[0-9a-fA-F]{1,16} )?"')
 _ROW = re.compile(r"\s*GUID 0x([0-9a-fA-F]{1,16}) port ([0-9]+|ALL):((?:\s*\[\w+ == [0-9]+[^\]]*\])+)\s*\Z")

@@ -12,9 +12,9 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from ansible_collections.railyard.fabric.plugins.module_utils.parsers.subnet import statements
-from ansible_collections.railyard.fabric.plugins.module_utils.records.subnet import PortKey
-from ansible_collections.railyard.fabric.plugins.module_utils.records.subnet_capture import Command
+from ...records.subnet import PortKey
+from ...records.subnet_capture import Command
+from . import statements
 
 FILE = re.compile(r"ibtracert-([0-9]{1,5})-([0-9]{1,5})\.txt\Z")
 _GUID = r"\{0x([0-9a-fA-F]{1,16})\}"

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ansible_collections.railyard.fabric.plugins.module_utils.parsers.subnet.statements import End, Found
-from ansible_collections.railyard.fabric.plugins.module_utils.records.subnet import PortKey
+from ...records.subnet import PortKey
+from .statements import End, Found
 
 
 class Identities:

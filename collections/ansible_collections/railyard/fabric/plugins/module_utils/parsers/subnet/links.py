@@ -14,12 +14,9 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from ansible_collections.railyard.fabric.plugins.module_utils.parsers.subnet.identities import Identities
-from ansible_collections.railyard.fabric.plugins.module_utils.parsers.subnet.statements import (
-    Found,
-    Statement,
-)
-from ansible_collections.railyard.fabric.plugins.module_utils.records.subnet import PortKey, Problem, Source
+from ...records.subnet import PortKey, Problem, Source
+from .identities import Identities
+from .statements import Found, Statement
 
 # Of each kind of disagreement so many are named.
 _MOST_NAMED = 20

@@ -8,20 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from ansible_collections.railyard.fabric.plugins.module_utils.parsers.subnet import links, statements
-from ansible_collections.railyard.fabric.plugins.module_utils.parsers.subnet.identities import Identities
-from ansible_collections.railyard.fabric.plugins.module_utils.parsers.subnet.statements import (
-    End,
-    Found,
-    Statement,
-)
-from ansible_collections.railyard.fabric.plugins.module_utils.records.subnet import (
-    Device,
-    Port,
-    PortKey,
-    Problem,
-    Source,
-)
+from ...records.subnet import Device, Port, PortKey, Problem, Source
+from . import links, statements
+from .identities import Identities
+from .statements import End, Found, Statement
 
 _UP = ("Active", "Armed", "Initialize", "Init")
 _MOST_NAMED = 20

@@ -8,9 +8,9 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from ansible_collections.railyard.fabric.plugins.module_utils.parsers.subnet import statements
-from ansible_collections.railyard.fabric.plugins.module_utils.parsers.subnet.statements import Problems
-from ansible_collections.railyard.fabric.plugins.module_utils.records.subnet import Problem
+from ...records.subnet import Problem
+from . import statements
+from .statements import Problems
 
 _ROUTE = r"\(DR path slid [0-9]+; dlid [0-9]+; ([0-9]+(?:,[0-9]+)*)"
 _UMAD = re.compile(rf"umad {_ROUTE}\s+Attr (0x[0-9a-fA-F]+):[0-9]+\) bad status [0-9]+")

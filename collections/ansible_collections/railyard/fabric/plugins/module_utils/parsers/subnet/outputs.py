@@ -7,16 +7,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.module_utils.parsers import common
-from ansible_collections.railyard.fabric.plugins.module_utils.parsers.subnet import (
-    answers,
-    iblinkinfo,
-    ibnetdiscover,
-    ibqueryerrors,
-    merge,
-)
-from ansible_collections.railyard.fabric.plugins.module_utils.parsers.subnet.statements import Found
-from ansible_collections.railyard.fabric.plugins.module_utils.records.subnet import Port, Problem
+from ...records.subnet import Port, Problem
+from .. import common
+from . import answers, iblinkinfo, ibnetdiscover, ibqueryerrors, merge
+from .statements import Found
 
 # What the messages call the text.
 _TEXT = "output"

@@ -14,13 +14,8 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from ansible_collections.railyard.fabric.plugins.module_utils.parsers.common import whole_lines
-from ansible_collections.railyard.fabric.plugins.module_utils.records.subnet import (
-    LANE_GBPS,
-    WIDTHS,
-    Problem,
-    Source,
-)
+from ...records.subnet import LANE_GBPS, WIDTHS, Problem, Source
+from ..common import whole_lines
 
 # No tool prints longer lines: a description has 64 bytes, and a line has two of them at most.
 _LONGEST_LINE = 2048

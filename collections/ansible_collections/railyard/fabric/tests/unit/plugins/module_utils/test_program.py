@@ -51,10 +51,18 @@ def test_it_holds_what_the_runner_imports_and_nothing_else() -> None:
         assert not line.startswith(("import ansible", "from ansible.", "from ansible import"))
 
 
-@pytest.mark.parametrize(("entry", "source"), [("gone", None), ("a", "from . import b\n")])
-def test_what_cannot_be_packed_is_reported(entry: str, source: str | None) -> None:
-    with pytest.raises(ValueError, match=f"{entry}"):
-        program.build(entry, {"a": source}.get)
+def test_a_missing_module_is_reported() -> None:
+    with pytest.raises(ValueError, match="gone"):
+        program.build("gone", {}.get)
+
+
+def test_relative_imports_are_followed() -> None:
+    sources = {
+        "a.b": "from . import c\nfrom ..d.e import f\nfrom .. import g, absent\nfrom ... import other\n",
+        "a.c": f"from {program.PACKAGE} import h\n",
+        **dict.fromkeys(("d.e", "d.other", "g", "h", "other"), ""),
+    }
+    assert program.needed("a.b", sources.get).keys() == {"a.b", "a.c", "d.e", "g", "h"}
 
 
 def test_it_runs_by_itself_and_says_what_is_wrong_with_an_order(tmp_path: Path) -> None:
