@@ -26,7 +26,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory import (
     wanted_versions,
 )
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory import nodes as node_checks
-from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.load import Inventory, Problem
+from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.model import Inventory, Problem
 from ansible_collections.railyard.fabric.plugins.plugin_utils.monitoring import checks as monitoring_checks
 
 display = Display()
