@@ -286,8 +286,8 @@ def _validate_with_fabric(
         inventory, [], None, 0.0, False, None, None, SlurmForm.TREE, None, None, reports
     )  # fmt: skip
 
-    def run_tests(run: str, passwords: Mapping[str, str]) -> int:
-        return operate("validate", inventory, args, reports, run_id=run, passwords=passwords)
+    def run_tests(run: str, passwords: Mapping[str, str], keep: HandOver) -> int:
+        return operate("validate", inventory, args, reports, run_id=run, passwords=passwords, hand_over=keep)
 
     end(around.validate(wanted, args, run_tests, hand_over))
 

@@ -25,6 +25,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.quick import expec
 from ansible_collections.railyard.fabric.plugins.module_utils.quick.found import Found
 from ansible_collections.railyard.fabric.plugins.module_utils.rails import bind
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory import load
+from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.model import Inventory
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.plan import build_plan
 
 from support.machines import drivers as driver_files
@@ -209,7 +210,7 @@ class Pair:
             found |= yaml.safe_load(file.read_text())
         return found
 
-    def _inventory(self) -> load.Inventory:
+    def _inventory(self) -> Inventory:
         source = self.machine.folder / "inventory"
         if self.variant is None or not self.variant.inventory:
             return load.load([str(source)])

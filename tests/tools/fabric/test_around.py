@@ -40,7 +40,7 @@ def validate(inventory, tmp_path, monkeypatch):
     def run(readings, tested=0):
         left = [[one] for one in readings]
         monkeypatch.setattr(live, "read_live", lambda *_arguments, **_more: left.pop(0))
-        status = around.validate(wanted(inventory, tmp_path / "reports"), [], lambda _run, _passwords: tested)
+        status = around.validate(wanted(inventory, tmp_path / "reports"), [], lambda *_given: tested)
         return status, len(left)
 
     return run
@@ -92,7 +92,7 @@ def test_a_fabric_that_cannot_be_read_afterwards_hides_no_failed_test(
 
     monkeypatch.setattr(live, "read_live", read)
     with pytest.raises(UserError, match="gpu01 does not answer") as caught:
-        around.validate(wanted(inventory, tmp_path / "reports"), [], lambda _run, _passwords: tested)
+        around.validate(wanted(inventory, tmp_path / "reports"), [], lambda *_given: tested)
     assert caught.value.exit_status == expected
 
 
@@ -125,7 +125,7 @@ def test_the_user_is_prompted_for_a_password_once(inventory, tmp_path, monkeypat
             captures.write(capture, f"{self.extra['railyard_fabric_into']}/0")
             return SimpleNamespace(interrupted=False)
 
-    def run_tests(_run, passwords):
+    def run_tests(_run, passwords, _hand_over):
         given.append(passwords)
         return 0
 

@@ -22,7 +22,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.attribution 
     matrix,
     oversubscription,
 )
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.attribution.isolate import NOTHING
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.attribution.slow_components import NOTHING
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.verdict import (
     rejudge,
     run_status,

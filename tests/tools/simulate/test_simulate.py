@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.attribution import isolate
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.attribution import slow_components
 from railyard.base.errors import UserError
 from railyard.simulate import cluster as clusters
 from railyard.simulate import command
@@ -112,13 +112,13 @@ def test_an_entry_that_covers_another_is_reported_and_found(
 
 def test_isolation_is_given_numbers_and_wiring_alone(monkeypatch: Any) -> None:
     given: list[tuple[Any, ...]] = []
-    plain = isolate.isolate
+    plain = slow_components.find_components
 
-    def watched(*arguments: Any) -> isolate.Findings:
+    def watched(*arguments: Any) -> slow_components.Findings:
         given.append(arguments)
         return plain(*arguments)
 
-    monkeypatch.setattr(isolate, "isolate", watched)
+    monkeypatch.setattr(slow_components, "find_components", watched)
     command.simulate(8, 2, 1, fault=["node:gpu003@0.6"])
     healthy = len(given)
     command.simulate(8, 2, 1)

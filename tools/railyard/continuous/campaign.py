@@ -30,7 +30,7 @@ from railyard.operate.commands import FAILED, INCOMPLETE, OK
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.load import Inventory
+    from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.model import Inventory
 
 #: `--limit-time` where none is given.
 LIMIT_TIME = "30m"

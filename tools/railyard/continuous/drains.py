@@ -20,7 +20,7 @@ from railyard.base.errors import UserError
 from railyard.operate.commands import FAILED, INCOMPLETE, OK, checked_inventory
 
 if TYPE_CHECKING:
-    from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.load import Inventory
+    from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.model import Inventory
 
 _LIMIT_S = 30.0
 _FIX = "see to it that `scontrol ping` answers here, and that this user may change nodes"

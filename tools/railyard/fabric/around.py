@@ -12,18 +12,16 @@ from pathlib import Path
 from ansible_collections.railyard.fabric.plugins.module_utils.parsers.subnet import capture as parser
 from ansible_collections.railyard.fabric.plugins.module_utils.records.subnet_capture import Capture, Command
 from ansible_collections.railyard.fabric.plugins.module_utils.subnet.commands import MOST_PATHS
-from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.policy import PolicyError
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.model import Inventory
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.verdict import rejudge
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.verdict.rejudge import Judged
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.verdict.verdict import JudgeError
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present import documents, fabric_rows, model
+from ansible_collections.railyard.fabric.plugins.plugin_utils.present.model import Report
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present.slow_pairs import (
     SlowPair,
     find_slow_pairs,
 )
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder as run_folder
-from ansible_collections.railyard.fabric.plugins.plugin_utils.run.folder import RunFolder, RunFolderError
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run.folder import RunFolder
 from ansible_collections.railyard.fabric.plugins.plugin_utils.subnet import paths, run_file
 from ansible_collections.railyard.fabric.plugins.plugin_utils.subnet.names import Place
 from ansible_collections.railyard.fabric.plugins.plugin_utils.subnet.run_file import PathRecord, RunFabric
@@ -45,7 +43,7 @@ _MOST_FINDINGS = 60
 def validate(
     wanted: Wanted,
     argv: Sequence[str],
-    run_tests: Callable[[str, Mapping[str, str]], int],
+    run_tests: Callable[[str, Mapping[str, str], HandOver], int],
     hand_over: HandOver | None = None,
 ) -> int:
     """Read the fabric, run the tests, read the fabric again, and judge what came of it.
@@ -53,7 +51,8 @@ def validate(
     Args:
         wanted: the options; counters are read once each time.
         argv: options for ansible-playbook.
-        run_tests: validates with this run id and these passwords, and returns its exit status.
+        run_tests: validates with this run id and these passwords, hands the judged run over, and returns its
+            exit status.
         hand_over: gets the judged run, the fabric's result in it.
 
     Returns:
@@ -68,17 +67,22 @@ def validate(
     inventory = checked_inventory(wanted.inventory, arguments.limit)
     command.refuse_others(inventory)
     run = run_folder.new_run_id()
+    kept: list[tuple[Judged, Report]] = []
+
+    def keep(_run_dir: Path, found: Judged, report: Report) -> None:
+        kept.append((found, report))
+
     if arguments.only_lists:
-        return run_tests(run, {})
+        return run_tests(run, {}, keep)
     passwords = ansible_args.ask_passwords(arguments)
     out = output.console()
     # Of it, only the counters and the ports of the rails are used.
     before = live.read_live(inventory, wanted, arguments, out, passwords, with_partitions=False)
-    tested = run_tests(run, passwords)
+    tested = run_tests(run, passwords, keep)
     if tested == BAD_INPUT:
         return tested
     run_dir = wanted.reports_dir / inventory.cluster / run
-    judged = _judge(run_dir)
+    judged, of_tests = kept[0] if kept else (None, None)
     pairs = find_slow_pairs(judged.verdicts, judged.findings.suspects) if judged else []
     places = _find_port_guids(wanted, inventory, before) if pairs else {}
     try:
@@ -87,8 +91,8 @@ def validate(
         )
     except UserError as error:
         # The tests have their result by then, which a fabric that cannot be read must not hide.
-        if hand_over and judged is not None:
-            hand_over(run_dir, judged, model.read(run_dir, judged))
+        if hand_over and judged is not None and of_tests is not None:
+            hand_over(run_dir, judged, of_tests)
         status = fabric_rows.join_statuses(tested, error.exit_status)
         raise UserError(str(error), exit_status=status) from error
     told = Tested(run, lambda found: find_paths(found, pairs[:MOST_PATHS], places)) if judged else None
@@ -191,17 +195,6 @@ def join_counters(before: Sequence[Capture], after: Sequence[Capture]) -> list[C
 
 def _counters(capture: Capture) -> Command | None:
     return next((one for one in capture.commands if one.file == _FIRST), None)
-
-
-def _judge(run_dir: Path) -> Judged | None:
-    """Judge the run once more, for its slow pairs and its report; None where there is nothing to judge."""
-    if not run_dir.is_dir():
-        return None
-    try:
-        return rejudge.judge_folder(run_dir)
-    except (RunFolderError, JudgeError, PolicyError):
-        # The command that ran the tests has reported it.
-        return None
 
 
 def _find_port_guids(wanted: Wanted, inventory: Inventory, taken: Sequence[Capture]) -> dict[Place, str]:

@@ -30,7 +30,7 @@ from railyard.operate.display import Display
 from railyard.operate.publish import publish_runs
 
 if TYPE_CHECKING:
-    from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.load import Inventory
+    from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.model import Inventory
     from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.verdict.rejudge import Judged
     from ansible_collections.railyard.fabric.plugins.plugin_utils.present.model import Report
 

@@ -21,7 +21,7 @@ from railyard.base import paths
 from railyard.operate.ansible import AnsibleRun, Outcome
 
 if TYPE_CHECKING:
-    from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.load import Inventory
+    from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.model import Inventory
 
 #: A host that accepts a connection and then hangs must not keep anybody waiting.
 LIMIT_S = 60.0

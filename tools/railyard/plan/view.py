@@ -23,6 +23,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.ask import cost
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import policy
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory import load, qos_notes
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory import plan as fabric_plan
+from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.model import Inventory, Problem
 from ansible_collections.railyard.fabric.plugins.plugin_utils.plain_text import clean
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present import node_summary
 
@@ -91,18 +92,18 @@ def run(
 
 def plan_or_problems(
     inventory: list[str], limit: str | None = None
-) -> tuple[dict[str, Any] | None, list[load.Problem]]:
+) -> tuple[dict[str, Any] | None, list[Problem]]:
     """Load, validate and plan: (plan, []) for a good inventory, else (None, its problems)."""
     loaded, problems = _load(inventory, limit)
     return (None, problems) if problems else (fabric_plan.build_plan(loaded), [])
 
 
-def _load(inventory: list[str], limit: str | None) -> tuple[load.Inventory, list[load.Problem]]:
+def _load(inventory: list[str], limit: str | None) -> tuple[Inventory, list[Problem]]:
     loaded = load.load(inventory, limit)
     return loaded, load.validate(loaded)
 
 
-def print_problems(problems: Sequence[load.Problem]) -> None:
+def print_problems(problems: Sequence[Problem]) -> None:
     """Print every problem, one a line, to standard error."""
     texts = [problem.text() for problem in problems]
     sys.stderr.write(numbered("in the inventory; no node was touched", texts) + "\n")

@@ -7,7 +7,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.plugin_utils.ask.suspects import Suspect
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.attribution.isolate import Findings
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.attribution.slow_components import (
+    Findings,
+)
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present import who_is_slow
 
 from railyard.simulate import cluster as clusters

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from ansible_collections.railyard.fabric.plugins.module_utils.schedule import rounds
 from ansible_collections.railyard.fabric.plugins.plugin_utils.ask import confirm, cost, pattern
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.attribution import isolate, matrix
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.attribution import matrix, slow_components
 
 from railyard.simulate.cluster import Cluster
 from railyard.simulate.draw import Cables
@@ -31,7 +31,7 @@ class Outcome:
     rounds: int
     confirming: int
     modelled_s: float
-    findings: isolate.Findings
+    findings: slow_components.Findings
     met: frozenset[tuple[int, int]]
 
 
@@ -42,14 +42,14 @@ def run(cluster: Cluster, cables: Cables) -> Outcome:
     tests = cables.measure(order)
     turns = len(pattern.rounds_of(order))
     modelled_s, confirming = cost.estimate_order(order).duration_s, 0
-    findings = isolate.isolate(tests, wiring)
+    findings = slow_components.find_components(tests, wiring)
     for _ in range(_FURTHER_ORDERS):
         further = confirm.confirm(order, findings.doubtful, findings.suspects)
         if not further.rounds:
             break
         second = confirm.second_order(order, further)
         tests = matrix.join_tests([tests, cables.measure(second)])
-        findings = isolate.isolate(tests, wiring)
+        findings = slow_components.find_components(tests, wiring)
         confirming += len(further.rounds)
         modelled_s += cost.estimate_order(second).duration_s
     place = {name: number for number, name in enumerate(cluster.nodes)}

@@ -16,7 +16,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.runner import main
 from ansible_collections.railyard.fabric.plugins.plugin_utils.ask import pattern
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import policy
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory import plan, qos_notes
-from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.load import Inventory
+from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.model import Inventory
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present import prometheus, run_metrics
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import (
     action_base,

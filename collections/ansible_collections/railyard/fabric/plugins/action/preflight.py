@@ -25,7 +25,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory import (
     wanted_versions,
 )
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory import nodes as node_checks
-from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.load import Inventory, Problem
+from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.model import Inventory, Problem
 from ansible_collections.railyard.fabric.plugins.plugin_utils.monitoring import checks as monitoring_checks
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run.documented_action import DocumentedAction
 

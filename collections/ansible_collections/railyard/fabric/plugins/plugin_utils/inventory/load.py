@@ -44,19 +44,6 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.schema i
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.values import Vaulted, literal
 from ansible_collections.railyard.fabric.plugins.plugin_utils.plain_text import fold_names
 
-__all__ = [
-    "GROUP",
-    "MONITORING",
-    "Inventory",
-    "Node",
-    "Problem",
-    "cluster_name",
-    "fold",
-    "from_play",
-    "load",
-    "validate",
-]
-
 GROUP, MONITORING = "gpu_nodes", "monitoring"
 VARIABLES = (*layout.VARIABLES, "ansible_host")
 _NODE_VARIABLES = (

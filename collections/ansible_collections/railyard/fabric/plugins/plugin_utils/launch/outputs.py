@@ -19,7 +19,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.measure import out
 from ansible_collections.railyard.fabric.plugins.module_utils.parsers import registry
 from ansible_collections.railyard.fabric.plugins.module_utils.parsers.perftest.run import GBPS_PER_UNIT
 from ansible_collections.railyard.fabric.plugins.plugin_utils.ask import requests
-from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.load import Inventory
+from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.model import Inventory
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import action_base, provenance
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder as run_folder
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run.documents import Row

@@ -11,6 +11,7 @@ import os
 import re
 import ssl
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory import load, model, values
@@ -162,10 +163,8 @@ def _check_node_tls(node: model.Node) -> Iterator[Finding]:
             return  # only Ansible knows where that is
         files[variable] = path
         if not os.path.isfile(path):
-            message = f"{path} is no file on the controller"
-            yield Finding(
-                variable, message, "write the node's certificate there, or correct the path", node.name
-            )
+            fix = "write the node's certificate there, or correct the path"
+            yield Finding(variable, f"{path} is no file on the controller", fix, node.name)
             return
     if (wrong := _why_no_pair(*files.values())) is not None:
         fix = "name the key that the node's certificate was made with, as PEM"
@@ -184,22 +183,19 @@ def _check_servers(
         message = "it is present, and group monitoring has no host"
         yield Finding("monitoring_state", message, fix, wanting[0].name)
     for monitor in on:
-        if monitor.variables.get("monitoring_mode") == "export":
-            # Rules and targets for a Prometheus of the site: nothing of it listens.
-            rules_alone = _check_rules(monitor.variables)
-            yield from (Finding(one.variable, one.message, one.fix, monitor.name) for one in rules_alone)
-            continue
-        if not nodes:
+        # Rules and targets for a Prometheus of the site: nothing of it listens.
+        is_export = monitor.variables.get("monitoring_mode") == "export"
+        if not nodes and not is_export:
             message = "it is present, and no node publishes metrics"
             fix = (
                 "set node_metrics_state: present for the nodes; for a Prometheus of your own use "
                 "`railyard monitoring export`"
             )
             yield Finding("monitoring_state", message, fix, monitor.name)
-        yield from (
-            Finding(one.variable, one.message, one.fix, monitor.name)
-            for one in _check_server(monitor, inventory, nodes, rails)
+        server_wide = (
+            _check_rules(monitor.variables) if is_export else _check_server(monitor, inventory, nodes, rails)
         )
+        yield from (replace(one, host=monitor.name) for one in server_wide)
 
 
 def _check_server(
@@ -221,10 +217,18 @@ def _check_server(
 
 def _check_listen(monitor: model.Monitor, rails: Rails) -> Iterator[Finding]:
     given = monitor.variables
-    for variable, default in (
-        ("monitoring_listen", monitor.ansible_host), ("monitoring_alertmanager_listen", "127.0.0.1"),
-    ):  # fmt: skip
+    taken = set()
+    for variable, default, port, usual in (
+        ("monitoring_listen", monitor.ansible_host, "monitoring_port", targets.PORT),
+        (
+            "monitoring_alertmanager_listen",
+            "127.0.0.1",
+            "monitoring_alertmanager_port",
+            targets.ALERTMANAGER_PORT,
+        ),
+    ):
         address = given.get(variable, default)
+        taken.add((str(address), given.get(port, usual)))
         if address is not None and _expression(address):
             continue  # the role's own check has its value
         wrong = "no address is known" if address is None else values.address(address)
@@ -232,25 +236,10 @@ def _check_listen(monitor: model.Monitor, rails: Rails) -> Iterator[Finding]:
             yield Finding(variable, wrong, f"{_ADDRESS_FIX}, as `{variable}: 192.168.0.9`")
         else:
             yield from _check_address(variable, str(address), rails, None)
-    ports = {
-        (str(given.get(listen, default)), given.get(port, usual))
-        for listen, default, port, usual in (
-            ("monitoring_listen", monitor.ansible_host, "monitoring_port", targets.PORT),
-            (
-                "monitoring_alertmanager_listen",
-                "127.0.0.1",
-                "monitoring_alertmanager_port",
-                targets.ALERTMANAGER_PORT,
-            ),
-        )
-    }
-    if len(ports) == 1 or ("127.0.0.1", targets.RUNS_PORT) in ports:
+    if len(taken) == 1 or ("127.0.0.1", targets.RUNS_PORT) in taken:
         message = "another service of the role has the same address and port"
-        yield Finding(
-            "monitoring_port",
-            message,
-            f"keep {targets.PORT}, {targets.ALERTMANAGER_PORT} and {targets.RUNS_PORT} apart",
-        )
+        fix = f"keep {targets.PORT}, {targets.ALERTMANAGER_PORT} and {targets.RUNS_PORT} apart"
+        yield Finding("monitoring_port", message, fix)
 
 
 def _check_rules(given: Values) -> Iterator[Finding]:
@@ -258,9 +247,8 @@ def _check_rules(given: Values) -> Iterator[Finding]:
     alerts = rules.alerts()
     for variable, value in (("monitoring_rule_overrides", overrides), ("monitoring_thresholds", numbers)):
         if value is not None and not isinstance(value, Mapping) and not _expression(value):
-            yield Finding(
-                variable, f"it is {values.show(value)}, not a mapping", "write names and their values"
-            )
+            message = f"it is {values.show(value)}, not a mapping"
+            yield Finding(variable, message, "write names and their values")
     for name, override in overrides.items() if isinstance(overrides, Mapping) else ():
         where = f"monitoring_rule_overrides.{name}"
         if name not in alerts:
@@ -272,10 +260,8 @@ def _check_rules(given: Values) -> Iterator[Finding]:
         if name not in known:
             yield Finding(where, f"there is no threshold {name}", _named(str(name), known))
         elif isinstance(number, bool) or not isinstance(number, (int, float)) or not 0 <= number < 1e15:
-            unit = known[name].get("unit", "a number")
-            yield Finding(
-                where, f"{values.show(number)} is no number", f"write {unit}, as {known[name]['default']}"
-            )
+            fix = f"write {known[name].get('unit', 'a number')}, as {known[name]['default']}"
+            yield Finding(where, f"{values.show(number)} is no number", fix)
 
 
 def _named(name: str, known: Iterable[str]) -> str:
@@ -301,9 +287,8 @@ def _check_override(override: Any, where: str) -> Iterator[Finding]:
 def _check_tls(given: Values, inventory: model.Inventory) -> Iterator[Finding]:
     tls = given.get("monitoring_tls", "none")
     if tls not in ("none", "files"):
-        yield Finding(
-            "monitoring_tls", f"{values.show(tls)} is neither none nor files", "write none or files"
-        )
+        message = f"{values.show(tls)} is neither none nor files"
+        yield Finding("monitoring_tls", message, "write none or files")
         return
     files = {}
     for key in ("monitoring_tls_cert_file", "monitoring_tls_key_file") if tls == "files" else ():
@@ -313,11 +298,8 @@ def _check_tls(given: Values, inventory: model.Inventory) -> Iterator[Finding]:
         files[key] = _beside(inventory, str(path)) if path else ""
         if not os.path.isfile(files[key]):
             message = "it is missing" if path is None else f"{values.show(path)} is no file on the controller"
-            yield Finding(
-                key,
-                message,
-                "name a PEM file on the controller, absolute, or from the inventory as ../tls/x.pem",
-            )
+            fix = "name a PEM file on the controller, absolute, or from the inventory as ../tls/x.pem"
+            yield Finding(key, message, fix)
             return
     if files and (wrong := _why_no_pair(*files.values())) is not None:
         fix = "name the key that the certificate was made with, both as PEM without a passphrase"

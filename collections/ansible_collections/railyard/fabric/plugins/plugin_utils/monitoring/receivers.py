@@ -46,19 +46,15 @@ def check(receivers: Any) -> Iterator[Finding]:
     if receivers is None or not _is_known(receivers):
         return
     if not isinstance(receivers, Sequence) or isinstance(receivers, str):
-        yield Finding(
-            VARIABLE, f"it is {show(receivers)}, not a list", "write a list of receivers, as [{name: ops}]"
-        )
+        fix = "write a list of receivers, as [{name: ops}]"
+        yield Finding(VARIABLE, f"it is {show(receivers)}, not a list", fix)
         return
     names: set[str] = set()
     for index, receiver in enumerate(receivers):
         where = f"{VARIABLE}[{index}]"
         if not isinstance(receiver, Mapping):
-            yield Finding(
-                where,
-                f"it is {show(receiver)}, not a mapping",
-                "write it as {name: ops, webhook: {url: ...}}",
-            )
+            fix = "write it as {name: ops, webhook: {url: ...}}"
+            yield Finding(where, f"it is {show(receiver)}, not a mapping", fix)
             continue
         yield from _check_own(receiver, where, names)
         for kind in alertmanager.KINDS:
@@ -96,18 +92,16 @@ def _check_keys(values: Mapping[str, Any], known: Sequence[str], where: str) -> 
 def _check_kind(kind: str, values: Any, where: str) -> Iterator[Finding]:
     if not isinstance(values, Mapping):
         if _is_known(values):
-            yield Finding(
-                where, f"it is {show(values)}, not a mapping", f"write its keys: {', '.join(KEYS[kind][0])}"
-            )
+            fix = f"write its keys: {', '.join(KEYS[kind][0])}"
+            yield Finding(where, f"it is {show(values)}, not a mapping", fix)
         return
     item = _Item(kind, values, where)
     needed, optional = KEYS[kind]
     yield from _check_keys(values, (*needed, *optional), where)
     for key in needed:
         if not isinstance(values.get(key), (str, Vaulted)) or values[key] == "":
-            yield Finding(
-                f"{where}.{key}", "it is missing" if key not in values else "it is no text", f"write {key}"
-            )
+            message = "it is missing" if key not in values else "it is no text"
+            yield Finding(f"{where}.{key}", message, f"write {key}")
     yield from _check_secret(item)
     yield from _check_forms(item)
 
@@ -127,11 +121,8 @@ def _check_secret(item: _Item) -> Iterator[Finding]:
         fix = "write api_url_file (a file on the monitoring host) or an encrypted api_url"
         yield Finding(item.where, "the address of its incoming webhook is missing", fix)
     if item.kind == "mail" and ("username" in item.values) != (value is not None or file is not None):
-        yield Finding(
-            item.where,
-            "username and password belong together",
-            "write username and password_file, or neither",
-        )
+        fix = "write username and password_file, or neither"
+        yield Finding(item.where, "username and password belong together", fix)
 
 
 def _check_forms(item: _Item) -> Iterator[Finding]:
@@ -141,11 +132,8 @@ def _check_forms(item: _Item) -> Iterator[Finding]:
         # It may hold a password.
         yield Finding(f"{item.where}.url", "it is no address of a web service", fix)
     if isinstance(smarthost, str) and _is_known(smarthost) and not _HOST_AND_PORT.fullmatch(smarthost):
-        yield Finding(
-            f"{item.where}.smarthost",
-            f"{show(smarthost)} lacks a port",
-            "write HOST:PORT, as mail.example.org:587",
-        )
+        fix = "write HOST:PORT, as mail.example.org:587"
+        yield Finding(f"{item.where}.smarthost", f"{show(smarthost)} lacks a port", fix)
     if not isinstance(item.values.get("require_tls", True), (bool, Vaulted)):
         yield Finding(f"{item.where}.require_tls", "it is neither true nor false", "write true or false")
 

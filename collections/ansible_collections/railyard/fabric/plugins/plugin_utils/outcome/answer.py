@@ -79,9 +79,9 @@ class Answer:
         self.outcome, self.floor, self.ceiling, self.basis = catalogue.RECORDED, {}, {}, basis
         return self
 
-    def failed(self, cause: str, detail: str) -> Answer:
-        """Change the outcome to `fail` and keep the observed values."""
-        self.outcome, self.cause, self.proof = catalogue.FAIL, causes.explain(cause, detail), None
+    def failed(self, cause: str, detail: str, proof: str | None = None) -> Answer:
+        """Change the outcome to `fail` and keep the observed values; `proof` is of the failure itself."""
+        self.outcome, self.cause, self.proof = catalogue.FAIL, causes.explain(cause, detail), proof
         return self
 
     def unknown(self, cause: str, detail: str) -> Answer:

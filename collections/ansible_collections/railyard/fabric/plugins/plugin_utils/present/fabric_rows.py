@@ -6,11 +6,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present import wording
 from ansible_collections.railyard.fabric.plugins.plugin_utils.subnet.model import Finding
 from ansible_collections.railyard.fabric.plugins.plugin_utils.subnet.run_file import (
+    FindingRecord,
     LinkRecord,
     PathRecord,
     PortRecord,
@@ -50,17 +51,11 @@ def find_page(fabric: RunFabric) -> str:
 
 def fold(fabric: RunFabric) -> list[Folded]:
     """Return the findings by cause, as the fabric's own page has them."""
-    numbered = [
-        (
-            one["number"],
-            Finding(
-                one["cause"], one["severity"], one["text"], one["inferred"], one["node"], one["rail"],
-                next=one["next"],
-            ),
-        )
-        for one in fabric["findings"]
-    ]  # fmt: skip
-    return fold_findings(numbered)
+    return fold_findings([(one["number"], Finding(**_drop_number(one))) for one in fabric["findings"]])
+
+
+def _drop_number(one: FindingRecord) -> dict[str, Any]:
+    return {key: value for key, value in one.items() if key != "number"}
 
 
 def show_pair(path: PathRecord) -> str:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import policy
+from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import catalogue, policy
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.policy import is_number
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.verdict import rejudge
 from ansible_collections.railyard.fabric.plugins.plugin_utils.plain_text import clean, clean_all, fold_names
@@ -285,7 +285,7 @@ def _rails(plan: Plan, total: Mapping[str, Any]) -> tuple[tuple[str, ...], tuple
         )
         alike[row].append(name)
     rows = tuple(replace(row, nodes=tuple(nodes)) for row, nodes in alike.items())
-    order = summary.STATES_WORST_FIRST
+    order = summary.RAIL_STATES_ORDER
     return rails, rows if few else tuple(
         sorted(rows, key=lambda row: (not any(row.is_suspect), *sorted(map(order.index, row.outcomes))))
     )
@@ -293,7 +293,9 @@ def _rails(plan: Plan, total: Mapping[str, Any]) -> tuple[tuple[str, ...], tuple
 
 def _share(counts: Mapping[str, int]) -> str:
     """Return the number of each outcome of a rail's checks, such as `11 pass, 8 recorded`."""
-    shown = [(name, counts.get(name, 0)) for name in wording.WORST_FIRST if name != "not_applicable"]
+    shown = [
+        (name, counts.get(name, 0)) for name in catalogue.OUTCOMES_WORST_FIRST if name != "not_applicable"
+    ]
     # Bad outcomes first, then passes; numbers without a limit last.
     shown.sort(key=lambda one: one[0] == "recorded")
     return ", ".join(f"{count} {wording.outcome(name).word}" for name, count in shown if count)
@@ -359,7 +361,7 @@ def _reasons(measurements: list[Measurement], shown: list[Measurement]) -> tuple
 
 def badness(measurement: Measurement) -> tuple[int, float, str]:
     """Return the sort key, worst first: by outcome, then the lowest bandwidth or the highest latency."""
-    rank = list(wording.WORST_FIRST).index(measurement.outcome)
+    rank = list(catalogue.OUTCOMES_WORST_FIRST).index(measurement.outcome)
     value = measurement.value if measurement.value is not None else 0.0
     lower_is_better = (measurement.metric or "").endswith(("_us", "_percent"))
     return rank, -value if lower_is_better else value, measurement.id

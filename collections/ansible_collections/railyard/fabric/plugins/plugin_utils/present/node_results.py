@@ -20,7 +20,6 @@ from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.plugin_utils.bounds import facts as fact_rows
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import catalogue, policy
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.attribution import slow_rails
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence import clock
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.verdict import run_status
 from ansible_collections.railyard.fabric.plugins.plugin_utils.plain_text import clean_all
@@ -109,13 +108,13 @@ def summarise(
         is_steady: all its links are hardware.
     """
     verdicts = [one for one in verdicts if one["outcome"] != catalogue.NOT_APPLICABLE]
-    blame, sums = suspects.find(verdicts), _find_guilty_in_sums(verdicts)
+    blame = suspects.find(verdicts, in_sums=True)
     places: dict[str, dict[tuple[str, str, str, str, bool], set[str]]] = {name: {} for name in plan["nodes"]}
     good: dict[str, set[str]] = {name: set() for name in plan["nodes"]}
     tested: set[str] = set()
     values: dict[str, dict[tuple[str, str], list[float]]] = {name: {} for name in plan["nodes"]}
     for one in verdicts:
-        guilty = _guilty(one, blame, sums)
+        guilty = blame.guilty(one)
         outcome = _outcome(one)
         for node, partner in _ends(one):
             if node not in places:
@@ -169,27 +168,6 @@ def _outcome(one: Verdict) -> str:
     return catalogue.FAIL if one["outcome"] == catalogue.FAIL else catalogue.UNMEASURED
 
 
-def _guilty(one: Verdict, blame: suspects.Blame, sums: Mapping[str, set[slow_rails.End]]) -> set[str]:
-    """Return the nodes that caused a bad test between nodes, as far as the run shows it."""
-    if one["peer"] is None:
-        return set()
-    ends = (
-        sums.get(one["check"], set())
-        if one["rail"] is None
-        else blame.by_test.get((one["check"], one["rail"]), set())
-    )
-    return {name for name, way in ((one["node"], "sends"), (one["peer"], "receives")) if (name, way) in ends}
-
-
-def _find_guilty_in_sums(verdicts: Iterable[Verdict]) -> dict[str, set[slow_rails.End]]:
-    """Return check -> the ends that cause bad tests of all rails together, by the rule of single rails."""
-    tests: dict[str, list[tuple[str, str, bool]]] = {}
-    for one in verdicts:
-        if one["peer"] is not None and one["rail"] is None:
-            tests.setdefault(one["check"], []).append((one["node"], one["peer"], one["outcome"] in _GOOD))
-    return {check: slow_rails.find_slow_ends(mine) for check, mine in tests.items()}
-
-
 def _settings(manifest: Manifest) -> str:
     """Return a digest of the policy, without keys that only select pairs and waiting times."""
     rules = manifest.get("policy")
@@ -205,15 +183,10 @@ def document(found: RunResult) -> dict[str, Any]:
     """Return the summary as the run folder keeps it."""
     return {
         "schema": SCHEMA,
-        "run": found.run,
-        "ended_s": found.ended_s,
-        "is_whole": found.is_whole,
-        "settings": found.settings,
-        "is_steady": found.is_steady,
+        **vars(found),
         "nodes": {
             name: {
-                "is_tested": one.is_tested,
-                "is_good": one.is_good,
+                **vars(one),
                 "faults": [{**vars(fault), "partners": list(fault.partners)} for fault in one.faults],
                 "numbers": [
                     {"check": check, "rail": rail, "metric": comparison.metric(check), "value": value}

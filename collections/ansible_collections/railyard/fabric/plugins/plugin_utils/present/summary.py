@@ -17,10 +17,10 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue i
     FAIL,
     NOT_APPLICABLE,
     OUTCOMES,
+    OUTCOMES_WORST_FIRST,
     PASS,
     RECORDED,
     UNMEASURED,
-    WORST_FIRST,
 )
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.verdict import rejudge
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.verdict.rejudge import Judged
@@ -34,8 +34,8 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder 
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run.documents import Plan, Verdict
 
 _IN_BRACKETS = re.compile(r" \([^)]*\)")
-#: States of a node's rail, worst first.
-STATES_WORST_FIRST = (
+#: States of a node's rail: the first of these that its tests have is shown.
+RAIL_STATES_ORDER = (
     FAIL,
     UNMEASURED,
     suspects.MET_SUSPECT,
@@ -133,7 +133,7 @@ def families(verdicts: Iterable[Verdict]) -> dict[str, dict[str, int]]:
         check = CHECKS[one["check"]]
         found["state" if check.local else "rdma" if check.rdma else "tcp"].append(one["outcome"])
     return {
-        family: {outcome: outcomes.count(outcome) for outcome in WORST_FIRST if outcome in outcomes}
+        family: {outcome: outcomes.count(outcome) for outcome in OUTCOMES_WORST_FIRST if outcome in outcomes}
         for family, outcomes in found.items()
     }
 
@@ -159,10 +159,10 @@ def _rails(plan: Plan, verdicts: Iterable[Verdict], blame: suspects.Blame) -> li
             "rail": rail,
             "outcome": worst(found),
             "shown": next(
-                (state for state in STATES_WORST_FIRST if state in states[(node, rail)]), UNMEASURED
+                (state for state in RAIL_STATES_ORDER if state in states[(node, rail)]), UNMEASURED
             ),
             "suspect": (node, rail) in blame.suspects,
-            "counts": {outcome: found.count(outcome) for outcome in WORST_FIRST if outcome in found},
+            "counts": {outcome: found.count(outcome) for outcome in OUTCOMES_WORST_FIRST if outcome in found},
         }
         for (node, rail), found in outcomes.items()
         if found
@@ -172,4 +172,4 @@ def _rails(plan: Plan, verdicts: Iterable[Verdict], blame: suspects.Blame) -> li
 def worst(outcomes: Iterable[str]) -> str:
     """Return the worst outcome; a group without any is unmeasured."""
     found = set(outcomes)
-    return next((outcome for outcome in WORST_FIRST if outcome in found), UNMEASURED)
+    return next((outcome for outcome in OUTCOMES_WORST_FIRST if outcome in found), UNMEASURED)

@@ -34,33 +34,42 @@ class Blame:
 
     Attributes:
         suspects: (node, rail) with no good test of some check, while other nodes on that rail have one.
-        by_test: (check, rail) -> the ends at fault, as `slow_rails.guilty_ends` returns them.
+        by_test: (check, rail) -> the ends at fault, as `slow_rails.find_slow_ends` returns them.
     """
 
     suspects: set[Place] = field(default_factory=set)
-    by_test: dict[Place, set[slow_rails.End]] = field(default_factory=dict)
+    by_test: dict[tuple[str, str | None], set[slow_rails.End]] = field(default_factory=dict)
+
+    def guilty(self, verdict: Mapping[str, Any]) -> set[str]:
+        """Return the nodes that caused a bad test between nodes, as far as the run shows it."""
+        ends = self.by_test.get((verdict["check"], verdict["rail"]), set())
+        both = ((verdict["node"], "sends"), (verdict["peer"], "receives"))
+        return {end[0] for end in both if verdict["peer"] is not None and end in ends}
 
     def only_met(self, verdict: Mapping[str, Any], node: str) -> bool:
         """Tell whether only the other end of a node made a test bad."""
-        if verdict["peer"] is None or verdict["outcome"] in (PASS, RECORDED, NOT_APPLICABLE):
+        if verdict["outcome"] in (PASS, RECORDED, NOT_APPLICABLE):
             return False
-        ends = self.by_test.get((verdict["check"], verdict["rail"]), set())
-        guilty = {
-            end[0] for end in ((verdict["node"], "sends"), (verdict["peer"], "receives")) if end in ends
-        }
+        guilty = self.guilty(verdict)
         return bool(guilty) and node not in guilty
 
 
-def find(verdicts: Iterable[Mapping[str, Any]]) -> Blame:
-    """Find the ends at fault, for each check and rail separately."""
-    tests: dict[Place, list[tuple[str, str, bool]]] = {}
+def find(verdicts: Iterable[Mapping[str, Any]], *, in_sums: bool = False) -> Blame:
+    """Find the ends at fault, for each check and rail separately.
+
+    Args:
+        verdicts: those of a run.
+        in_sums: also of tests of all rails together, by the same rule; their rail is None.
+    """
+    tests: dict[tuple[str, str | None], list[tuple[str, str, bool]]] = {}
     for one in verdicts:
-        if one["peer"] is not None and one["rail"] is not None and one["outcome"] != NOT_APPLICABLE:
+        has_place = one["peer"] is not None and (in_sums or one["rail"] is not None)
+        if has_place and one["outcome"] != NOT_APPLICABLE:
             is_good = one["outcome"] in (PASS, RECORDED)
             tests.setdefault((one["check"], one["rail"]), []).append((one["node"], one["peer"], is_good))
     blame = Blame()
     for (check, rail), mine in tests.items():
         if ends := slow_rails.find_slow_ends(mine):
             blame.by_test[check, rail] = ends
-            blame.suspects |= {(node, rail) for node, _way in ends}
+            blame.suspects |= {(node, rail) for node, _way in ends if rail is not None}
     return blame

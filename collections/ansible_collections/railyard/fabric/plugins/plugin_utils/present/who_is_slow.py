@@ -14,7 +14,9 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.ask.suspects impor
     RAIL,
     Suspect,
 )
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.attribution.isolate import Findings
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.attribution.slow_components import (
+    Findings,
+)
 from ansible_collections.railyard.fabric.plugins.plugin_utils.plain_text import named
 
 

@@ -14,9 +14,6 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import cata
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.policy import is_number
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.attribution import oversubscription
 
-#: Worst first: several verdicts are shown as the worst.
-WORST_FIRST = catalogue.WORST_FIRST
-
 
 @dataclass(frozen=True)
 class Outcome:

@@ -18,7 +18,7 @@ from ansible.errors import AnsibleActionFail
 from ansible_collections.railyard.fabric.plugins.plugin_utils import plain_text
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import policy
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory import load, plan, qos_notes
-from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.load import Inventory
+from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.model import Inventory
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder as run_folder
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import provenance
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run.folder import RunFolder

@@ -13,6 +13,7 @@ import hashlib
 import io
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, cast, overload
 
 from ansible_collections.railyard.fabric.plugins.module_utils.records.asked import AskedLine
@@ -20,7 +21,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.runner.short_rows 
 from ansible_collections.railyard.fabric.plugins.plugin_utils.arrays import Ints, NDArray, np
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder as run_folder
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import json_lines
-from ansible_collections.railyard.fabric.plugins.plugin_utils.run.folder import RunFolder, RunFolderError
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run.folder import RunFolder
 
 #: As the controller writes the line of a test: what is alike in many, and of its own id, nodes and numbers.
 _LINE = re.compile(
@@ -83,16 +84,10 @@ class AskedLines(Sequence[AskedLine]):
         """
         made = cls()
         parts: list[list[NDArray[Any]]] = [[] for _column in range(7)]
-        try:
-            with folder.open(run_folder.ASKED) as stream:
-                for _begin, block in json_lines.blocks(stream, _BEGINS):
-                    made._take(block, parts)
-        except FileNotFoundError:
-            pass
-        except OSError as error:
-            raise RunFolderError(
-                f"{folder.path / run_folder.ASKED} cannot be read: {error.strerror}"
-            ) from error
+        path = folder.path / run_folder.ASKED
+        with run_folder.reading(path), suppress(FileNotFoundError), folder.open(path.name) as stream:
+            for _begin, block in json_lines.blocks(stream, _BEGINS):
+                made._take(block, parts)
         made._finish(parts)
         return made
 

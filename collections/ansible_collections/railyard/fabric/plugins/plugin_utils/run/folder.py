@@ -19,7 +19,7 @@ import secrets
 import stat
 import tempfile
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from datetime import UTC, datetime
 from io import BufferedReader
 from pathlib import Path
@@ -163,13 +163,10 @@ class RunFolder:
     def append_new_lines(self, name: str, lines: Iterable[bytes], look: bool = True) -> int:
         """Do what `append_new` does with rows that are lines already, as `line` writes them."""
         fresh = dict.fromkeys(lines)
-        try:
-            if look:
-                with suppress(FileNotFoundError), self.open(name) as stream:
-                    while fresh and (known := stream.readline(MOST_LINE_BYTES)):
-                        fresh.pop(known, None)
-        except OSError as error:
-            raise _unreadable(self.path / name, error) from error
+        if look:
+            with reading(self.path / name), suppress(FileNotFoundError), self.open(name) as stream:
+                while fresh and (known := stream.readline(MOST_LINE_BYTES)):
+                    fresh.pop(known, None)
         self._append_lines(name, [*fresh])
         return len(fresh)
 
@@ -191,13 +188,8 @@ class RunFolder:
         Raises:
             RunFolderError: as `rows`.
         """
-        try:
-            with self.open(name) as stream:
-                yield from json_lines.each(stream, of)
-        except FileNotFoundError:
-            return
-        except OSError as error:
-            raise _unreadable(self.path / name, error) from error
+        with reading(self.path / name), suppress(FileNotFoundError), self.open(name) as stream:
+            yield from json_lines.each(stream, of)
 
     def each_row_at(
         self, name: str, frames: Frames, short: Callable[[int, bytes], Iterable[tuple[int, bytes]]]
@@ -212,16 +204,13 @@ class RunFolder:
         Raises:
             RunFolderError: the file cannot be read.
         """
-        try:
-            with self.open(name) as stream:
-                for begin, block in json_lines.blocks(stream, SHORT_BEGINS):
-                    taken = short(begin, block) if block.startswith(SHORT_BEGINS) else ((begin, block),)
-                    for at, line in taken:
-                        for raw in json_lines.lines(io.BytesIO(line)):
-                            for row in (None,) if raw is None else json_lines.rows_of(raw, frames):
-                                yield (at, len(line)), row
-        except OSError as error:
-            raise _unreadable(self.path / name, error) from error
+        with reading(self.path / name), self.open(name) as stream:
+            for begin, block in json_lines.blocks(stream, SHORT_BEGINS):
+                taken = short(begin, block) if block.startswith(SHORT_BEGINS) else ((begin, block),)
+                for at, line in taken:
+                    for raw in json_lines.lines(io.BytesIO(line)):
+                        for row in (None,) if raw is None else json_lines.rows_of(raw, frames):
+                            yield (at, len(line)), row
 
     def open(self, name: str) -> BufferedReader:
         """Open a regular file for reading; a pipe or a device in its place would never end."""
@@ -395,8 +384,17 @@ def _write_all(handle: int, data: bytes) -> None:
         view = view[os.write(handle, view) :]
 
 
-def _unreadable(path: Path, error: OSError) -> RunFolderError:
-    return RunFolderError(f"{path} cannot be read: {error.strerror}")
+@contextmanager
+def reading(path: Path) -> Iterator[None]:
+    """Name the file where it cannot be read.
+
+    Raises:
+        RunFolderError: it cannot.
+    """
+    try:
+        yield
+    except OSError as error:
+        raise RunFolderError(f"{path} cannot be read: {error.strerror}") from error
 
 
 def _unwritable(path: Path, error: OSError) -> RunFolderError:

@@ -34,47 +34,44 @@ _LINKS = ("ibnetdiscover.txt", "topology.txt", "iblinkinfo.txt", _DATABASE)
 _FIX = "Write what `ibnetdiscover -p` prints to ibnetdiscover.txt, and `iblinkinfo -l` to iblinkinfo.txt"
 
 
-class CommandRecord(TypedDict):
-    """A command in `capture.json`."""
-
+class _Command(TypedDict):
     argv: list[str]
     file: Annotated[str, reader.Matches(rf"{_NAME}|{re.escape(_DATABASE)}")]
-    stderr_file: str | None
     rc: int | None
     started_at_s: float
     seconds: Annotated[float, reader.AtLeast(0)]
 
 
-class Index(TypedDict):
-    """`capture.json`."""
+class CommandRecord(_Command):
+    """A command in `capture.json`."""
 
+    stderr_file: str | None
+
+
+class ResultCommand(_Command):
+    """A command in what module `subnet_info` returns."""
+
+    stdout: str
+    stderr: str
+
+
+class _Reading(TypedDict):
     schema: Literal[1]
-    host: str | None
     device: str | None
     port: int | None
     started_at_s: float
+
+
+class Index(_Reading):
+    """`capture.json`."""
+
+    host: str | None
     commands: list[CommandRecord]
 
 
-class ResultCommand(TypedDict):
-    """A command in what module `subnet_info` returns."""
-
-    argv: list[str]
-    file: Annotated[str, reader.Matches(rf"{_NAME}|{re.escape(_DATABASE)}")]
-    stdout: str
-    stderr: str
-    rc: int | None
-    started_at_s: float
-    seconds: Annotated[float, reader.AtLeast(0)]
-
-
-class Result(TypedDict):
+class Result(_Reading):
     """What module `subnet_info` returns as `capture`."""
 
-    schema: Literal[1]
-    device: str | None
-    port: int | None
-    started_at_s: float
     commands: list[ResultCommand]
 
 
@@ -115,20 +112,15 @@ def from_result(value: object, host: str) -> Capture:
         result = reader.read(Result, value)
     except reader.RefusedError as error:
         raise CaptureError(f"{host}: subnet_info: {error}. Use one version of Railyard") from error
-    commands = tuple(
-        Command(
-            tuple(one["argv"]),
-            one["file"],
-            one["stdout"],
-            one["stderr"],
-            one["rc"],
-            one["started_at_s"],
-            one["seconds"],
-            one["rc"] is None,
-        )
-        for one in result["commands"]
-    )
-    return Capture(host, result["device"], result["port"], result["started_at_s"], commands)
+    commands = [
+        _make_command(one, one["stdout"], one["stderr"], one["rc"] is None) for one in result["commands"]
+    ]
+    return Capture(host, result["device"], result["port"], result["started_at_s"], tuple(commands))
+
+
+def _make_command(one: _Command, stdout: str, stderr: str, timed_out: bool) -> Command:
+    times = one["started_at_s"], one["seconds"]
+    return Command(tuple(one["argv"]), one["file"], stdout, stderr, one["rc"], *times, timed_out)
 
 
 def _from_index(document: object, place: str, texts: Mapping[str, str]) -> Capture:
@@ -143,20 +135,12 @@ def _from_index(document: object, place: str, texts: Mapping[str, str]) -> Captu
         raise CaptureError(
             f"{place}: {error}. Remove the file to read the folder by its file names"
         ) from error
-    commands = tuple(
-        Command(
-            tuple(one["argv"]),
-            one["file"],
-            texts.get(one["file"], ""),
-            texts.get(_error_file(one["file"]), ""),
-            one["rc"],
-            one["started_at_s"],
-            one["seconds"],
-            one["rc"] is None and bool(one["argv"]),
-        )
-        for one in index["commands"]
-    )
-    return Capture(index["host"], index["device"], index["port"], index["started_at_s"], commands)
+    commands = []
+    for one in index["commands"]:
+        # Of a file that was brought no command is known: nothing has run out of time.
+        timed_out, stderr = one["rc"] is None and bool(one["argv"]), texts.get(_error_file(one["file"]), "")
+        commands.append(_make_command(one, texts.get(one["file"], ""), stderr, timed_out))
+    return Capture(index["host"], index["device"], index["port"], index["started_at_s"], tuple(commands))
 
 
 def write(capture: Capture, folder: str) -> None:

@@ -19,7 +19,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.plain_text import 
 from ansible_collections.railyard.fabric.plugins.plugin_utils.subnet.finding import build_finding
 from ansible_collections.railyard.fabric.plugins.plugin_utils.subnet.links import Link
 from ansible_collections.railyard.fabric.plugins.plugin_utils.subnet.model import Finding, Severity
-from ansible_collections.railyard.fabric.plugins.plugin_utils.subnet.view import View
+from ansible_collections.railyard.fabric.plugins.plugin_utils.subnet.view import View, report_link
 
 SYMBOLS = "SymbolErrorCounter"
 FLAPS = ("LinkErrorRecoveryCounter", "LinkDownedCounter")
@@ -220,16 +220,7 @@ def _report_links(view: View, verdicts: list[_Verdict]) -> Iterator[Finding]:
     for one in verdicts:
         if one.severity == "fail" and one.link.ends not in left:
             continue
-        owner = next((view.owners.of_port[end] for end in one.link.ends if end in view.owners.of_port), None)
-        yield build_finding(
-            one.cause,
-            one.severity,
-            one.text,
-            node=owner.node if owner else None,
-            rail=owner.rail if owner else None,
-            ports=one.link.ends,
-            sources=one.link.sources,
-        )
+        yield report_link(view, one.link, one.cause, one.severity, one.text)
 
 
 def _report_full(view: View, grown: Grown) -> Iterator[Finding]:

@@ -10,11 +10,13 @@ from typing import NamedTuple
 from ansible_collections.railyard.fabric.plugins.module_utils.records.subnet import PortKey, SubnetManager
 from ansible_collections.railyard.fabric.plugins.plugin_utils.plain_text import named
 from ansible_collections.railyard.fabric.plugins.plugin_utils.subnet.finding import build_finding
-from ansible_collections.railyard.fabric.plugins.plugin_utils.subnet.model import Finding
+from ansible_collections.railyard.fabric.plugins.plugin_utils.subnet.model import Finding, Severity
 from ansible_collections.railyard.fabric.plugins.plugin_utils.subnet.view import View
 
 MASTER, STANDBY = "MASTER", "STANDBY"
 SWITCH = "switch"
+#: Of findings that are no failures.
+_SEVERITIES: dict[str, Severity] = {"no_answer": "unmeasured", "manager_unexpected": "warn"}
 
 
 class _Seen(NamedTuple):
@@ -42,16 +44,14 @@ def check_managers(view: View) -> tuple[list[Finding], list[str]]:
         findings.append(_report("two_masters", text, masters))
     elif not masters and silent:
         text = f"no master is known, and {named([_show(view, one) for one in silent])} did not answer"
-        finding = _report("no_answer", text, silent)
-        findings.append(finding._replace(severity="unmeasured"))
+        findings.append(_report("no_answer", text, silent))
     elif not masters:
         states = named([_show(view, one) for one in seen])
-        findings.append(
-            _report("no_master", f"no subnet manager is master{f': {states}' if states else ''}", seen)
-        )
+        text = f"no subnet manager is master{f': {states}' if states else ''}"
+        findings.append(_report("no_master", text, seen))
     elif silent:
         text = f"{named([_show(view, one) for one in silent])} did not answer: it may be a second master"
-        findings.append(_report("no_answer", text, silent)._replace(severity="unmeasured"))
+        findings.append(_report("no_answer", text, silent))
     findings += _compare_declared(view, seen)
     shown = [_show(view, one) for one in seen if one.manager.state is not None]
     return findings, [f"Subnet managers: {named(shown, most=8)}."] if shown else []
@@ -104,15 +104,9 @@ def _compare_declared(view: View, seen: list[_Seen]) -> list[Finding]:
 
 
 def _report(cause: str, text: str, seen: list[_Seen]) -> Finding:
-    nodes = {one.at for one in seen if one.at not in (None, SWITCH)}
-    return build_finding(
-        cause,
-        "warn" if cause == "manager_unexpected" else "fail",
-        text,
-        node=next(iter(nodes)) if len(seen) == 1 and nodes else None,
-        ports=[one.key for one in seen if one.key],
-        sources=[one.manager.source for one in seen],
-    )
+    node = seen[0].at if len(seen) == 1 and seen[0].at != SWITCH else None
+    ports, sources = [one.key for one in seen if one.key], [one.manager.source for one in seen]
+    return build_finding(cause, _SEVERITIES.get(cause, "fail"), text, node=node, ports=ports, sources=sources)
 
 
 def _show(view: View, one: _Seen) -> str:

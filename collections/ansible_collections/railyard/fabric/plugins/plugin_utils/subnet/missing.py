@@ -77,9 +77,10 @@ def check_missing(
         place = place_of(one)
         if one.absent and (key := view.port_of(place)) is not None:
             text = f"{show_place(place)} has a link, and the inventory says that the node lacks this rail"
-            found.findings.append(
-                build_finding("adapter_unknown", "warn", text, node=one.node, rail=one.rail, ports=[key])
+            finding = build_finding(
+                "adapter_unknown", "warn", text, node=one.node, rail=one.rail, ports=[key]
             )
+            found.findings.append(finding)
     return found
 
 
@@ -222,15 +223,10 @@ def _report_lost_links(view: View, before: View, links: list[Link], since: str) 
         if share is not None:
             now_gbps = sum_rates(view.uplinks_of(guid))
             text += f"; {view.show_switch(guid)} keeps {now_gbps:g} Gbit/s of uplinks ({100 * share:.0f} %)"
-    owner = next((before.owners.of_port[end] for end in links[0].ends if end in before.owners.of_port), None)
-    return build_finding(
-        "link_lost",
-        "warn",
-        text,
-        node=owner.node if owner else None,
-        ports=[end for link in links for end in link.ends],
-        sources=[source for link in links for source in link.sources],
-    )
+    ports = [end for link in links for end in link.ends]
+    sources = [source for link in links for source in link.sources]
+    node = before.owner_of(links[0]).node
+    return build_finding("link_lost", "warn", text, node=node, ports=ports, sources=sources)
 
 
 def _lower_switches(view: View, links: list[Link]) -> Iterator[str]:

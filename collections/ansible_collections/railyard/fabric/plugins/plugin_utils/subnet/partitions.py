@@ -18,7 +18,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.records.partitions
 from ansible_collections.railyard.fabric.plugins.module_utils.records.subnet import PortKey
 from ansible_collections.railyard.fabric.plugins.plugin_utils.plain_text import fold_names, named
 from ansible_collections.railyard.fabric.plugins.plugin_utils.subnet.finding import build_finding
-from ansible_collections.railyard.fabric.plugins.plugin_utils.subnet.model import Finding
+from ansible_collections.railyard.fabric.plugins.plugin_utils.subnet.model import Finding, Severity
 from ansible_collections.railyard.fabric.plugins.plugin_utils.subnet.names import Place
 from ansible_collections.railyard.fabric.plugins.plugin_utils.subnet.view import View, place_of
 
@@ -104,28 +104,20 @@ def _report(
     """Yield a finding for each node; where all ports are so, one finding."""
     name = f" ({partition.name})" if partition is not None and partition.name else ""
     what = f"partition {show_pkey(pkey)}{name}: {_SAYS[cause].format(wanted)}"
-    undeclared = cause == "pkey_extra" and partition is None
+    severity: Severity = "warn" if cause == "pkey_extra" and partition is None else "fail"
     by_node: dict[str, list[Place]] = {}
     for place in places:
         by_node.setdefault(place[0], []).append(place)
     if len(by_node) > 1 and len(places) == len(read):
         text = f"all {len(places)} ports of {fold_names(list(by_node))} in {what}"
         ports = [read[place] for place in places]
-        yield build_finding(cause, "warn" if undeclared else "fail", text, ports=ports)
+        yield build_finding(cause, severity, text, ports=ports)
         return
     for node, same in by_node.items():
         rail = same[0][1] if len(same) == 1 else None
         guids = named([f"{place[1]} ({read[place].guid})" for place in same], most=8)
         ports = [read[place] for place in same]
-        severity = "warn" if undeclared else "fail"
-        yield build_finding(
-            cause,
-            "warn" if severity == "warn" else "fail",
-            f"{node} {guids}, {what}",
-            node=node,
-            rail=rail,
-            ports=ports,
-        )
+        yield build_finding(cause, severity, f"{node} {guids}, {what}", node=node, rail=rail, ports=ports)
 
 
 def _find_default(

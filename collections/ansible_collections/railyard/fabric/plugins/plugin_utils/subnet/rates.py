@@ -9,10 +9,14 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from ansible_collections.railyard.fabric.plugins.plugin_utils.subnet.finding import build_finding
 from ansible_collections.railyard.fabric.plugins.plugin_utils.subnet.links import Link, lane_rate_gbps
 from ansible_collections.railyard.fabric.plugins.plugin_utils.subnet.model import Finding
-from ansible_collections.railyard.fabric.plugins.plugin_utils.subnet.view import View, place_of
+from ansible_collections.railyard.fabric.plugins.plugin_utils.subnet.view import (
+    NOBODY,
+    View,
+    place_of,
+    report_link,
+)
 
 #: Rates that inventories and tools round differently (FDR is 56 or 56.25) are one.
 _TOLERANCE = 0.02
@@ -36,8 +40,8 @@ def check_rates(view: View) -> tuple[list[Finding], list[str]]:
     declared = {place_of(one): one.rate_gbps for one in view.expected.ports}
     widest = max([_USUAL_WIDTH, *(link.width or 0 for link in view.links)])
     for link in view.links:
-        owner = next((view.owners.of_port[end] for end in link.ends if end in view.owners.of_port), None)
-        if owner is not None:
+        owner = view.owner_of(link)
+        if owner is not NOBODY:
             rate_gbps = declared.get((owner.node or "", owner.rail or ""))
             if rate_gbps is not None:
                 findings += _compare_declared(view, link, rate_gbps, widest)
@@ -80,23 +84,13 @@ def _compare_usual(view: View, link: Link, usual: _Usual, what: str) -> Iterator
 
 
 def _report(view: View, link: Link, cause: str, wanted: str, *, inferred: bool) -> Finding:
-    owner = next((view.owners.of_port[end] for end in link.ends if end in view.owners.of_port), None)
     lane_gbps = link.lane_gbps or 0.0
     lanes = "1 lane" if link.width == 1 else f"{link.width} lanes"
     text = (
         f"{view.show_port(link.one)} to {view.show_port(link.other)} has {lanes} of "
         f"{lane_gbps:.10g} Gbit/s, {link.rate_gbps:g} Gbit/s; {wanted}"
     )
-    return build_finding(
-        cause,
-        "fail",
-        text,
-        inferred=inferred,
-        node=owner.node if owner else None,
-        rail=owner.rail if owner else None,
-        ports=link.ends,
-        sources=link.sources,
-    )
+    return report_link(view, link, cause, "fail", text, inferred=inferred)
 
 
 def _find_usual(links: list[Link]) -> _Usual | None:

@@ -5,14 +5,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from ansible_collections.railyard.fabric.plugins.module_utils.records.subnet import PortKey
 from ansible_collections.railyard.fabric.plugins.plugin_utils.plain_text import named
 from ansible_collections.railyard.fabric.plugins.plugin_utils.subnet.cabling import PlannedLeaf
 from ansible_collections.railyard.fabric.plugins.plugin_utils.subnet.finding import build_finding
 from ansible_collections.railyard.fabric.plugins.plugin_utils.subnet.model import Finding, Severity
-from ansible_collections.railyard.fabric.plugins.plugin_utils.subnet.names import Place, has_host_name
+from ansible_collections.railyard.fabric.plugins.plugin_utils.subnet.names import (
+    Misnamed,
+    Place,
+    has_host_name,
+)
 from ansible_collections.railyard.fabric.plugins.plugin_utils.subnet.view import View, place_of, show_place
 
 #: More unknown hosts than these are one finding.
@@ -46,16 +50,14 @@ def check_names(
 
 
 def _report_misnamed(view: View) -> Iterator[Finding]:
-    by_nodes: dict[tuple[str, str], list[PortKey]] = {}
-    rails: dict[tuple[str, str], list[str]] = {}
+    by_nodes: dict[tuple[str, str], list[Misnamed]] = {}
     for one in view.owners.misnamed:
-        by_nodes.setdefault((one.node, one.claimed), []).append(one.key)
-        rails.setdefault((one.node, one.claimed), []).append(one.rail)
-    for (node, claimed), keys in by_nodes.items():
-        guids = named([key.guid for key in keys])
+        by_nodes.setdefault((one.node, one.claimed), []).append(one)
+    for (node, claimed), found in by_nodes.items():
+        guids = named([one.key.guid for one in found])
         text = f"by its GUIDs ({guids}) it is {node}, and it calls itself {claimed}"
-        rail = rails[node, claimed][0] if len(keys) == 1 else None
-        yield build_finding("host_misnamed", "warn", text, node=node, rail=rail, ports=keys)
+        rail, ports = found[0].rail if len(found) == 1 else None, [one.key for one in found]
+        yield build_finding("host_misnamed", "warn", text, node=node, rail=rail, ports=ports)
 
 
 def _report_replaced_leaves(view: View) -> Iterator[Finding]:
@@ -87,15 +89,17 @@ def _report_twice(
                 may_be += fitting
         unidentified |= set(may_be)
         ports = [key for keys in rails.values() for key in keys]
-        where = named(
-            [f"{key.guid} at {view.show_port(peer)}" for key in ports if (peer := view.peer_of(key))]
-        )
-        text = f"several adapters call themselves {node} {named(list(rails))}: {where}"
+        text = f"several adapters call themselves {node} {named(list(rails))}: {_show_linked(view, ports)}"
         others = list(dict.fromkeys(place[0] for place in may_be))
         text += f"; one of them is likely {named(others, between=' or ')}" if others else ""
         severity: Severity = "unmeasured" if may_be else "warn"
         only = min(rails) if len(rails) == 1 else None
         yield build_finding("name_not_unique", severity, text, node=node, rail=only, ports=ports)
+
+
+def _show_linked(view: View, keys: Iterable[PortKey]) -> str:
+    """Return adapter ports by their GUIDs, each with the port that it is connected to."""
+    return named([f"{key.guid} at {view.show_port(peer)}" for key in keys if (peer := view.peer_of(key))])
 
 
 def _list_strangers(view: View) -> tuple[dict[str, list[PortKey]], list[PortKey]]:
@@ -168,11 +172,7 @@ def _report_rails(view: View, nameless: set[Place], unidentified: set[Place]) ->
 
 def _report_strangers(view: View, strangers: dict[str, list[PortKey]]) -> Iterator[Finding]:
     def show(host: str) -> str:
-        keys = strangers[host]
-        where = named(
-            [f"{key.guid} at {view.show_port(peer)}" for key in keys if (peer := view.peer_of(key))]
-        )
-        return f"{host} ({where})"
+        return f"{host} ({_show_linked(view, strangers[host])})"
 
     if len(strangers) > _MOST_HOSTS:
         text = f"{len(strangers)} hosts are not in the inventory: {named([show(host) for host in strangers])}"

@@ -10,9 +10,15 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from ansible_collections.railyard.fabric.plugins.module_utils.records.subnet import Port, PortKey, Reading
-from ansible_collections.railyard.fabric.plugins.plugin_utils.subnet.finding import show_name
+from ansible_collections.railyard.fabric.plugins.plugin_utils.subnet.finding import build_finding, show_name
 from ansible_collections.railyard.fabric.plugins.plugin_utils.subnet.links import Link, list_links
-from ansible_collections.railyard.fabric.plugins.plugin_utils.subnet.model import Expected, ExpectedPort
+from ansible_collections.railyard.fabric.plugins.plugin_utils.subnet.model import (
+    Expected,
+    ExpectedPort,
+    Finding,
+    Owner,
+    Severity,
+)
 from ansible_collections.railyard.fabric.plugins.plugin_utils.subnet.names import (
     Owners,
     Place,
@@ -67,6 +73,10 @@ class View:
         link = self.link_at.get(key)
         return None if link is None else (link.other if link.one == key else link.one)
 
+    def owner_of(self, link: Link) -> Owner:
+        """Return whose adapter is at an end of a link; an owner without a name where no end is an adapter."""
+        return next((self.owners.of_port[end] for end in link.ends if end in self.owners.of_port), NOBODY)
+
     def port_of(self, place: Place) -> PortKey | None:
         """Return the port of a node's rail, where it has a link."""
         key = self.owners.places.get(place)
@@ -110,6 +120,21 @@ class View:
     def port(self, key: PortKey) -> Port | None:
         """Return a port of the reading."""
         return self.reading.port(key)
+
+
+#: Of a link between switches.
+NOBODY = Owner(None, None, "", None)
+
+
+def report_link(
+    view: View, link: Link, cause: str, severity: Severity, text: str, *, inferred: bool = False
+) -> Finding:
+    """Make a finding about a link, of the node and rail at one of its ends."""
+    owner = view.owner_of(link)
+    return build_finding(
+        cause, severity, text, inferred=inferred, node=owner.node, rail=owner.rail, ports=link.ends,
+        sources=link.sources,
+    )  # fmt: skip
 
 
 def place_of(port: ExpectedPort) -> Place:

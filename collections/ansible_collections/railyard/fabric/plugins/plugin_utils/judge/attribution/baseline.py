@@ -110,7 +110,7 @@ def _compare(answer: Answer, figure: Figure, run: str, rules: Policy) -> None:
         answer.observed[metric] = seen = statistics.median(bad)
         detail = f"{metric} {seen:g}; baseline {run}: {tolerance} ({len(bad)} of {len(values)} attempts)"
         if len(bad) >= needed:
-            answer.failed("worse_than_baseline", detail).proof = "proven"
+            answer.failed("worse_than_baseline", detail, "proven")
         else:
             answer.unknown("worse_than_baseline", f"{detail}; unconfirmed")
     elif len(good) > len(bad) and (again or values[0] in good):

@@ -23,7 +23,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue i
     UNMEASURED,
 )
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.policy import is_number
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.attribution import isolate, matrix
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.attribution import matrix, slow_components
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.attribution.matrix import (
     NONE,
     Tests,
@@ -44,7 +44,7 @@ def find_suspects(
     results: Iterable[Row],
     verdicts: Sequence[Row],
     rest: Iterable[Row] | None = None,
-) -> isolate.Findings:
+) -> slow_components.Findings:
     """Return the slow components of a judged run; none if all its verdicts are good.
 
     Args:
@@ -60,15 +60,15 @@ def find_suspects(
         one["outcome"] in (FAIL, UNMEASURED)
         for one in _select_lines(check, verdicts if rest is None else rest)
     ):
-        return isolate.NOTHING
+        return slow_components.NOTHING
     try:
         wiring = matrix.read_wiring(order)
         if len(wiring.nodes) < LEAST_NODES:
-            return isolate.NOTHING
+            return slow_components.NOTHING
         tests = read_tests(asked, results, verdicts, wiring, order["absent"])
-        found = isolate.isolate(tests, wiring)
+        found = slow_components.find_components(tests, wiring)
     except (LookupError, TypeError, ValueError, AttributeError):
-        return isolate.NOTHING  # the test schedule is incomplete, which the judge reports
+        return slow_components.NOTHING  # the test schedule is incomplete, which the judge reports
     return keep_confirmed(found, verdicts, wiring)
 
 
@@ -92,7 +92,7 @@ def needs_judge(order: Row, asked: Sequence[AskedLine], results: Callable[[], It
         return True
     wiring = matrix.read_wiring(order)
     tests = read_tests(asked, results(), (), wiring, order["absent"])
-    return bool(isolate.isolate(tests, wiring).doubtful)
+    return bool(slow_components.find_components(tests, wiring).doubtful)
 
 
 def looks_bad(row: Row) -> bool:
@@ -166,7 +166,9 @@ def read_tests(
     return Tests(number_of, sender, receiver, of_rail, share * rate)
 
 
-def keep_confirmed(found: isolate.Findings, verdicts: Sequence[Row], wiring: Wiring) -> isolate.Findings:
+def keep_confirmed(
+    found: slow_components.Findings, verdicts: Sequence[Row], wiring: Wiring
+) -> slow_components.Findings:
     """Return the findings that verdicts confirm: at least half of a component's pairs are not good.
 
     Each pair counts once, however often it was measured.
@@ -200,7 +202,7 @@ def keep_confirmed(found: isolate.Findings, verdicts: Sequence[Row], wiring: Wir
         place = one.kind, *part
         return bool(bad[place]) and 2 * bad[place] >= asked[place]
 
-    return isolate.Findings(
+    return slow_components.Findings(
         tuple(filter(is_confirmed, found.suspects)),
         tuple(filter(is_confirmed, found.doubtful)),
         tuple(one for one in found.cannot_tell if bad[suspects.RAIL, one.rail]),

@@ -10,8 +10,8 @@ are good with others has the slow path. A rail without a good test, while its no
 has the slow switch. With two nodes port, path and switch cannot be distinguished: then all candidates are
 named. If everything is slow there is nothing to compare with, and the cause stays.
 
-Isolation (`isolate`) compares levels, of one check of a run with a matrix of tests. Here the tests of each
-check get a cause, by outcomes alone: ends, leaves and pairs, from two nodes on.
+Isolation (`slow_components`) compares levels, of one check of a run with a matrix of tests. Here the tests of
+each check get a cause, by outcomes alone: ends, leaves and pairs, from two nodes on.
 
 Only causes are replaced; outcomes never change here.
 """

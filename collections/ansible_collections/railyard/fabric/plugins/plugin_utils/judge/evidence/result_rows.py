@@ -114,12 +114,10 @@ class ResultRows:
         """Return the complete row at a position and length of the file."""
         if (known := self._read.get(place)) is not None:
             return known
-        try:
+        with run_folder.reading(self._path):
             if self._handle is None:
                 self._handle = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
             found, _torn = json_lines.parse_lines(os.pread(self._handle, place[1], place[0]), self._frames)
-        except OSError as error:
-            raise RunFolderError(f"{self._path} cannot be read: {error.strerror}") from error
         if len(found) != 1:
             raise self._changed()
         if len(self._read) >= _AT_HAND:

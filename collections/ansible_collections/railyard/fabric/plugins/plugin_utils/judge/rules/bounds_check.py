@@ -34,20 +34,15 @@ def check_bounds(observed: dict[str, Any], judged: Sequence[Mapping[str, float]]
                 if metric.endswith("_gbps"):
                     # A rate above the link's was not measured on it, so the link is not at fault.
                     return answer.unknown("above_ceiling", detail)
-                return _fail_proven(answer, "too_slow" if metric.endswith("_us") else "above_ceiling", detail)
+                return answer.failed(
+                    "too_slow" if metric.endswith("_us") else "above_ceiling", detail, answer.proof
+                )
         for metric, least in bounds.floor.items():
             if metrics[metric] < least:
                 cause = "path_mtu_small" if metric == "path_mtu_bytes" else "below_floor"
-                return _fail_proven(answer, cause, f"{metric} {metrics[metric]:g}, floor {least:g}")
+                return answer.failed(cause, f"{metric} {metrics[metric]:g}, floor {least:g}", answer.proof)
     if bounds.floor and set(bounds.floor) == set(bounds.ceiling):
         answer.outcome = PASS
-    return answer
-
-
-def _fail_proven(answer: Answer, cause: str, detail: str) -> Answer:
-    """Turn an answer into a failure and keep its proof."""
-    proof = answer.proof
-    answer.failed(cause, detail).proof = proof
     return answer
 
 

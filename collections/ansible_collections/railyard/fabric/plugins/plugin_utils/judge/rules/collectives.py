@@ -202,5 +202,4 @@ def fail_slow_rails(asked: Sequence[AskedLine], found: Sequence[Answer]) -> None
             seen = answer.observed["busbw_GBps"]
             if outliers.behind(seen, best[0], outliers.RAIL_OF_JOB):
                 detail = f"{node} {rail}: {seen:g} GB/s, {best[1]} has {best[0]:g}"
-                proof = answer.proof
-                answer.failed("collective_slow_rail", detail).proof = proof
+                answer.failed("collective_slow_rail", detail, answer.proof)

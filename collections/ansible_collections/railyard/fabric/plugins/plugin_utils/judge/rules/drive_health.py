@@ -114,8 +114,7 @@ def judge_drives(row: Row) -> Answer:
     answer = Answer.passed(observed, {"drives_failing": 0}, BASIS)
     where = f"{row['host']} {row['subject']}"
     if faults:
-        answer.failed("drive_failing", f"{where}: {'; '.join(faults)}").proof = "proven"
-        return answer
+        return answer.failed("drive_failing", f"{where}: {'; '.join(faults)}", "proven")
     if unread := [f"{_format_drive(one)}: {_read_message(one)}" for one in drives if one["smart"] == UNREAD]:
         return answer.unknown("drive_unread", f"{where}: {'; '.join(unread)}")
     if without := [f"{_format_drive(one)}: {_read_message(one)}" for one in drives if one["smart"] == NONE]:

@@ -92,7 +92,7 @@ def compare_drives(
             continue
         storage = rows[str(line["id"])][0]["storage"]
         if line["check"] == _SLOT_CHECK and (seen := "; ".join(list_slow_links(storage))):
-            answer.failed("drive_slot", f"{line['node']} {line['subject']}: {seen}").proof = "proven"
+            answer.failed("drive_slot", f"{line['node']} {line['subject']}: {seen}", "proven")
         elif (differs := odd.get(str(line["id"]))) and answer.outcome == RECORDED:
             answer.unknown("drive_differs", f"{line['node']} {line['subject']}: {differs}")
         elif (remark := alone.get(str(line["id"]))) and answer.outcome == RECORDED:
@@ -117,8 +117,8 @@ def compare_drives(
     for (node, subject), found in behind.items():
         # A short measurement may be bad once: another test of the same drive is a second attempt.
         for answer, detail in found if len(found) >= outliers.REPRODUCED else ():
-            answer.failed("drive_stands_apart", f"{node} {subject}: {detail} (in {len(found)} tests)")
-            answer.proof = "proven"
+            where = f"{node} {subject}: {detail} (in {len(found)} tests)"
+            answer.failed("drive_stands_apart", where, "proven")
 
 
 def _find_odd(

@@ -255,7 +255,7 @@ def _find_behind(ways: Sequence[Mapping[Key, float]], is_own: bool) -> Iterator[
 
 def _fail(answer: Answer, cause: str, detail: str) -> None:
     if answer.outcome == RECORDED:
-        answer.failed(cause, detail).proof = "proven"
+        answer.failed(cause, detail, "proven")
 
 
 def _format_gpus(row: Row, places: Iterable[int]) -> str:

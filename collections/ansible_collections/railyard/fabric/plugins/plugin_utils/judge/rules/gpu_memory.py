@@ -38,7 +38,6 @@ def compare_with_host_memory(answer: Answer, host_gbps: float | None) -> Answer:
     least = answer.floor.get("bandwidth_gbps")
     slow = answer.outcome == FAIL and answer.cause.get("cause_class") == "below_floor"
     if slow and least is not None and host_gbps >= least:
-        proof = answer.proof
         detail = f"bandwidth_gbps {seen:g}, floor {least:g}; {host_gbps:g} from host memory"
-        answer.failed("gpu_path_slow", detail).proof = proof
+        answer.failed("gpu_path_slow", detail, answer.proof)
     return answer

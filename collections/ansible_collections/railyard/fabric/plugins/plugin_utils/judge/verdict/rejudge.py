@@ -21,7 +21,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.attribution 
     isolation,
     oversubscription,
 )
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.attribution.isolate import (
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.attribution.slow_components import (
     NOTHING,
     Findings,
 )

@@ -15,7 +15,9 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue i
     PASS,
     RECORDED,
 )
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.attribution.isolate import Findings
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.attribution.slow_components import (
+    Findings,
+)
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence import clock
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence.rows_by_test import list_writers
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import provenance

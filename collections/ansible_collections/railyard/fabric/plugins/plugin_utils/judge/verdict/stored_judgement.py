@@ -20,13 +20,13 @@ from itertools import chain
 from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.plugin_utils.ask.suspects import Suspect
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.attribution.isolate import (
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.attribution.oversubscription import (
+    Crossed,
+)
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.attribution.slow_components import (
     Ambiguous,
     Crossing,
     Findings,
-)
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.attribution.oversubscription import (
-    Crossed,
 )
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.verdict import rejudge
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.verdict.rejudge import Judged

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 import yaml
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory import load
+from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.model import Inventory
 
 FABRIC = {
     "transport": "tcp",
@@ -32,7 +33,7 @@ HOSTS: dict[str, Any] = {
 }
 MONITORING: dict[str, Any] = {"monitoring_state": "present"}
 
-Make = Callable[..., load.Inventory]
+Make = Callable[..., Inventory]
 
 
 @pytest.fixture
@@ -49,7 +50,7 @@ def inventory(tmp_path: Path) -> Make:
         everyone: dict[str, Any] | None = None,
         without_monitors: bool = False,
         **variables: Any,
-    ) -> load.Inventory:
+    ) -> Inventory:
         hosts = copy.deepcopy(HOSTS)
         for group, name in (("gpu_nodes", "gpu1"), ("gpu_nodes", "gpu2"), ("monitoring", "monitor1")):
             hosts[group]["hosts"][name].update(variables.pop(name, {}))

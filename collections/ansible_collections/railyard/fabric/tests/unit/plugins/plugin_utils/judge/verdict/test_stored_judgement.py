@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 from ansible_collections.railyard.fabric.plugins.plugin_utils.ask.suspects import Suspect
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.attribution.isolate import (
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.attribution.oversubscription import (
+    Crossed,
+)
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.attribution.slow_components import (
     Ambiguous,
     Crossing,
     Findings,
-)
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.attribution.oversubscription import (
-    Crossed,
 )
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.verdict import rejudge, stored_judgement
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run.folder import RunFolder

@@ -13,7 +13,7 @@ import pytest
 from ansible_collections.railyard.fabric.plugins.module_utils.schedule import rounds
 from ansible_collections.railyard.fabric.plugins.plugin_utils.ask import confirm
 from ansible_collections.railyard.fabric.plugins.plugin_utils.ask.suspects import Suspect
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.attribution import isolate, matrix
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.attribution import matrix, slow_components
 
 Carries = Callable[[int, int, int], float]
 """What is left of the rate between two nodes (the lesser first) on a rail; NaN where nothing comes back."""
@@ -59,18 +59,18 @@ def measure(made: Any, carries: Carries, seed: int = 1) -> matrix.Tests:
     return matrix.Tests(meeting_, sender_, receiver_, rail_, gbps_)
 
 
-def parts(findings: isolate.Findings) -> set[tuple[Any, ...]]:
+def parts(findings: slow_components.Findings) -> set[tuple[Any, ...]]:
     return {(one.kind, one.node, one.rail, one.peer, one.leaf) for one in findings.suspects}
 
 
-def after_confirming(made: Any, carries: Carries) -> isolate.Findings:
+def after_confirming(made: Any, carries: Carries) -> slow_components.Findings:
     tests, wiring = measure(made, carries), matrix.read_wiring(made)
-    found = isolate.isolate(tests, wiring)
+    found = slow_components.find_components(tests, wiring)
     for seed in range(2, 5):
         further = confirm.confirm(made, found.doubtful, found.suspects)
         if further.rounds:
             tests = matrix.join_tests([tests, measure(confirm.second_order(made, further), carries, seed)])
-            found = isolate.isolate(tests, wiring)
+            found = slow_components.find_components(tests, wiring)
     return found
 
 
@@ -117,7 +117,7 @@ def test_a_leaf_that_is_a_little_slow_is_named_before_the_nodes_behind_it(
 
     wiring = matrix.read_wiring(made)
     for seed in range(1, 6):
-        found = isolate.isolate(measure(made, carries, seed), wiring)
+        found = slow_components.find_components(measure(made, carries, seed), wiring)
         assert parts(found) <= {("leaf", None, "rail1", None, "leaf0-1")}
         assert found.suspects or share >= 0.9
 
@@ -129,11 +129,13 @@ def test_a_leaf_of_two_nodes_is_named_before_one_of_them(share: float, turns: li
     wiring = matrix.read_wiring(made)
     for seed in range(1, 6):
         both = measure(made, lambda one, _other, rail: share if rail == 1 and one < 2 else 1.0, seed)
-        found = isolate.isolate(both, wiring)
+        found = slow_components.find_components(both, wiring)
         assert parts(found) <= {("leaf", None, "rail1", None, "leaf0-1")}
         assert found.suspects or share >= 0.89
         one = measure(made, lambda one, _other, rail: share if rail == 1 and one == 0 else 1.0, seed)
-        assert parts(isolate.isolate(one, wiring)) <= {("node_rail", "n0", "rail1", None, None)}
+        assert parts(slow_components.find_components(one, wiring)) <= {
+            ("node_rail", "n0", "rail1", None, None)
+        }
 
 
 def test_nodes_of_one_leaf_that_are_slow_by_themselves_are_no_slow_leaf() -> None:
@@ -142,7 +144,7 @@ def test_nodes_of_one_leaf_that_are_slow_by_themselves_are_no_slow_leaf() -> Non
     def carries(one: int, other: int, rail: int) -> float:
         return 0.85 if rail == 1 and {one, other} & {0, 1, 2, 3, 4} else 1.0
 
-    found = isolate.isolate(measure(made, carries), matrix.read_wiring(made))
+    found = slow_components.find_components(measure(made, carries), matrix.read_wiring(made))
     assert parts(found) == {("node_rail", f"n{node}", "rail1", None, None) for node in range(5)}
 
 
@@ -176,7 +178,7 @@ def test_one_good_partner_names_no_end() -> None:
     made = order(16, turns=[1, 6])
     met = {name for one in rounds.meetings(made, "n3") for name in (one.node, one.peer)} - {"n3"}
     path, bad = (int(name[1:]) for name in sorted(met))
-    found = isolate.isolate(
+    found = slow_components.find_components(
         measure(made, lambda *both: 0.5 if {*both[:2]} == {3, path} or bad in both[:2] else 1.0),
         matrix.read_wiring(made),
     )
@@ -186,7 +188,7 @@ def test_one_good_partner_names_no_end() -> None:
 
 def test_of_few_partners_one_bad_path_and_one_bad_test_make_no_end_slow() -> None:
     made, off = order(4), {(0, 1): 0.5, (0, 2): 0.85}
-    found = isolate.isolate(
+    found = slow_components.find_components(
         measure(made, lambda one, other, _rail: off.get((one, other), 1.0)), matrix.read_wiring(made)
     )
     assert parts(found) == set()
@@ -194,7 +196,7 @@ def test_of_few_partners_one_bad_path_and_one_bad_test_make_no_end_slow() -> Non
 
 def test_one_low_meeting_names_no_pair() -> None:
     made, (carries, _part) = order(16), FAULTS["pair"]
-    found = isolate.isolate(measure(made, carries), matrix.read_wiring(made))
+    found = slow_components.find_components(measure(made, carries), matrix.read_wiring(made))
     assert parts(found) == set()
     assert [(one.kind, one.node, one.peer, one.evidence) for one in found.doubtful] == [
         ("pair", "n3", "n9", 1)
@@ -204,27 +206,27 @@ def test_one_low_meeting_names_no_pair() -> None:
 def test_a_pair_that_is_good_once_is_not_named_as_the_cause() -> None:
     made, (carries, _part) = order(16), FAULTS["pair"]
     tests = [measure(made, carries)]
-    found = isolate.isolate(tests[0], matrix.read_wiring(made))
+    found = slow_components.find_components(tests[0], matrix.read_wiring(made))
     second = confirm.second_order(made, confirm.confirm(made, found.doubtful))
     good_once = second["meetings"][:1]
     tests += [measure({**second, "meetings": second["meetings"][1:]}, carries, 2)]
     tests += [measure({**second, "meetings": good_once}, lambda *_all: 1.0, 3)]
-    found = isolate.isolate(matrix.join_tests(tests), matrix.read_wiring(made))
+    found = slow_components.find_components(matrix.join_tests(tests), matrix.read_wiring(made))
     assert (found.suspects, found.doubtful) == ((), ())
 
 
 def test_two_nodes_cannot_tell_an_end_from_the_other_or_the_path() -> None:
     found = after_confirming(order(2), slow(0, 0.5, range(1, 2)))
     assert parts(found) == set()
-    assert found.cannot_tell == (isolate.Ambiguous("rail1", ("n0", "n1")),)
+    assert found.cannot_tell == (slow_components.Ambiguous("rail1", ("n0", "n1")),)
 
 
 def test_where_every_rail_is_slow_the_planned_rates_tell() -> None:
     made = order(16)
-    found = isolate.isolate(measure(made, lambda *_all: 0.8), matrix.read_wiring(made))
+    found = slow_components.find_components(measure(made, lambda *_all: 0.8), matrix.read_wiring(made))
     assert parts(found) == {("rail", None, f"rail{number}", None, None) for number in range(4)}
     undeclared = order(16, rate_gbps=None)
-    assert not isolate.isolate(
+    assert not slow_components.find_components(
         measure(undeclared, lambda *_all: 0.8), matrix.read_wiring(undeclared)
     ).suspects
 

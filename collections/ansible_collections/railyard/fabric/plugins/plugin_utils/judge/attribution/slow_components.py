@@ -92,7 +92,7 @@ class Findings:
 NOTHING = Findings((), (), (), ())
 
 
-def isolate(tests: Tests, wiring: Wiring) -> Findings:
+def find_components(tests: Tests, wiring: Wiring) -> Findings:
     """Return the slow components.
 
     Args:
