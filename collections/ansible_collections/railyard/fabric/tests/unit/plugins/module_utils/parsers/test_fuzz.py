@@ -3,8 +3,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Whatever the text, a parser returns the common object or raises NotThisTool, and nothing else."""
 
-from __future__ import annotations
-
 import json
 import time
 from pathlib import Path
