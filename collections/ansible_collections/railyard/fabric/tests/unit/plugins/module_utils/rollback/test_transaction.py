@@ -166,15 +166,6 @@ def test_confirm_and_expire_never_both_win(applied, monkeypatch, _round):
     ]
 
 
-def test_lock_held_by_another_is_named(tmp_path):
-    with (
-        transaction.locked(str(tmp_path)),
-        pytest.raises(transaction.BusyError),
-        transaction.locked(str(tmp_path), 0.05),
-    ):
-        pass
-
-
 @pytest.mark.parametrize(
     ("boot_id", "left_s", "stale"),
     [("this", 20, False), ("this", -1, False), ("this", -100, True), ("the one before", 20, True)],

@@ -57,19 +57,6 @@ def compare(findings: tuple[Finding, ...], wants: list[Want]) -> tuple[list[Want
     return missed, left
 
 
-def test_forty_random_faults_are_found_by_cause_and_place() -> None:
-    rng = random.Random(37)
-    chosen = [rng.choice(FAULTS) for _number in range(40)]
-    wrong = []
-    for fault in chosen:
-        judgement, wants = judge_faulty(rng, [fault])
-        assert wants
-        missed, false = compare(judgement.findings, wants)
-        if missed or false:
-            wrong.append((fault.__name__, missed, [(one.cause, one.text) for one in false]))
-    assert wrong == []
-
-
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.__name__)
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_each_fault_is_the_only_finding(fault: Fault, seed: int) -> None:
