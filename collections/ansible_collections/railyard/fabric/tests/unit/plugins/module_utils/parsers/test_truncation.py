@@ -18,7 +18,7 @@ CAPTURES = [
     for path in sorted((FIXTURES / tool).iterdir())
 ]
 #: So many places are tried in the middle of a capture; at its end, where a cut is hardest to see, all are.
-MIDDLE, END = 120, 250
+MIDDLE, END = 60, 250
 
 
 @pytest.mark.parametrize(("tool", "path"), CAPTURES)
