@@ -3,8 +3,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What a node says is text, whatever of Unicode it holds."""
 
-from __future__ import annotations
-
 import sys
 import unicodedata
 

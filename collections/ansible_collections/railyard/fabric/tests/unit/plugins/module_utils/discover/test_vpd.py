@@ -7,8 +7,6 @@
 there.
 """
 
-from __future__ import annotations
-
 import pytest
 from ansible_collections.railyard.fabric.plugins.module_utils.discover import vpd
 

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import pytest
 from ansible_collections.railyard.fabric.plugins.module_utils.kernel import irqs, originals, settings
 from ansible_collections.railyard.fabric.plugins.module_utils.kernel.settings import Wanted

@@ -3,8 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Whatever the text, a parser returns the common object or raises NotThisTool, and nothing else."""
 
-from __future__ import annotations
-
+import functools
 import json
 import time
 from pathlib import Path
@@ -24,9 +23,7 @@ SAMPLES = {
 }
 WRITTEN = [tool for tool in registry.TOOLS if tool in SAMPLES]
 # Derandomised: the same examples each time, so that a red run can be repeated.
-QUICK = settings(
-    max_examples=60, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck)
-)
+QUICK = settings(max_examples=60, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
 NUMBERS = ["nan", "-nan", "inf", "1e999", "9" * 5000, "-1", "0", "٣", "", "null", "{", "[", "\x00", "\ud800"]
 
 
@@ -74,6 +71,11 @@ def rows(value):
         yield from rows(inner)
 
 
+@functools.cache
+def right_rows(tool, text):
+    return [row.items() for row in rows(registry.parse(tool, text)["outputs"])]
+
+
 # Of its lines iperf3 has two with a duration, which differ in the last digit.
 UNSURE = ("duration_s", "rdma_cm", "bidirectional")
 SAID = "Conflicting CPU frequency values detected: 1200.000000 != 3100.000000. CPU Frequency is not max.\n"
@@ -96,7 +98,7 @@ def test_damage_makes_no_row_that_was_not_there(tool, data):
         found = captures.parsed(tool, damaged)
         if found is None or not found["valid"]:
             continue
-        right = [row.items() for row in rows(registry.parse(tool, text)["outputs"])]
+        right = right_rows(tool, text)
         # A column of nvidia-smi whose name's beginning is cut has no name that anybody asks for.
         names = {name for whole in right for name, _value in whole}
         for row in rows(found["outputs"]):
@@ -115,7 +117,7 @@ def test_other_tools_captures(tool, data):
 @pytest.mark.parametrize("tool", WRITTEN)
 def test_long_text_takes_no_long_time(tool):
     """Nested quantifiers in a pattern would take minutes here."""
-    for piece in ("a" * 200000, "1/" * 100000, " = " * 70000, "\n" * 200000, "{" * 50000, "---> " * 40000):
+    for piece in ("a" * 100000, "1/" * 50000, " = " * 35000, "\n" * 100000, "{" * 25000, "---> " * 20000):
         check(tool, SAMPLES[tool][0] + piece)
 
 
@@ -129,23 +131,23 @@ HOST = "x{0}x:1:2 [0] NCCL INFO Using network IB\n"
         ("rdma-link", "\n" * 400_000),
         ("nvidia-smi-topo", "\tGPU0\tGPU1\n" + (" " * 8000 + "x\n") * 300),
         ("perftest", "RDMA_Write BW Test\n" + (" " * 398 + ":\n") * 2000),
-        ("perftest", HEADER + "1 2 3 4 5\n" * 60_000),
-        ("perftest", "RDMA_Write BW Test\n" * 150_000),
-        ("dcgmi", "{}" * 4_000_000),
-        ("nccl-log", "".join(HOST.format(number) for number in range(60_000))),
+        ("perftest", HEADER + "1 2 3 4 5\n" * 30_000),
+        ("perftest", "RDMA_Write BW Test\n" * 75_000),
+        ("dcgmi", "{}" * 2_000_000),
+        ("nccl-log", "".join(HOST.format(number) for number in range(30_000))),
         (
             "iperf3",
-            "Accepted connection from a, port 1\n[  5] local a port 1 connected to b port 2\n" * 20_000
-            + "Server listening on 5201\n" * 20_000,
+            "Accepted connection from a, port 1\n[  5] local a port 1 connected to b port 2\n" * 10_000
+            + "Server listening on 5201\n" * 10_000,
         ),
     ],
     ids=["lines", "blanks", "blanks of a header", "rows", "titles", "objects", "hosts", "servers"],
 )
 def test_time_grows_with_the_text_alone(tool, text):
-    """Quadratic, each of these takes minutes of the processor; linear, a second."""
+    """Quadratic, each of these takes half a minute of the processor and more; linear, a second."""
     began = time.process_time()
     check(tool, text)
-    assert time.process_time() - began < 20
+    assert time.process_time() - began < 6
 
 
 def test_most_lines():

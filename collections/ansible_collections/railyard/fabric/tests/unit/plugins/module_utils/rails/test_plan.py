@@ -4,13 +4,11 @@
 
 """The address rule, against values from the design, the RFCs and arithmetic of the test's own."""
 
-from __future__ import annotations
-
 import ipaddress
 
 import pytest
 from ansible_collections.railyard.fabric.plugins.module_utils.rails import plan
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 LAB = {
@@ -255,7 +253,6 @@ def networks(version):
 
 
 # How long one example takes says how busy the machine is, nothing more.
-@settings(deadline=None)
 @given(
     drawn=st.one_of(networks(4), networks(6)),
     indexes=st.sets(st.integers(1, 200), min_size=1, max_size=12),

@@ -2,8 +2,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
@@ -166,15 +164,6 @@ def test_confirm_and_expire_never_both_win(applied, monkeypatch, _round):
         (True, NEW, "confirmed"),
         (False, OLD, "rolled_back"),
     ]
-
-
-def test_lock_held_by_another_is_named(tmp_path):
-    with (
-        transaction.locked(str(tmp_path)),
-        pytest.raises(transaction.BusyError),
-        transaction.locked(str(tmp_path), 0.05),
-    ):
-        pass
 
 
 @pytest.mark.parametrize(

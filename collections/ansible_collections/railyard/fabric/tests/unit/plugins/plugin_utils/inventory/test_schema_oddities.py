@@ -4,8 +4,6 @@
 
 """Any value at any place of an inventory is either planned or reported: never a traceback."""
 
-from __future__ import annotations
-
 import copy
 import datetime
 

@@ -4,8 +4,6 @@
 
 """What an inventory may say of an InfiniBand subnet, and what is wrong with the rest."""
 
-from __future__ import annotations
-
 import json
 
 import jsonschema

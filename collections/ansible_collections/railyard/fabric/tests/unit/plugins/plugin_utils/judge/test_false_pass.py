@@ -3,15 +3,11 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Ways to a pass, or to exit status 0, without a measurement; each was open once."""
 
-from __future__ import annotations
-
 import copy
 from typing import Any
 
 import pytest
-from ansible_collections.railyard.fabric.plugins.module_utils.rails.bind import Bound
 from ansible_collections.railyard.fabric.plugins.plugin_utils.ask import requests
-from ansible_collections.railyard.fabric.plugins.plugin_utils.bounds import bounds as limits
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import policy
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.verdict import (
     rejudge,
@@ -192,31 +188,10 @@ def test_a_number_beyond_all_floats_stops_nothing_and_passes_nothing() -> None:
     assert not policy.is_number(10**400)
 
 
-def test_a_site_cannot_raise_the_physical_ceiling() -> None:
-    rules = policy.merge({"floors": {"tcp_bandwidth": {"bandwidth_gbps": [0.5, 1000]}}})
-    netdev = {"netdev": "ens6", "driver_class": "software"}
-    end = Bound({"mtu": 9000, "rate_gbps": 1.0, "address": "10.0.1.1/24"}, netdev)
-    found = limits.bound_test("tcp_bandwidth", end, end, limits.Conditions(rules, ("3.12", "3.12")))
-    assert found.floor == {"bandwidth_gbps": 0.5}
-    assert found.ceiling["bandwidth_gbps"] == pytest.approx(8948 / 9014 * 1.02, abs=1e-4)
-    lower = policy.merge({"floors": {"tcp_bandwidth": {"bandwidth_gbps": [0.5, 0.9]}}})
-    found = limits.bound_test("tcp_bandwidth", end, end, limits.Conditions(lower))
-    assert found.ceiling == {"bandwidth_gbps": 0.9}
-
-
 def test_so_few_pings_are_refused_that_the_rendezvous_could_pose_as_them() -> None:
     # A rendezvous was seen to send 4 packets between the two readings of the counters.
     with pytest.raises(policy.PolicyError, match="ping_count"):
         policy.merge({"ping_count": 4})
-
-
-def test_why_a_number_is_unproven_is_reported() -> None:
-    run = HEALTHY.copy()
-    identity = run.ids("tcp_bandwidth")[0]
-    run.rows(identity, "server")[0].update(proof="unproven", proof_reason="rail1 was not idle: 7 bytes")
-    one = run.verdict(identity)
-    assert one["cause_class"] == "unproven"
-    assert "gpuserver2 (server): rail1 was not idle: 7 bytes" in one["cause"]
 
 
 @pytest.mark.parametrize("ceiling", [None, 1.97])

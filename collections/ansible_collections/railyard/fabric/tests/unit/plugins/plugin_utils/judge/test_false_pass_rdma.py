@@ -3,8 +3,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Ways to an RDMA pass without a measurement: other wires, other ports, other tests, and no tests at all."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 
@@ -12,7 +10,6 @@ import pytest
 from ansible_collections.railyard.fabric.plugins.plugin_utils.ask import requests
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import policy
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.verdict import rejudge, verdict
-from ansible_collections.railyard.fabric.plugins.plugin_utils.outcome.answer import Answer
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present import summary
 from support.runs import fake_rdma
 from support.runs.fake_run import NODES, FakeRun
@@ -356,9 +353,3 @@ def test_no_rail_is_added_up_twice(check: str) -> None:
     line["parts"] = [line["parts"][0]] * 2
     with pytest.raises(verdict.JudgeError, match=r"parts is .* without duplicates"):
         run.judge()
-
-
-def test_what_is_unproven_says_so_as_its_proof_too() -> None:
-    """TCP behind a program named ib_write_bw moves the netdev's bytes and none of the port's packets."""
-    assert Answer.unmeasured("unproven", "hw_sent_pkts stood still").proof == "unproven"
-    assert Answer.unmeasured("no_row", "a and b").proof is None

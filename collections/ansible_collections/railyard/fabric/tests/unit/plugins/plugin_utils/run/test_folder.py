@@ -3,8 +3,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The run folder: many writers, torn lines, full disks, and no second run in one folder."""
 
-from __future__ import annotations
-
 import errno
 import json
 import multiprocessing
@@ -16,7 +14,7 @@ import pytest
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder as run_folder
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import json_lines
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run.folder import RunFolder, RunFolderError
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 RUN = "20261121T101500Z-3f2a"
@@ -106,7 +104,6 @@ def test_an_append_after_a_torn_line_does_not_join_it(tmp_path: Path) -> None:
     assert folder.rows("results.jsonl") == ([{"a": 1}, {"c": 3}], True)
 
 
-@settings(deadline=None)
 @given(st.binary(max_size=60))
 def test_no_bytes_stop_the_reader(data: bytes) -> None:
     rows, _torn = json_lines.parse_lines(data)

@@ -3,8 +3,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Cabling: a rail belongs to its leaf, declared or inferred; exchanged cables are one finding."""
 
-from __future__ import annotations
-
 import pytest
 from ansible_collections.railyard.fabric.plugins.module_utils.records.subnet import PortKey
 from ansible_collections.railyard.fabric.plugins.plugin_utils.subnet.judge import judge
@@ -89,18 +87,6 @@ def test_exchanged_nodes_are_one_finding(leaves: bool, units: bool) -> None:
     assert found.cause == "wrong_leaf"
     assert "gpu003 and gpu010 are exchanged" in found.text
     assert found.inferred is not leaves
-
-
-def test_a_node_at_another_unit_is_one_finding() -> None:
-    net = Net()
-    for rail in range(net.rails):
-        old = net.peer(net.adapter_key(0, rail))
-        net.connect(net.adapter_key(0, rail), PortKey(net.leaf(1, rail), 5))
-        port = net.devices[old.guid].ports[old.number]
-        port.peer, port.state, port.physical = None, "Down", "Polling"
-    (found,) = judge(net.reading(), net.expected()).findings
-    assert (found.cause, found.node, found.rail) == ("wrong_leaf", "gpu001", None)
-    assert "connected to another unit" in found.text
 
 
 def test_three_cables_in_a_circle_are_one_finding() -> None:

@@ -6,8 +6,6 @@
 What was not read changes nothing.
 """
 
-from __future__ import annotations
-
 from math import comb
 from typing import Any
 

@@ -3,8 +3,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A healthy run, then broken in every way: nothing that was not measured may pass."""
 
-from __future__ import annotations
-
 import copy
 import json
 from collections.abc import Callable
@@ -191,7 +189,7 @@ json_values = st.recursive(
 )
 
 
-@settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=120, suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data())
 def test_garbage_anywhere_never_stops_the_judge_and_never_passes(data: st.DataObject) -> None:
     tests = [place for place, row in enumerate(HEALTHY.results) if row["id"].startswith("m")]
@@ -221,7 +219,7 @@ def path_is_pair(value: list[Any]) -> bool:
     return len(value) == 2 and all(isinstance(edge, (int, float)) for edge in value)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
 @given(row=st.dictionaries(st.sampled_from(sorted(HEALTHY.results[0])), json_values), facts=json_values)
 def test_rows_and_facts_of_pure_noise_never_stop_the_judge(row: dict[str, Any], facts: Any) -> None:
     run = copy.copy(HEALTHY)
