@@ -2,7 +2,7 @@
 
 Faults of the fabric are in test_faults.py, on a lab of its own, so that the two can run side by side.
 
-The tests build on one another in the order in which they stand: a lab is dear.
+The tests build on one another in the order of this file: a lab is dear.
 """
 
 from __future__ import annotations

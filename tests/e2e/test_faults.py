@@ -77,7 +77,7 @@ while True:
 """
 
 
-def test_healed_it_is_proven_again_whoever_knocks(provisioned: Cluster) -> None:
+def test_healed_it_is_proven_again_with_unknown_callers(provisioned: Cluster) -> None:
     for index, node in enumerate(NODES):
         own, others = ((f"10.0.1.{number}", f"10.0.0.{number}") for number in (index + 1, 2 - index))
         words = ("python3", "-c", KNOCK, ",".join(own), ",".join(others))
