@@ -311,6 +311,20 @@ def test_an_interrupt_ends_the_waiting_for_labs(plan):
     assert (process.returncode, rows(out)) == (130, {"a": "not run"})
 
 
+def test_an_interrupt_while_waiting_for_labs_ends_what_goes_on_beside_them(plan):
+    wait = f"trap 'echo cleaned up; exit 0' INT; echo $$ >pid; sleep {LONG_S} & wait"
+    with (plan.folder / "lock").open("w") as other:
+        fcntl.flock(other, fcntl.LOCK_EX)
+        process = plan.start("+b=1", "a=1", "--labs", "a", a="true", b=wait)
+        assert any("waiting: " in line for line in process.stdout)
+        pid = plan.pid("pid")
+        process.send_signal(signal.SIGINT)
+        out, _ = process.communicate(timeout=LONG_S)
+    assert (process.returncode, rows(out)) == (130, {"b": "interrupted", "a": "not run"})
+    assert "\ncleaned up\n" in out
+    assert not alive(pid)
+
+
 def test_the_waiting_for_labs_has_an_end(plan, monkeypatch):
     monkeypatch.setenv("RAILYARD_LABS_PATIENCE_S", "1")
     with (plan.folder / "lock").open("w") as other:
