@@ -112,10 +112,11 @@ def test_how_each_bound_came_about_is_read_and_not_pointed_at(folder):
             {"a1": 81.0, "a2": 94.0, "a3": 95.0},
             "uni",
             "81 / 94 / 95 %",
-            "a1 -> a9",
+            "a1 → a9",
         ),
-        ("tcp_bandwidth", "rate_gbps", {"a1": 162.0, "a2": 188.0}, "bi", "81 / 88 / 94 %", "a1 -> a9"),
-        ("tcp_latency", "latency_avg_us", {"a1": 4.0, "a2": 19.0}, "uni", "", "a2 -> a9"),
+        ("tcp_bandwidth", "rate_gbps", {"a1": 162.0, "a2": 188.0}, "bi", "81 / 88 / 94 %", "a1 → a9"),
+        ("tcp_latency", "latency_avg_us", {"a1": 4.0, "a2": 19.0}, "uni", "", "a2 → a9"),
+        ("tcp_latency", "latency_avg_us", {"a1": 4.0, "a2": 4.0}, "uni", "", ""),
     ],
 )
 def test_the_spread_has_the_share_of_the_declared_rate_and_the_worst_pair(
@@ -141,8 +142,8 @@ def test_the_spread_of_each_rail_counts_what_is_measured(tmp_path):
     read = model.read(folder)
     rows = [row for row in read.spreads if row.check == "TCP bandwidth"]
     assert [(row.rail, row.measured, row.planned, row.metric) for row in rows] == [
-        ("rail0", 5, 6, "bandwidth, Gbit/s"),
-        ("rail1", 6, 6, "bandwidth, Gbit/s"),
+        ("rail0", 5, 6, "Gbit/s"),
+        ("rail1", 6, 6, "Gbit/s"),
     ]
     values = sorted(
         item.value
@@ -151,5 +152,5 @@ def test_the_spread_of_each_rail_counts_what_is_measured(tmp_path):
     )
     assert rows[1].numbers[0] == f"{values[0]:.2f}"
     assert rows[1].numbers[-1] == f"{values[-1]:.2f}"
-    assert spread.five([1, 2, 3, 4, 10]) == (1, 2, 3, 4, 10)
-    assert spread.five([7]) == (7, 7, 7, 7, 7)
+    assert spread.describe([10, 2, 1, 4, 3]) == (1, 3, 10)
+    assert spread.describe([7]) == (7, 7, 7)

@@ -123,7 +123,7 @@ def _rendered(template: str, report: Report, **more: Any) -> str:
             fold_names=fold_names,
             coverage=_coverage(report.coverage),
             problems_shown=_PROBLEMS_SHOWN,
-            five=spread.FIVE,
+            spread_columns=spread.SHOWN,
             exit_meaning=exit_meaning(report.exit_status),
             **_compared(report),
             **more,

@@ -15,8 +15,8 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.present import wor
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present.comparison import rate_between
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present.measurement import Measurement
 
-#: Least, lower quartile, median, upper quartile, greatest.
-FIVE = ("min", "lower quartile", "median", "upper quartile", "max")
+#: What is shown of a check's numbers on a rail.
+SHOWN = ("min", "median", "max")
 
 
 @dataclass(frozen=True)
@@ -25,14 +25,14 @@ class RailSpread:
 
     Attributes:
         check: its title.
-        metric: name and unit of its numbers: `bandwidth, Gbit/s`.
+        metric: unit of its numbers, and what they are unless a bandwidth: `Gbit/s`, `µs, latency average`.
         rail: the rail, or "all rails".
         measured: how many tests have a number.
         planned: how many tests were planned.
-        numbers: the five of `FIVE`, as text.
-        of_rate: least, median and greatest share of the declared rate, as text; empty where a rate is not
-            declared, or the numbers are no bandwidth.
-        worst: the place of the worst number: `gpu003 -> gpu010`.
+        numbers: those of `SHOWN`, as text.
+        of_rate: the same as shares of the declared rate, as text; empty where a rate is not declared, or the
+            numbers are no bandwidth.
+        worst: the place of the worst number: `gpu003 → gpu010`; empty where all are equal.
     """
 
     check: str
@@ -84,16 +84,21 @@ def measure_spread(
         found.append(
             RailSpread(
                 wording.heading(check),
-                f"{wording.metric_name(metric)}, {wording.unit(metric)}",
+                _name_unit(metric),
                 rail or "all rails",
                 len(values),
                 len(mine),
-                tuple(map(wording.number, five(values))),
+                tuple(map(wording.number, describe(values))),
                 _of_rate(good, metric, [rail] if rail else rails, rates),
-                f"{worst.node} -> {worst.peer}",
+                f"{worst.node} → {worst.peer}" if min(values) != max(values) else "",
             )
         )
     return tuple(found)
+
+
+def _name_unit(metric: str) -> str:
+    name = wording.metric_name(metric)
+    return wording.unit(metric) + ("" if name == "bandwidth" else f", {name}")
 
 
 def _of_rate(
@@ -111,13 +116,9 @@ def _of_rate(
         if rate is None:
             return ""
         shares.append(float(item.observed[metric]) / (2 * rate if item.direction == "bi" else rate))
-    least, _low, median, _high, most = five(shares)
-    return " / ".join(f"{share * 100:.0f}" for share in (least, median, most)) + " %"
+    return " / ".join(f"{share * 100:.0f}" for share in describe(shares)) + " %"
 
 
-def five(values: Sequence[float]) -> tuple[float, float, float, float, float]:
-    """Return minimum, quartiles and maximum of one or more values."""
-    if len(values) == 1:
-        return (values[0],) * 5
-    low, middle, high = statistics.quantiles(values, n=4, method="inclusive")
-    return min(values), low, middle, high, max(values)
+def describe(values: Sequence[float]) -> tuple[float, float, float]:
+    """Return minimum, median and maximum of one or more values."""
+    return min(values), statistics.median(values), max(values)
