@@ -183,9 +183,9 @@ WANTED = {
         ),
     ),
     "duplicate_address": Wanted(
-        "another machine has a rail's address", ("address_in_use", "address_duplicate"), Target.said
+        "another machine has a rail's address", ("address_in_use", "address_duplicate"), Target.is_named
     ),
-    "arp_flux": Wanted("a node answers ARP by the wrong rail", ("arp_flux",), Target.said),
+    "arp_flux": Wanted("a node answers ARP by the wrong rail", ("arp_flux",), Target.is_named),
     "reply_by_other_rail": Wanted("replies leave by another rail", ("reply_other_rail",), _miswired),
     "wrong_leaf": Wanted(
         "a cable goes to another leaf switch than planned",
