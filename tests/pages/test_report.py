@@ -10,7 +10,7 @@ from typing import NamedTuple
 import pytest
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present import documents, model
 from railyard.base.paths import repo_root
-from support.monitoring import chromium
+from support import chromium
 
 sys.path[:0] = [str(repo_root() / "benchmarks" / name) for name in ("report", "judge")]
 import measure  # noqa: E402 - found there

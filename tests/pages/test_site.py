@@ -13,7 +13,7 @@ from urllib.parse import quote_plus
 import docs_site
 import pytest
 from railyard.base.paths import repo_root
-from support.monitoring import chromium
+from support import chromium
 
 #: Shows the site in a frame, waits for the search's results, and hands them to the server.
 FRAME = """<!doctype html>

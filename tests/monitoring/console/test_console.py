@@ -11,7 +11,7 @@ import urllib.parse
 from pathlib import Path
 
 import pytest
-from support.monitoring import chromium
+from support import chromium
 from support.monitoring.server import CONSOLES, Prometheus
 
 PAGE = CONSOLES / "railyard.html"

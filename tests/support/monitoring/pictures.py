@@ -14,8 +14,8 @@ from pathlib import Path
 from PIL import Image
 from railyard.base import paths
 
-from support import prometheus_tools
-from support.monitoring import chromium, server
+from support import chromium, prometheus_tools
+from support.monitoring import server
 from support.monitoring.fake_cluster import Cluster, Place
 
 FOLDER = paths.repo_root() / "docs/images"

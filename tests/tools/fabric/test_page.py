@@ -8,8 +8,8 @@ import pytest
 from ansible_collections.railyard.fabric.plugins.plugin_utils.subnet import judge
 from ansible_collections.railyard.fabric.plugins.plugin_utils.subnet.rank_order import Subnet
 from railyard.fabric import documents
+from support import chromium
 from support.fake_subnets import Net
-from support.monitoring import chromium
 
 
 def build(net: Net, before: Net) -> documents.Report:
