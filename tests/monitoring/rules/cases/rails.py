@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .series import PORT, RAIL, TARGET, Case, Series, answers, fires, one, quiet
+from .series import PORT, RAIL, TARGET, Case, Series, alert, answers, fires, one, quiet
 
 ON_PORT = {**TARGET, **PORT}
 ON_RAIL = {**TARGET, **RAIL}
@@ -38,6 +38,19 @@ def cnps(values: str) -> Series:
     return rail("railyard_rail_congestion_total", values, counter="np_cnp_sent")
 
 
+def active(values: str) -> Series:
+    return rail("railyard_rail_rdma_port_active", values)
+
+
+def gid(name: str, values: str) -> Series:
+    return rail(f"railyard_rail_gid_{name}", values)
+
+
+def limit(name: str, values: str) -> Series:
+    """Return a threshold that the site changed."""
+    return {"series": f"railyard:threshold:{name}", "values": values}
+
+
 def rates(now: str, expected: str) -> list[Series]:
     return [
         rail("railyard_rail_rate_bytes_per_second", now),
@@ -64,239 +77,201 @@ GONE = [
     one("railyard_rail_netdev_info", "1x8 stale", **PORT),
     one("node_network_carrier", "1 0x7 stale", device="ens9"),
 ]
-DOWN = "c1: gpu001 rail3 (ens9) has no link"
-NOT_ACTIVE = "c1: gpu001 rail3: the RDMA port is not ACTIVE"
-SLOW = "c1: gpu001 rail3 trained to 200 Gbit/s, below the declared rate"
-NO_GID = "c1: gpu001 rail3: its planned address has no RoCE v2 GID"
-SMALL = "c1: gpu001 rail3: MTU of the netdev layer is 1500, not the planned one"
-SMALL_RDMA = "c1: gpu001 rail3: MTU of the rdma layer is 1024, not the planned one"
-NARROW = "c1: gpu001 rail3: its card has 8 PCIe lanes, fewer than card and slot support"
-PHYSICAL = "c1: gpu001 rail3: its physical error counters grew by {} in 15 minutes"
-MOVED = "c1: gpu001 rail3: the index of its RoCE v2 GID changed within an hour"
-
 NOW: list[Case] = [
-    fires("RailDown", "no carrier", [NET, LO, carrier("1 1 0x20")], "2m", ON_PORT, DOWN),
-    fires("RailDown", "the netdev is gone from the kernel", [NET, LO], "2m", ON_PORT, DOWN),
-    fires("RailDown", "a node that is gone does not look healed", GONE, "3m", ON_PORT, DOWN),
-    quiet("RailDown", "a node that left the targets: no alert for ever", GONE, "10m"),
-    fires(
+    *alert(
         "RailDown",
-        "the inventory names its MAC address alone, and no netdev has it",
-        [one("railyard_rail_netdev_info", "1x20", **RAIL), LO],
+        "2m",
+        ON_PORT,
+        "c1: gpu001 rail3 (ens9) has no link",
+        fires("no carrier", NET, LO, carrier("1 1 0x20")),
+        fires("the netdev is gone from the kernel", NET, LO),
+        fires("a node that is gone does not look healed", *GONE, at="3m"),
+        quiet("a node that left the targets: no alert for ever", *GONE, at="10m"),
+        quiet("good", NET, LO, carrier("1x20")),
+        quiet("healed", NET, LO, carrier("1 0x8 1x30"), at="8m"),
+        quiet("one scrape only", NET, LO, carrier("1 0 1x20")),
+        quiet("a port that is no rail", one("node_network_carrier", "0x20", device="eno2")),
+        quiet("no link state at all: CollectorFailed reports it", NET),
+    ),
+    *alert(
+        "RailDown",
         "2m",
         ON_RAIL,
         "c1: gpu001 rail3 has no link",
+        fires(
+            "the inventory names its MAC address alone, and no netdev has it",
+            one("railyard_rail_netdev_info", "1x20", **RAIL),
+            LO,
+        ),
     ),
-    quiet("RailDown", "good", [NET, LO, carrier("1x20")], "2m"),
-    quiet("RailDown", "healed", [NET, LO, carrier("1 0x8 1x30")], "8m"),
-    quiet("RailDown", "one scrape only", [NET, LO, carrier("1 0 1x20")], "2m"),
-    quiet("RailDown", "a port that is no rail", [one("node_network_carrier", "0x20", device="eno2")], "2m"),
-    quiet("RailDown", "no link state at all: CollectorFailed reports it", [NET], "2m"),
-    fires(
+    *alert(
         "RailRdmaPortDown",
-        "not ACTIVE",
-        [rail("railyard_rail_rdma_port_active", "0x20")],
         "3m",
         ON_RAIL,
-        NOT_ACTIVE,
+        "c1: gpu001 rail3: the RDMA port is not ACTIVE",
+        fires("not ACTIVE", active("0x20")),
+        quiet("ACTIVE", active("1x20")),
+        quiet("for half a minute", active("0x2 1x20")),
     ),
-    quiet("RailRdmaPortDown", "ACTIVE", [rail("railyard_rail_rdma_port_active", "1x20")], "3m"),
-    quiet(
-        "RailRdmaPortDown", "for half a minute", [rail("railyard_rail_rdma_port_active", "0x2 1x20")], "3m"
-    ),
-    fires("RailBelowRate", "half", rates("25e9x20", "50e9x20"), "4m", ON_RAIL, SLOW),
-    quiet("RailBelowRate", "as declared", rates("50e9x20", "50e9x20"), "4m"),
-    quiet("RailBelowRate", "faster than declared", rates("50e9x20", "25e9x20"), "4m"),
-    quiet("RailBelowRate", "down: RailDown reports it", rates("0x20", "50e9x20"), "4m"),
-    quiet("RailBelowRate", "nobody declared a rate", rates("25e9x20", "")[:1], "4m"),
-    fires(
-        "RailGidWrong",
-        "the address went",
-        [rail("railyard_rail_gid_present", "1x4 0x20")],
+    *alert(
+        "RailBelowRate",
         "4m",
         ON_RAIL,
-        NO_GID,
+        "c1: gpu001 rail3 trained to 200 Gbit/s, below the declared rate",
+        fires("half", *rates("25e9x20", "50e9x20")),
+        quiet("as declared", *rates("50e9x20", "50e9x20")),
+        quiet("faster than declared", *rates("50e9x20", "25e9x20")),
+        quiet("down: RailDown reports it", *rates("0x20", "50e9x20")),
+        quiet("nobody declared a rate", *rates("25e9x20", "")[:1]),
     ),
-    quiet("RailGidWrong", "there", [rail("railyard_rail_gid_present", "1x20")], "4m"),
-    fires("RailMtuWrong", "netdev", mtus("9000x3 1500x30"), "4m", {**JOINED, "layer": "netdev"}, SMALL),
-    fires(
-        "RailMtuWrong", "RDMA port", mtus("9000x40", "1024x40"), "4m", {**JOINED, "layer": "rdma"}, SMALL_RDMA
+    *alert(
+        "RailGidWrong",
+        "4m",
+        ON_RAIL,
+        "c1: gpu001 rail3: its planned address has no RoCE v2 GID",
+        fires("the address went", gid("present", "1x4 0x20")),
+        quiet("there", gid("present", "1x20")),
     ),
-    quiet("RailMtuWrong", "as planned", mtus("9000x40"), "4m"),
-    quiet("RailMtuWrong", "healed", mtus("1500x16 9000x60"), "12m"),
-    fires("RailPcieDowntrained", "half of the lanes", lanes("8x40"), "4m", ON_RAIL, NARROW),
-    quiet("RailPcieDowntrained", "all lanes", lanes("16x40"), "4m"),
+    *alert(
+        "RailMtuWrong",
+        "4m",
+        JOINED,
+        "c1: gpu001 rail3: MTU of the {}, not the planned one",
+        fires("netdev", *mtus("9000x3 1500x30"), text="netdev layer is 1500", labels={"layer": "netdev"}),
+        fires(
+            "RDMA port",
+            *mtus("9000x40", "1024x40"),
+            text="rdma layer is 1024",
+            labels={"layer": "rdma"},
+        ),
+        quiet("as planned", *mtus("9000x40")),
+        quiet("healed", *mtus("1500x16 9000x60"), at="12m"),
+    ),
+    *alert(
+        "RailPcieDowntrained",
+        "4m",
+        ON_RAIL,
+        "c1: gpu001 rail3: its card has 8 PCIe lanes, fewer than card and slot support",
+        fires("half of the lanes", *lanes("8x40")),
+        quiet("all lanes", *lanes("16x40")),
+    ),
 ]
 
 # increase() extrapolates from the first sample by half a step, but not below 0: of 7 changes in 840 s it
 # makes 7 * 847.5 / 840, of 3 errors after 17 in 480 s it makes 3 * 487.5 / 480.
 GROWTH: list[Case] = [
-    fires(
+    *alert(
         "RailFlapping",
-        "seven changes",
-        [NET, changes("2x20 4x10 6x10 9x60")],
         "14m",
         ON_PORT,
         "c1: gpu001 rail3 (ens9): the link went up and down, 7.062 changes in 15 minutes",
-    ),
-    quiet("RailFlapping", "a reboot of the switch: three changes", [NET, changes("2x20 5x80")], "14m"),
-    quiet("RailFlapping", "many, long ago", [NET, changes("900x100")], "14m"),
-    quiet("RailFlapping", "a port that is no rail", [changes("2x20 4x10 6x10 9x60")], "14m"),
-    quiet(
-        "RailFlapping",
-        "the site takes ten changes for normal",
-        [
+        fires("seven changes", NET, changes("2x20 4x10 6x10 9x60")),
+        quiet("a reboot of the switch: three changes", NET, changes("2x20 5x80")),
+        quiet("many, long ago", NET, changes("900x100")),
+        quiet("a port that is no rail", changes("2x20 4x10 6x10 9x60")),
+        quiet(
+            "the site takes ten changes for normal",
             NET,
             changes("2x20 4x10 6x10 9x60"),
-            {"series": "railyard:threshold:carrier_changes", "values": "10x80"},
-        ],
-        "14m",
+            limit("carrier_changes", "10x80"),
+        ),
     ),
-    fires(
+    *alert(
         "RailSymbolErrors",
-        "180 an hour of 144",
-        [ALLOWED, errors("symbol", "0+3x300")],
         "70m",
         {**ON_RAIL, "kind": "symbol"},
         "c1: gpu001 rail3: 180 symbol errors in an hour, more than its link may have",
-        "1m",
+        fires("180 an hour of 144", ALLOWED, errors("symbol", "0+3x300")),
+        quiet("60 an hour", ALLOWED, errors("symbol", "0+1x300")),
+        quiet("the counter is at its maximum", ALLOWED, errors("symbol", "65535x300")),
+        quiet("no source gives a limit for this link", errors("symbol", "0+3x300")),
+        step="1m",
     ),
-    quiet("RailSymbolErrors", "60 an hour", [ALLOWED, errors("symbol", "0+1x300")], "70m", "1m"),
-    quiet(
-        "RailSymbolErrors",
-        "the counter is at its maximum",
-        [ALLOWED, errors("symbol", "65535x300")],
-        "70m",
-        "1m",
-    ),
-    quiet(
-        "RailSymbolErrors",
-        "no source gives a limit for this link",
-        [errors("symbol", "0+3x300")],
-        "70m",
-        "1m",
-    ),
-    fires(
+    *alert(
         "RailPhysicalErrors",
-        "one error",
-        [errors("physical", "0x10 1x30")],
         "8m",
         {**ON_RAIL, "kind": "physical"},
-        PHYSICAL.format("1"),
+        "c1: gpu001 rail3: its physical error counters grew by {} in 15 minutes",
+        fires("one error", errors("physical", "0x10 1x30"), text="1"),
+        fires("counters began anew and grew since", errors("physical", "17x10 0x5 3x30"), text="3.047"),
+        quiet("old ones", errors("physical", "17x40")),
+        quiet("counters began anew", errors("physical", "17x10 0x30")),
+        quiet("flaps are RailFlapping's", errors("flap", "0x10 2x30")),
+        quiet("sent again: a job may cause that elsewhere", errors("transport", "0+50x40")),
     ),
-    fires(
-        "RailPhysicalErrors",
-        "counters began anew and grew since",
-        [errors("physical", "17x10 0x5 3x30")],
-        "8m",
-        {**ON_RAIL, "kind": "physical"},
-        PHYSICAL.format("3.047"),
-    ),
-    quiet("RailPhysicalErrors", "old ones", [errors("physical", "17x40")], "8m"),
-    quiet("RailPhysicalErrors", "counters began anew", [errors("physical", "17x10 0x30")], "8m"),
-    quiet("RailPhysicalErrors", "flaps are RailFlapping's", [errors("flap", "0x10 2x30")], "8m"),
-    quiet(
-        "RailPhysicalErrors",
-        "sent again: a job may cause that elsewhere",
-        [errors("transport", "0+50x40")],
-        "8m",
-    ),
-    fires(
+    *alert(
         "RailLosslessDrops",
-        "five packets",
-        [errors("loss", "0x10 5x30")],
         "6m",
         {**ON_RAIL, "kind": "loss"},
         "c1: gpu001 rail3: packets dropped for want of buffers grew by 5 in 10 minutes",
+        fires("five packets", errors("loss", "0x10 5x30")),
+        quiet("old ones", errors("loss", "5x40")),
     ),
-    quiet("RailLosslessDrops", "old ones", [errors("loss", "5x40")], "6m"),
-    fires(
+    *alert(
         "RailPauseStorm",
-        "6 s of 15",
-        [pauses("0+6x40")],
         "8m",
         {**ON_RAIL, "direction": "rx", "priority": "3"},
         "c1: gpu001 rail3: paused 40% of the time (rx, priority 3)",
+        fires("6 s of 15", pauses("0+6x40")),
+        quiet("2 %", pauses("0+0.3x40")),
+        quiet("two minutes of it, over", pauses("0+6x8 48x40"), at="5m"),
+        quiet("the site takes 60 % for normal", pauses("0+6x40"), limit("pause_ratio", "0.6x40")),
     ),
-    quiet("RailPauseStorm", "2 %", [pauses("0+0.3x40")], "8m"),
-    quiet("RailPauseStorm", "two minutes of it, over", [pauses("0+6x8 48x40")], "5m"),
-    quiet(
-        "RailPauseStorm",
-        "the site takes 60 % for normal",
-        [pauses("0+6x40"), {"series": "railyard:threshold:pause_ratio", "values": "0.6x40"}],
-        "8m",
-    ),
-    fires(
-        "RailGidMoved", "from 3 to 5", [rail("railyard_rail_gid_index", "3x10 5x20")], "5m", ON_RAIL, MOVED
-    ),
-    quiet("RailGidMoved", "stays", [rail("railyard_rail_gid_index", "3x30")], "5m"),
-]
-
-# Samples each two minutes, evaluated each ten.
-DAY: list[Case] = [
-    fires(
-        "RailCongestion",
-        "100 a second for a day, then 10,000",
-        [cnps("0+12000x720 8640000+1200000x60")],
-        "1500m",
+    *alert(
+        "RailGidMoved",
+        "5m",
         ON_RAIL,
-        "c1: gpu001 rail3 sends 10k congestion notifications per second, far more than in the last day",
-        "2m/10m",
+        "c1: gpu001 rail3: the index of its RoCE v2 GID changed within an hour",
+        fires("from 3 to 5", gid("index", "3x10 5x20")),
+        quiet("stays", gid("index", "3x30")),
     ),
-    quiet("RailCongestion", "always busy", [cnps("0+1200000x780")], "1500m", "2m/10m"),
-    quiet("RailCongestion", "100 a second is nothing", [cnps("0x720 0+12000x60")], "1500m", "2m/10m"),
 ]
 
-DAY += [
-    quiet(
-        "RailCongestion",
-        f"the site raised {name}",
-        [
-            cnps("0+12000x720 8640000+1200000x60"),
-            {"series": f"railyard:threshold:{name}", "values": f"{value}x780"},
-        ],
-        "1500m",
-        "2m/10m",
-    )
-    for name, value in (("cnps_per_second", 20000), ("cnp_growth_factor", 200))
-]
-
-EVERYTHING_GOOD = quiet(
-    "RailDown",
-    "a good rail in every respect",
-    [
-        *answers(160),
-        NET,
-        carrier("1x160"),
-        changes("2x160"),
-        rail("railyard_rail_rdma_port_active", "1x160"),
-        *rates("50e9x160", "50e9x160"),
-        rail("railyard_rail_gid_present", "1x160"),
-        *mtus("9000x160", "4096x160"),
-        rail("railyard_rail_gid_index", "3x160"),
-        *lanes("16x160"),
-        errors("physical", "17x160"),
-        errors("flap", "2x160"),
-        errors("symbol", "17x160"),
-        errors("transport", "0+2x160"),
-        errors("loss", "17x160"),
-        pauses("0+0.01x160"),
-        cnps("0+9000x160"),
-        ALLOWED,
-    ],
-    "35m",
+STORM = cnps("0+12000x720 8640000+1200000x60")
+# Samples each two minutes, evaluated each ten.
+DAY = alert(
+    "RailCongestion",
+    "1500m",
+    ON_RAIL,
+    "c1: gpu001 rail3 sends 10k congestion notifications per second, far more than in the last day",
+    fires("100 a second for a day, then 10,000", STORM),
+    quiet("always busy", cnps("0+1200000x780")),
+    quiet("100 a second is nothing", cnps("0x720 0+12000x60")),
+    quiet("the site raised cnps_per_second", STORM, limit("cnps_per_second", "20000x780")),
+    quiet("the site raised cnp_growth_factor", STORM, limit("cnp_growth_factor", "200x780")),
+    step="2m/10m",
 )
 
-CASES = [*NOW, *GROWTH, *DAY, EVERYTHING_GOOD]
+EVERYTHING_GOOD = [
+    *answers(160),
+    NET,
+    carrier("1x160"),
+    changes("2x160"),
+    active("1x160"),
+    *rates("50e9x160", "50e9x160"),
+    gid("present", "1x160"),
+    *mtus("9000x160", "4096x160"),
+    gid("index", "3x160"),
+    *lanes("16x160"),
+    *(errors(kind, "17x160") for kind in ("physical", "symbol", "loss")),
+    errors("flap", "2x160"),
+    errors("transport", "0+2x160"),
+    pauses("0+0.01x160"),
+    cnps("0+9000x160"),
+    ALLOWED,
+]
+GOOD = Case("RailDown", "a good rail in every respect", EVERYTHING_GOOD, "35m")
+
+CASES = [*NOW, *GROWTH, *DAY, GOOD]
 
 LINK = [NET, LO, carrier("1x60")]
-HCA = rail("railyard_rail_rdma_port_active", "1x60")
+HCA = active("1x60")
 #: What is special, the rail's state (None: no series), and its series.
 STATES: list[tuple[str, int | None, list[Series]]] = [
     ("a good rail", 0, [*LINK, HCA, *rates("50e9x60", "50e9x60"), *mtus("9000x60", "4096x60")]),
     ("no link", 2, [NET, LO, carrier("0x60")]),
     ("no netdev", 2, [NET, LO]),
-    ("the RDMA port is down", 2, [*LINK, rail("railyard_rail_rdma_port_active", "0x60")]),
+    ("the RDMA port is down", 2, [*LINK, active("0x60")]),
     ("slow", 2, [*LINK, *rates("25e9x60", "50e9x60")]),
     ("a wrong MTU", 2, [*LINK, *mtus("1500x60", "1024x60")]),
     ("a link that is down and has errors", 2, [NET, LO, carrier("0x60"), errors("physical", "0+1x60")]),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 #: The labels of the scrape target; `instance` and `job` stay on what is not joined.
 NODE = {"cluster": "c1", "node": "gpu001"}
@@ -37,22 +38,44 @@ class Case:
     step: str = "15s"
 
 
-def fires(
-    alert: str,
-    why: str,
-    series: list[Series],
-    at: str,
-    labels: dict[str, str],
-    summary: str,
-    step: str = "15s",
-) -> Case:
-    """Return a case in which one alert fires once."""
-    return Case(alert, why, series, at, {alert: [(labels, summary)]}, step)
+@dataclass(frozen=True)
+class Situation:
+    """One situation of an alert: what is special about it, its series, and whether the alert fires.
+
+    Attributes:
+        at: when the alert is looked at, if not when its other situations are.
+        text: what the alert's summary has here in the place of `{}`.
+        labels: labels that only this situation's alert has.
+    """
+
+    why: str
+    series: tuple[Series, ...]
+    is_firing: bool
+    at: str = ""
+    text: str = ""
+    labels: dict[str, str] = field(default_factory=dict)
 
 
-def quiet(alert: str, why: str, series: list[Series], at: str, step: str = "15s") -> Case:
-    """Return a case in which no alert fires."""
-    return Case(alert, why, series, at, {}, step)
+def fires(why: str, *series: Series, **more: Any) -> Situation:
+    """Return a situation in which the alert fires once."""
+    return Situation(why, series, True, **more)
+
+
+def quiet(why: str, *series: Series, at: str = "") -> Situation:
+    """Return a situation in which no alert fires."""
+    return Situation(why, series, False, at)
+
+
+def alert(
+    name: str, at: str, labels: dict[str, str], summary: str, *situations: Situation, step: str = "15s"
+) -> list[Case]:
+    """Return the cases of an alert, which has these labels and this summary where it fires."""
+    cases = []
+    for one in situations:
+        shown = {**labels, **one.labels}, summary.replace("{}", one.text)
+        expect = {name: [shown]} if one.is_firing else {}
+        cases.append(Case(name, one.why, list(one.series), one.at or at, expect, step))
+    return cases
 
 
 def one(name: str, values: str, target: dict[str, str] = TARGET, **labels: str) -> Series:
