@@ -43,7 +43,7 @@ class Failure:
     kind: str
     """`failed`, `unreachable` or `ignored`."""
     measuring: bool = False
-    """Whether the run folder was there already: what comes of it is then a matter of judgement."""
+    """Whether the run folder existed already: the run's result is then that of the judge."""
     judged: bool = False
     """Whether the task came to an exit status, rather than break down."""
 

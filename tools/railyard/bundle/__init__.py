@@ -1,1 +1,1 @@
-"""A run as one archive for others: names, addresses, serials and keys replaced by stand-ins, consistently."""
+"""A run as one archive to pass on: names, addresses, serials and keys consistently replaced by stand-ins."""

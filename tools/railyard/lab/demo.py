@@ -88,7 +88,7 @@ def estimate(kind: str, phases: list[str], slowness: float, load: machine.Load, 
 
     Args:
         kind: of the lab's nodes.
-        phases: what there is to do.
+        phases: what remains to be done.
         slowness: of this machine at the moment.
         load: what else it does.
         quick: the phases that the quick lab would have.

@@ -1,4 +1,4 @@
-"""Other programs, called with argv lists; a failure says what was called and what it answered."""
+"""Calls other programs with argv lists; an error has the command and its output."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ class Lab:
         return self.kinds[node.kind]
 
     def states(self) -> dict[str, NodeState]:
-        """Return what there is of the topology's nodes, each as what the topology wants it to be."""
+        """Return the existing nodes of the topology, each in the form that the topology wants."""
         found = {kind: self.kinds[kind].states() for kind in self.topology.kinds}
         return {
             node.name: found[node.kind][node.name]

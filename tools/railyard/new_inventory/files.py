@@ -70,7 +70,7 @@ def files(contents: Contents) -> dict[str, str]:
 
 
 def overlays() -> list[str]:
-    """Return the names of the overlays that there are."""
+    """Return the names of the known overlays."""
     return sorted(path.stem for path in _OVERLAYS.glob("*.yml"))
 
 

@@ -189,7 +189,7 @@ def conclude(
     out: Console,
     hand_over: HandOver | None = None,
 ) -> int:
-    """Judge what there is, write the report, say it, and return the exit status.
+    """Judge what was measured, write the report, print the result, and return the exit status.
 
     The run folder decides. Ansible's own account counts for what the folder cannot know: a failure while
     provisioning, and a node that did not answer then.

@@ -14,7 +14,7 @@ from railyard.simulate.faults import Shares
 
 #: What a good rail carries of its rate: headers take the rest.
 _OF_RATE = 0.97
-#: Each end of each rail is so much better or worse than the others, always.
+#: Each end of each rail is always better or worse than the others by this share.
 _BIAS = 0.01
 _LOG_NORMAL = 0.03
 #: So many tests, anywhere, are so much slower for once; and so many do not come back.

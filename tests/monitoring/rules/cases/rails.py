@@ -203,7 +203,7 @@ GROWTH: list[Case] = [
         "RailLosslessDrops",
         "6m",
         {**ON_RAIL, "kind": "loss"},
-        "c1: gpu001 rail3: packets dropped for want of buffers grew by 5 in 10 minutes",
+        "c1: gpu001 rail3: packets dropped because buffers were full grew by 5 in 10 minutes",
         fires("five packets", errors("loss", "0x10 5x30")),
         quiet("old ones", errors("loss", "5x40")),
     ),

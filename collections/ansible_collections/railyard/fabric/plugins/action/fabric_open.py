@@ -76,7 +76,7 @@ def _new(reports_dir: str, run: str | None, inventory: Inventory) -> RunFolder:
     if found:
         folder.write(baseline.FILE, found[0])
     run_metrics.keep_inventory(folder.path.parent, [node.name for node in inventory.nodes])
-    # Incomplete until it is judged: a run that is killed leaves no word of being whole.
+    # Incomplete until it is judged: a run that is killed must not look complete.
     folder.write(prometheus.FILE, prometheus.unjudged(inventory.cluster))
     return folder
 

@@ -75,7 +75,7 @@ class ActionModule(DocumentedAction):
             display.warning(f"{node}: {why}")
         if not work.done:
             why = next(iter(work.failed.values()), "srun printed nothing")
-            raise AnsibleActionFail(f"no node of the allocation did its part: {why}")
+            raise AnsibleActionFail(f"no node of the allocation returned results: {why}")
         return {"nodes": sorted(work.done), "failed_nodes": work.failed}
 
 
@@ -279,7 +279,7 @@ class _Measure(_Step):
                 display.display(clean_line(who_is_slow.so_far(node, one["suspects"])))
 
     def _take(self, received: srun.Message, step: srun.Step, staged: set[str]) -> bool:
-        """Take a message; tell whether nothing more is to come of its node."""
+        """Take a message; return whether it is the last of its node."""
         node = self.names[received.name]
         if received.wrong:
             self.fail(received.name, {"message": received.wrong})

@@ -102,7 +102,7 @@ class ActionModule(DocumentedAction):
             patience_s -= _LEASE_PAUSE_S
 
     def _upload(self, data: bytes) -> str:
-        """Upload the runner into the connection's temporary folder, which goes by itself; return its path."""
+        """Upload the runner into the temporary folder of the connection; Ansible removes it. Return its path."""
         folder = self._connection._shell.tmpdir or self._make_tmp_path()
         remote = self._connection._shell.join_path(folder, "runner.pyz")
         self._transfer_data(remote, data)

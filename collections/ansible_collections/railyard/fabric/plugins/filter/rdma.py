@@ -46,7 +46,7 @@ def subnet_manager_ports(rails: Sequence[Mapping[str, Any]], facts: Mapping[str,
         else:
             guid = _guid(port)
             if guid is None:
-                problems.append(f"rail {name}: port {port['hca']} tells no GID 0, so no GUID")
+                problems.append(f"rail {name}: port {port['hca']} reports no GID 0, so its GUID is not known")
             else:
                 guids.append(guid)
     if problems:

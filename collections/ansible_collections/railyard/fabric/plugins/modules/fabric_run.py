@@ -47,7 +47,7 @@ options:
     type: str
     required: true
   controller:
-    description: Who runs this, for others who find the node leased.
+    description: Who runs this; shown to others who find the node leased.
     type: str
     default: an unnamed controller
   lease_s:

@@ -81,7 +81,7 @@ gpu_info:
       type: str
       sample: 6.1.0-28-amd64
     kernels:
-      description: Kernels whose modules or headers are there.
+      description: Kernels whose modules or headers are installed.
       type: list
       elements: dict
       sample: [{"kernel": "6.1.0-28-amd64", "headers": true}]
@@ -147,7 +147,7 @@ gpu_info:
             graphics_clock_max_mhz: 1530
             memory_clock_max_mhz: 877
     generations:
-      description: Generations that are there.
+      description: Generations present in the node.
       type: list
       elements: str
       sample: [Volta]

@@ -31,7 +31,7 @@ options:
   state:
     description:
       - V(chosen) finds out which exporter is used, or can be brought.
-      - V(brought) reads the units of the role that are there.
+      - V(brought) reads the units of the role that exist.
     type: str
     choices: [chosen, brought]
     default: chosen

@@ -176,7 +176,7 @@ rail_info:
         pci_link:
           description:
             - Speed in GT/s and lanes of its PCI Express link, as trained and as card and slot can do at most.
-              Each is null if it is not reported; there is none of them where there is no such link.
+              Each is null if it is not reported, and absent where there is no such link.
           type: dict
           sample: {speed_gts: 16.0, width: 16.0, max_speed_gts: 16.0, max_width: 16.0}
         pci_path:

@@ -204,7 +204,7 @@ headers_missing:
   elements: str
   sample: [linux-headers-6.8.0-61-generic]
 has_headers:
-  description: Whether the headers of the running kernel are there.
+  description: Whether the headers of the running kernel are installed.
   returned: success
   type: bool
   sample: true

@@ -19,7 +19,7 @@ _DRIVER = re.compile(
 
 
 class Planned(t.NamedTuple):
-    """What comes of one role's request.
+    """The result of one role's request.
 
     Attributes:
         specs: What apt is requested to install.
@@ -47,7 +47,7 @@ def put_together(planned: t.Sequence[Planned], notes: t.Sequence[str] = ()) -> d
     """Return one plan of the plans of several roles; what two of them bring is named once.
 
     Args:
-        planned: What comes of each role's request.
+        planned: The result of each role's request.
         notes: What a role does not do, and why; empty where there is nothing to say.
     """
     moves: dict[str, Move] = {}

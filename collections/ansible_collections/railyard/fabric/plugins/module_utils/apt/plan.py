@@ -253,7 +253,7 @@ def refuse_space(all_rooms: t.Iterable[Room]) -> list[str]:
 def explain_failure(
     wish: Wish, complaints: t.Sequence[str], offered: t.Mapping[str, t.Sequence[str]]
 ) -> list[str]:
-    """Say why apt-get cannot plan it: a version or a package that no source has is named with what there is.
+    """Say why apt-get cannot plan it: names a version or package that no source has, and the available ones.
 
     Args:
         wish: The requested packages.

@@ -31,7 +31,7 @@ _END, _CHASSIS, _PORT, _SYSTEM_NAME = 0, 1, 2, 5
 # Subtypes whose value is a MAC address, of a chassis and of a port.
 _MAC_CHASSIS, _MAC_PORT = 4, 3
 _PATIENCE_S = 5
-#: A port with more neighbours than this has a hub behind it: more names would tell no more.
+#: A port with more neighbours than this has a hub behind it: more names would not help.
 MOST = 4
 
 
@@ -44,7 +44,7 @@ class Neighbour(NamedTuple):
 
 
 def read(frame: bytes) -> Neighbour | None:
-    """Return the neighbour of an LLDP frame; None when it is none, is cut short, or may come from afar."""
+    """Return the neighbour of an LLDP frame; None if it is damaged, of another kind, or from a distant switch."""
     if len(frame) < _HEADER_BYTES or int.from_bytes(frame[12:14], "big") != ETHERTYPE:
         return None
     if frame[:6] not in _ADDRESSES:

@@ -35,7 +35,7 @@ class Errors(NamedTuple):
         link_down: The link went down, which is physical too.
         symbol: A link may have some by its specification; some were counted by a switch, of another link.
         transport: Packets were sent again.
-        loss: A packet was dropped for want of buffers, which a lossless rail does not do.
+        loss: A packet was dropped because buffers were full, which does not happen on a lossless rail.
         notice: Congestion control at work, or packets that were not sent; reported and never judged.
     """
 

@@ -164,7 +164,9 @@ def collect(reader: Reader, run: tools.Run, root: str = "/") -> dict[str, Any]:
     boots_next = next_boot.next_kernel(root).kernel
     now = modules.loaded(reader)
     there = modules.installed(root, run)
-    reader.warnings += [f"{one['path']}: modinfo tells no version" for one in there if one["version"] is None]
+    reader.warnings += [
+        f"{one['path']}: modinfo reports no version" for one in there if one["version"] is None
+    ]
     nouveau = modules.nouveau_is_loaded(reader)
     why = modules.pending(now, there, kernel, nouveau)
     units = services.ask(run)

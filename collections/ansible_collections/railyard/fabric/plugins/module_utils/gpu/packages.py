@@ -39,7 +39,7 @@ _ARCHIVES = (
     ("vendor", re.compile(r"developer\.download\.nvidia\.(?:com|cn)/compute/cuda/repos")),
 )
 _URI = re.compile(r"\b(?:https?://(?P<site>[^\s/]+)|file:/)\S*")
-# `apt-cache policy`: the package, its installed version (***), and where that version is to be had.
+# `apt-cache policy`: the package, its installed version (***), and where that version is available.
 _POLICY_NAME = re.compile(r"^(\S+):$")
 _POLICY_VERSION = re.compile(r"^( \*\*\*|    ) (\S+) -?[0-9]+$")
 _POLICY_PLACE = re.compile(r"^ +-?[0-9]+ (\S.*)$")

@@ -10,7 +10,7 @@ from typing import Literal, Optional, TypedDict
 
 from . import reader
 
-# `class` is a word of Python.
+# `class` is a keyword of Python.
 _Named = TypedDict("_Named", {"class": str, "message": str})
 
 

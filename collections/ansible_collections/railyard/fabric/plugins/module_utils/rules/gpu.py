@@ -233,7 +233,7 @@ def _memory(node: Node, seen: Gpus) -> Ruling:
         return ruling.unknown("gpu_unknown", unknown)
     if not errors:
         return ruling.recorded(
-            "recorded: the GPUs tell no ECC errors: they have no ECC, or it is switched off"
+            "recorded: the GPUs report no ECC errors: they have no ECC, or it is switched off"
         )
     return ruling
 
@@ -286,7 +286,7 @@ def _power(node: Node, seen: Gpus) -> Ruling:
         return ruling.failed("gpu_power_capped", gpu_rows.each(node, odd)) if odd else ruling
     if not limits or len(defaults) < len(rows):
         return ruling.recorded(
-            "recorded: the inventory declares no power_cap_w, and the GPUs tell no default limit"
+            "recorded: the inventory declares no power_cap_w, and the GPUs report no default limit"
         )
     ruling.floor = {"power_limit_w": min(defaults.values())}
     ruling.ceiling = {"power_limit_w": max(value for _pci, value in limits)}

@@ -52,7 +52,7 @@ class Pkeys:
         self.of_rail: dict[str, Counter[tuple[str, ...]]] = {}
 
     def add(self, bounds: Iterable[Bound]) -> None:
-        """Count the ports of a node's rails; one that tells no keys is not counted."""
+        """Count the ports of a node's rails; one that reports no keys is not counted."""
         for bound in bounds:
             if keys := _keys_of(bound):
                 self.all[keys] += 1
@@ -303,7 +303,7 @@ def _pkeys(where: str, rail: str, bound: Bound, node: Node) -> Ruling:
         return ruling.unknown("rdma_unknown", f"{where}: pkeys is {(bound.hca or {}).get('pkeys')!r}")
     total = sum(node.pkeys.all.values())
     if total < 2:
-        return ruling.recorded("recorded: there is no other InfiniBand port to hold its P_Keys against")
+        return ruling.recorded("recorded: there is no other InfiniBand port to compare its P_Keys with")
     usual, many = node.pkeys.all.most_common(1)[0]
     if mine == usual and 2 * many > total:
         return ruling

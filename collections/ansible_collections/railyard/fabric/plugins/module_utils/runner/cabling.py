@@ -286,7 +286,7 @@ class BeaconListener(threading.Thread):
                 self._context.refuse(line, failure)
 
     def _unheard(self) -> MeasurementError:
-        message = f"no beacon of the rail's other nodes came in on {self._place.netdev}"
+        message = f"no beacon of the rail's other nodes was received on {self._place.netdev}"
         return self._failure("peer_unheard", message, "see the cabling check of this rail")
 
     def _failure(self, error_class: ErrorClass, message: str, fix: str) -> MeasurementError:

@@ -92,7 +92,7 @@ class SystemdProcess(RunnerProcess):
         return [self.name + ".service", f"railyard-{self.run}-*.service"]
 
     def _units(self, patterns: Sequence[str]) -> list[str]:
-        """Return the units of these names that are there.
+        """Return the existing units of these names.
 
         Raises:
             OSError: systemd does not answer.

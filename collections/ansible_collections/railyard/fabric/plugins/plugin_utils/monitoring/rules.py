@@ -27,7 +27,7 @@ Document = dict[str, Any]
 
 
 class RulesError(Exception):
-    """A name that no rule has; the message says which names there are."""
+    """A name that no rule has; the message lists the known names."""
 
 
 def files_folder() -> Path:

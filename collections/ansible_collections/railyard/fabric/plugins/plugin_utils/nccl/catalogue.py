@@ -237,7 +237,7 @@ def _wrong_list(value: str) -> str | None:
 
 
 def _wrong_choices(kind: str, value: str) -> str | None:
-    """Hold [function:]a,b;function:c,... against the names there are."""
+    """Check [function:]a,b;function:c,... against the known names."""
     for part in value.split(";"):
         for one in part.split(":")[-1].removeprefix("^").split(","):
             if one.lower() not in _CHOICES[kind]:

@@ -45,7 +45,7 @@ _SCRIPT_OPTION = re.compile(r"-[a-z]*c\Z")
 
 
 class Field(NamedTuple):
-    """A word of a command, as the shell hands it over."""
+    """A word of a command, as the shell passes it on."""
 
     text: str
     line: int

@@ -53,7 +53,7 @@ _TIMEOUT_LATE, _RETRIES = 20, 7
 
 
 def lint(found: Settings, nodes: Nodes = (), nccl: str = catalogue.NEWEST) -> list[Finding]:
-    """Return what there is to say of a file's settings, in the order of its lines.
+    """Return the findings about a file's settings, in the order of its lines.
 
     Args:
         found: what was read.
@@ -86,7 +86,7 @@ def _is_own(one: Finding, own: frozenset[str]) -> bool:
 def _of_settings(
     settings: Iterable[Setting], counting: Mapping[str, Setting], nccl: Release, nodes: Nodes
 ) -> list[Finding]:
-    """Return what there is to report of settings, each by itself and those that count together."""
+    """Return the findings about settings, each alone and those that count together."""
     found: list[Finding] = []
     for setting in settings:
         found += _of_one(setting, nccl, nodes)
@@ -199,7 +199,7 @@ def _of_version(setting: Setting, row: Variable, nccl: Release) -> Iterator[Find
     if row.until and catalogue.release(row.until) <= nccl:
         was = f": {row.why}" if row.why else ""
         why = f"NCCL has not read it since {row.until}{was}"
-        fix = f"take it out; {row.instead} is what there is now" if row.instead else instead
+        fix = f"take it out; {row.instead} replaces it" if row.instead else instead
         yield about(setting, ERROR, "obsolete", why, fix)
     elif row.since and catalogue.release(row.since) > nccl:
         why = f"NCCL {shown} does not read it: it came with {row.since}"

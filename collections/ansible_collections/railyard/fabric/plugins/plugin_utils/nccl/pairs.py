@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Settings of NCCL that contradict each other, or of which one says nothing beside the other."""
+"""Settings of NCCL that contradict each other, or of which one has no effect beside the other."""
 
 from __future__ import annotations
 

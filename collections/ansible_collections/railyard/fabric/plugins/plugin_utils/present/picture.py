@@ -143,7 +143,7 @@ def _grid(report: Report) -> str:
 
 
 def _row_label(row: RailRow) -> str:
-    """Return the nodes of a row, or the first and how many more where all of them have no room."""
+    """Return the nodes of a row; if there is no room for all, the first and how many more."""
     if len(row.label) <= _NAME_LENGTH or len(row.nodes) == 1:
         return row.label
     more = f" and {len(row.nodes) - 1} more"

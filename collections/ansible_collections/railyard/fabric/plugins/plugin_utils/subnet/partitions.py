@@ -101,7 +101,7 @@ def _report(
     partition: Partition | None,
     read: Mapping[Place, PortKey],
 ) -> Iterator[Finding]:
-    """Yield a finding for each node; where all ports are so, one finding."""
+    """Yield a finding for each node, or one finding if it holds for all ports."""
     name = f" ({partition.name})" if partition is not None and partition.name else ""
     what = f"partition {show_pkey(pkey)}{name}: {_SAYS[cause].format(wanted)}"
     severity: Severity = "warn" if cause == "pkey_extra" and partition is None else "fail"

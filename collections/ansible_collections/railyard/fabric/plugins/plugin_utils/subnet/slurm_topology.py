@@ -158,7 +158,7 @@ def write_yaml(tree: Groups | None, blocks: Groups) -> str:
 
 
 def block_sizes(blocks: Groups) -> list[int]:
-    """Return BlockSizes: the smallest block's nodes, then twice as many each time while blocks suffice.
+    """Return BlockSizes: the smallest block's nodes, then twice as many as long as there are enough blocks.
 
     topology.conf(5): no block may have fewer nodes than the first size, and each further one is the first
     times a power of two.

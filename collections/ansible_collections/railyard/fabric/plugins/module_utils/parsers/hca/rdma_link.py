@@ -93,7 +93,7 @@ def _read_text(lines: list[str]) -> tuple[list[dict[str, Any]], dict[str, str] |
                 problem = problem or error("garbled", f"a link's line has a key twice: {line.strip()[:80]}")
             odd = _odd(tokens)
             if odd:
-                problem = problem or error("garbled", f"{odd[:40]!a} is no word of a link")
+                problem = problem or error("garbled", f"{odd[:40]!a} is not a property of a link")
             links.append(_link(match.group(1), match.group(2), words))
         elif not match and _BEGUN.match(line):
             problem = hca_state.graver(problem, error("truncated", f"the line {line.strip()[:60]!r} is cut"))

@@ -186,7 +186,7 @@ class _Run:
             for side in nccl_tests_json.sides([row]):
                 other, bus, time_us = side["algbw_GBps"], side["busbw_GBps"], side["time_us"]
                 if other >= 1 and bus and not _LEAST_OF_OTHER <= bus / other <= _MOST_OF_OTHER:
-                    return error("inconsistent", f"{bus:g} GB/s on the bus do not come of {other:g} GB/s")
+                    return error("inconsistent", f"{bus:g} GB/s on the bus do not follow from {other:g} GB/s")
                 # The CPU's time (-C 1) is not that of the rate; of alltoallv the slowest rank has its own.
                 wall = not (self.layout and self.layout.is_cpu_time) and self.collective != "alltoallv"
                 rate = row["bytes"] / time_us / 1e3

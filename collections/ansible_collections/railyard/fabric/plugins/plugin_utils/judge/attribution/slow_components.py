@@ -310,7 +310,7 @@ class _Matrix:
         return left if (around[good] <= narrowest / _HIDES).all() else None
 
     def _confidence(self, node: int, rails: Ints) -> str:
-        """Return the confidence: confirmed if the end had enough good partners, or all that there are."""
+        """Return the confidence: confirmed if the end had enough good partners, or all partners."""
         share = self._level[:, rails] / np.maximum(self._rail[rails], 1e-12)
         there = (self._met[:, rails] & (share >= ends.GOOD)).sum(axis=0)
         wanted = np.minimum(ENOUGH_PARTNERS, np.maximum(there, ends.LEAST_PARTNERS))

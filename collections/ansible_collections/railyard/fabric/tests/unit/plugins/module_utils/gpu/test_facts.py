@@ -144,7 +144,7 @@ def test_a_module_of_unknown_version_lets_no_node_wait_for_a_reboot(two):
     two.modinfo.clear()
     facts = two.facts()
     assert (facts["driver"]["pending"], facts["driver"]["pending_why"]) == (False, None)
-    assert facts["warnings"] == [f"{path}: modinfo tells no version"]
+    assert facts["warnings"] == [f"{path}: modinfo reports no version"]
 
 
 def test_nouveau_with_an_installed_driver_is_pending_and_without_one_is_not(two):
