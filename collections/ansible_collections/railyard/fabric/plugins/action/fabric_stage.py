@@ -102,7 +102,7 @@ class ActionModule(DocumentedAction):
             patience_s -= _LEASE_PAUSE_S
 
     def _upload(self, data: bytes) -> str:
-        """Upload the runner into the temporary folder of the connection; Ansible removes it. Return its path."""
+        """Upload the runner into a folder that Ansible removes at the end; return its path."""
         folder = self._connection._shell.tmpdir or self._make_tmp_path()
         remote = self._connection._shell.join_path(folder, "runner.pyz")
         self._transfer_data(remote, data)

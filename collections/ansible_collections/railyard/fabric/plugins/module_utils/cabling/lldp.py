@@ -44,7 +44,7 @@ class Neighbour(NamedTuple):
 
 
 def read(frame: bytes) -> Neighbour | None:
-    """Return the neighbour of an LLDP frame; None if it is damaged, of another kind, or from a distant switch."""
+    """Return the neighbour of an LLDP frame; None if it is damaged, of another kind, or from afar."""
     if len(frame) < _HEADER_BYTES or int.from_bytes(frame[12:14], "big") != ETHERTYPE:
         return None
     if frame[:6] not in _ADDRESSES:
