@@ -2,12 +2,11 @@
 """Report words that a reader from the field has to translate, with their replacements.
 
     tools/plain_lint.py                 # every tracked file; exit 1 and name file, line, word and replacement
-    tools/plain_lint.py PATH...         # files or folders alone, also those that are not done yet
-    tools/plain_lint.py --left          # count what is left in each place that is not done yet
+    tools/plain_lint.py PATH...         # these files or folders alone
 
 Markdown is read without code, YAML for comments, names of plays and tasks, descriptions and messages, Python
-for docstrings, comments, messages and names of functions. plain_words.toml has the words, the exemptions with
-their reasons, and the places that are not done yet.
+for docstrings, comments, messages and names of functions. plain_words.toml has the words, and the exemptions
+with their reasons.
 """
 
 from __future__ import annotations
@@ -20,7 +19,6 @@ import subprocess
 import sys
 import tokenize
 import tomllib
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -93,7 +91,6 @@ class Rules:
     exact_names: frozenset[str]
     name_suffixes: tuple[str, ...]
     exemptions: tuple[Exemption, ...]
-    not_done: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -136,7 +133,7 @@ def load_rules(path: Path = WORDS) -> Rules:
         exemptions = tuple(
             Exemption(one["path"], one["text"], one["reason"]) for one in document.get("exempt", ())
         )
-        names, not_done = document["functions"], tuple(document["not_done"]["paths"])
+        names = document["functions"]
         finds = "|".join(f"(?:{one['find']})" for one in document["word"])
     except (OSError, ValueError, KeyError, TypeError, re.error) as error:
         raise WordsError(
@@ -146,7 +143,7 @@ def load_rules(path: Path = WORDS) -> Rules:
         if len(one.reason.split()) < 3 or not one.text:
             raise WordsError(f"{path}: the exemption of {one.text!r} needs a text and a reason.")
     suffixes = tuple(names["suffix"])
-    return Rules(words, compile_word(finds), frozenset(names["exact"]), suffixes, exemptions, not_done)
+    return Rules(words, compile_word(finds), frozenset(names["exact"]), suffixes, exemptions)
 
 
 def blank(text: str, pattern: re.Pattern[str]) -> str:
@@ -283,40 +280,26 @@ def main(arguments: list[str] | None = None) -> int:
     """Report what is not plain; return the exit status."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("paths", nargs="*", help="files or folders; default: every tracked file")
-    parser.add_argument("--left", action="store_true", help="count what is left where it is not done yet")
     options = parser.parse_args(arguments)
     try:
         rules = load_rules()
     except WordsError as error:
         print(f"plain_lint: {error}", file=sys.stderr)
         return 2
-    left: Counter[str] = Counter()
     hits: list[Hit] = []
     used: set[Exemption | None] = set()
     for path in list_files(options.paths):
         all_found = find_hits(path, (ROOT / path).read_text(encoding="utf-8"), rules)
         used |= {one.exemption for one in all_found}
-        found = [one for one in all_found if one.exemption is None]
-        place = next((one for one in rules.not_done if path == one or path.startswith(f"{one}/")), None)
-        if place is None or options.paths:
-            hits += found
-        else:
-            left[place] += len(found)
+        hits += [one for one in all_found if one.exemption is None]
     for hit in hits:
         print(hit)
-    done = [] if options.paths else [one for one in rules.not_done if not left[one]]
-    for place in done:
-        print(f"{WORDS.name}: {place} is done. Remove it from not_done.")
     unused = [] if options.paths else [one for one in rules.exemptions if one not in used]
     for one in unused:
         where = one.path or "all files"
         print(f"{WORDS.name}: nothing needs the exemption of {one.text!r} in {where}. Remove it.")
-    if options.left:
-        for place, number in left.most_common():
-            print(f"{number:6} {place}")
-    remaining = f"{sum(left.values())} left in {len(left)} places that are not done yet"
-    print(f"plain_lint: {len(hits)} to fix; {remaining}; {len(rules.exemptions)} exemptions")
-    return 1 if hits or done or unused else 0
+    print(f"plain_lint: {len(hits)} to fix; {len(rules.exemptions)} exemptions")
+    return 1 if hits or unused else 0
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ def read(tool: str, name: str) -> str:
     return (FIXTURES / tool / name).read_text()
 
 
-def whole(tool: str, text: str) -> list[dict[str, Any]]:
+def parse_valid(tool: str, text: str) -> list[dict[str, Any]]:
     """Return the outputs of a text that must be valid."""
     found = registry.parse(tool, text)
     assert (found["valid"], found["error"]) == (True, None)
@@ -29,7 +29,7 @@ def whole(tool: str, text: str) -> list[dict[str, Any]]:
 
 def one(tool: str, text: str) -> dict[str, Any]:
     """Return the only output of a text that must be valid."""
-    (output,) = whole(tool, text)
+    (output,) = parse_valid(tool, text)
     return output
 
 
@@ -40,9 +40,9 @@ def failed(tool: str, text: str) -> str:
     return str(found["error"]["class"])
 
 
-def of(tool: str) -> tuple[Any, ...]:
-    """Return `read`, `whole`, `one` and `failed` of one tool."""
-    return tuple(partial(ask, tool) for ask in (read, whole, one, failed))
+def for_tool(tool: str) -> tuple[Any, ...]:
+    """Return `read`, `parse_valid`, `one` and `failed` of one tool."""
+    return tuple(partial(ask, tool) for ask in (read, parse_valid, one, failed))
 
 
 def shows(row: dict[str, Any], **expected: Any) -> None:

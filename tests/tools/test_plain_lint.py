@@ -13,7 +13,6 @@ from railyard.base.paths import repo_root
 
 ROOT = repo_root()
 RULES = """
-not_done = {{ paths = {not_done} }}
 functions = {{ exact = ["of"], suffix = ["_told"] }}
 exempt = {exempt}
 
@@ -40,9 +39,9 @@ def load_module() -> ModuleType:
 lint = load_module()
 
 
-def rules(tmp_path: Path, exempt: str = "[]", not_done: str = "[]"):
+def rules(tmp_path: Path, exempt: str = "[]"):
     path = tmp_path / "words.toml"
-    path.write_text(RULES.format(exempt=exempt, not_done=not_done), encoding="utf-8")
+    path.write_text(RULES.format(exempt=exempt), encoding="utf-8")
     return lint.load_rules(path)
 
 
@@ -159,10 +158,10 @@ def test_an_exemption_holds_for_its_path_and_its_text_alone(tmp_path: Path) -> N
     "text",
     [
         "not toml",
-        RULES.format(exempt='[{path = "", text = "a", reason = "because"}]', not_done="[]"),
-        RULES.format(exempt='[{path = "", text = "", reason = "it is right here"}]', not_done="[]"),
-        RULES.format(exempt="[]", not_done="[]").replace("told", "(told"),
-        RULES.format(exempt="[]", not_done="[]").replace("write", "writes"),
+        RULES.format(exempt='[{path = "", text = "a", reason = "because"}]'),
+        RULES.format(exempt='[{path = "", text = "", reason = "it is right here"}]'),
+        RULES.format(exempt="[]").replace("told", "(told"),
+        RULES.format(exempt="[]").replace("write", "writes"),
     ],
 )
 def test_a_list_that_is_wrong_is_an_error_that_names_the_file(tmp_path: Path, text: str) -> None:
@@ -174,39 +173,22 @@ def test_a_list_that_is_wrong_is_an_error_that_names_the_file(tmp_path: Path, te
 
 @pytest.fixture
 def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    for path, text in {"a/one.md": "told\n", "b/two.md": "fine\n", "c/three.md": "fine\n"}.items():
+    for path, text in {"a/one.md": "fine\n", "b/two.md": "fine\n", "c/three.md": "fine\n"}.items():
         (tmp_path / path).parent.mkdir()
         (tmp_path / path).write_text(text, encoding="utf-8")
-    loaded = rules(tmp_path, not_done='["a"]')
+    loaded = rules(tmp_path)
     monkeypatch.setattr(lint, "ROOT", tmp_path)
     monkeypatch.setattr(lint, "load_rules", lambda: loaded)
     monkeypatch.setattr(lint, "list_files", lambda paths: paths or ["a/one.md", "b/two.md", "c/three.md"])
     return tmp_path
 
 
-def test_a_place_that_is_not_done_is_counted_and_passes(
-    tree: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert lint.main(["--left"]) == 0
-    out = capsys.readouterr().out
-    assert "     1 a\n" in out
-    assert "0 to fix; 1 left in 1 places" in out
-    # Named on the command line it is read like any other.
-    assert lint.main(["a/one.md"]) == 1
-
-
-def test_what_is_found_elsewhere_fails_with_file_line_and_replacement(
+def test_what_is_found_fails_with_file_line_and_replacement(
     tree: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tree / "b/two.md").write_text("fine\ntold\n", encoding="utf-8")
     assert lint.main([]) == 1
     assert "b/two.md:2: 'told': write: reported" in capsys.readouterr().out
-
-
-def test_a_place_that_is_done_must_leave_the_list(tree: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tree / "a/one.md").write_text("fine\n", encoding="utf-8")
-    assert lint.main([]) == 1
-    assert "a is done. Remove it from not_done." in capsys.readouterr().out
 
 
 def test_an_exemption_that_nothing_needs_must_go(
@@ -221,8 +203,7 @@ def test_an_exemption_that_nothing_needs_must_go(
     assert lint.main([]) == 0
 
 
-def test_every_place_and_exemption_of_the_real_list_is_there() -> None:
+def test_every_file_that_an_exemption_names_is_there() -> None:
     real = lint.load_rules()
-    assert [one for one in real.not_done if not (ROOT / one).exists()] == []
     assert [one.path for one in real.exemptions if not (ROOT / one.path).exists()] == []
     assert len(real.words) > 20

@@ -9,7 +9,7 @@ import re
 import pytest
 from ansible_collections.railyard.fabric.plugins.module_utils.parsers import registry
 from support import captures
-from support.captures import failed, one, whole
+from support.captures import failed, one, parse_valid
 
 TOPO = captures.read("nvidia-smi-topo", "two_gpus.txt")
 QOS = captures.read("mlnx_qos", "dscp.txt")
@@ -56,7 +56,7 @@ def test_csv_of_two_runs_is_two_outputs():
     header, rows = CSV.split("\n", 1)
     # -l prints the header once.
     for text in (CSV + CSV, CSV + rows):
-        assert whole("nvidia-smi-query", text) == [output, output]
+        assert parse_valid("nvidia-smi-query", text) == [output, output]
     assert failed("nvidia-smi-query", CSV + header + "\n") == "truncated"
     # Serial numbers that are not known tell no GPUs apart.
     unknown = re.sub("^([01]),", "[N/A],", CSV.replace("index", "serial"), flags=re.M)
@@ -268,7 +268,7 @@ def test_dcgm_tables():
     )
     for text in (health, health.replace("Health            |", "Health:            ")):
         assert one("dcgmi", text) == {"health": "Warning", "tests": []}
-    assert [len(output["tests"]) for output in whole("dcgmi", OLD_DIAG + NEW_DIAG)] == [5, 2]
+    assert [len(output["tests"]) for output in parse_valid("dcgmi", OLD_DIAG + NEW_DIAG)] == [5, 2]
 
 
 def test_damaged_dcgm_tables():

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from ansible_collections.railyard.fabric.plugins.module_utils.parsers import registry
 from support import captures
-from support.captures import failed, one, shows, whole
+from support.captures import failed, one, parse_valid, shows
 
 FILES = {
     "ibstat": "dual_port.txt",
@@ -96,7 +96,7 @@ def test_rdma_link_of_both_ages_and_json():
     assert as_json["links"] == [infiniband, soft]
     # Two nodes' lists in one file, the second one whole and cut.
     text = read("rdma-link", "json.txt")
-    assert whole("rdma-link", text + text) == [as_json, as_json]
+    assert parse_valid("rdma-link", text + text) == [as_json, as_json]
     assert failed("rdma-link", text + text[:-20] + "\n") == "truncated"
     assert failed("rdma-link", text.replace('"ACTIVE"', "true")) == "truncated"
 
@@ -134,7 +134,7 @@ def test_ibstat_of_one_port():
         "CA: 'mlx5_0'\nPort 1:\nState: Initializing\nPhysical state: LinkUp\nRate: 100\nBase lid: 65535\n"
         "LMC: 0\nSM lid: 0\nPort GUID: 0x0000000000000001\nLink layer: InfiniBand\n"
     )
-    outputs = whole("ibstat", text)
+    outputs = parse_valid("ibstat", text)
     (port,) = outputs[0]["devices"][0]["ports"]
     shows(port, state="Initializing", rate_gbps=100.0, lid=65535, sm_lid=0)
 
@@ -145,7 +145,7 @@ def test_debug_lines_of_ibstat_are_no_error():
 
 
 def test_ibv_devinfo_of_soft_roce():
-    outputs = whole("ibv_devinfo", read("ibv_devinfo", "rxe_verbose.txt"))
+    outputs = parse_valid("ibv_devinfo", read("ibv_devinfo", "rxe_verbose.txt"))
     (device,) = outputs[0]["devices"]
     assert (device["name"], device["firmware"], device["transport"]) == ("rxe0", "0.0.0", "InfiniBand")
     assert device["ports"] == [
@@ -169,14 +169,14 @@ def test_verbose_port_that_ends_with_its_link_layer_was_cut():
 
 
 def test_list_of_device_names():
-    outputs = whole("ibv_devinfo", "2 HCAs found:\n\tmlx5_0\n\tmlx5_1\n\n")
+    outputs = parse_valid("ibv_devinfo", "2 HCAs found:\n\tmlx5_0\n\tmlx5_1\n\n")
     assert [one["name"] for one in outputs[0]["devices"]] == ["mlx5_0", "mlx5_1"]
     assert failed("ibv_devinfo", "2 HCAs found:\n\tmlx5_0\n") == "truncated"
     assert failed("ibv_devinfo", "0 HCAs found:\n") == "no_device"
 
 
 def test_details_of_rdma_link():
-    outputs = whole("rdma-link", read("rdma-link", "rxe_details.txt"))
+    outputs = parse_valid("rdma-link", read("rdma-link", "rxe_details.txt"))
     links = outputs[0]["links"]
     assert [(one["device"], one["netdev"]) for one in links] == [("rxe0", "ens6"), ("rxe1", "ens6d1")]
 
@@ -197,8 +197,8 @@ LINK = "link rxe0/1 state ACTIVE physical_state LINK_UP"
     ],
 )
 def test_a_link_of_which_a_word_is_missing(text, kind):
-    assert whole("rdma-link", f"{LINK}\n") != []
-    assert whole("rdma-link", f"{LINK} netdev ens6\n") != []
+    assert parse_valid("rdma-link", f"{LINK}\n") != []
+    assert parse_valid("rdma-link", f"{LINK} netdev ens6\n") != []
     assert failed("rdma-link", text) == kind
 
 
@@ -219,7 +219,7 @@ def test_gid_types_in_the_kernels_words():
 def test_gids_of_a_node_with_a_further_device():
     text = captures.read("show_gids", "mixed.txt")
     more = text.replace("mlx4_0", "bond_0")
-    outputs = whole("show_gids", text + "\n" + more)
+    outputs = parse_valid("show_gids", text + "\n" + more)
     names = [{row["device"] for row in output["gids"]} for output in outputs]
     assert (len(names), "bond_0" in names[0]) == (2, False)
 

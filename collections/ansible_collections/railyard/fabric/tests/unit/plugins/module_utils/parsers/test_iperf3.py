@@ -10,7 +10,7 @@ import pytest
 from ansible_collections.railyard.fabric.plugins.module_utils.parsers import registry
 from support import captures
 
-read, whole, one, failed = captures.of("iperf3")
+read, parse_valid, one, failed = captures.for_tool("iperf3")
 
 
 def parse(name: str) -> dict[str, Any]:
@@ -84,7 +84,7 @@ def test_udp_counts_losses():
 
 
 def test_udp_of_3_9_has_the_senders_rate_only():
-    outputs = whole(edited("udp_client.json", sum_sent=None, sum_received=None))
+    outputs = parse_valid(edited("udp_client.json", sum_sent=None, sum_received=None))
     (row,) = outputs[0]["directions"]
     assert row["sent_gbps"] == pytest.approx(0.050061994700794876)
     assert row["received_gbps"] is None
@@ -183,7 +183,7 @@ def test_json_stream_reads_as_the_same_run():
     events += [{"event": "interval", "data": one} for one in data["intervals"]]
     unfinished = "".join(json.dumps(one) + "\n" for one in events)
     finished = unfinished + json.dumps({"event": "end", "data": data["end"]}) + "\n"
-    assert whole(finished) == parse("tcp_2_streams_client.json")["outputs"]
+    assert parse_valid(finished) == parse("tcp_2_streams_client.json")["outputs"]
     assert registry.parse("iperf3", unfinished)["valid"] is False
     broken = unfinished + json.dumps({"event": "error", "data": "the server is busy"}) + "\n"
     assert failed(broken) == "busy"

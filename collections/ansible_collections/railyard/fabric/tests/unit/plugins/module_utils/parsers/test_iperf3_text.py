@@ -9,7 +9,7 @@ import pytest
 from ansible_collections.railyard.fabric.plugins.module_utils.parsers import registry
 from support import captures
 
-_read, whole, one, failed = captures.of("iperf3")
+_read, parse_valid, one, failed = captures.for_tool("iperf3")
 EMPTY = dict.fromkeys(("retransmits", "lost_packets", "packets", "lost_percent", "jitter_ms"))
 
 LOSS = {"lost_packets": 0, "packets": 140, "lost_percent": 0.0, "jitter_ms": 0.969}
@@ -116,7 +116,7 @@ def test_refused_connection_and_time_stamps():
 def test_udp_client_before_3_7_names_no_end():
     text = read("udp_client").replace("  sender", "  ").replace("Bitrate  ", "Bandwidth")
     text = "\n".join(line for line in text.split("\n") if "receiver" not in line)
-    outputs = whole(text)
+    outputs = parse_valid(text)
     assert outputs[0]["directions"][0]["sent_gbps"] == 0.00501
 
 

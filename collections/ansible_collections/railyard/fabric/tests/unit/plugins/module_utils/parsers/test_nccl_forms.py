@@ -10,7 +10,7 @@ import pytest
 from ansible_collections.railyard.fabric.plugins.module_utils.parsers import registry
 from support import captures
 
-_read, _whole, one, failed = captures.of("nccl-tests")
+_read, _whole, one, failed = captures.for_tool("nccl-tests")
 BANNER = (
     "# nThread 1 nGpus 2 minBytes 8 maxBytes 16 step: 2(factor) warmup iters: 5 iters: 20 agg iters: 1 "
     "validation: 1 graph: 0\n#\n# Using devices\n"

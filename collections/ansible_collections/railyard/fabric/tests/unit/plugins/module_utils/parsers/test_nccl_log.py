@@ -13,7 +13,7 @@ from support import captures
 from support.captures import shows
 
 GID = "gpu01:207:500 [1] NCCL INFO NET/IB: {} qpn 2706 mtu 5 {}GID 3 (0/6165A8C0FFFF0000) fifoRkey=0x1\n"
-_file, _whole, one, failed = captures.of("nccl-log")
+_file, _whole, one, failed = captures.for_tool("nccl-log")
 ROCE, SOCKET = _file("roce.txt"), _file("socket.txt")
 
 

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 from ansible_collections.railyard.fabric.plugins.module_utils.parsers import registry
-from support.captures import failed, read, shows, whole
+from support.captures import failed, parse_valid, read, shows
 
 
 def outputs(tool: str, name: str) -> list[dict[str, Any]]:
-    return whole(tool, read(tool, name))
+    return parse_valid(tool, read(tool, name))
 
 
 def test_show_gids_with_blank_cells():

@@ -7,7 +7,7 @@ import pytest
 from support import captures
 from support.runs import gpu_words
 
-read, whole, one, failed = captures.of("nvbandwidth")
+read, parse_valid, one, failed = captures.for_tool("nvbandwidth")
 HOST = read("host_4_gpus.json")
 PEERS = gpu_words.nvbandwidth(
     {"device_to_device_memcpy_read_ce": gpu_words.peers([276.1, 275.0, 276.1], 3)}, 3

@@ -7,7 +7,7 @@ import re
 
 import pytest
 from ansible_collections.railyard.fabric.plugins.module_utils.parsers import registry
-from support.captures import failed, one, read, whole
+from support.captures import failed, one, parse_valid, read
 
 # nvbandwidth's text
 
@@ -62,13 +62,13 @@ def test_nvbandwidth_text_of_several_nodes_names_processes():
 
 def test_nvbandwidth_text_without_its_first_lines_and_twice():
     part = TEXT[TEXT.index("memcpy CE CPU") :]
-    (output,) = whole("nvbandwidth", part)
+    (output,) = parse_valid("nvbandwidth", part)
     assert (output["version"], output["gpus"], output["tests"][0]["test"]) == (
         None,
         [],
         "device_to_host_memcpy_ce",
     )
-    assert len(whole("nvbandwidth", TEXT + "\n" + TEXT)) == 2
+    assert len(parse_valid("nvbandwidth", TEXT + "\n" + TEXT)) == 2
 
 
 @pytest.mark.parametrize(
@@ -201,7 +201,7 @@ def test_nccl_tests_without_its_first_lines_counts_gpus_and_nodes(gone):
     text = RANKS.replace(gone, "", 1) if gone else RANKS
     output = one("nccl-tests", text)
     assert (output["gpus"], output["nodes"]) == (2, 2)
-    assert len(whole("nccl-tests", text + text)) == 2
+    assert len(parse_valid("nccl-tests", text + text)) == 2
 
 
 def test_nccl_tests_with_ranks_and_no_table_has_no_result():
@@ -230,11 +230,11 @@ GPU 00000000:2B:00.0
 def test_nvidia_smi_log_without_its_banner(lines):
     text = LOG.split("\n", lines)[-1]
     banner = "\n==============NVSMI LOG==============\n\n"
-    assert whole("nvidia-smi-query", text) == whole("nvidia-smi-query", banner + text)
-    (output,) = whole("nvidia-smi-query", text)
+    assert parse_valid("nvidia-smi-query", text) == parse_valid("nvidia-smi-query", banner + text)
+    (output,) = parse_valid("nvidia-smi-query", text)
     assert output["driver_version"] == "550.54.15"
     assert [gpu["pci.bus_id"] for gpu in output["gpus"]] == ["00000000:1B:00.0", "00000000:2B:00.0"]
-    assert len(whole("nvidia-smi-query", text + text)) == 2
+    assert len(parse_valid("nvidia-smi-query", text + text)) == 2
 
 
 def test_nvidia_smi_log_that_begins_further_down_is_cut():
@@ -251,7 +251,7 @@ def test_sockperf_average_is_that_of_the_summary():
     text = read("sockperf", "pp_tcp.txt")
     bare = re.sub(r"(?m)^.*====> avg-.*\n", "", text)
     assert bare != text
-    (expected,), (output,) = whole("sockperf", text), whole("sockperf", bare)
+    (expected,), (output,) = parse_valid("sockperf", text), parse_valid("sockperf", bare)
     assert output == {**expected, "stdev_us": None}
 
 

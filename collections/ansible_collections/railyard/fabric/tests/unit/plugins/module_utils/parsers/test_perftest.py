@@ -10,7 +10,7 @@ import pytest
 from ansible_collections.railyard.fabric.plugins.module_utils.parsers import registry
 from support import captures
 
-read, whole, one, failed = captures.of("perftest")
+read, parse_valid, one, failed = captures.for_tool("perftest")
 # 2000 MiB/s = 2000 x 2^20 x 8 bit/s
 GBPS_OF_2000_MIB = 16.777216
 
@@ -51,7 +51,7 @@ def test_decimal_gigabits_and_several_rows():
 
 
 def test_unmeasured_peak_is_null():
-    outputs = whole(read("send_bw_server.txt"))
+    outputs = parse_valid(read("send_bw_server.txt"))
     assert outputs[0]["role"] == "server"
     assert outputs[0]["rows"][0]["bandwidth_peak_gbps"] is None
 
@@ -65,7 +65,7 @@ def test_read_server_is_silent_by_nature():
 
 def test_read_server_beside_its_client_is_valid():
     client = read("write_bw_gbps_client.txt").replace("RDMA_Write", "RDMA_Read")
-    outputs = whole(read("read_bw_server.txt") + client)
+    outputs = parse_valid(read("read_bw_server.txt") + client)
     assert [one["role"] for one in outputs] == ["server", "client"]
 
 
@@ -109,7 +109,7 @@ def test_cycles_are_no_time():
 
 @pytest.mark.parametrize("name", ["write_bw_new.json", "write_bw_old.json"])
 def test_both_json_forms_say_what_the_text_says(name):
-    assert whole(read(name)) == parse("write_bw_mib_client.txt")["outputs"]
+    assert parse_valid(read(name)) == parse("write_bw_mib_client.txt")["outputs"]
 
 
 def test_json_latency():
@@ -231,7 +231,7 @@ def test_two_sides_mixed_line_by_line():
         mixed.append(line)
         if line in server:
             mixed.append(line)
-    outputs = whole("\n".join(mixed) + "\n")
+    outputs = parse_valid("\n".join(mixed) + "\n")
     assert [(one["role"], len(one["rows"])) for one in outputs] == [("client", 2), ("server", 1)]
 
 

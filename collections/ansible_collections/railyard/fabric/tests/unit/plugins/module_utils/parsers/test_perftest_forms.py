@@ -9,7 +9,7 @@ import pytest
 from ansible_collections.railyard.fabric.plugins.module_utils.parsers import registry
 from support import captures
 
-_read, _whole, only, failed = captures.of("perftest")
+_read, _whole, only, failed = captures.for_tool("perftest")
 RULER = "-" * 87 + "\n"
 BANNER = "*" * 36 + "\n* Waiting for client to connect... *\n" + "*" * 36 + "\n"
 TITLE = "                    RDMA_Write BW Test\n"

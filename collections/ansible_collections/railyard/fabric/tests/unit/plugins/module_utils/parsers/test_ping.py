@@ -10,7 +10,7 @@ import pytest
 from ansible_collections.railyard.fabric.plugins.module_utils.parsers import registry
 from support import captures
 
-read, whole, one, failed = captures.of("ping")
+read, parse_valid, one, failed = captures.for_tool("ping")
 
 
 def parse(name: str) -> dict[str, Any]:
@@ -101,7 +101,7 @@ def test_duplicates_are_counted_and_warned_of():
 
 
 def test_two_runs_in_one_file_are_two_outputs_and_one_bad_run_spoils_the_file():
-    outputs = whole(read("ok.txt") + read("jumbo.txt"))
+    outputs = parse_valid(read("ok.txt") + read("jumbo.txt"))
     assert [one["received"] for one in outputs] == [10, 5]
     spoilt = registry.parse("ping", read("ok.txt") + read("killed.txt"))
     assert spoilt["valid"] is False

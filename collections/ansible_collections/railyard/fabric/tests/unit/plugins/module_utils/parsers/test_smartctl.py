@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 from ansible_collections.railyard.fabric.plugins.module_utils.parsers import registry
-from support.captures import failed, read, whole
+from support.captures import failed, parse_valid, read
 
 
 def one(name: str) -> dict[str, Any]:
-    [output] = whole("smartctl", read("smartctl", name))
+    [output] = parse_valid("smartctl", read("smartctl", name))
     return output
 
 

@@ -9,7 +9,7 @@ import pytest
 from ansible_collections.railyard.fabric.plugins.module_utils.parsers import registry
 from support import captures
 
-read, whole, one, failed = captures.of("sockperf")
+read, parse_valid, one, failed = captures.for_tool("sockperf")
 
 
 def parse(name: str) -> dict[str, Any]:
@@ -17,7 +17,7 @@ def parse(name: str) -> dict[str, Any]:
 
 
 def test_ping_pong_over_tcp():
-    outputs = whole(read("pp_tcp.txt"))
+    outputs = parse_valid(read("pp_tcp.txt"))
     assert outputs == [
         {
             "version": "3.7",
@@ -43,7 +43,7 @@ def test_full_round_trip_is_reported():
 
 
 def test_under_load_ends_with_a_second_signal_and_is_complete():
-    outputs = whole(read("ul.txt"))
+    outputs = parse_valid(read("ul.txt"))
     assert outputs[0]["mode"] == "under-load"
 
 
@@ -89,7 +89,7 @@ def test_what_is_no_complete_run(text, kind, average_us):
 
 
 def test_two_runs_and_a_server_in_one_file():
-    outputs = whole(read("pp_tcp.txt") + read("pp_rtt.txt"))
+    outputs = parse_valid(read("pp_tcp.txt") + read("pp_rtt.txt"))
     assert [one["metric"] for one in outputs] == ["one_way", "round_trip"]
     server = "sockperf: == version #3.7-no.git ==\nsockperf: [SERVER] listen on:\n"
     alone = registry.parse("sockperf", server)

@@ -74,9 +74,9 @@ def test_header_of_one_test_with_the_table_of_another():
     first, second = read("perftest", "send_bw_server.txt"), read("perftest", "write_bw_mib_client.txt")
     found = registry.parse("perftest", first[: first.index(" Link type")] + "\n" + second)
     assert found["valid"] is False
-    torn, whole = found["outputs"]
+    torn, parse_valid = found["outputs"]
     assert torn["rows"] == []
-    assert whole == registry.parse("perftest", second)["outputs"][0]
+    assert parse_valid == registry.parse("perftest", second)["outputs"][0]
 
 
 def test_gpus_of_two_nodes():

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.railyard.fabric.plugins.module_utils.parsers import registry
-from support.captures import failed, read, whole
+from support.captures import failed, parse_valid, read
 
 
 def fio(text: str) -> dict[str, Any]:
@@ -23,7 +23,7 @@ FIO = read("fio", "randrw_3x.json").partition("\n")[2]
 
 
 def test_fio_gives_a_row_per_job_and_direction_with_traffic():
-    outputs = whole("fio", FIO)
+    outputs = parse_valid("fio", FIO)
     assert outputs == [
         {
             "name": "mix",
