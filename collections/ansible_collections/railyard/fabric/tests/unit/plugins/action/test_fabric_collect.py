@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What a node hands over is data: a hostile archive costs that node's rows, and no other node anything."""
 
+from __future__ import annotations
+
 import gzip
 import hashlib
 import os

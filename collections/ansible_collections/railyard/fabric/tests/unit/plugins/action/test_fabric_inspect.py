@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A node's facts are its word: whatever it says, it is one row of a sane size under the inventory's name."""
 
+from __future__ import annotations
+
 import re
 import time
 from pathlib import Path

@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What the judgement prints is read on a terminal, and part of it was written by nodes."""
 
+from __future__ import annotations
+
 from pathlib import Path
 from typing import Any
 

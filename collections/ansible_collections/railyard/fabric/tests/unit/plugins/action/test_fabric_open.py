@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A run begins with a warning where RDMA would be measured in another class than role roce_qos gives it."""
 
+from __future__ import annotations
+
 from typing import Any
 
 import pytest

@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A look becomes root only where the login user is refused; two that come to nothing end the waiting."""
 
+from __future__ import annotations
+
 import json
 import threading
 from typing import Any

@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Templates are rendered on the controller, and one request takes all files to the node."""
 
+from __future__ import annotations
+
 from types import SimpleNamespace
 
 import pytest

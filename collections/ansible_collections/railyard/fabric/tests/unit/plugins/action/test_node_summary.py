@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The action's choices are those that it has words for, in its documentation as well."""
 
+from __future__ import annotations
+
 import yaml
 from ansible_collections.railyard.fabric.plugins.modules import node_summary as module
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present import node_summary

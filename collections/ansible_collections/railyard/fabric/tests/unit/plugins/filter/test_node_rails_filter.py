@@ -4,6 +4,8 @@
 
 """The filter: the same rails as the plan, and errors that name the host."""
 
+from __future__ import annotations
+
 import pytest
 from ansible.errors import AnsibleFilterError
 from ansible_collections.railyard.fabric.plugins.filter.rails import FilterModule

@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """From the planned rails: the Soft-RoCE devices, the ports of a subnet manager, RoCE v1, indices for NCCL."""
 
+from __future__ import annotations
+
 import pytest
 from ansible.errors import AnsibleFilterError
 from ansible_collections.railyard.fabric.plugins.filter import nccl, rdma

@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The filter bcrypt: hashes that another implementation's test vectors confirm, the same ones each time."""
 
+from __future__ import annotations
+
 import ctypes
 
 import pytest

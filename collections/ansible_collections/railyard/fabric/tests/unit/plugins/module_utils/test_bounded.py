@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A look ends in time, whatever hangs, and says what that was."""
 
+from __future__ import annotations
+
 import os
 import signal
 import subprocess

@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The types of the run folder's records say what `docs/schema` says."""
 
+from __future__ import annotations
+
 import json
 import types
 import typing

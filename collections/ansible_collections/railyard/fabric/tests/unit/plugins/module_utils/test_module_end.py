@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A module ends once: with its result, with a sentence, or with the traceback of a defect."""
 
+from __future__ import annotations
+
 from typing import Any
 
 import pytest

@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Tests of how files of a node are read that need not be there."""
 
+from __future__ import annotations
+
 import hashlib
 from pathlib import Path
 

@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What runs on nodes has to run on their Python: 3.9 at least, while the controller has 3.11 or newer."""
 
+from __future__ import annotations
+
 import ast
 from collections.abc import Iterator
 from pathlib import Path

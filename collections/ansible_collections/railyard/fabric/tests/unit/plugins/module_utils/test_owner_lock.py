@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A lock that only its owner can hold, with a time limit, and an error that names file and process."""
 
+from __future__ import annotations
+
 import os
 import stat
 import subprocess

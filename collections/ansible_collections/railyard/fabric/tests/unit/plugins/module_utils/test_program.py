@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The runner as it is uploaded: the same bytes every time, whole, run by the oldest Python of nodes."""
 
+from __future__ import annotations
+
 import subprocess
 import sys
 import zipfile

@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The plan comes with the first look where apt's lists are young and suffice, and only there."""
 
+from __future__ import annotations
+
 import json
 import os
 import time

@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The module bare_node_info: what it returns is documented, and what it refuses is named."""
 
+from __future__ import annotations
+
 from typing import Any
 
 import pytest

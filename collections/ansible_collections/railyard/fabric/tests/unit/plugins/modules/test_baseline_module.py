@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The module: check mode writes nothing and says the same, a second look changes nothing, plans read only."""
 
+from __future__ import annotations
+
 import json
 
 import pytest

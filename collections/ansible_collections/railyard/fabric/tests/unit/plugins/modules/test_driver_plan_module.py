@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The module: one look at dpkg, apt queried only where something is missing, as the roles do."""
 
+from __future__ import annotations
+
 import os
 
 import pytest

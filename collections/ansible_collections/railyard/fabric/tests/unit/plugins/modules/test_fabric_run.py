@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """fabric_run is thin: each state calls its one function with the module's arguments."""
 
+from __future__ import annotations
+
 from typing import Any
 
 import pytest

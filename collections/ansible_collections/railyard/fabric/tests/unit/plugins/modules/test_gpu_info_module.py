@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The module gpu_info: where it looks for tools; what it reads is tested with module_utils/gpu/facts.py."""
 
+from __future__ import annotations
+
 from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.module_utils.facts import tools

@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """All files of a role in one call: written together, removed, recorded; check mode reports the same."""
 
+from __future__ import annotations
+
 import grp
 import json
 import os

@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The module: check mode changes nothing, absent brings back what was, a refused file leaves no trace."""
 
+from __future__ import annotations
+
 import json
 
 import pytest

@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The module: check mode writes nothing and says the same, a boot answers, other topics stay."""
 
+from __future__ import annotations
+
 import pytest
 from ansible_collections.railyard.fabric.plugins.module_utils.state.pending import WaitsError
 from ansible_collections.railyard.fabric.plugins.modules import pending

@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The module quick_program: one executable file, written once and only where something may be changed."""
 
+from __future__ import annotations
+
 import subprocess
 
 import pytest

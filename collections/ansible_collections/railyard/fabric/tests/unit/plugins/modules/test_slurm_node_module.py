@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The module: it drains once, resumes only what it drained, and never in check mode."""
 
+from __future__ import annotations
+
 import pytest
 from ansible_collections.railyard.fabric.plugins.module_utils.state.slurm import SlurmError
 from ansible_collections.railyard.fabric.plugins.modules import slurm_node

@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The module: check mode changes nothing and says the same, a cut-off run knows its devices again."""
 
+from __future__ import annotations
+
 import shutil
 
 import pytest

@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The module subnet_info: its options; what it runs is tested with module_utils/subnet/run.py."""
 
+from __future__ import annotations
+
 import pytest
 from ansible_collections.railyard.fabric.plugins.module_utils.records.subnet_capture import Capture, Command
 from ansible_collections.railyard.fabric.plugins.module_utils.subnet.commands import Port

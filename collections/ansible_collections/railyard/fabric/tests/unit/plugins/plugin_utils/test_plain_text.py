@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What a node says is text, whatever of Unicode it holds."""
 
+from __future__ import annotations
+
 import sys
 import unicodedata
 

@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What the roles' transactions would do, put together, and what that needs afterwards."""
 
+from __future__ import annotations
+
 from ansible_collections.railyard.fabric.plugins.module_utils.apt import driver_plan
 from ansible_collections.railyard.fabric.plugins.module_utils.apt.driver_plan import Planned
 from ansible_collections.railyard.fabric.plugins.module_utils.parsers.node.apt_get import Move

@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What apt-get 2.6 and dpkg-query 1.21 print, and what is done and refused because of it."""
 
+from __future__ import annotations
+
 import pytest
 from ansible_collections.railyard.fabric.plugins.module_utils.apt import plan
 from ansible_collections.railyard.fabric.plugins.module_utils.parsers.node import apt_get

@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Whose key it is, and what apt's words about a repository mean."""
 
+from __future__ import annotations
+
 import base64
 
 import pytest

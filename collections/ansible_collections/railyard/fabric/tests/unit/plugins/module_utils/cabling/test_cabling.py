@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The beacon's frame, LLDP's, the questions to one neighbour, and which neighbour gets which."""
 
+from __future__ import annotations
+
 import itertools
 import json
 import struct

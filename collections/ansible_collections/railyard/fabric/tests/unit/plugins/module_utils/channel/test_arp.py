@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Who else claims a rail's address, by ARP frames written byte by byte."""
 
+from __future__ import annotations
+
 from ansible_collections.railyard.fabric.plugins.module_utils.channel import arp
 from ansible_collections.railyard.fabric.plugins.module_utils.channel.rail_socket import Place
 

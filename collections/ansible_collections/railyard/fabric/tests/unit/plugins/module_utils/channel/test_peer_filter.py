@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A program that listens hears its partner alone, by real sockets on the loopback device."""
 
+from __future__ import annotations
+
 import os
 import socket
 import subprocess

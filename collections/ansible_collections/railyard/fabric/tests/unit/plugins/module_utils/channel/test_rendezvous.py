@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The rendezvous over real sockets: mutual proof, sealed lines, unknown peers, silence, patience."""
 
+from __future__ import annotations
+
 import json
 import socket
 import threading

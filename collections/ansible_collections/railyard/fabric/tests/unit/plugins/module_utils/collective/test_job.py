@@ -1,5 +1,7 @@
 """The program of a collective, as its interpreter gets it; with torch for real where this machine has it."""
 
+from __future__ import annotations
+
 import contextlib
 import functools
 import gc

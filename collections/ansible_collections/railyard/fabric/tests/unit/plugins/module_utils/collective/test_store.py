@@ -1,5 +1,7 @@
 """The meeting place of a collective's processes: what is kept, who waits, and who is refused."""
 
+from __future__ import annotations
+
 import socket
 import threading
 import time

@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A node without inventory, on trees that are built here: what is a port, what is none, what is hostile."""
 
+from __future__ import annotations
+
 import json
 import os
 import shutil

@@ -7,6 +7,8 @@
 there.
 """
 
+from __future__ import annotations
+
 import pytest
 from ansible_collections.railyard.fabric.plugins.module_utils.discover import vpd
 

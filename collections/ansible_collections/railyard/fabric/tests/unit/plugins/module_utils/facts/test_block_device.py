@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A mount's drives are found through partition, device mapper and RAID; a file or memory is no drive."""
 
+from __future__ import annotations
+
 from pathlib import Path
 
 import pytest

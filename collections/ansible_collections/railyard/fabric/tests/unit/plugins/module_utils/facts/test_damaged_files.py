@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Each file of a node is damaged in turn: less is known of it, without a traceback and without a pass."""
 
+from __future__ import annotations
+
 import errno
 import json
 import os

@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What the kernel answers to SIOCETHTOOL, on structures written by hand after linux/ethtool.h."""
 
+from __future__ import annotations
+
 import re
 import struct
 from pathlib import Path

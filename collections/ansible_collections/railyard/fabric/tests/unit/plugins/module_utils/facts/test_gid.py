@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The GID of a rail: RoCE v2 with its address, v1 only for want of v2, never a guess."""
 
+from __future__ import annotations
+
 from typing import Any
 
 import pytest

@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A node's GPUs by sysfs and nvidia-smi: what is queried, queried again without a field, or not queried."""
 
+from __future__ import annotations
+
 import os
 from pathlib import Path
 

@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """RDMA ports of the kinds that sites have, each as its driver lays it out in sysfs."""
 
+from __future__ import annotations
+
 from pathlib import Path
 from typing import Any
 

@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """XIDs out of the kernel's ring: records as the kernel documents them, words as drivers write."""
 
+from __future__ import annotations
+
 import errno
 import os
 

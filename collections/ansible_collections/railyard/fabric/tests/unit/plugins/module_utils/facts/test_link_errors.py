@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Error counters: which are read, where, and what a name means."""
 
+from __future__ import annotations
+
 import tracemalloc
 from pathlib import Path
 

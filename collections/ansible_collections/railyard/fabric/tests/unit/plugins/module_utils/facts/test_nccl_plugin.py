@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Whether the loader finds a network plugin of NCCL: made-up caches and files."""
 
+from __future__ import annotations
+
 import sys
 from pathlib import Path
 

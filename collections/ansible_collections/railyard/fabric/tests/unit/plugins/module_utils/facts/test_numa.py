@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """NUMA nodes out of made-up trees: who has CPUs and memory, and what the kernel counts of them."""
 
+from __future__ import annotations
+
 import os
 from pathlib import Path
 

@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Which ports' modules are read, with which programs; what cannot be read is a reason, never a crash."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from typing import Any
 

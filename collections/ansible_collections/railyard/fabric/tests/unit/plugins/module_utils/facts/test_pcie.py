@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """PCI Express links up to the root complex, on trees of machines that others published."""
 
+from __future__ import annotations
+
 from pathlib import Path
 from typing import Any
 

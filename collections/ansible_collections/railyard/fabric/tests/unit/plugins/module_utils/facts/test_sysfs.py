@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The readers of netdevs, RDMA ports and host facts on trees built by hand."""
 
+from __future__ import annotations
+
 import errno
 import os
 from pathlib import Path

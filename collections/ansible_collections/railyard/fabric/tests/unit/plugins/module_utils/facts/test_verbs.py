@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The MTU of RDMA ports through libibverbs. A small library stands in for it: whatever it does, we live."""
 
+from __future__ import annotations
+
 import os
 import shutil
 import struct

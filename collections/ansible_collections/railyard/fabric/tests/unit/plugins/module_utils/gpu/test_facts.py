@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A node's GPUs and driver are read from trees that are written by hand; nothing here is a capture."""
 
+from __future__ import annotations
+
 import pytest
 from ansible_collections.railyard.fabric.plugins.module_utils.gpu import facts as gpu_facts
 from support.nodes.gpu_node import (

@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What is installed for a node's GPUs, and where it came from: trees that are written by hand."""
 
+from __future__ import annotations
+
 import pytest
 from support.nodes.gpu_node import (
     KERNEL,

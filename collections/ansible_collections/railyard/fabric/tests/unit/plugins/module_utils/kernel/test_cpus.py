@@ -1,5 +1,7 @@
 """A role's wishes under each driver; what a driver does and refuses is by the kernel's own pages on it."""
 
+from __future__ import annotations
+
 import os
 
 import pytest

@@ -1,3 +1,5 @@
+from __future__ import annotations
+
 import pytest
 from ansible_collections.railyard.fabric.plugins.module_utils.kernel import irqs, originals, settings
 from ansible_collections.railyard.fabric.plugins.module_utils.kernel.settings import Wanted

@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Which kernel GRUB takes, by its manual's rules for `default`, and what depmod knows for it."""
 
+from __future__ import annotations
+
 import pytest
 from ansible_collections.railyard.fabric.plugins.module_utils.kernel import headers as kernel_headers
 from ansible_collections.railyard.fabric.plugins.module_utils.kernel import next_boot

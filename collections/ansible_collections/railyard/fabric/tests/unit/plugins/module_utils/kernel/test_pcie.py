@@ -1,5 +1,7 @@
 """Configuration spaces are put together here by the offsets and bits of the kernel's pci_regs.h."""
 
+from __future__ import annotations
+
 import struct
 
 import pytest

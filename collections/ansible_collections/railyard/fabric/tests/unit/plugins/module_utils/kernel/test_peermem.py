@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Whether nvidia-peermem fits the RDMA stack of each kernel."""
 
+from __future__ import annotations
+
 import os
 
 import pytest

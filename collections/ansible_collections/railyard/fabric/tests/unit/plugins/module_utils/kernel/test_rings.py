@@ -1,5 +1,7 @@
 """Rings of ports that answer as struct ethtool_ringparam of linux/ethtool.h lays it out."""
 
+from __future__ import annotations
+
 import errno
 import struct
 

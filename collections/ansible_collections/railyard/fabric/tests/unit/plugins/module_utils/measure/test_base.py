@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Whatever the tool: only a whole result counts, and its version is the program's own word."""
 
+from __future__ import annotations
+
 from pathlib import Path
 from typing import Any
 

@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What the kernel counts of processors."""
 
+from __future__ import annotations
+
 import itertools
 import threading
 from types import SimpleNamespace

@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """fio measures a drive or nothing: its file has no name, and a cache cannot pose as a drive."""
 
+from __future__ import annotations
+
 import json
 import os
 from pathlib import Path

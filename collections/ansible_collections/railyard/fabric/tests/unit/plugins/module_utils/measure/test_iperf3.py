@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """iperf3: its command lines, what it claims, and whose result is taken."""
 
+from __future__ import annotations
+
 import json
 from typing import Any
 

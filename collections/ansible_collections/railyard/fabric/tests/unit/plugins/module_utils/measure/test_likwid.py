@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """likwid-bench measures each NUMA node by its own CPUs; what the kernel does not confirm proves nothing."""
 
+from __future__ import annotations
+
 import threading
 from typing import Any
 

@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What is an outlier among its peers, and what only varies."""
 
+from __future__ import annotations
+
 import random
 
 import numpy as np

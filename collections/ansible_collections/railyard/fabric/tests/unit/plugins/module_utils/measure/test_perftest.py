@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """perftest: command lines, whose table is used, what is claimed, how long a test lasts."""
 
+from __future__ import annotations
+
 import threading
 from collections.abc import Mapping
 

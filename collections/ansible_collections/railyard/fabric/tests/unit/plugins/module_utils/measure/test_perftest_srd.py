@@ -7,6 +7,8 @@ What the stand-ins print was printed by Debian's packages 4.5+0.17-1 (12) and 25
 `-c SRD --help`; the refusals at the device are linux-rdma/perftest's own (src/perftest_communication.c).
 """
 
+from __future__ import annotations
+
 from pathlib import Path
 
 import pytest

@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The counter proof: what crossed the rail, against what the tool says."""
 
+from __future__ import annotations
+
 import pytest
 from ansible_collections.railyard.fabric.plugins.module_utils.catalogue.rdma_counters import (
     PORT_WORDS,

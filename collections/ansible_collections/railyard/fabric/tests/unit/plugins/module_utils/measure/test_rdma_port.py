@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The RDMA port of a rail is read when it is needed."""
 
+from __future__ import annotations
+
 from pathlib import Path
 
 import pytest

@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Each test has a tool, a port and a time."""
 
+from __future__ import annotations
+
 from ansible_collections.railyard.fabric.plugins.module_utils.catalogue.tests import (
     GROUP_TESTS,
     NODE_TESTS,

@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """sockperf: its command lines, and what it claims."""
 
+from __future__ import annotations
+
 from ansible_collections.railyard.fabric.plugins.module_utils.measure.iperf3 import (
     Iperf3,
 )

@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """This node's part in a test of all nodes: the program's arguments, and how its output is read."""
 
+from __future__ import annotations
+
 import io
 import json
 import os

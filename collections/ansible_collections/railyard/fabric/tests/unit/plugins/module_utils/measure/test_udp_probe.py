@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The one-way probe: what has come is counted, however late it is looked at."""
 
+from __future__ import annotations
+
 import contextlib
 import socket
 import threading

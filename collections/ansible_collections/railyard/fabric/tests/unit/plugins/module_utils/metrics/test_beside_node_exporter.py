@@ -6,6 +6,8 @@
 Run unpacked on the loopback, not installed, with a tree of files for its sysfs.
 """
 
+from __future__ import annotations
+
 import contextlib
 import json
 import socket

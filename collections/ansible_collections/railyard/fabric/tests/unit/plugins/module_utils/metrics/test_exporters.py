@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Which node_exporter a node has, and what is refused, on trees of /proc that were written by hand."""
 
+from __future__ import annotations
+
 import json
 import os
 

@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The catalogue of metrics, and the text format: what the strict reader of tests/support/metrics accepts."""
 
+from __future__ import annotations
+
 import re
 import subprocess
 from pathlib import Path

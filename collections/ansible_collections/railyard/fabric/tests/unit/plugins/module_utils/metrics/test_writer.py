@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The writer railyard-metrics on a node of files: what it writes of each rail, and what spoils a write."""
 
+from __future__ import annotations
+
 import json
 import stat
 import subprocess

@@ -2,6 +2,8 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
+from __future__ import annotations
+
 import pytest
 from ansible_collections.railyard.fabric.plugins.module_utils.netplan import candidate as netplan_candidate
 from ansible_collections.railyard.fabric.plugins.module_utils.rollback import restore

@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Captures as people paste them: whatever is around or before the lines, the numbers are the same."""
 
+from __future__ import annotations
+
 import time
 from collections.abc import Callable
 from pathlib import Path

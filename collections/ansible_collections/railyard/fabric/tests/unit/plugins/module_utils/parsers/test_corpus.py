@@ -7,6 +7,8 @@ The expectations are those of the corpus' own index, written down here as data: 
 A rate is compared to the digits that the index gives.
 """
 
+from __future__ import annotations
+
 import os
 from pathlib import Path
 from typing import Any

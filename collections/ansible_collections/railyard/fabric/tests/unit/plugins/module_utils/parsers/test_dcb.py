@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """dcb -j, by hand to the forms that its source prints, old and new."""
 
+from __future__ import annotations
+
 import pytest
 from ansible_collections.railyard.fabric.plugins.module_utils.parsers.common import NotThisTool
 from ansible_collections.railyard.fabric.plugins.module_utils.parsers.hca import dcb, mlnx_qos

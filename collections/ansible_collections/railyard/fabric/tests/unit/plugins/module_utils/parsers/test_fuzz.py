@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Whatever the text, a parser returns the common object or raises NotThisTool, and nothing else."""
 
+from __future__ import annotations
+
 import functools
 import json
 import time

@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The parsers of nvidia-smi topo and query, dcgmi and mlnx_qos; the texts are by hand."""
 
+from __future__ import annotations
+
 import json
 import re
 

@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The parsers of ibstat, ibstatus, ibv_devinfo and rdma link."""
 
+from __future__ import annotations
+
 from typing import Any
 
 import pytest

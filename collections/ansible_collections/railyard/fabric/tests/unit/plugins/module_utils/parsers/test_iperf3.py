@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The iperf3 parser on our own captures and on the known traps of other versions."""
 
+from __future__ import annotations
+
 import json
 from typing import Any
 

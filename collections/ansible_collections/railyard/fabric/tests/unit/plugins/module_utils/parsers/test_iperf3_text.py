@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """iperf3's table for people: what is in the sums, whose half is known, and ends that are missing."""
 
+from __future__ import annotations
+
 from typing import Any
 
 import pytest

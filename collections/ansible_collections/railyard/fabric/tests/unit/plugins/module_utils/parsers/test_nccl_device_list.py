@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Lists of devices, as NCCL reads them (parseStringList, matchIfList and ncclOsFindInterfaces of 2.30.7)."""
 
+from __future__ import annotations
+
 import pytest
 from ansible_collections.railyard.fabric.plugins.module_utils.parsers.nccl import device_list as names
 

@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """nccl-tests of all ages and options: further columns, one half alone, milliseconds, JSON, damaged tables."""
 
+from __future__ import annotations
+
 import json
 from typing import Any
 

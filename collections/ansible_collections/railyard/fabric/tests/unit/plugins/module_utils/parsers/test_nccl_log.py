@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The parser of NCCL's log; the texts are by hand, to the formats of NCCL's source (2.4 to 2.30)."""
 
+from __future__ import annotations
+
 import re
 from typing import Any
 

@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """nvbandwidth's JSON of both forms; what is no whole run of it is not valid."""
 
+from __future__ import annotations
+
 import pytest
 from support import captures
 from support.runs import gpu_words

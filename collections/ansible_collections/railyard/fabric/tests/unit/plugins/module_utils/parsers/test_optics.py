@@ -6,6 +6,8 @@
 The texts are by hand, to their formats. The parsers name the public outputs that show them.
 """
 
+from __future__ import annotations
+
 import json
 from collections.abc import Callable
 from typing import Any

@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Output as users paste it: a tool's other form, an older spelling, a capture without its first lines."""
 
+from __future__ import annotations
+
 import re
 
 import pytest

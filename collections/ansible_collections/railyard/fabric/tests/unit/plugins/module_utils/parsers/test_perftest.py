@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The perftest parser: units, roles, what is not measured, both JSON forms, and ends that are missing."""
 
+from __future__ import annotations
+
 import re
 from typing import Any
 

@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """perftest in the forms that people publish: other versions, cards, options, and what goes wrong."""
 
+from __future__ import annotations
+
 from typing import Any
 
 import pytest

@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The ping parser on our own captures, and on each way in which one can be cut, interrupted or noisy."""
 
+from __future__ import annotations
+
 import re
 from typing import Any
 

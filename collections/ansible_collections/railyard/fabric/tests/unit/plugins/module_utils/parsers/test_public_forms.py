@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Captures in the forms that people publish: other versions, cards and options, noise, other languages."""
 
+from __future__ import annotations
+
 import json
 import re
 

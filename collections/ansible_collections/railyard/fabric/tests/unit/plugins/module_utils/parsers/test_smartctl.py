@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The parser of smartctl: what a drive reports is kept apart from what it does not report."""
 
+from __future__ import annotations
+
 import json
 from typing import Any
 

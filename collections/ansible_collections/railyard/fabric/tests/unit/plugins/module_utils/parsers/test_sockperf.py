@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The sockperf parser: the exit status says nothing, so the text has to be complete."""
 
+from __future__ import annotations
+
 from typing import Any
 
 import pytest

@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A capture that tore with another glued to it: what belongs to the second is not given to the first."""
 
+from __future__ import annotations
+
 import re
 
 import pytest

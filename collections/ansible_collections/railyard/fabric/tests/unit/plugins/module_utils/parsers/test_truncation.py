@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A capture that was cut somewhere gives the right numbers or says why it gives none, never others."""
 
+from __future__ import annotations
+
 import re
 from pathlib import Path
 

@@ -7,6 +7,8 @@ Ways: torvalds/linux bnxt_dcb.c (PFC without ETS answers EINVAL), Broadcom's bnx
 of irdma (firmware agent, ETS, X722 without PFC); AMD's guides of the Pollara 400 (nicctl update qos).
 """
 
+from __future__ import annotations
+
 import re
 
 import pytest

@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """RoCE QoS set by each tool, read back, kept for the next boot, and refused where it cannot be."""
 
+from __future__ import annotations
+
 import errno
 import json
 import os

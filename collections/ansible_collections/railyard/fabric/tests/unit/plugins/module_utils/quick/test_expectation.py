@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What is expected of a node: complete, or reported as wrong and ignored."""
 
+from __future__ import annotations
+
 import json
 
 import pytest

@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A node's GPUs in a quick look: what the rules say in a line, and what was not declared."""
 
+from __future__ import annotations
+
 import pytest
 from ansible_collections.railyard.fabric.plugins.module_utils.bounded import Ended, ToolError
 from ansible_collections.railyard.fabric.plugins.module_utils.quick import gpus

@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Error counters since the last look: what grew, what began anew, what tells nothing."""
 
+from __future__ import annotations
+
 import os
 
 import pytest

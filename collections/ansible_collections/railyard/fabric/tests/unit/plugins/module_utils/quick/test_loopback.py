@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The loopback runs perftest as the port's driver needs it; a build that cannot is no fault of the port."""
 
+from __future__ import annotations
+
 import time
 from pathlib import Path
 

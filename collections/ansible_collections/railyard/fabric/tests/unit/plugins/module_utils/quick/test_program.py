@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The packed program by the Pythons of nodes, on a node of files: its line, exit status and last look."""
 
+from __future__ import annotations
+
 import json
 import re
 import socket

@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What railyard-quick leaves after each look, and what stays reported until a look at the item is good."""
 
+from __future__ import annotations
+
 import ast
 import json
 import time

@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """RoCE LAG: a bond of a card's ports as one rail. Facts by hand, after public outputs of mlx5_bond_0."""
 
+from __future__ import annotations
+
 import copy
 from typing import Any
 

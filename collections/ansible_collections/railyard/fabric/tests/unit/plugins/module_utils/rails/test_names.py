@@ -11,6 +11,8 @@ test/unit/utils/libfabric/topo. Bus addresses of names are those that rdma-core'
 (Documentation/udev.md).
 """
 
+from __future__ import annotations
+
 from pathlib import Path
 from typing import Any, NamedTuple
 

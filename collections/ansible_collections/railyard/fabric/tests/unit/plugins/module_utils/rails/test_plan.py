@@ -4,6 +4,8 @@
 
 """The address rule, against values from the design, the RFCs and arithmetic of the test's own."""
 
+from __future__ import annotations
+
 import ipaddress
 
 import pytest

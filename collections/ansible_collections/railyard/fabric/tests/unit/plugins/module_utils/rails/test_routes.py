@@ -4,6 +4,8 @@
 
 """Routes, tables, IPoIB mode and link-local of rails; addresses on the networks beside them."""
 
+from __future__ import annotations
+
 import pytest
 from ansible_collections.railyard.fabric.plugins.module_utils.rails import networks, plan
 from hypothesis import given

@@ -7,6 +7,8 @@ The form of the rules is that of linux-rdma/rdma-core kernel-boot/rdma-persisten
 a checker of clusters takes are `mlx5_N` and `roce_pN_railN`.
 """
 
+from __future__ import annotations
+
 import re
 
 import pytest

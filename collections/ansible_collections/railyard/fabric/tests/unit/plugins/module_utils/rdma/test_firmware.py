@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Which card gets which image, and which image is not the one that was promised."""
 
+from __future__ import annotations
+
 import pytest
 from ansible_collections.railyard.fabric.plugins.module_utils.parsers.hca.mstflint import Flash, parse_query
 from ansible_collections.railyard.fabric.plugins.module_utils.rdma import firmware as rdma_firmware

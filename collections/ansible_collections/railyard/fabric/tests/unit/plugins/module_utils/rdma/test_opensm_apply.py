@@ -4,6 +4,8 @@
 
 """A partition file put in place, proven or taken back. The real opensm is in tests/infiniband."""
 
+from __future__ import annotations
+
 import pytest
 from ansible_collections.railyard.fabric.plugins.module_utils.rdma import opensm_apply
 from ansible_collections.railyard.fabric.plugins.module_utils.rdma.opensm_partitions import (

@@ -7,6 +7,8 @@
 What opensm makes of these files is tried on ibsim in tests/infiniband/test_opensm_partitions.py.
 """
 
+from __future__ import annotations
+
 import re
 
 import pytest

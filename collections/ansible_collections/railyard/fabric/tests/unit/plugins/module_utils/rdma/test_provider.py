@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Which cards are on the bus, whose driver is there, and which provider fits or is refused."""
 
+from __future__ import annotations
+
 import pytest
 from ansible_collections.railyard.fabric.plugins.module_utils.apt.vendor_repository import Node as System
 from ansible_collections.railyard.fabric.plugins.module_utils.kernel import headers as kernel_headers

@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Whose an rxe device is, what is made and removed, and the error on a node that cannot have one."""
 
+from __future__ import annotations
+
 import pytest
 from ansible_collections.railyard.fabric.plugins.module_utils.rdma import soft_roce
 from ansible_collections.railyard.fabric.plugins.module_utils.rdma.soft_roce import (

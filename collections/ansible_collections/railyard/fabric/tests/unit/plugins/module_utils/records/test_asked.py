@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A question is what its record and the published schema say, or it is refused."""
 
+from __future__ import annotations
+
 from typing import Any
 
 import pytest

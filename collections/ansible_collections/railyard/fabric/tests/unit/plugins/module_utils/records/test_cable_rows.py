@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What a node reports about a cable has its check's form, or the line is unmeasured."""
 
+from __future__ import annotations
+
 import copy
 from typing import Any
 

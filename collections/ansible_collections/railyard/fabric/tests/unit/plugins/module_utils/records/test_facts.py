@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The records of facts: what the collector writes on this machine, and what is no such row."""
 
+from __future__ import annotations
+
 import copy
 import subprocess
 import typing

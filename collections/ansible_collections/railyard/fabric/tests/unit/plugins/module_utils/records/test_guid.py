@@ -4,6 +4,8 @@
 
 """GUIDs in one form, however they were written."""
 
+from __future__ import annotations
+
 import pytest
 from ansible_collections.railyard.fabric.plugins.module_utils.records.guid import normalize_guid
 

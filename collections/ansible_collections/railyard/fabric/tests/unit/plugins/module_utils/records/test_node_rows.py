@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The records of rows that a node writes of itself: what is written, and what is no such row."""
 
+from __future__ import annotations
+
 import copy
 from typing import Any
 

@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A row of a test between two nodes is what its record and the published schema say, or it is refused."""
 
+from __future__ import annotations
+
 import copy
 import functools
 from typing import Any, get_type_hints

@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A value is what its record says, or is refused with the place and what is there."""
 
+from __future__ import annotations
+
 from typing import Annotated, Any, Literal, TypedDict
 
 import pytest

@@ -4,6 +4,8 @@
 
 """Snapshots: read from constructed answers of `ip`, replayed on real links in a network namespace."""
 
+from __future__ import annotations
+
 import copy
 import json
 import os

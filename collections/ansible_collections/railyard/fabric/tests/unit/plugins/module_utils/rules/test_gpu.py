@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What is reported about a node's GPUs: each rule on facts of two H100, with one thing changed."""
 
+from __future__ import annotations
+
 import copy
 from typing import Any
 

@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The tools of a group begin at one moment, and a node that cannot begin delays no other beyond the bound."""
 
+from __future__ import annotations
+
 import select
 import socket
 import subprocess

@@ -1,5 +1,7 @@
 """Whether a node has a job: nvidia-smi that does not answer leaves it unknown, never idle."""
 
+from __future__ import annotations
+
 import os
 
 import pytest

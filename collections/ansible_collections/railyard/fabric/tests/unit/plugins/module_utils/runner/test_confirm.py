@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What looks bad in passing is measured again, by both ends alike, and within bounds."""
 
+from __future__ import annotations
+
 from typing import Any
 
 import pytest

@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A run on its node: staging, starting, watching and packing, on folders of the test's own."""
 
+from __future__ import annotations
+
 import os
 import subprocess
 import sys

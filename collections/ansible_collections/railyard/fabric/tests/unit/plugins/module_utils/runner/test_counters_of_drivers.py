@@ -8,6 +8,8 @@ mana/counters.c, erdma_verbs.c), of prometheus/procfs's fixtures (mlx4_0, hfi1_0
 of ROCm's reader of ionic's statistics.
 """
 
+from __future__ import annotations
+
 import time
 from collections.abc import Mapping
 from pathlib import Path

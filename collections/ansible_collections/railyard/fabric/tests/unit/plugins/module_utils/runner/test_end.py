@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Nothing that a partner or the node does leaves the runner without an end, or a test without its row."""
 
+from __future__ import annotations
+
 import itertools
 import threading
 from collections.abc import Iterator

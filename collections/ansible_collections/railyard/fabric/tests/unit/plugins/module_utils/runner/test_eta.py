@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What is left of a run: the tests' own times, and what this run was seen to take beyond."""
 
+from __future__ import annotations
+
 import os
 import subprocess
 import sys

@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Waiting for a tool (woken by the kernel, bounded, interrupted by the word to stop), and what it may do."""
 
+from __future__ import annotations
+
 import contextlib
 import os
 import socket

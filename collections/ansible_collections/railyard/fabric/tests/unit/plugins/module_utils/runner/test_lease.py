@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The lease: who holds it, until when, and by which clock."""
 
+from __future__ import annotations
+
 import os
 import time
 from pathlib import Path

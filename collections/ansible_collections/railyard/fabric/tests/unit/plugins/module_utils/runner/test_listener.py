@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A node's listener over real sockets: a caller waits, has to wait, is handed over, or is an unknown peer."""
 
+from __future__ import annotations
+
 import json
 import socket
 import threading

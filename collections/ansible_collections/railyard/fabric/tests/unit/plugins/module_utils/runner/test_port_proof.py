@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Ends that meet over management: each proves its port, and both refuse alike. And who is placed there."""
 
+from __future__ import annotations
+
 import socket
 import threading
 from concurrent.futures import ThreadPoolExecutor

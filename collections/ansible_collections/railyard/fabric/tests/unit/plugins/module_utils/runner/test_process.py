@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A runner that no systemd watches: found and ended by its pid."""
 
+from __future__ import annotations
+
 import os
 import signal
 import subprocess

@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A look at a run is real shell on real files, one of them the link by which systemd marks a unit."""
 
+from __future__ import annotations
+
 import json
 import os
 import subprocess

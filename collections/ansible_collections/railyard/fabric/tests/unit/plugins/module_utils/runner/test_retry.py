@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A test whose tool lost its clock is run again, by both ends alike, and its row says how often."""
 
+from __future__ import annotations
+
 from typing import Any
 
 import pytest

@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The runner asks each drive below a mount by smartctl, here a program with given answers."""
 
+from __future__ import annotations
+
 import json
 from pathlib import Path
 from typing import Any

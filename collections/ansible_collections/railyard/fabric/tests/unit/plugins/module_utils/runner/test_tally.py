@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A rail is suspect while a run goes on where it looks bad with each partner, and never for its partners."""
 
+from __future__ import annotations
+
 from typing import Any
 
 import pytest

@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What all nodes do together, as two runners come to it: with torch for real where this machine has it."""
 
+from __future__ import annotations
+
 import socket
 import subprocess
 from concurrent.futures import ThreadPoolExecutor

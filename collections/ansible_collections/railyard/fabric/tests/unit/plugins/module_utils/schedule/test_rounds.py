@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The schedule against its definition: every pair once, no node twice in a round, the same ids everywhere."""
 
+from __future__ import annotations
+
 from collections import Counter
 from itertools import combinations
 from typing import Any

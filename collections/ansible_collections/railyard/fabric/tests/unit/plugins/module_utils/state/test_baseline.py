@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What was there before a role is kept once, as it was; what a role wrote itself is no original."""
 
+from __future__ import annotations
+
 import os
 
 import pytest

@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What waits on a node: who may say what, what a boot answers, and what a damaged file does."""
 
+from __future__ import annotations
+
 import json
 
 import pytest

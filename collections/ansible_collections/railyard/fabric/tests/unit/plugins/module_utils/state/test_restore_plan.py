@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The plan of a restore: what goes, what comes back, and what stays since another needs or wrote it."""
 
+from __future__ import annotations
+
 import pytest
 from ansible_collections.railyard.fabric.plugins.module_utils.state import baseline, restore_plan
 from support.nodes.files import write

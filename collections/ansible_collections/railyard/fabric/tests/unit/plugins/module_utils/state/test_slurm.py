@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What Slurm says of a node, in the forms that it has, and whose the drain is."""
 
+from __future__ import annotations
+
 from pathlib import Path
 
 import pytest

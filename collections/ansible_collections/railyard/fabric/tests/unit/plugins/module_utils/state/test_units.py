@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """One systemctl shows all units; what it prints otherwise is no state."""
 
+from __future__ import annotations
+
 import pytest
 from ansible_collections.railyard.fabric.plugins.module_utils.state import units
 from support.nodes.module import FakeModule

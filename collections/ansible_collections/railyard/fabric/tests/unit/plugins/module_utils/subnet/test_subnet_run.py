@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The commands that read a subnet: what runs, within which limits, and what comes of tools that misbehave."""
 
+from __future__ import annotations
+
 import time
 
 import pytest

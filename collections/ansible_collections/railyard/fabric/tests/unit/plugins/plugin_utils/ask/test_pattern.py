@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Which nodes meet where not all can: enough others each, another leaf among them, and no less than that."""
 
+from __future__ import annotations
+
 from collections import Counter, defaultdict
 from itertools import combinations
 from types import SimpleNamespace

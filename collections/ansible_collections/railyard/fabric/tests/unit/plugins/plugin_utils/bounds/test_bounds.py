@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Bounds against the arithmetic of the wire."""
 
+from __future__ import annotations
+
 from typing import Any
 
 import pytest

@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The cache returns for equal ends what `bounds` returns for each of them."""
 
+from __future__ import annotations
+
 from itertools import product
 from typing import Any
 

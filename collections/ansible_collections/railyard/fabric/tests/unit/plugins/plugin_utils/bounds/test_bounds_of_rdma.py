@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """RDMA bounds against the arithmetic of the packet, and floors with a published reference."""
 
+from __future__ import annotations
+
 from dataclasses import replace
 from typing import Any
 

@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What rails carry that share PCI Express links or a wire, on trees of machines that others published."""
 
+from __future__ import annotations
+
 from pathlib import Path
 from typing import Any
 

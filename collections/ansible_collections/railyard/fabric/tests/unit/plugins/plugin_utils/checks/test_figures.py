@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The catalogue of figures: whole, read where it says, and right where its usual source is wrong."""
 
+from __future__ import annotations
+
 import re
 from pathlib import Path
 from typing import Any

@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Versions beside their minimums: what is below, what is fine, and what the table does not know."""
 
+from __future__ import annotations
+
 import datetime
 import re
 

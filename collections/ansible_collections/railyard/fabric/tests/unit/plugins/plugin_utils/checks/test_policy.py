@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The site's policy: bad input is named by its key, all at once."""
 
+from __future__ import annotations
+
 import copy
 from typing import Any
 

@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The rule that decides whether a change is reported: no noise, and no chance."""
 
+from __future__ import annotations
+
 import itertools
 import math
 import random

@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Two runs compared: only comparable results, what is refused and what has no result, folded."""
 
+from __future__ import annotations
+
 from dataclasses import replace
 from pathlib import Path
 

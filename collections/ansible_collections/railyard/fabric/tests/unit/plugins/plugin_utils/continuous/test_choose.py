@@ -1,5 +1,7 @@
 """Which idle nodes are validated together: longest unproven first, at least three, within the time."""
 
+from __future__ import annotations
+
 from ansible_collections.railyard.fabric.plugins.plugin_utils.continuous import choose
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present.node_results import (
     Fault,

@@ -1,5 +1,7 @@
 """What is drained: what failed in two runs with other partners, up to a share of the cluster."""
 
+from __future__ import annotations
+
 import pytest
 from ansible_collections.railyard.fabric.plugins.plugin_utils.continuous import drains
 from ansible_collections.railyard.fabric.plugins.plugin_utils.launch.sinfo import Listed

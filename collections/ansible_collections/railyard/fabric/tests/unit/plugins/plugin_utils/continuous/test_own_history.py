@@ -1,5 +1,7 @@
 """A node beside itself: its last five good runs, with any partners; by the rule of compare."""
 
+from __future__ import annotations
+
 from ansible_collections.railyard.fabric.plugins.plugin_utils.continuous import own_history
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present.node_results import (
     NodeResult,

@@ -1,5 +1,7 @@
 """Which run folders stay."""
 
+from __future__ import annotations
+
 from ansible_collections.railyard.fabric.plugins.plugin_utils.continuous import retention
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present.node_results import (
     NodeResult,

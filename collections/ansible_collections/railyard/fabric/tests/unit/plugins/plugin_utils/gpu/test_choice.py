@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Which driver a node gets, or why none: the answers are those of NVIDIA's support tables, not of our own."""
 
+from __future__ import annotations
+
 import pytest
 from ansible_collections.railyard.fabric.plugins.plugin_utils.gpu.choice import choose
 

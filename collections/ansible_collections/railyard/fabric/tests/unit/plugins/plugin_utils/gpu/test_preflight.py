@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What blocks an installation on a node, which kernels lack the module, and what waits."""
 
+from __future__ import annotations
+
 import pytest
 from ansible.errors import AnsibleFilterError
 from ansible_collections.railyard.fabric.plugins.filter import nvidia_driver

@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What others installed is refused, or with confirmation replaced by a plan that names every package."""
 
+from __future__ import annotations
+
 import pytest
 from ansible_collections.railyard.fabric.plugins.plugin_utils.gpu import replace as replacing
 from support.captures import shows

@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What is set on GPUs: only what is declared, only where it differs, and what only a boot changes waits."""
 
+from __future__ import annotations
+
 import pytest
 from ansible.errors import AnsibleFilterError
 from ansible_collections.railyard.fabric.plugins.filter import nvidia_driver

@@ -4,6 +4,8 @@
 
 """`fabric.leaves`: what may be declared of a leaf, and of which."""
 
+from __future__ import annotations
+
 import pytest
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory import schema_checks
 

@@ -4,6 +4,8 @@
 
 """Reading inventories from files: what Ansible sees, where it is, what must not be opened or shown."""
 
+from __future__ import annotations
+
 import textwrap
 
 import pytest

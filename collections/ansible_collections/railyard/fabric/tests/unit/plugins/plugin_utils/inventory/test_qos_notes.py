@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The traffic class in which RDMA is measured follows from what the inventory says of role roce_qos."""
 
+from __future__ import annotations
+
 from typing import Any
 
 import pytest

@@ -4,6 +4,8 @@
 
 """Names of variables that look like a role's: what is refused, what was meant, what is left alone."""
 
+from __future__ import annotations
+
 import re
 from pathlib import Path
 

@@ -4,6 +4,8 @@
 
 """Wrong inventories, one case per fault: each is found, alone, and says where it is and what to write."""
 
+from __future__ import annotations
+
 import pytest
 from support.inventories.fabric_cases import COMPUTED, FAULTS, SOUND, UNSET, changed, node, pair, problems_of
 

@@ -4,6 +4,8 @@
 
 """Any value at any place of an inventory is either planned or reported: never a traceback."""
 
+from __future__ import annotations
+
 import copy
 import datetime
 

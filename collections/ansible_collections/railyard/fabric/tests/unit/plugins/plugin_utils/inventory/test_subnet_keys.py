@@ -4,6 +4,8 @@
 
 """What an inventory may say of an InfiniBand subnet, and what is wrong with the rest."""
 
+from __future__ import annotations
+
 import json
 
 import jsonschema

@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A rail that a node lacks by the inventory: nothing is tested or passes there, and nothing else changes."""
 
+from __future__ import annotations
+
 from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.module_utils.schedule import rounds, together

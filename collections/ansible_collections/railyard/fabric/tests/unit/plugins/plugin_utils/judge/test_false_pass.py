@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Ways to a pass, or to exit status 0, without a measurement; each was open once."""
 
+from __future__ import annotations
+
 import copy
 from typing import Any
 

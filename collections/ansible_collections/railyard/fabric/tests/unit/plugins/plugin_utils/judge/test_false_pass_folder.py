@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What was edited or garbled in a run's folder: it never makes a zero, and never a traceback."""
 
+from __future__ import annotations
+
 import json
 from pathlib import Path
 from typing import Any

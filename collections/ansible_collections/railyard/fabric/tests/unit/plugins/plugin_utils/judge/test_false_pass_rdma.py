@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Ways to an RDMA pass without a measurement: other wires, other ports, other tests, and no tests at all."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from typing import Any
 

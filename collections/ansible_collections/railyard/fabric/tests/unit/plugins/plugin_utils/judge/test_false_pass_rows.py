@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Rows and questions that say nothing, or what cannot be; and unequal rails, which are no fault."""
 
+from __future__ import annotations
+
 from typing import Any
 
 import pytest

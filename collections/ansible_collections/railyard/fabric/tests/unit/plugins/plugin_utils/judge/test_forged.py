@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Folders that were forged from a healthy one: each is reported, and none ends with 0."""
 
+from __future__ import annotations
+
 import copy
 import math
 import random

@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """InfiniBand without IP: not applicable by the inventory's word, never because nothing was found."""
 
+from __future__ import annotations
+
 import pytest
 from support.runs.fake_run import NODES, FakeRun
 

@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The healthy pair of the notes, two ConnectX-3 back to back: its own numbers deserve no failure."""
 
+from __future__ import annotations
+
 import json
 from pathlib import Path
 from typing import Any

@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Two ends that each cut their window by their own clock: alike enough on a busy machine, and no more."""
 
+from __future__ import annotations
+
 from typing import Any
 
 import pytest

@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """InfiniBand rows without IP on the rail: accepted only with the ports' GUIDs and the ports' own counters."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from typing import Any
 

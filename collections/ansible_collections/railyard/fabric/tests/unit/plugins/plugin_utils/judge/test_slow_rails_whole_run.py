@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A whole run with a slow rail or node: the verdicts name it, and so does the sum of the rails."""
 
+from __future__ import annotations
+
 from ansible_collections.railyard.fabric.plugins.plugin_utils.bounds.facts import BoundFacts
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.attribution import slow_rails
 from ansible_collections.railyard.fabric.plugins.plugin_utils.outcome import causes

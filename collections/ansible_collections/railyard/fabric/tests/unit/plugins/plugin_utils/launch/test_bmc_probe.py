@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """BMCs on the loopback: each address of 127.0.0.0/8 is a machine of its own."""
 
+from __future__ import annotations
+
 import errno
 import os
 import socket

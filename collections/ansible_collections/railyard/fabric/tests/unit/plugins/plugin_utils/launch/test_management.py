@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Where nodes meet without IP on their rails: an address counts when the node's own facts show it."""
 
+from __future__ import annotations
+
 from typing import Any
 
 import pytest

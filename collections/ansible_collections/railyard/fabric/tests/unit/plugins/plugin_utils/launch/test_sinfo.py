@@ -1,5 +1,7 @@
 """sinfo: only what is plainly idle counts as idle; what is not understood is an error, never an idle node."""
 
+from __future__ import annotations
+
 import pytest
 from ansible_collections.railyard.fabric.plugins.plugin_utils.launch import sinfo
 

@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What srun brings is data, and each line the word of the task that srun marks it with."""
 
+from __future__ import annotations
+
 import os
 import sys
 import time

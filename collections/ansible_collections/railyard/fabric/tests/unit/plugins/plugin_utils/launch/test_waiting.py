@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A node is looked at seldom, in time for its lease, and not for longer than the controller calculates."""
 
+from __future__ import annotations
+
 from typing import Any
 
 import pytest

@@ -4,6 +4,8 @@
 
 """An inventory with a monitoring host, in which each test changes what it is about."""
 
+from __future__ import annotations
+
 import copy
 from collections.abc import Callable
 from pathlib import Path

@@ -4,6 +4,8 @@
 
 """What is wrong with the variables of monitoring is named with file, line, host and fix."""
 
+from __future__ import annotations
+
 import subprocess
 
 import pytest

@@ -4,6 +4,8 @@
 
 """Receivers of alerts: forms, and secrets that must not be in the inventory."""
 
+from __future__ import annotations
+
 import pytest
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.values import Vaulted
 from ansible_collections.railyard.fabric.plugins.plugin_utils.monitoring import alertmanager, receivers

@@ -4,6 +4,8 @@
 
 """Targets and rule files: made from the inventory, with what a site changes of them."""
 
+from __future__ import annotations
+
 import json
 import re
 

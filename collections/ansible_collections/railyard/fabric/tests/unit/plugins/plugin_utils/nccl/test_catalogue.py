@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The catalogue's rows, and what NCCL makes of a value (src/misc/param.cc, src/graph/paths.cc of 2.30.7)."""
 
+from __future__ import annotations
+
 import pytest
 from ansible_collections.railyard.fabric.plugins.plugin_utils.nccl import catalogue
 

@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Test that hostile text takes bounded time and memory, and ends in findings, never in a crash."""
 
+from __future__ import annotations
+
 import time
 from contextlib import suppress
 

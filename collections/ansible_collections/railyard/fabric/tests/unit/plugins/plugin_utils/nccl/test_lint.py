@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What is reported about settings of NCCL, by themselves and on the rails of an inventory."""
 
+from __future__ import annotations
+
 from dataclasses import replace
 
 import pytest

@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Test what is read out of YAML."""
 
+from __future__ import annotations
+
 import pytest
 from ansible_collections.railyard.fabric.plugins.plugin_utils.nccl import env_file
 from ansible_collections.railyard.fabric.plugins.plugin_utils.nccl.settings import UnreadableError

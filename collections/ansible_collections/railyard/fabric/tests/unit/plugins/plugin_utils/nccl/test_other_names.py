@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Test which names are not NCCL's."""
 
+from __future__ import annotations
+
 import pytest
 from ansible_collections.railyard.fabric.plugins.plugin_utils.nccl import catalogue, env_file, other_names
 from ansible_collections.railyard.fabric.plugins.plugin_utils.nccl.lint import lint

@@ -4,6 +4,8 @@
 
 """The P_Key that NCCL is to use, beside the partitions that the inventory declares."""
 
+from __future__ import annotations
+
 import pytest
 from ansible_collections.railyard.fabric.plugins.plugin_utils.nccl.port_tables import refuse_pkey
 

@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Test what the programs of a script see, against bash itself and along branches."""
 
+from __future__ import annotations
+
 import os
 import shutil
 import subprocess

@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A site's own settings in role nccl_profile: which are refused, and what is reported about the others."""
 
+from __future__ import annotations
+
 import pytest
 from ansible_collections.railyard.fabric.plugins.filter.nccl import FilterModule
 

@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The cause table is complete: each class that a verdict may carry has likely cause, command, next step."""
 
+from __future__ import annotations
+
 import ast
 import re
 import shlex

@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """RDMA against TCP: like with like, proven numbers only, and a gap never becomes a 0."""
 
+from __future__ import annotations
+
 import math
 
 import pytest

@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The table at the end of a run: fits 100 columns, folds what is many, says what is not measured."""
 
+from __future__ import annotations
+
 import re
 
 import pytest

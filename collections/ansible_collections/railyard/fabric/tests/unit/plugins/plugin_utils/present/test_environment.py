@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What a run was measured on: equal nodes are one line, differences first, silent nodes are reported."""
 
+from __future__ import annotations
+
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present import environment
 
 NODES = [f"gpu{number}" for number in range(1, 9)]

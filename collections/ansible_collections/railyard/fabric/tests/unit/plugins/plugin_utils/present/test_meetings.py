@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The matrix of a rail: a suspect's cells apart from a pair's own, folded by leaf, alike rails drawn once."""
 
+from __future__ import annotations
+
 import re
 from dataclasses import replace
 from itertools import permutations

@@ -1,5 +1,7 @@
 """A run by node: its own faults, those of its partners, and what proves it. Verdicts are written by hand."""
 
+from __future__ import annotations
+
 import json
 
 import pytest

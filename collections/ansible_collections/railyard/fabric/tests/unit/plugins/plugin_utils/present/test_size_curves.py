@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The lines of collectives by size: of what was accepted, once for each job, and the same bytes each time."""
 
+from __future__ import annotations
+
 from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present import size_curve_chart, size_curves

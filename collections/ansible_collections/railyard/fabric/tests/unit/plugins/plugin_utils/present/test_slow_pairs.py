@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Which pairs of nodes are slow, and in which order their paths are read."""
 
+from __future__ import annotations
+
 from ansible_collections.railyard.fabric.plugins.plugin_utils.ask.suspects import NODE_RAIL, PAIR, Suspect
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present.slow_pairs import find_slow_pairs
 

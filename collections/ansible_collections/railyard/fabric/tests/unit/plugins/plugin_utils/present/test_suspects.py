@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Where failures concentrate on one node's rail, it is shown apart from the nodes that merely met it."""
 
+from __future__ import annotations
+
 from itertools import permutations
 
 import pytest

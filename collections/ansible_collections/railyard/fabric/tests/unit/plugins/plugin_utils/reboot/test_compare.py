@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What is gone after a reboot is named, by rail; what merely comes in another order is not."""
 
+from __future__ import annotations
+
 import copy
 
 import pytest

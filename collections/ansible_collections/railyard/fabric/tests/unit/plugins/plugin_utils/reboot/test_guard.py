@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A node is not rebooted into a kernel that lacks its driver, nor into one that was not announced."""
 
+from __future__ import annotations
+
 import pytest
 from ansible_collections.railyard.fabric.plugins.plugin_utils.reboot.guard import announcement, refusals
 

@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The run folder: many writers, torn lines, full disks, and no second run in one folder."""
 
+from __future__ import annotations
+
 import errno
 import json
 import multiprocessing

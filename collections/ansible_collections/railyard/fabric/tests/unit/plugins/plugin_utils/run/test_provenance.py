@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A run is judged by the inventory it was made of, and says when that is another by now."""
 
+from __future__ import annotations
+
 import copy
 import json
 from typing import Any

@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A killed controller's secret goes with the next run; that of a living one stays."""
 
+from __future__ import annotations
+
 import os
 import subprocess
 from pathlib import Path

@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Cabling: a rail belongs to its leaf, declared or inferred; exchanged cables are one finding."""
 
+from __future__ import annotations
+
 import pytest
 from ansible_collections.railyard.fabric.plugins.module_utils.records.subnet import PortKey
 from ansible_collections.railyard.fabric.plugins.plugin_utils.subnet.judge import judge

@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A capture's folder: Railyard's, an operator's, and folders that are none."""
 
+from __future__ import annotations
+
 import json
 import os
 

@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Counters: growth is compared with what a link's rate permits."""
 
+from __future__ import annotations
+
 import pytest
 from ansible_collections.railyard.fabric.plugins.module_utils.records.subnet import Counters, PortKey
 from ansible_collections.railyard.fabric.plugins.module_utils.rules import symbol_errors

@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What an inventory expects of a subnet."""
 
+from __future__ import annotations
+
 from pathlib import Path
 from typing import Any
 

@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The judgement as a whole: status, previous readings of other subnets, old captures, several subnets."""
 
+from __future__ import annotations
+
 from ansible_collections.railyard.fabric.plugins.plugin_utils.outcome.causes import CAUSES
 from ansible_collections.railyard.fabric.plugins.plugin_utils.subnet.judge import divide, judge
 from ansible_collections.railyard.fabric.plugins.plugin_utils.subnet.model import Leaf

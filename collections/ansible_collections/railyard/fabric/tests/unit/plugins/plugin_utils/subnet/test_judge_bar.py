@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The bar: random faults are found by cause and place, and healthy subnets have no finding."""
 
+from __future__ import annotations
+
 import random
 import time
 

@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Subnet managers: one master, where it is declared."""
 
+from __future__ import annotations
+
 from ansible_collections.railyard.fabric.plugins.plugin_utils.subnet.judge import judge
 from ansible_collections.railyard.fabric.plugins.plugin_utils.subnet.model import Judgement
 from support.fake_subnets import Net, manager

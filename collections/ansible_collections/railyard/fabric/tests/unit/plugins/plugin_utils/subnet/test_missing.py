@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What is missing: rails, nodes, switches, links; each once, and with what the previous reading adds."""
 
+from __future__ import annotations
+
 from ansible_collections.railyard.fabric.plugins.module_utils.records.subnet import PortKey
 from ansible_collections.railyard.fabric.plugins.plugin_utils.subnet.judge import judge
 from support.fake_subnets import NOON_S, Net

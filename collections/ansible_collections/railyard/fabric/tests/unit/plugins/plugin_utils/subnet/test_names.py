@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Whose an adapter is: a GUID counts before a name, and texts of devices are only text."""
 
+from __future__ import annotations
+
 import random
 
 import pytest

@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Partitions: P_Key tables against the inventory."""
 
+from __future__ import annotations
+
 import pytest
 from ansible_collections.railyard.fabric.plugins.module_utils.records.partitions import Partition
 from ansible_collections.railyard.fabric.plugins.plugin_utils.subnet.judge import judge

@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Paths between rails: traces beside a reading, its rates and its error counters."""
 
+from __future__ import annotations
+
 import pytest
 from ansible_collections.railyard.fabric.plugins.module_utils.records.subnet import PortKey
 from ansible_collections.railyard.fabric.plugins.module_utils.records.subnet_capture import Capture, Command

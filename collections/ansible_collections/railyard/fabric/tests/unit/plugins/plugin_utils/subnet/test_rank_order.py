@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Hosts by rail group, and NCCL_CROSS_NIC by the leaves (values as NCCL's documentation gives them)."""
 
+from __future__ import annotations
+
 from ansible_collections.railyard.fabric.plugins.module_utils.records.subnet import (
     Device,
     Port,

@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Slurm's topology files: forms from topology.conf(5) and topology.yaml(5), sizes from their rules."""
 
+from __future__ import annotations
+
 import pytest
 import yaml
 from ansible_collections.railyard.fabric.plugins.module_utils.records.subnet import (

@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The headline of a fabric, and findings folded by cause."""
 
+from __future__ import annotations
+
 from ansible_collections.railyard.fabric.plugins.plugin_utils.outcome.cause_table import subnets
 from ansible_collections.railyard.fabric.plugins.plugin_utils.subnet import summary
 from ansible_collections.railyard.fabric.plugins.plugin_utils.subnet.model import (

@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What was not read is not healthy: silent devices, duplicates, ports without a neighbor, failed commands."""
 
+from __future__ import annotations
+
 import pytest
 from ansible_collections.railyard.fabric.plugins.module_utils.records.subnet import (
     Duplicate,

@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Uplinks: oversubscription, unequal spines, leaves apart, and switches that make no tree."""
 
+from __future__ import annotations
+
 import pytest
 from ansible_collections.railyard.fabric.plugins.module_utils.records.subnet import NoAnswer, PortKey, Source
 from ansible_collections.railyard.fabric.plugins.plugin_utils.subnet.judge import judge

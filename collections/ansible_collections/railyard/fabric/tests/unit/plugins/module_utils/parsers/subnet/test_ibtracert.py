@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Traces of ibtracert: public examples, the simple form, and outputs that end early."""
 
+from __future__ import annotations
+
 import pytest
 from ansible_collections.railyard.fabric.plugins.module_utils.parsers.subnet import ibtracert
 from ansible_collections.railyard.fabric.plugins.module_utils.parsers.subnet.ibtracert import Hop

@@ -4,6 +4,8 @@
 
 """What opensm's log reports about its start; without another source, recorded of opensm 3.3.23 on ibsim."""
 
+from __future__ import annotations
+
 import pytest
 from ansible_collections.railyard.fabric.plugins.module_utils.parsers.subnet.opensm_log import (
     OpensmStart,

@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A capture becomes one reading: faults of a subnet as ibsim showed them, and texts that disagree."""
 
+from __future__ import annotations
+
 import json
 import re
 

@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A printed subnet reads back as the subnet; damage takes links away and makes none."""
 
+from __future__ import annotations
+
 import random
 import time
 

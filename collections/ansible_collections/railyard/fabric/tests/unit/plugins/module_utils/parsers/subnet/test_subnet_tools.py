@@ -8,6 +8,8 @@ treydock/infiniband_exporter collectors/fixtures, and outputs in public notes on
 Infiniscale-IV switches.
 """
 
+from __future__ import annotations
+
 import pytest
 from ansible_collections.railyard.fabric.plugins.module_utils.parsers.common import NotThisTool
 from ansible_collections.railyard.fabric.plugins.module_utils.parsers.subnet import (

@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A failure is one when it is reproduced; what is not is flaky, and too much of that is unsteady."""
 
+from __future__ import annotations
+
 import copy
 import itertools
 from typing import Any

@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Results without a threshold compared with a saved baseline: pass, fail, or still recorded."""
 
+from __future__ import annotations
+
 import copy
 import itertools
 from typing import Any

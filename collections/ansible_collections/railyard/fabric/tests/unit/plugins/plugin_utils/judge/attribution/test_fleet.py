@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Results without a threshold are compared with comparable tests: they can fail, and never pass by it."""
 
+from __future__ import annotations
+
 from typing import Any
 
 import pytest

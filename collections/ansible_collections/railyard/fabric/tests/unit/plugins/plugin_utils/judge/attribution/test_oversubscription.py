@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What leaves let through is reported for a round in which all of them send, beside what is known."""
 
+from __future__ import annotations
+
 from typing import Any
 
 import pytest

@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The slow components by the matrix of all tests: each kind, several at once, few rounds, none wrongly."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from typing import Any
 

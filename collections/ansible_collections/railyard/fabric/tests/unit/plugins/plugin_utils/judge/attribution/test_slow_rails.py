@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The slow component: from all bandwidth or latency tests of a run, made up here, and from a whole run."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from itertools import permutations
 from typing import Any

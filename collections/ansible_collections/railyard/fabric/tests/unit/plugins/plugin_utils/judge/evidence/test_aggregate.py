@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Rates over the time that is common to all rails are added up; what did not run at one time is not."""
 
+from __future__ import annotations
+
 from typing import Any
 
 import pytest

@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Which two rows of a test a verdict may rest on, by the rows alone."""
 
+from __future__ import annotations
+
 import copy
 import functools
 from collections.abc import Mapping, Sequence

@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Is an RDMA row the planned test's: its port, RDMA MTU, window, directions and numbers?"""
 
+from __future__ import annotations
+
 from typing import Any
 
 import pytest

@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A formula says of a column what it says of each of its numbers, and never that what is missing is good."""
 
+from __future__ import annotations
+
 import functools
 import math
 import random

@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The same bytes of a counter prove one test at most; two that claim them are both unproven."""
 
+from __future__ import annotations
+
 import copy
 from typing import Any
 

@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Counters of RDMA: what a port and its netdev must have counted of a test's iterations."""
 
+from __future__ import annotations
+
 from typing import Any
 
 import pytest

@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Rows against themselves: what follows from iterations, from a window, from what the other end says."""
 
+from __future__ import annotations
+
 import math
 from types import SimpleNamespace
 from typing import Any

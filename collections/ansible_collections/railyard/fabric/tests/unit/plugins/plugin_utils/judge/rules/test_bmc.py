@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A BMC from the planned line to the verdict."""
 
+from __future__ import annotations
+
 from typing import Any
 
 import pytest

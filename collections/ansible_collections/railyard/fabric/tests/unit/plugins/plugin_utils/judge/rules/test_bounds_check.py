@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Numbers compared with bounds: what both ends report, what is beyond, what a tool missed."""
 
+from __future__ import annotations
+
 import pytest
 from ansible_collections.railyard.fabric.plugins.plugin_utils.bounds import bounds as limits
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence import readings

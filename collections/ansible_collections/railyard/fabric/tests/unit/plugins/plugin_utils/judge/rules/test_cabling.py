@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What follows from what the ports hear: each way to patch cables wrongly, on two nodes and on more."""
 
+from __future__ import annotations
+
 import copy
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A test of all nodes together counts when each node's rails show it; rails alike are held together."""
 
+from __future__ import annotations
+
 from typing import Any
 
 import pytest

@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A drive that reports its failure fails; its counts are reported; what it does not report is no pass."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 from typing import Any
 

@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Like drives are compared with each other; what a device's counters do not confirm is unmeasured."""
 
+from __future__ import annotations
+
 from typing import Any
 
 import pytest

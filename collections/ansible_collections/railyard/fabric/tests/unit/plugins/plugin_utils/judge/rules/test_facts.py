@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What a node's facts answer: binding, link, address, MTU; a fault is named with node and rail."""
 
+from __future__ import annotations
+
 from typing import Any
 
 import pytest

@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Like GPUs are compared with each other, in a node and over nodes; what contradicts itself is unmeasured."""
 
+from __future__ import annotations
+
 from typing import Any
 
 import pytest

@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """RDMA between GPUs' memories: what it is compared with, and what does not count as it."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from typing import Any
 

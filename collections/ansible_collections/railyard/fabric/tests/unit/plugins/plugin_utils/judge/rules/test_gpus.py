@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """GPUs in a run: planned where declared, answered by facts, compared with nodes declared alike."""
 
+from __future__ import annotations
+
 import copy
 from typing import Any
 

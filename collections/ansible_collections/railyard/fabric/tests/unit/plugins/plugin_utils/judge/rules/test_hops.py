@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Latency against planned hops, on results made for it: no lab has cut-through switches."""
 
+from __future__ import annotations
+
 import dataclasses
 import itertools
 import random

@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Error counters that grew name the cable; those that were not read, or cannot be trusted, are no pass."""
 
+from __future__ import annotations
+
 from typing import Any
 
 import pytest

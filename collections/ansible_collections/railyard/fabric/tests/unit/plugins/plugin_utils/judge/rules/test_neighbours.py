@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Who answers, by which rail, at which switch: each verdict from what a node heard."""
 
+from __future__ import annotations
+
 from collections.abc import Collection
 from typing import Any
 

@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A verdict rests on the one row of a test of a node by itself only where it is complete and proven."""
 
+from __future__ import annotations
+
 from typing import Any
 
 import pytest

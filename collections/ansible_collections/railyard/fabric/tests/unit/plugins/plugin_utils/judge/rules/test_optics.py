@@ -6,6 +6,8 @@
 What was not read changes nothing.
 """
 
+from __future__ import annotations
+
 from math import comb
 from typing import Any
 

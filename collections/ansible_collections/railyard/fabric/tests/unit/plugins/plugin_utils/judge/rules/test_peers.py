@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What fails for being behind its peers, and why nothing does: one rule for drives and GPUs."""
 
+from __future__ import annotations
+
 import pytest
 from ansible_collections.railyard.fabric.plugins.module_utils.measure import outliers
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.rules import peers

@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A rail's RDMA port, GID and RDMA MTU by fact: what is wrong fails, what is not known is no pass."""
 
+from __future__ import annotations
+
 from typing import Any
 
 import pytest

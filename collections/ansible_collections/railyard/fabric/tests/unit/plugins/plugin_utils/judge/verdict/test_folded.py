@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Passing verdicts of a large run are counts; everything except a clear pass keeps its own line."""
 
+from __future__ import annotations
+
 from collections import Counter
 from typing import Any
 

@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A test of one node rests on its facts, and on what others heard of it."""
 
+from __future__ import annotations
+
 from typing import Any
 
 import pytest

@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Tests between two nodes: what their two rows say, and what makes them say nothing."""
 
+from __future__ import annotations
+
 import copy
 from typing import Any
 

@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The exit status, and whether a run is complete."""
 
+from __future__ import annotations
+
 import copy
 from typing import Any
 

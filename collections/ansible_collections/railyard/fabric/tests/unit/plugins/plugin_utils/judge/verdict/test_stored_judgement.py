@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A judgement that is handed on is the one that judging again gives, or it is not used."""
 
+from __future__ import annotations
+
 import os
 import sys
 from dataclasses import replace

@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Sums over the rails of two nodes rest on tests that ran at once."""
 
+from __future__ import annotations
+
 from typing import Any
 
 import pytest

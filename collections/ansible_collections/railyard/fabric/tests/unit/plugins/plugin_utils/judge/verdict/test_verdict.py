@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A healthy run, then broken in every way: nothing that was not measured may pass."""
 
+from __future__ import annotations
+
 import copy
 import json
 from collections.abc import Callable
