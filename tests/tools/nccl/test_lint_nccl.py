@@ -32,7 +32,7 @@ def test_a_finding_is_a_line_and_its_remedy(lint: Any) -> None:
     assert out.splitlines() == [
         "x.env:2: error: NCCL_IB_CUDA_SUPPORT=1: NCCL has not read it since 2.4.0: forced GPUDirect RDMA, "
         "which NCCL now uses wherever the topology allows it",
-        "    fix: take it out; NCCL_NET_GDR_LEVEL is what there is now (read by NCCL before 2.4.0)",
+        "    fix: take it out; NCCL_NET_GDR_LEVEL replaces it (read by NCCL before 2.4.0)",
         "1 setting for NCCL 2.32.3: 1 error",
     ]
 
