@@ -208,13 +208,18 @@ def count_between(before: Capture, after: Capture, seconds: float) -> Capture:
 _TESTED = """
 import os
 from pathlib import Path
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.verdict import rejudge
+from ansible_collections.railyard.fabric.plugins.plugin_utils.present import model
 from railyard.lab.subnet.simulator import send
 from railyard.operate import commands
 from support.runs import run_series
 
-def operate(verb, sources, argv, reports, run_id, passwords):
+def operate(verb, sources, argv, reports, run_id, passwords, hand_over):
     slow = run_series.slow("gpu003", "rail0")
-    run_series.add_run(reports, 21, cluster=Path(sources[0]).name, name=run_id, change_result=slow)
+    cluster = Path(sources[0]).name
+    run_series.add_run(reports, 21, cluster=cluster, name=run_id, change_result=slow)
+    judged = rejudge.judge_folder(reports / cluster / run_id)
+    hand_over(reports / cluster / run_id, judged, model.read(reports / cluster / run_id, judged))
     for line in os.environ["SIMULATED_EVENTS"].splitlines():
         send(Path(os.environ["SIMULATION"]), line)
     return 1
