@@ -213,7 +213,25 @@ def test_the_file_of_what_was_found_is_read_as_it_was_written():
         ("gpu1", "rail2", "ens3"),
         ("gpu1", None, "eno1"),
     ]
-    assert ports[0] == found_file.of_port(survey.rails[0].ports["gpu1"], "rail0")
+    port = survey.rails[0].ports["gpu1"]
+    assert ports[0] == found_file.of_port(port, "rail0")
+    assert (ports[0].pci, ports[0].mac, ports[0].rdma) == (port.pci, port.mac, port.hca)
+    assert (ports[0].gbps, ports[0].leaf) == (f"{port.active_gbps:g}", port.leaf)
+
+
+def test_files_of_earlier_discoveries_are_read_by_their_columns(written):
+    """Files that are kept beside inventories have these columns, the last two since firmware and MTU."""
+    head = [line for line in written[1].splitlines() if line.startswith("#")][-1]
+    columns = "node rail netdev pci mac rdma card serial gbps leaf firmware mtu"
+    assert head == "# " + columns.replace(" ", "\t")
+    (port,) = found_file.read("\t".join(columns.split()))
+    assert (port.rdma, port.serial, port.gbps, port.leaf, port.mtu) == (
+        "rdma",
+        "serial",
+        "gbps",
+        "leaf",
+        "mtu",
+    )
 
 
 def test_a_file_that_was_damaged_is_read_as_far_as_it_goes(written):

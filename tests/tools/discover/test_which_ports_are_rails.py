@@ -154,6 +154,16 @@ def test_a_port_that_is_down_on_all_nodes_is_no_rail_and_one_down_here_is_named(
     ]
 
 
+def test_a_rail_that_is_administratively_down_on_one_node_has_no_bad_cable():
+    found = cluster(3)
+    row(found[1], "ens2").update(carrier=None, admin_up=False, speed_mbps=None)
+    hca(found[1], "ens2")["state"] = "DOWN"
+    survey = nodes.discovered(found)
+    assert set(survey.rails[1].ports) == {"gpu1", "gpu2", "gpu3"}
+    assert [text for text in survey.oddities if "no carrier" in text] == []
+    assert ["administratively down" in text for text in survey.not_known] == [True]
+
+
 def test_ports_that_are_administratively_down_are_not_known():
     found = cluster(2, [*TWO, "0000:9a:00.0"])
     for node in found:
