@@ -11,12 +11,16 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from html import escape
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ansible_collections.railyard.fabric.plugins.plugin_utils.arrays import Floats, np
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.policy import is_number
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present import wording
-from ansible_collections.railyard.fabric.plugins.plugin_utils.present.measurement import Measurement
-from ansible_collections.railyard.fabric.plugins.plugin_utils.present.model import badness
+from ansible_collections.railyard.fabric.plugins.plugin_utils.present.measurement import (
+    Measurement,
+    PassedTests,
+    badness,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -46,18 +50,22 @@ class Chart:
     svg: str
 
 
-def draw(measurements: Sequence[Measurement]) -> list[Chart]:
+def draw(measurements: Sequence[Measurement], passed: Sequence[PassedTests] = ()) -> list[Chart]:
     """Draw bandwidth and latency between nodes, each where something was measured.
 
     The rate that a link reports is not drawn: it is no measured bandwidth.
+
+    Args:
+        measurements: of the run, except those of `passed`.
+        passed: those of a large run that clearly pass.
     """
     charts = []
     measurements = [measurement for measurement in measurements if measurement.peer]
-    bandwidth = _group_by_check(measurements, "_gbps")
+    bandwidth = _group_by_check(measurements, passed, "_gbps")
     if bandwidth:
         caption = "Received rate. A tick marks the floor below which a test fails, where a source gives one."
         charts.append(Chart("Bandwidth", caption, _bars(bandwidth, "Gbit/s", "bandwidth")))
-    latency = _group_by_check(measurements, "_us")
+    latency = _group_by_check(measurements, passed, "_us")
     if latency:
         caption = (
             "Average; shorter is better. The thin line ends at the 99th percentile (sockperf, perftest) or "
@@ -118,34 +126,53 @@ def draw_panels(
     return _inline(out.getvalue().decode("utf-8"), name, f"{label}; a table below has the same numbers")
 
 
-def _group_by_check(measurements: Sequence[Measurement], suffix: str) -> dict[str, list[Measurement]]:
+class _OfCheck(NamedTuple):
+    """The measurements of one check; those of a large run that clearly pass in groups."""
+
+    single: Sequence[Measurement]
+    passed: Sequence[PassedTests]
+
+    @property
+    def total(self) -> int:
+        """How many there are."""
+        return len(self.single) + sum(map(len, self.passed))
+
+    def values(self, outcome: str) -> list[float | Floats]:
+        """Return the main numbers with an outcome, singly and as columns."""
+        single = [item.value for item in self.single if item.outcome == outcome and item.value is not None]
+        return [*single, *(tests.values for tests in self.passed if tests.first.outcome == outcome)]
+
+
+def _group_by_check(
+    measurements: Sequence[Measurement], passed: Sequence[PassedTests], suffix: str
+) -> dict[str, _OfCheck]:
     """Group the measurements of checks whose main number has this unit, unmeasured ones included."""
-    checks: dict[str, list[Measurement]] = {}
-    of_unit = {
-        measurement.check for measurement in measurements if (measurement.metric or "").endswith(suffix)
+    examples = [*measurements, *(tests.first for tests in passed)]
+    of_unit = {item.check for item in examples if (item.metric or "").endswith(suffix)}
+    return {
+        check: _OfCheck(
+            [item for item in measurements if item.check == check and item.outcome != "not_applicable"],
+            [tests for tests in passed if tests.first.check == check],
+        )
+        for check in sorted(of_unit, key=wording.check_order)
     }
-    for check in sorted(of_unit, key=wording.check_order):
-        checks[check] = [
-            measurement
-            for measurement in measurements
-            if measurement.check == check and measurement.outcome != "not_applicable"
-        ]
-    return checks
 
 
-def _bars(checks: dict[str, list[Measurement]], unit: str, name: str) -> str:
+def _bars(checks: dict[str, _OfCheck], unit: str, name: str) -> str:
     """Return a drawing per check, each with an axis of its own; a printed page can break between them."""
     return "".join(_bars_of_check(check, found, unit, name) for check, found in checks.items())
 
 
-def _bars_of_check(check: str, found: Sequence[Measurement], unit: str, name: str) -> str:
-    many = len(found) > _BARS_SHOWN
-    shown = sorted(found, key=badness)[:_WORST_SHOWN] if many else found
-    most = max((max([0.0, *_reach(item)]) for item in found if item.value is not None), default=0.0) or 1.0
+def _bars_of_check(check: str, found: _OfCheck, unit: str, name: str) -> str:
+    many = found.total > _BARS_SHOWN
+    shown = [*found.single, *(item for tests in found.passed for item in tests.worst(_WORST_SHOWN))]
+    shown = sorted(shown, key=badness)[:_WORST_SHOWN] if many else shown
+    reach = [max((0.0, *_reach(item))) for item in (*found.single, *shown) if item.value is not None]
+    most = max([*reach, *(float(np.nanmax(tests.values)) for tests in found.passed)], default=0.0) or 1.0
     title = wording.heading(check)
     heights = [0.62 + 0.27 * len(shown)]
     if many:
-        title += f": the {len(shown)} worst of {len(found)}"
+        title += f": the {len(shown)} worst of {found.total}"
         heights.append(1.5)
 
     def fill(figure: Figure, grid: Any) -> None:
@@ -185,13 +212,10 @@ def _panel(axes: Axes, title: str, shown: Sequence[Measurement], unit: str, most
     axes.set_ylim(len(shown) - 0.4, -0.6)
 
 
-def _spread(axes: Axes, spread: Sequence[Measurement], unit: str, most: float) -> None:
-    clear_axes(axes, f"Distribution of all {len(spread)}", most)
-    by_outcome = {
-        name: [item.value for item in spread if item.outcome == name and item.value is not None]
-        for name in wording.OUTCOMES
-    }
-    present = {name: values for name, values in by_outcome.items() if values}
+def _spread(axes: Axes, spread: _OfCheck, unit: str, most: float) -> None:
+    clear_axes(axes, f"Distribution of all {spread.total}", most)
+    by_outcome = {name: spread.values(name) for name in wording.OUTCOMES}
+    present = {name: np.hstack(values) for name, values in by_outcome.items() if values}
     if present:
         axes.hist(
             list(present.values()),

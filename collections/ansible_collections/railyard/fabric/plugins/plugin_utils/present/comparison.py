@@ -19,6 +19,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.measure import out
 from ansible_collections.railyard.fabric.plugins.module_utils.rails import bind
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import catalogue
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.policy import Policy, is_number
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.verdict.verdicts import Divided, divide
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run.documents import Plan, Verdict
 
 Row = dict[str, Any]
@@ -32,7 +33,7 @@ Checks = Mapping[str, "str | None"]
 RDMA_BANDWIDTH = ("rdma_bandwidth", "rdma_send_bandwidth")
 RDMA_LATENCY = ("rdma_latency", "rdma_send_latency")
 TCP_LATENCY = "tcp_latency"
-CONCURRENT = "tcp_bandwidth_concurrent"
+CONCURRENT, RDMA_SUM = ("tcp_bandwidth_concurrent", "rdma_bandwidth_concurrent"), "rdma_aggregate_bandwidth"
 _CPU = {"cpu_percent": "node_cpu_percent", "peer_cpu_percent": "peer_node_cpu_percent"}
 #: All processors of a node at work all the time.
 _ALL_PERCENT = 100
@@ -64,7 +65,7 @@ class Compared:
 
 def compare_run(
     plan: Plan,
-    verdicts: Sequence[Verdict],
+    verdicts: Sequence[Verdict] | Divided,
     facts: Iterable[Mapping[str, Any]] = (),
     policy: Policy | None = None,
 ) -> Compared:
@@ -76,6 +77,7 @@ def compare_run(
         facts: the facts rows, which distinguish software RDMA from hardware.
         policy: the merged policy, which names message sizes and streams.
     """
+    verdicts = _select(verdicts)
     rows = compare(plan, verdicts)
     rules = policy or {}
     asked = {str(one["check"]) for one in verdicts}
@@ -85,6 +87,16 @@ def compare_run(
         _bandwidth_of(asked, verdicts, rules),
         _latency_of(asked, verdicts, rules),
     )
+
+
+def _select(verdicts: Sequence[Verdict] | Divided) -> Sequence[Verdict]:
+    """Return the verdicts that are compared or described; of many passes only those beside a sum of rails."""
+    single, passes = divided = divide(verdicts)
+    planned = {one["check"] for one in divided.examples}
+    beside = [
+        one for one in passes if {RDMA_SUM, CONCURRENT[0]} <= planned and one.first["check"] in CONCURRENT
+    ]
+    return [*single, *(group.source[place] for group in beside for place in group.places.tolist())]
 
 
 def compare(plan: Plan, verdicts: Sequence[Verdict]) -> list[Row]:
@@ -112,7 +124,7 @@ def compare(plan: Plan, verdicts: Sequence[Verdict]) -> list[Row]:
     rates = declared_rates(plan)
     together: dict[tuple[str, str], dict[str, Found]] = {}
     for (node, peer, rail, _way), found in places.items():
-        if rail is not None and CONCURRENT in found:
+        if rail is not None and CONCURRENT[0] in found:
             together.setdefault((node, peer), {})[rail] = found
     for place, found in places.items():
         node, peer, rail, direction = place
@@ -237,7 +249,7 @@ def _checks(
 ) -> tuple[Checks, Checks]:
     """Return the checks of bandwidth and of latency that are compared, by transport."""
     if rail is None:
-        return {"tcp": "aggregate_bandwidth", "rdma": "rdma_aggregate_bandwidth"}, {}
+        return {"tcp": "aggregate_bandwidth", "rdma": RDMA_SUM}, {}
     if direction == "bi":
         return {"tcp": "tcp_bandwidth_bi", "rdma": "rdma_bandwidth_bi"}, {}
     return {"tcp": "tcp_bandwidth", "rdma": write}, {"tcp": TCP_LATENCY, "rdma": ping_pong}
@@ -273,8 +285,8 @@ def _mean_cpu(parts: Sequence[Found]) -> dict[str, dict[str, float | None]]:
     """Return the mean CPU share while all rails ran at once: each test saw the same node."""
     mean: dict[str, dict[str, float | None]] = {}
     for key, metric in _CPU.items():
-        for name in TRANSPORTS:
-            seen = [_number(found, f"{name}_bandwidth_concurrent", metric, idle=True) for found in parts]
+        for name, check in zip(TRANSPORTS, CONCURRENT, strict=True):
+            seen = [_number(found, check, metric, idle=True) for found in parts]
             known = [value for value in seen if value is not None]
             mean.setdefault(key, {})[name] = statistics.fmean(known) if known else None
     return mean
@@ -343,7 +355,7 @@ def _bandwidth_of(asked: set[str], verdicts: Iterable[Verdict], policy: Policy) 
         + (f", {qps} QP{'' if qps == 1 else 's'}" if qps else "")
     )
     # The judge adds up TCP's frames, which its counters show; RDMA's payload, since rxe retransmits.
-    summed = "; all rails: TCP with its headers" if "rdma_aggregate_bandwidth" in asked else ""
+    summed = "; all rails: TCP with its headers" if RDMA_SUM in asked else ""
     return f"TCP: {tcp}; RDMA: {rdma}{summed}"
 
 

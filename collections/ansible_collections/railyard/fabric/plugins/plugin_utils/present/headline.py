@@ -16,6 +16,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.ask.suspects impor
 )
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import catalogue
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.verdict.rejudge import Judged
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.verdict.verdicts import Divided, divide
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present import suspects, who_is_slow, wording
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run.documents import Plan, Verdict
 
@@ -29,7 +30,7 @@ _KINDS = {NODE_RAIL: "rail", RAIL: "rail", LEAF: "leaf", PAIR: "path"}
 
 def write(
     plan: Plan,
-    verdicts: Sequence[Verdict],
+    verdicts: Sequence[Verdict] | Divided,
     counts: Mapping[str, int],
     judged: Judged,
     coverage: Mapping[str, int],
@@ -45,8 +46,9 @@ def write(
         coverage: as `pattern.coverage` returns it.
         blame: which end of a bad test is the cause.
     """
-    planned = len(verdicts) - counts[catalogue.NOT_APPLICABLE]
-    bad = [one for one in verdicts if one["outcome"] in (catalogue.FAIL, catalogue.UNMEASURED)]
+    verdicts = divide(verdicts)
+    planned = sum(counts.values()) - counts[catalogue.NOT_APPLICABLE]
+    bad = [one for one in verdicts.single if one["outcome"] in (catalogue.FAIL, catalogue.UNMEASURED)]
     incomplete = [f"{', '.join(judged.torn)} lost a line"] if judged.torn else []
     incomplete += [judged.incomplete] if judged.incomplete else []
     sentences = list(_slow(judged.findings.suspects)) if bad else []
@@ -61,14 +63,14 @@ def write(
             measured = f"{wording.count(planned, 'check')} measured ({outcomes}), not all that were planned"
         else:
             unproven = sum(
-                one["outcome"] == catalogue.RECORDED and one["proof"] != "proven" for one in verdicts
+                one["outcome"] == catalogue.RECORDED and one["proof"] != "proven" for one in verdicts.single
             )
             confirmed = f", all but {unproven} confirmed" if unproven else " and confirmed"
             measured = f"all {wording.count(planned, 'check')} measured{confirmed} ({outcomes})"
         sentences.append(f"{_good_nodes(plan, bad, blame)}: {measured}")
     if incomplete:
         sentences.append(f"incomplete: {' and '.join(incomplete)}")
-    sentences.append(_scope(plan, verdicts, coverage))
+    sentences.append(_scope(plan, verdicts.examples, coverage))
     return " ".join(f"{sentence[:1].upper()}{sentence[1:]}." for sentence in sentences)
 
 

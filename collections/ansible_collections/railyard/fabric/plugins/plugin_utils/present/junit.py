@@ -9,11 +9,16 @@ of many megabytes. The others are one case per node and rail, or per rail where 
 
 from __future__ import annotations
 
+import operator
 from collections import Counter
+from collections.abc import Iterable, Iterator
 from xml.etree import ElementTree as Xml
 
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present import wording
-from ansible_collections.railyard.fabric.plugins.plugin_utils.present.measurement import Measurement
+from ansible_collections.railyard.fabric.plugins.plugin_utils.present.measurement import (
+    Measurement,
+    PassedTests,
+)
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present.model import CheckTable, Report
 
 #: More tests than this are folded; a separate case is about 800 bytes.
@@ -46,7 +51,8 @@ def render(report: Report) -> str:
         cases[item.check].append(item)
     fold = _Fold(report)
     for table in report.tables:
-        root.append(_suite(report, table, cases[table.check], causes, fold))
+        passed = [tests for tests in report.passes if tests.first.check == table.check]
+        root.append(_suite(report, table, cases[table.check], passed, causes, fold))
     if report.incomplete:
         root.append(_run_suite(report))
     for name in ("tests", "failures", "errors", "skipped"):
@@ -67,8 +73,10 @@ class _Fold:
     """Decides which tests share a case, and how much may still be written in full."""
 
     def __init__(self, report: Report) -> None:
-        self._is_small = len(report.measurements) <= _MOST_CASES
+        self._is_small = len(report.measurements) <= _MOST_CASES and not report.passes
         places = {(item.check, item.node, item.rail) for item in report.measurements}
+        for tests in report.passes:
+            places |= {(tests.first.check, node, tests.first.rail) for node, _count in tests.count_by_node()}
         bad = sum(item.outcome in _BAD for item in report.measurements)
         self._by_node = len(places) <= _MOST_PLACES and bad <= _MOST_BAD
         self._left = _MOST_CHARACTERS
@@ -86,20 +94,37 @@ class _Fold:
         """Return the name of the case that a test shares."""
         return f"{item.node} {item.rail}".strip() if self._by_node else item.rail or "nodes"
 
+    def count_passes(self, tests: PassedTests) -> Iterator[tuple[str, int]]:
+        """Yield the names of the cases that passes share, and how many share each."""
+        if not self._by_node:
+            yield tests.first.rail, len(tests)
+            return
+        yield from ((f"{node} {tests.first.rail}", count) for node, count in tests.count_by_node())
+
 
 def _suite(
-    report: Report, table: CheckTable, items: list[Measurement], causes: dict[str, str], fold: _Fold
+    report: Report,
+    table: CheckTable,
+    items: list[Measurement],
+    passed: Iterable[PassedTests],
+    causes: dict[str, str],
+    fold: _Fold,
 ) -> Xml.Element:
     suite = Xml.Element("testsuite", name=table.check)
     shared: dict[str, list[Measurement]] = {}
+    passes: Counter[str] = Counter()
+    for tests in passed:
+        for place, count in fold.count_passes(tests):
+            shared.setdefault(place, [])
+            passes[place] += count
     for item in items:
         cause = causes.get(item.id, "")
         if fold.has_own_case(item, cause):
             suite.append(_case(report, item, cause))
         else:
             shared.setdefault(fold.place(item), []).append(item)
-    for where, mine in shared.items():
-        suite.append(_shared_case(report, table.check, where, mine, causes))
+    for where, mine in sorted(shared.items(), key=operator.itemgetter(0)):
+        suite.append(_shared_case(report, table.check, where, mine, passes[where], causes))
     suite.set("tests", str(len(suite)))
     for name, kind in (("failures", "failure"), ("errors", "error"), ("skipped", "skipped")):
         suite.set(name, str(sum(case.find(kind) is not None for case in suite)))
@@ -108,11 +133,15 @@ def _suite(
 
 
 def _shared_case(
-    report: Report, check: str, where: str, items: list[Measurement], causes: dict[str, str]
+    report: Report, check: str, where: str, items: list[Measurement], passes: int, causes: dict[str, str]
 ) -> Xml.Element:
-    """Return one case for many tests: as bad as the worst, with the number of each outcome."""
+    """Return one case for many tests: as bad as the worst, with the number of each outcome.
+
+    `passes` is how many more clearly pass.
+    """
     case = Xml.Element("testcase", classname=f"{report.cluster}.{check}", name=where)
     counts = Counter(item.outcome for item in items)
+    counts["pass"] += passes
     tally = ", ".join(
         f"{counts[outcome.name]} {outcome.word}"
         for outcome in wording.OUTCOMES.values()
@@ -122,7 +151,7 @@ def _shared_case(
     if worst is not None:
         message = f"{tally}; such as {worst.where}: {causes.get(worst.id, worst.basis)}"
         Xml.SubElement(case, _BAD[worst.outcome], message=message[:_MOST_MESSAGE], type=worst.outcome)
-    elif set(counts) == {"not_applicable"}:
+    elif set(+counts) == {"not_applicable"}:
         Xml.SubElement(case, "skipped", message=f"{tally}: {items[0].basis}")
     else:
         Xml.SubElement(case, "system-out").text = tally

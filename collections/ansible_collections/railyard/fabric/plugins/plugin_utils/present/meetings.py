@@ -8,12 +8,13 @@ Above `NODES_SHOWN` nodes they are folded: by the leaves that the inventory decl
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from ansible_collections.railyard.fabric.plugins.plugin_utils.arrays import Ints, NDArray, np
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import catalogue
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.verdict.verdicts import Divided, divide
 from ansible_collections.railyard.fabric.plugins.plugin_utils.plain_text import fold_names
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present import suspects
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run.documents import Plan, Verdict
@@ -75,7 +76,7 @@ class Meetings:
     matrices: tuple[RailMatrix, ...] = ()
 
 
-def build_matrices(plan: Plan, verdicts: Sequence[Verdict], blame: suspects.Blame) -> Meetings:
+def build_matrices(plan: Plan, verdicts: Sequence[Verdict] | Divided, blame: suspects.Blame) -> Meetings:
     """Build the matrices of a run's tests between nodes, over one rail each.
 
     Args:
@@ -87,8 +88,10 @@ def build_matrices(plan: Plan, verdicts: Sequence[Verdict], blame: suspects.Blam
     if len(names) < NODES_LEAST:
         return Meetings()
     number = {name: place for place, name in enumerate(names)}
-    met: dict[str, dict[tuple[int, int], int]] = {}
-    for one in verdicts:
+    #: Rail -> the state of each pair.
+    met: dict[str, NDArray[np.uint8]] = {}
+    single, passes = divide(verdicts)
+    for one in single:
         if one["peer"] is None or one["rail"] is None or one["outcome"] == catalogue.NOT_APPLICABLE:
             continue
         node, peer, rail = one["node"], one["peer"], one["rail"]
@@ -99,10 +102,18 @@ def build_matrices(plan: Plan, verdicts: Sequence[Verdict], blame: suspects.Blam
             ((node, rail), (peer, rail))
         ):
             state = _BYTE[suspects.MET_SUSPECT]
-        of_rail = met.setdefault(rail, {})
-        of_rail[pair] = min(of_rail.get(pair, state), state)
+        of_rail = met.setdefault(rail, np.zeros((len(names), len(names)), dtype=np.uint8))
+        of_rail[pair] = min(of_rail[pair] or state, state)
+    for group in passes:
+        of_rail = met.setdefault(group.first["rail"], np.zeros((len(names), len(names)), dtype=np.uint8))
+        line_of = np.array([number[name] for name in group.names])
+        pairs = line_of[group.node], line_of[group.peer]
+        # A pass is the best state.
+        of_rail[pairs] = np.where(of_rail[pairs] == 0, _BYTE[catalogue.PASS], of_rail[pairs])
     groups, folded_by = _groups(plan, names)
-    line = {node: place for place, group in enumerate(groups) for node in group}
+    line = np.zeros(len(names), dtype=np.int64)
+    for place, members in enumerate(groups):
+        line[members] = place
     guilty: dict[str, list[str]] = {}
     for name, rail in blame.suspects:
         guilty.setdefault(rail, []).append(name)
@@ -133,28 +144,27 @@ def _merged(drawn: Iterable[RailMatrix]) -> tuple[RailMatrix, ...]:
 
 def _matrix(
     rail: str,
-    met: Mapping[tuple[int, int], int],
+    met: NDArray[np.uint8],
     names: Sequence[str],
-    line: Mapping[int, int],
+    line: Ints,
     size: int,
     guilty: Sequence[str],
 ) -> RailMatrix:
-    cells = bytearray(size * size)
-    counts = Counter(met.values())
-    apart = []
-    for (node, peer), state in met.items():
-        place = line[node] * size + line[peer]
-        cells[place] = min(cells[place] or state, state)
-        if state <= _BYTE[catalogue.UNMEASURED]:
-            apart.append((state, node, peer))
-    shown = [f"{names[node]} \u2192 {names[peer]}" for _state, node, peer in sorted(apart)[:PAIRS_NAMED]]
-    found = {STATES[state]: count for state, count in counts.items()}
-    found[""] = len(names) * (len(names) - 1) - len(met)
-    places = {name: place for place, name in enumerate(names)}
+    places = np.nonzero(met)
+    cells = np.full((size, size), len(STATES), dtype=np.uint8)
+    np.minimum.at(cells, (line[places[0]], line[places[1]]), met[places])
+    cells[cells == len(STATES)] = 0
+    counts = np.bincount(met[places], minlength=len(STATES)).tolist()
+    bad = (met > 0) & (met <= _BYTE[catalogue.UNMEASURED])
+    apart = sorted((met[pair], *pair) for pair in zip(*np.nonzero(bad), strict=True))
+    shown = [f"{names[node]} \u2192 {names[peer]}" for _state, node, peer in apart[:PAIRS_NAMED]]
+    found = {STATES[state]: count for state, count in enumerate(counts) if count}
+    found[""] = len(names) * (len(names) - 1) - len(places[0])
+    number = {name: place for place, name in enumerate(names)}
     return RailMatrix(
         (rail,),
-        bytes(cells),
-        frozenset(line[places[name]] for name in guilty),
+        cells.tobytes(),
+        frozenset(line[number[name]].item() for name in guilty),
         fold_names(guilty) if guilty else "",
         found,
         tuple(shown),

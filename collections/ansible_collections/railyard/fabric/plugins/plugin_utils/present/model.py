@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import catalogue, policy
-from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.policy import is_number
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.verdict import rejudge
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.verdict.verdicts import Divided, divide
 from ansible_collections.railyard.fabric.plugins.plugin_utils.plain_text import clean, clean_all, fold_names
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present import (
     comparison,
@@ -32,7 +32,11 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.present import (
     wording,
 )
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present.environment import Property
-from ansible_collections.railyard.fabric.plugins.plugin_utils.present.measurement import Measurement
+from ansible_collections.railyard.fabric.plugins.plugin_utils.present.measurement import (
+    Measurement,
+    PassedTests,
+    badness,
+)
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present.rails_used import Conditions
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present.spread import RailSpread
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder as run_folder
@@ -45,8 +49,6 @@ _NODES_SHOWN = 16
 ROWS_SHOWN = 60
 #: Returns the run's rows of some tests.
 _Results = Callable[[Container[str]], "list[dict[str, Any]]"]
-# Fields of a verdict that are text or absent.
-_TEXTS = ("node", "peer", "rail", "subject", "direction", "basis", "tool", "id")
 
 
 @dataclass(frozen=True)
@@ -135,6 +137,7 @@ class Report:
     who_is_slow: tuple[str, ...]
     """Slow components by the numbers of all tests, and what remains uncertain; a sentence each."""
     measurements: tuple[Measurement, ...]
+    """Those of a small run; of a large one without `passes`."""
     tables: tuple[CheckTable, ...]
     spreads: tuple[RailSpread, ...]
     environment: tuple[tuple[str, str], ...]
@@ -154,6 +157,8 @@ class Report:
     """What was found of each node."""
     fabric: run_file.RunFabric | None = None
     """What `validate --fabric` found of the InfiniBand fabric; None where it was not read."""
+    passes: tuple[PassedTests, ...] = ()
+    """Measurements of a large run that clearly pass."""
 
     @property
     def verdict(self) -> str:
@@ -173,9 +178,11 @@ def read(run_dir: str | os.PathLike[str], judged: rejudge.Judged | None = None) 
     incomplete = [judged.incomplete or "", *(f"{name} lost a line" for name in judged.torn)]
     total = clean_all(summary.summarise_verdicts(folder.plan(), judged))
     facts = _of_run(manifest, folder.rows(run_folder.FACTS)[0])
-    verdicts = clean_all(list(judged.verdicts))
+    single, passes = divide(judged.verdicts)
+    verdicts = Divided(clean_all(list(single)), passes)
     cables = rails_used.cables(plan, facts)
-    measurements = _measurements(verdicts, cables)
+    measurements = tuple(Measurement.of_verdict(one, cables) for one in verdicts.single)
+    passed = tuple(map(PassedTests.of_passes, passes))
     start, end = (environment.record(manifest.get(key)) for key in ("start", "end"))
     rails, rows = _rails(plan, total)
     results = functools.partial(_results, folder, manifest)
@@ -197,8 +204,8 @@ def read(run_dir: str | os.PathLike[str], judged: rejudge.Judged | None = None) 
         problems=tuple(grouping.group(total["problems"], cables)),
         who_is_slow=tuple(total["who_is_slow"]),
         measurements=measurements,
-        tables=tuple(_with_conditions(_tables(measurements), results)),
-        spreads=spread.measure_spread(measurements, rails, comparison.declared_rates(plan)),
+        tables=tuple(_with_conditions(_tables(measurements, passed), results)),
+        spreads=spread.measure_spread(measurements, rails, comparison.declared_rates(plan), passed),
         environment=environment.describe_run(manifest, plan),
         policy=environment.pairs(manifest.get("policy") or {}),
         nodes=nodes,
@@ -216,6 +223,7 @@ def read(run_dir: str | os.PathLike[str], judged: rejudge.Judged | None = None) 
             is_steady=node_results.is_all_hardware(plan, facts, str(manifest.get("run"))),
         ),
         fabric=clean_all(run_file.load(folder)),
+        passes=passed,
     )
 
 
@@ -229,42 +237,6 @@ def _moment(timestamp: object) -> str:
     """Shorten `2026-11-21T10:15:03.120Z` to `2026-11-21 10:15:03 UTC`; leave other text unchanged."""
     found = re.fullmatch(r"(\d{4}-\d\d-\d\d)T(\d\d:\d\d:\d\d)(\.\d+)?Z", str(timestamp))
     return f"{found[1]} {found[2]} UTC" if found else str(timestamp)
-
-
-def _measurements(
-    verdicts: list[dict[str, Any]], cables: Mapping[tuple[str, str], str]
-) -> tuple[Measurement, ...]:
-    return tuple(
-        Measurement(
-            **{key: str(verdict.get(key) or "") for key in _TEXTS},
-            check=str(verdict.get("check")),
-            outcome=wording.outcome(verdict.get("outcome")).name,
-            observed={
-                key: value
-                for key, value in (verdict.get("observed") or {}).items()
-                if not key.endswith("cpu_percent")
-            },
-            floor=dict(verdict.get("floor") or {}),
-            ceiling=dict(verdict.get("ceiling") or {}),
-            cpu=_cpu(verdict.get("observed") or {}),
-            cable=cables.get((str(verdict.get("node")), str(verdict.get("rail"))), "")
-            if verdict.get("check") == grouping.LINK_ERRORS
-            else "",
-        )
-        for verdict in verdicts
-    )
-
-
-def _cpu(observed: Mapping[str, Any]) -> str:
-    """Return the CPU use at both nodes: of the tool, and of the node where it was counted."""
-    parts = []
-    for end, prefix in (("client", ""), ("server", "peer_")):
-        tool, node = observed.get(f"{prefix}cpu_percent"), observed.get(f"{prefix}node_cpu_percent")
-        shares = [f"{wording.number(tool)} %"] if is_number(tool) else []
-        shares += [f"node {wording.number(node)} %"] if is_number(node) else []
-        if shares:
-            parts.append(f"{end} {', '.join(shares)}")
-    return "; ".join(parts)
 
 
 def _rails(plan: Plan, total: Mapping[str, Any]) -> tuple[tuple[str, ...], tuple[RailRow, ...]]:
@@ -301,23 +273,28 @@ def _share(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{count} {wording.outcome(name).word}" for name, count in shown if count)
 
 
-def _tables(measurements: tuple[Measurement, ...]) -> tuple[CheckTable, ...]:
-    by_check: dict[str, list[Measurement]] = defaultdict(list)
+def _tables(measurements: tuple[Measurement, ...], passed: Iterable[PassedTests]) -> tuple[CheckTable, ...]:
+    by_check: dict[str, tuple[list[Measurement], list[PassedTests]]] = defaultdict(lambda: ([], []))
     for measurement in measurements:
-        by_check[measurement.check].append(measurement)
+        by_check[measurement.check][0].append(measurement)
+    for group in passed:
+        by_check[group.first.check][1].append(group)
     tables = []
     for check in sorted(by_check, key=wording.check_order):
-        of_check = by_check[check]
-        outcomes = Counter(measurement.outcome for measurement in of_check)
-        shown = of_check if len(of_check) <= ROWS_SHOWN else sorted(of_check, key=badness)[:ROWS_SHOWN]
+        single, groups = by_check[check]
+        outcomes = Counter(measurement.outcome for measurement in single)
+        outcomes["pass"] += sum(map(len, groups))
+        shown = [*single, *(item for group in groups for item in group.worst(ROWS_SHOWN))]
+        if groups or len(single) > ROWS_SHOWN:
+            shown = sorted(shown, key=badness)[:ROWS_SHOWN]
         tables.append(
             CheckTable(
                 check=check,
                 title=wording.heading(check),
                 counts={name: outcomes.get(name, 0) for name in wording.OUTCOMES},
                 shown=tuple(shown),
-                left_out=len(of_check) - len(shown),
-                reasons=_reasons(of_check, shown),
+                left_out=outcomes.total() - len(shown),
+                reasons=_reasons(single, groups, shown),
             )
         )
     return tuple(tables)
@@ -346,22 +323,18 @@ def _results(
     return _of_run(manifest, [row for row in found if row is not None])
 
 
-def _reasons(measurements: list[Measurement], shown: list[Measurement]) -> tuple[Reason, ...]:
+def _reasons(
+    single: list[Measurement], groups: Iterable[PassedTests], shown: list[Measurement]
+) -> tuple[Reason, ...]:
     # Format equal bounds once: few differ, and formatting is slow.
     alike: dict[tuple[str, str, str], list[Measurement]] = defaultdict(list)
-    for item in measurements:
+    for item in single:
         alike[repr(item.floor), repr(item.ceiling), item.basis].append(item)
     counts: Counter[tuple[tuple[tuple[str, str], ...], str]] = Counter()
     for items in alike.values():
         counts[items[0].bounds, items[0].basis] += len(items)
+    for group in groups:
+        counts[group.first.bounds, group.first.basis] += len(group)
     wanted = {(item.bounds, item.basis) for item in shown if item.bounds or item.basis}
     ranked = [(bound, count) for bound, count in counts.most_common() if bound in wanted]
     return tuple(Reason(number, *bound, count) for number, (bound, count) in enumerate(ranked, start=1))
-
-
-def badness(measurement: Measurement) -> tuple[int, float, str]:
-    """Return the sort key, worst first: by outcome, then the lowest bandwidth or the highest latency."""
-    rank = list(catalogue.OUTCOMES_WORST_FIRST).index(measurement.outcome)
-    value = measurement.value if measurement.value is not None else 0.0
-    lower_is_better = (measurement.metric or "").endswith(("_us", "_percent"))
-    return rank, -value if lower_is_better else value, measurement.id

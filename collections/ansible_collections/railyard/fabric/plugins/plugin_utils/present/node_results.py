@@ -12,16 +12,17 @@ from __future__ import annotations
 
 import hashlib
 import json
-import statistics
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from ansible_collections.railyard.fabric.plugins.plugin_utils.arrays import Ints, np
 from ansible_collections.railyard.fabric.plugins.plugin_utils.bounds import facts as fact_rows
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import catalogue, policy
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence import clock
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.verdict import run_status
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.verdict.verdicts import Divided, divide
 from ansible_collections.railyard.fabric.plugins.plugin_utils.plain_text import clean_all
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present import comparison, history, suspects
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder as run_folder
@@ -96,7 +97,7 @@ class RunResult:
 
 
 def summarise(
-    manifest: Manifest, plan: Plan, verdicts: Iterable[Verdict], *, is_whole: bool, is_steady: bool
+    manifest: Manifest, plan: Plan, verdicts: Sequence[Verdict] | Divided, *, is_whole: bool, is_steady: bool
 ) -> RunResult:
     """Summarise a run's verdicts by node.
 
@@ -107,13 +108,15 @@ def summarise(
         is_whole: the run is complete and no line of its folder was lost.
         is_steady: all its links are hardware.
     """
-    verdicts = [one for one in verdicts if one["outcome"] != catalogue.NOT_APPLICABLE]
-    blame = suspects.find(verdicts, in_sums=True)
+    single, passes = divide(verdicts)
+    single = [one for one in single if one["outcome"] != catalogue.NOT_APPLICABLE]
+    blame = suspects.find(Divided(single, passes), in_sums=True)
     places: dict[str, dict[tuple[str, str, str, str, bool], set[str]]] = {name: {} for name in plan["nodes"]}
     good: dict[str, set[str]] = {name: set() for name in plan["nodes"]}
     tested: set[str] = set()
-    values: dict[str, dict[tuple[str, str], list[float]]] = {name: {} for name in plan["nodes"]}
-    for one in verdicts:
+    #: Node -> (check, rail) -> its numbers, singly or as columns.
+    values: dict[str, dict[tuple[str, str], list[Any]]] = {name: {} for name in plan["nodes"]}
+    for one in single:
         guilty = blame.guilty(one)
         outcome = _outcome(one)
         for node, partner in _ends(one):
@@ -133,6 +136,16 @@ def summarise(
             value = comparison.trusted(one, metric) if metric else None
             if value is not None:
                 values[node].setdefault((str(one["check"]), rail), []).append(value)
+    for group in passes:
+        check, rail = str(group.first["check"]), str(group.first["rail"])
+        numbers = group.observed.get(comparison.metric(check) or "")
+        for end in (group.node, group.peer):
+            for place, mine in _split_by(end):
+                name = group.names[place]
+                tested.add(name)
+                good[name].add(rail)
+                if numbers is not None:
+                    values[name].setdefault((check, rail), []).append(numbers[mine])
     rails = {name: {str(rail["name"]) for rail in node["rails"]} for name, node in plan["nodes"].items()}
     return RunResult(
         run=str(manifest.get("run")),
@@ -147,11 +160,20 @@ def summarise(
                 faults=tuple(
                     Fault(*key, partners=tuple(sorted(found))) for key, found in sorted(places[name].items())
                 ),
-                numbers={key: statistics.median(found) for key, found in sorted(values[name].items())},
+                numbers={
+                    key: float(np.median(np.hstack(found))) for key, found in sorted(values[name].items())
+                },
             )
             for name in plan["nodes"]
         },
     )
+
+
+def _split_by(end: Ints) -> Iterator[tuple[int, Ints]]:
+    """Yield each number of a column with the places that have it."""
+    turn = np.argsort(end, kind="stable")
+    numbers, begins = np.unique(end[turn], return_index=True)
+    yield from zip(numbers.tolist(), np.split(turn, begins[1:]), strict=True)
 
 
 def _ends(one: Verdict) -> list[tuple[str, str | None]]:

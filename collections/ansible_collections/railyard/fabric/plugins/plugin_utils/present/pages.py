@@ -97,7 +97,10 @@ def page_style() -> dict[str, Any]:
 def _charts(report: Report) -> dict[str, Any]:
     """Return the drawings, or why there are none: a distribution's Ansible comes without matplotlib."""
     try:
-        drawn, compared = charts.draw(report.measurements), comparison_chart.draw(report.compared)
+        drawn, compared = (
+            charts.draw(report.measurements, report.passes),
+            comparison_chart.draw(report.compared),
+        )
         curves = size_curve_chart.draw(report.curves)
     except ImportError as error:
         return {"charts": [], "compared_chart": None, "no_charts": str(error)}

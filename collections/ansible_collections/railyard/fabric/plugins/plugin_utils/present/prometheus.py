@@ -9,19 +9,23 @@ of one gauge: on every gauge it would create new series with each run.
 
 from __future__ import annotations
 
-import statistics
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from ansible_collections.railyard.fabric.plugins.plugin_utils.arrays import Floats, np
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue import CHECKS, OUTCOMES
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.policy import is_number
 from ansible_collections.railyard.fabric.plugins.plugin_utils.plain_text import clean_line
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present import wording
+from ansible_collections.railyard.fabric.plugins.plugin_utils.present.spread import describe
 
 if TYPE_CHECKING:
-    from ansible_collections.railyard.fabric.plugins.plugin_utils.present.measurement import Measurement
+    from ansible_collections.railyard.fabric.plugins.plugin_utils.present.measurement import (
+        Measurement,
+        PassedTests,
+    )
     from ansible_collections.railyard.fabric.plugins.plugin_utils.present.model import Report
 
 FILE = "railyard.prom"
@@ -58,7 +62,7 @@ def render(report: Report) -> str:
         for outcome in OUTCOMES
     }
     text += family("verdicts", "Verdicts of a check by outcome.", verdicts.items())
-    return text + "".join(_measured(cluster, report.measurements))
+    return text + "".join(_measured(cluster, report.measurements, report.passes))
 
 
 def unjudged(cluster: str, exit_status: int = 3) -> str:
@@ -76,9 +80,11 @@ def _run(cluster: Labels, *, complete: bool, exit_status: int) -> str:
     )
 
 
-def _measured(cluster: Labels, measurements: Iterable[Measurement]) -> Iterator[str]:
+def _measured(
+    cluster: Labels, measurements: Iterable[Measurement], passed: Iterable[PassedTests]
+) -> Iterator[str]:
     """Yield a family per metric: a series per test, or per rail where they are too many."""
-    found: dict[str, dict[Place, float]] = defaultdict(dict)
+    found: dict[str, dict[Place, float | Floats]] = defaultdict(dict)
     for item in measurements:
         if item.outcome not in _MEASURED:
             continue
@@ -87,13 +93,19 @@ def _measured(cluster: Labels, measurements: Iterable[Measurement]) -> Iterator[
             if metric in _KNOWN and is_number(value):
                 # node_exporter refuses a file with a duplicate series.
                 found[metric].setdefault(place, float(value))
-    count = sum(map(len, found.values()))
+    for number, tests in enumerate(passed):
+        first = tests.first
+        for metric, column in tests.passes.observed.items():
+            if metric in _KNOWN:
+                # As a node, the number only distinguishes groups: a run with groups is always folded.
+                found[metric][first.check, str(number), "", first.rail, first.direction, ""] = column
+    count = sum(np.size(values) for of_metric in found.values() for values in of_metric.values())
     if count > MOST_SERIES:
         yield f"# {count} series of nodes and peers are folded to min, median and max of each rail.\n"
         series = {_name(metric): _folded(cluster, values) for metric, values in found.items()}
     else:
         series = {
-            _name(metric): {(*cluster, *_labels_of(place)): value for place, value in values.items()}
+            _name(metric): {(*cluster, *_labels_of(place)): float(value) for place, value in values.items()}
             for metric, values in found.items()
         }
     left = MOST_SERIES
@@ -105,9 +117,9 @@ def _measured(cluster: Labels, measurements: Iterable[Measurement]) -> Iterator[
         yield family(name, f"{_help_text(name)}.", sorted(series[name].items()))
 
 
-def _folded(cluster: Labels, values: Mapping[Place, float]) -> dict[Labels, float]:
+def _folded(cluster: Labels, values: Mapping[Place, float | Floats]) -> dict[Labels, float]:
     """Return least, median and greatest of each check, rail and direction."""
-    groups: dict[Place, list[float]] = defaultdict(list)
+    groups: dict[Place, list[float | Floats]] = defaultdict(list)
     for (check, _node, _peer, rail, direction, subject), value in values.items():
         groups[check, "", "", rail, direction, subject].append(value)
     return {
@@ -117,7 +129,7 @@ def _folded(cluster: Labels, values: Mapping[Place, float]) -> dict[Labels, floa
             ("stat", stat),
         ): value
         for place, found in groups.items()
-        for stat, value in (("min", min(found)), ("median", statistics.median(found)), ("max", max(found)))
+        for stat, value in zip(("min", "median", "max"), describe(found), strict=True)
     }
 
 

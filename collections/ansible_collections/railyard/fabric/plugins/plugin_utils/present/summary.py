@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain, repeat
 from pathlib import Path
 from typing import Any
 
+from ansible_collections.railyard.fabric.plugins.plugin_utils.arrays import np
 from ansible_collections.railyard.fabric.plugins.plugin_utils.ask import pattern
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue import (
     CHECKS,
@@ -24,6 +26,11 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue i
 )
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.verdict import rejudge
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.verdict.rejudge import Judged
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.verdict.verdicts import (
+    Divided,
+    divide,
+    expand_rows,
+)
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present import (
     headline,
     suspects,
@@ -67,8 +74,9 @@ def summarise(path: str | Path) -> dict[str, Any]:
 
 def summarise_verdicts(plan: Plan, judged: Judged) -> dict[str, Any]:
     """Summarise verdicts; see `summarise`."""
-    verdicts = judged.verdicts
-    found = Counter(one["outcome"] for one in verdicts)
+    verdicts = divide(judged.verdicts)
+    found = Counter(one["outcome"] for one in verdicts.single)
+    found[PASS] += sum(group.count for group in verdicts.passes)
     counts = {outcome: found[outcome] for outcome in OUTCOMES}
     notes = [f"{name}: a torn line was dropped" for name in judged.torn]
     notes += [f"not planned, ignored: {row}" for row in judged.strangers]
@@ -76,7 +84,7 @@ def summarise_verdicts(plan: Plan, judged: Judged) -> dict[str, Any]:
     notes += [note for note in judged.notes if note not in notes]
     notes += map(wording.across_leaves, judged.crossed)
     blame = suspects.find(verdicts)
-    coverage = pattern.coverage(plan, verdicts)
+    coverage = pattern.coverage(plan, verdicts.each_pair())
     return {
         "headline": headline.write(plan, verdicts, counts, judged, coverage, blame),
         "coverage": coverage,
@@ -84,8 +92,10 @@ def summarise_verdicts(plan: Plan, judged: Judged) -> dict[str, Any]:
         "counts": counts,
         "families": families(verdicts),
         "rails": _rails(plan, verdicts, blame),
-        "problems": [one for one in verdicts if one["outcome"] in (FAIL, UNMEASURED)],
-        "recorded": Counter(_unbounded(one) for one in verdicts if one["outcome"] == RECORDED).most_common(),
+        "problems": [expand_rows(one) for one in verdicts.single if one["outcome"] in (FAIL, UNMEASURED)],
+        "recorded": Counter(
+            _unbounded(one) for one in verdicts.single if one["outcome"] == RECORDED
+        ).most_common(),
         "suspects": [one._asdict() for one in judged.findings.suspects],
         "who_is_slow": list(who_is_slow.lines(judged.findings, judged.not_further)),
         "notes": notes,
@@ -126,33 +136,42 @@ def _unbounded(verdict: Verdict) -> str:
     return basis.rpartition(": ")[2].partition("; ")[0] or "no bound is known"
 
 
-def families(verdicts: Iterable[Verdict]) -> dict[str, dict[str, int]]:
+def families(verdicts: Sequence[Verdict] | Divided) -> dict[str, dict[str, int]]:
     """Count the outcomes of TCP tests, RDMA tests and checks of single nodes; worst first."""
-    found: dict[str, list[str]] = {"state": [], "tcp": [], "rdma": []}
-    for one in verdicts:
+    found: dict[str, Counter[str]] = {"state": Counter(), "tcp": Counter(), "rdma": Counter()}
+    single, passes = divide(verdicts)
+    for one, count in chain(zip(single, repeat(1)), ((group.first, group.count) for group in passes)):
         check = CHECKS[one["check"]]
-        found["state" if check.local else "rdma" if check.rdma else "tcp"].append(one["outcome"])
-    return {
-        family: {outcome: outcomes.count(outcome) for outcome in OUTCOMES_WORST_FIRST if outcome in outcomes}
-        for family, outcomes in found.items()
-    }
+        found["state" if check.local else "rdma" if check.rdma else "tcp"][one["outcome"]] += count
+    return {family: _sort_counts(counts) for family, counts in found.items()}
 
 
-def _rails(plan: Plan, verdicts: Iterable[Verdict], blame: suspects.Blame) -> list[dict[str, Any]]:
+def _sort_counts(counts: Mapping[str, int]) -> dict[str, int]:
+    return {outcome: counts[outcome] for outcome in OUTCOMES_WORST_FIRST if outcome in counts}
+
+
+def _rails(plan: Plan, verdicts: Sequence[Verdict] | Divided, blame: suspects.Blame) -> list[dict[str, Any]]:
     """Return the outcome of each node and rail: a test counts for both of its nodes.
 
     `shown` is `met_suspect` where only a suspect at the other end made tests bad.
     """
-    outcomes: dict[tuple[str, str], list[str]] = {
-        (name, rail["name"]): [] for name, node in plan["nodes"].items() for rail in node["rails"]
+    outcomes: dict[tuple[str, str], Counter[str]] = {
+        (name, rail["name"]): Counter() for name, node in plan["nodes"].items() for rail in node["rails"]
     }
     states: dict[tuple[str, str], set[str]] = {place: set() for place in outcomes}
-    for one in verdicts:
+    single, passes = divide(verdicts)
+    for one in single:
         for node in (one["node"], one["peer"]):
             if node is not None and one["rail"] is not None:
-                outcomes[(node, one["rail"])].append(one["outcome"])
+                outcomes[(node, one["rail"])][one["outcome"]] += 1
                 met = blame.only_met(one, node)
                 states[(node, one["rail"])].add(suspects.MET_SUSPECT if met else one["outcome"])
+    for group in passes:
+        for end in (group.node, group.peer):
+            for node, count in zip(*np.unique(end, return_counts=True), strict=True):
+                place = (group.names[node], group.first["rail"])
+                outcomes[place][PASS] += int(count)
+                states[place].add(PASS)
     return [
         {
             "node": node,
@@ -162,7 +181,7 @@ def _rails(plan: Plan, verdicts: Iterable[Verdict], blame: suspects.Blame) -> li
                 (state for state in RAIL_STATES_ORDER if state in states[(node, rail)]), UNMEASURED
             ),
             "suspect": (node, rail) in blame.suspects,
-            "counts": {outcome: found.count(outcome) for outcome in OUTCOMES_WORST_FIRST if outcome in found},
+            "counts": _sort_counts(found),
         }
         for (node, rail), found in outcomes.items()
         if found

@@ -10,7 +10,7 @@ for every check.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,6 +20,8 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue i
     RECORDED,
 )
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.attribution import slow_rails
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.verdict.verdicts import Divided, divide
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run.documents import Verdict
 
 #: State of a rail whose tests are bad only with suspects.
 MET_SUSPECT = "met_suspect"
@@ -54,7 +56,7 @@ class Blame:
         return bool(guilty) and node not in guilty
 
 
-def find(verdicts: Iterable[Mapping[str, Any]], *, in_sums: bool = False) -> Blame:
+def find(verdicts: Sequence[Verdict] | Divided, *, in_sums: bool = False) -> Blame:
     """Find the ends at fault, for each check and rail separately.
 
     Args:
@@ -62,11 +64,16 @@ def find(verdicts: Iterable[Mapping[str, Any]], *, in_sums: bool = False) -> Bla
         in_sums: also of tests of all rails together, by the same rule; their rail is None.
     """
     tests: dict[tuple[str, str | None], list[tuple[str, str, bool]]] = {}
-    for one in verdicts:
+    single, passes = divide(verdicts)
+    for one in single:
         has_place = one["peer"] is not None and (in_sums or one["rail"] is not None)
         if has_place and one["outcome"] != NOT_APPLICABLE:
             is_good = one["outcome"] in (PASS, RECORDED)
             tests.setdefault((one["check"], one["rail"]), []).append((one["node"], one["peer"], is_good))
+    for group in passes:
+        mine = tests.setdefault((group.first["check"], group.first["rail"]), [])
+        # That an end has a good test counts, not how many.
+        mine += [(*ends, True) for ends in group.ends()]
     blame = Blame()
     for (check, rail), mine in tests.items():
         if ends := slow_rails.find_slow_ends(mine):

@@ -108,19 +108,21 @@ class PassingTests:
         """Remove tests."""
         self._group[tests] = -1
 
-    def group_equal(self) -> Iterator[tuple[int, int, dict[str, Column]]]:
+    def group_equal(self) -> Iterator[tuple[Column, dict[str, Column]]]:
         """Yield groups of tests whose verdicts only differ in nodes and numbers.
 
         Yields:
-            the first test, the number of tests, and their observed values as columns, NaN if missing.
+            the tests, and their observed values as columns, NaN if missing.
         """
         for number, (pair, _bounds) in enumerate(self._groups):
             mine = np.flatnonzero(self._group == number)
             for what in np.unique(self.asked.of_what[mine]).tolist():
                 tests = mine[self.asked.of_what[mine] == what]
                 at = self._at[tests]
-                shown = readings.merge_metrics(pair.client.every_metric(at), pair.server.every_metric(at))
-                yield int(tests[0]), len(tests), shown
+                yield (
+                    tests,
+                    readings.merge_metrics(pair.client.every_metric(at), pair.server.every_metric(at)),
+                )
 
     def rows(self, parts: Iterable[Part]) -> ByRail:
         """Return their rows by rail.

@@ -47,8 +47,8 @@ def fold_verdicts(verdicts: Sequence[Row], most: int = MOST_LINES) -> Iterator[R
             _find_class(classes, place, one).add(1, one["observed"])
         else:
             yield one
-    for place, one, number, shown in () if found is None else found.group_equal():
-        _find_class(classes, place, one).add(number, shown)
+    for group in () if found is None else found.divided.passes:
+        _find_class(classes, int(group.places[0]), group.first).add(group.count, group.observed)
     yield from (one.line() for one in sorted(classes.values(), key=operator.attrgetter("first")))
 
 

@@ -5,15 +5,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple, overload
 
 from ansible_collections.railyard.fabric.plugins.module_utils.records.asked import AskedLine
-from ansible_collections.railyard.fabric.plugins.plugin_utils.arrays import np
+from ansible_collections.railyard.fabric.plugins.plugin_utils.arrays import Floats, Ints, np
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence.columns.rail_rows import Ids
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence.rows_by_test import RowsByTest
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.rules.passing_tests import PassingTests
 from ansible_collections.railyard.fabric.plugins.plugin_utils.outcome.answer import Answer
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run.documents import Verdict
 
 
 class Answers(NamedTuple):
@@ -32,6 +35,72 @@ class Answers(NamedTuple):
     places: Sequence[int]
     passing: PassingTests
     rows: RowsByTest
+
+
+@dataclass(frozen=True)
+class Passes:
+    """Verdicts on tests that clearly pass, and differ only in id, nodes and observed values.
+
+    Attributes:
+        source: all verdicts.
+        places: their places among these.
+        first: the first of them.
+        names: the nodes of the run.
+        node, peer: for each the places of its nodes in `names`.
+        observed: name -> for each the observed value, NaN where it has none.
+    """
+
+    source: Sequence[Verdict]
+    places: Ints
+    first: Verdict
+    names: Sequence[str]
+    node: Ints
+    peer: Ints
+    observed: Mapping[str, Floats]
+
+    @property
+    def count(self) -> int:
+        """How many there are."""
+        return len(self.places)
+
+    def ends(self) -> Iterator[tuple[str, str]]:
+        """Yield node and peer of some of them, so that each node and each peer is among these."""
+        firsts = (np.unique(end, return_index=True)[1] for end in (self.node, self.peer))
+        for index in np.union1d(*firsts).tolist():
+            yield self.names[self.node[index]], self.names[self.peer[index]]
+
+
+class Divided(NamedTuple):
+    """The verdicts of a run: those that are read one by one, and groups of passes.
+
+    Small runs have no groups.
+    """
+
+    single: Sequence[Verdict]
+    passes: Sequence[Passes] = ()
+
+    @property
+    def examples(self) -> Iterator[Verdict]:
+        """All single verdicts, and one of each group."""
+        yield from self.single
+        yield from (group.first for group in self.passes)
+
+    def each_pair(self) -> Iterator[Mapping[str, Any]]:
+        """Yield all single verdicts, and node and peer of each pair of nodes with passes."""
+        yield from self.single
+        if self.passes:
+            names = self.passes[0].names
+            keys = [np.unique(group.node.astype(np.int64) * len(names) + group.peer) for group in self.passes]
+            for key in np.unique(np.concatenate(keys)).tolist():
+                node, peer = divmod(key, len(names))
+                yield {"node": names[node], "peer": names[peer]}
+
+
+def divide(verdicts: Sequence[Verdict] | Divided) -> Divided:
+    """Return the verdicts of a run divided into single ones and groups of passes."""
+    if isinstance(verdicts, Divided):
+        return verdicts
+    return verdicts.divided if isinstance(verdicts, Verdicts) else Divided(verdicts)
 
 
 class Verdicts(Sequence[dict[str, Any]]):
@@ -58,17 +127,17 @@ class Verdicts(Sequence[dict[str, Any]]):
     @property
     def placed(self) -> Iterator[tuple[int, dict[str, Any]]]:
         """All verdicts on tests that do not clearly pass, with their places."""
-        return zip(self._places, map(_expand_rows, self._rest), strict=True)
+        return zip(self._places, map(expand_rows, self._rest), strict=True)
 
-    def group_equal(self) -> Iterator[tuple[int, dict[str, Any], int, dict[str, Any]]]:
-        """Yield groups of verdicts on tests that clearly pass, which only differ in nodes and numbers.
-
-        Yields:
-            the place of the first verdict, the verdict, their number, and observed values as columns.
-        """
-        for test, count, shown in self._passing.group_equal():
-            place = int(self._passing.asked.at[test])
-            yield place, self[place], count, shown
+    @cached_property
+    def divided(self) -> Divided:
+        """The verdicts on tests that do not clearly pass, and groups of the others."""
+        asked, names = self._passing.asked, list(self._passing.asked.nodes)
+        groups = []
+        for tests, shown in self._passing.group_equal():
+            places, ends = asked.at[tests], (asked.node[tests], asked.peer[tests])
+            groups.append(Passes(self, places, self[int(places[0])], names, *ends, shown))
+        return Divided(self._rest, groups)
 
     @property
     def rest(self) -> Sequence[dict[str, Any]]:
@@ -98,11 +167,11 @@ class Verdicts(Sequence[dict[str, Any]]):
 
     def _at(self, where: int) -> dict[str, Any]:
         if where >= 0:
-            return _expand_rows(self._rest[where])
+            return expand_rows(self._rest[where])
         place = where + len(self._passing.asked.number)
         return self._passing.answer(place).to_verdict(self._passing.asked.line(place), self._rows)
 
 
-def _expand_rows(one: dict[str, Any]) -> dict[str, Any]:
+def expand_rows(one: dict[str, Any]) -> dict[str, Any]:
     """Return a verdict as it is written."""
     return {**one, "rows": list(one["rows"])} if isinstance(one["rows"], Ids) else one
