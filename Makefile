@@ -14,7 +14,7 @@ demo: ## Provision, measure and judge the built-in lab of two VMs (root or sudo)
 demo-down: ## Take the lab of the demo down
 	@.venv/bin/railyard lab down
 
-check: ## Everything that needs no node: lint, types, unit and golden tests on the oldest and newest ansible-core
+check: ## Everything that needs no node: lint, types, unit and golden tests on both supported series of ansible-core
 	@tools/test check
 
 test: ## Everything that CI runs, side by side where it can be (root or sudo; starts lab nodes and removes them)
@@ -37,4 +37,4 @@ pins: ## Resolve requirements/build.in, run.in and develop.in again for each Pyt
 	@tools/pins
 
 clean: ## Remove what the tools made here (not the lab: `make demo-down`)
-	rm -rf .venv .venv-oldest .mypy_cache .ruff_cache .pytest_cache .hypothesis .cache
+	rm -rf .venv .venv-other .mypy_cache .ruff_cache .pytest_cache .hypothesis .cache

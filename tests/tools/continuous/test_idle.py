@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 
 import pytest
 from railyard.continuous import idle
@@ -71,7 +72,8 @@ def test_without_slurm_a_node_looks_at_itself(lab, monkeypatch):
     without = os.pathsep.join(os.environ["PATH"].split(os.pathsep)[1:])
     hosts = lab.inventory / "hosts.yml"
     text = hosts.read_text(encoding="utf-8")
-    here = "{ansible_connection: local, ansible_become: false, ansible_host: 192.0.2.1}"
+    here = "{ansible_connection: local, ansible_become: false, ansible_host: 192.0.2.1, "
+    here += f"ansible_python_interpreter: {sys.executable}}}"
     text = text.replace("{ansible_host: 192.0.2.1}", here)
     hosts.write_text(text, encoding="utf-8")
     done = railyard("idle", "-i", lab.inventory, "--json", "--limit", "gpu001", PATH=without)

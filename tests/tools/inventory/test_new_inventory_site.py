@@ -95,7 +95,9 @@ def play(folder: Path, tmp_path: Path) -> dict[str, object]:
         }
     )
     playbook = tmp_path / "play.yml"
-    head = {"hosts": "gpu001", "connection": "local", "gather_facts": False}
+    # Else Ansible takes the first interpreter of PATH, which may be a version manager's shim.
+    here = {"ansible_python_interpreter": "{{ ansible_playbook_python }}"}
+    head = {"hosts": "gpu001", "connection": "local", "gather_facts": False, "vars": here}
     preflight = {"import_playbook": f"{REPO}/playbooks/preflight.yml"}
     playbook.write_text(yaml.safe_dump([preflight, {**head, "tasks": tasks}], sort_keys=False))
     done = programs.playbook(playbook, folder, HOME=str(tmp_path))

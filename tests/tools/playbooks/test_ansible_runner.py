@@ -258,7 +258,8 @@ def test_ansible_ends_when_what_started_it_is_killed(tmp_path):
     playbook.write_text(json.dumps([{"hosts": "all", "gather_facts": False, "tasks": [task]}]))
     script = (
         "import pathlib, sys; from railyard.operate.ansible import AnsibleRun; "
-        "AnsibleRun(pathlib.Path(sys.argv[1]), ['localhost,'], ['-c', 'local']).run()"
+        "here = ['-c', 'local', '-e', f'ansible_python_interpreter={sys.executable}']; "
+        "AnsibleRun(pathlib.Path(sys.argv[1]), ['localhost,'], here).run()"
     )
     caller = subprocess.Popen([sys.executable, "-c", script, str(playbook)], stdout=subprocess.DEVNULL)
     try:

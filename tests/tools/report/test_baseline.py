@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
 import tarfile
 from pathlib import Path
 
@@ -261,5 +262,6 @@ def test_a_bundle_takes_its_baseline_along(saved, tmp_path):
     with tarfile.open(archive) as bundle:
         (member,) = [name for name in bundle.getnames() if name.endswith(baseline.FILE)]
         assert "gpuserver" not in bundle.extractfile(member).read().decode()
-        bundle.extractall(tmp_path / "unpacked", filter="data")
+    (tmp_path / "unpacked").mkdir()
+    subprocess.run(["tar", "-xf", archive, "-C", tmp_path / "unpacked"], check=True)
     assert read_outcomes(tmp_path / "unpacked" / Path(member).parent) == read_outcomes(run)

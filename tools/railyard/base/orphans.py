@@ -26,7 +26,11 @@ def end(mark: str) -> None:
     """End all processes of the run with this mark; returns when they are gone, or were killed."""
     deadline = time.monotonic() + _TERMINATE_GRACE_S
     ended: set[int] = set()
-    while (left := marked(mark)) and time.monotonic() < deadline:
+    looks_without_any = 0
+    # A process that is just being started has no environment yet, so that one look may miss it.
+    while looks_without_any < 2 and time.monotonic() < deadline:
+        left = marked(mark)
+        looks_without_any = 0 if left else looks_without_any + 1
         # A process that gets the signal may start another before it ends.
         signal_all([pid for pid in left if pid not in ended], signal.SIGTERM)
         ended.update(left)
