@@ -200,7 +200,8 @@ class Share:
         }
         self._questions = {rdma: questions(order["policy"], rdma) for rdma in (False, True)}
         self._order = order
-        self._policy: Mapping[str, Any] = order["policy"]
+        #: Check -> what its lines say of its packets' class.
+        self._class_fields = {test.name: class_of(test.name, order["policy"]).as_fields() for test in TESTS}
         self._first_id = int(order.get("first_id", 0))
         # Older policies do not have the key.
         self._one_by_one = order["policy"].get("questions") == ONE_BY_ONE
@@ -220,16 +221,16 @@ class Share:
         least = every.least(len(rails), self._one_by_one)
         if full is None:
             full = full_rails(self._order, meeting, rails)
-        number = self._first_id + meeting.number * self._width
+        number, fields = self._first_id + meeting.number * self._width, self._class_fields
         ways = ((meeting.node, meeting.peer), (meeting.peer, meeting.node))
         for rail in rails:
             planned = every if rail in full else least
             for node, peer in ways:
                 for check, tool in planned.alone:
-                    yield _test(self._policy, number, check, tool, node, peer, rail, meeting.round, None)
+                    yield _test(fields[check], number, check, tool, node, peer, rail, meeting.round, None)
                     number += 1
             for check, tool in planned.bi:
-                yield _test(self._policy, number, check, tool, *ways[0], rail, meeting.round, None, "bi")
+                yield _test(fields[check], number, check, tool, *ways[0], rail, meeting.round, None, "bi")
                 number += 1
         if len(rails) < 2:
             return
@@ -242,7 +243,7 @@ class Share:
                 for rail in rails:
                     if check == _PATH and rail in full:
                         continue  # it is tested alone
-                    yield _test(self._policy, number, check, tool, node, peer, rail, meeting.round, group)
+                    yield _test(fields[check], number, check, tool, node, peer, rail, meeting.round, group)
                     number += 1
 
 
@@ -325,7 +326,7 @@ def node_rails(
 
 
 def _test(
-    policy: Mapping[str, Any],
+    class_fields: Mapping[str, int],
     number: int,
     check: str,
     tool: str,
@@ -348,7 +349,7 @@ def _test(
         "round": round_number,
         "group": group,
         # The names of TestClass are those of AskedLine, which a type checker does not see.
-        **class_of(check, policy).as_fields(),  # type: ignore[typeddict-item]
+        **class_fields,  # type: ignore[typeddict-item]
     }
 
 

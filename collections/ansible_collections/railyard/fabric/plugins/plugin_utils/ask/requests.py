@@ -213,7 +213,7 @@ def alone(lines: Sequence[Row]) -> str | None:
     Such a rail's own state is looked at, but nothing is measured over it: a lone node, one that --limit
     cut off from the others, or a rail that no other node has.
     """
-    lines = _distinct(lines)
+    lines = distinct(lines)
     tested = _covered(line for line in lines if line["peer"] is not None)
     # A BMC and GPUs are on no rail.
     looked_at = dict.fromkeys(
@@ -231,7 +231,7 @@ def rdma_left_out(plan: Plan, lines: Sequence[Row]) -> str | None:
     A check of a port is no test of it: RDMA is tested only on rails with a planned RDMA test.
     """
     rdma_tests = {name for name, check in CHECKS.items() if check.rdma and check.source == "test"}
-    lines = _distinct(lines)
+    lines = distinct(lines)
     tested = _covered(line for line in lines if line["check"] in rdma_tests)
     transports = {name: node.get("transport") for name, node in plan.get("nodes", {}).items()}
     left = {
@@ -249,7 +249,7 @@ def rdma_left_out(plan: Plan, lines: Sequence[Row]) -> str | None:
     return f"the inventory declares {declared}, and no RDMA test covers {places}"
 
 
-def _distinct(lines: Sequence[Row]) -> Sequence[Row]:
+def distinct(lines: Sequence[Row]) -> Sequence[Row]:
     """Return lines of each check, node and rail, of which there may be many."""
     return lines.distinct() if isinstance(lines, AskedLines) else lines
 

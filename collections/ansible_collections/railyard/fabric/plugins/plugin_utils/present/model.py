@@ -9,14 +9,18 @@ import functools
 import os
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import catalogue, policy
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.verdict import rejudge
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.verdict.verdicts import Divided, divide
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.verdict.verdicts import (
+    Divided,
+    Verdicts,
+    divide,
+)
 from ansible_collections.railyard.fabric.plugins.plugin_utils.plain_text import clean, clean_all, fold_names
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present import (
     comparison,
@@ -40,7 +44,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.present.measuremen
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present.rails_used import Conditions
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present.spread import RailSpread
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder as run_folder
-from ansible_collections.railyard.fabric.plugins.plugin_utils.run.documents import Manifest, Plan
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run.documents import Manifest, Plan, Verdict
 from ansible_collections.railyard.fabric.plugins.plugin_utils.subnet import run_file
 
 # Beyond this many nodes, rows of the picture that look the same are folded into one.
@@ -48,7 +52,7 @@ _NODES_SHOWN = 16
 # Beyond this many lines, a table shows the worst and the number of the others.
 ROWS_SHOWN = 60
 #: Returns the run's rows of some tests.
-_Results = Callable[[Container[str]], "list[dict[str, Any]]"]
+_Results = Callable[[Collection[str]], "list[dict[str, Any]]"]
 
 
 @dataclass(frozen=True)
@@ -185,7 +189,7 @@ def read(run_dir: str | os.PathLike[str], judged: rejudge.Judged | None = None) 
     passed = tuple(map(PassedTests.of_passes, passes))
     start, end = (environment.record(manifest.get(key)) for key in ("start", "end"))
     rails, rows = _rails(plan, total)
-    results = functools.partial(_results, folder, manifest)
+    results = functools.partial(_results, folder, manifest, judged.verdicts)
     nodes = environment.describe_nodes(plan, facts)
     return Report(
         run=str(manifest.get("run", folder.name)),
@@ -227,7 +231,7 @@ def read(run_dir: str | os.PathLike[str], judged: rejudge.Judged | None = None) 
     )
 
 
-def _of_run(manifest: Manifest, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _of_run(manifest: Manifest, rows: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Return the rows of this run; rows of another run support no verdict."""
     mine: list[dict[str, Any]] = clean_all([row for row in rows if row.get("run") == manifest.get("run")])
     return mine
@@ -316,9 +320,14 @@ def _curves(measurements: Iterable[Measurement], results: _Results) -> tuple[siz
 
 
 def _results(
-    folder: run_folder.RunFolder, manifest: Manifest, wanted: Container[str]
+    folder: run_folder.RunFolder,
+    manifest: Manifest,
+    verdicts: Sequence[Verdict],
+    wanted: Collection[str],
 ) -> list[dict[str, Any]]:
     """Return the rows of these tests; the file is not read where none is wanted."""
+    if isinstance(verdicts, Verdicts):
+        return _of_run(manifest, verdicts.read_rows(wanted))
     found = folder.each_row(run_folder.RESULTS, wanted) if wanted else ()
     return _of_run(manifest, [row for row in found if row is not None])
 

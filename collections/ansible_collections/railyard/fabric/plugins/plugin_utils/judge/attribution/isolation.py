@@ -15,7 +15,7 @@ from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.module_utils.records.asked import AskedLine, nodes_of
 from ansible_collections.railyard.fabric.plugins.plugin_utils.arrays import np
-from ansible_collections.railyard.fabric.plugins.plugin_utils.ask import suspects
+from ansible_collections.railyard.fabric.plugins.plugin_utils.ask import requests, suspects
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue import (
     FAIL,
     PASS,
@@ -102,9 +102,9 @@ def looks_bad(row: Row) -> bool:
     )
 
 
-def find_isolation_check(asked: Iterable[Mapping[str, object]]) -> str | None:
+def find_isolation_check(asked: Sequence[Mapping[str, object]]) -> str | None:
     """Return the check that isolation uses, None if none is planned."""
-    found = {str(line["check"]) for line in asked}
+    found = {str(line["check"]) for line in requests.distinct(asked)}
     return next((check for check in _CHECKS if check in found), None)
 
 

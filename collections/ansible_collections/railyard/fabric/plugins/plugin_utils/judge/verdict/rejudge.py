@@ -103,7 +103,7 @@ def judge_folder(path: str | Path, manifest: Manifest | None = None) -> Judged:
             findings,
             run_status.explain_not_confirmed(manifest, read.order, asked, read.second, findings),
             oversubscription.find_oversubscription(
-                plan, asked, verdicts, isolation.find_isolation_check(asked.distinct())
+                plan, asked, verdicts, isolation.find_isolation_check(asked)
             ),
         )
 

@@ -114,9 +114,8 @@ def judge_tests(
     times = clock.Clock(manifest, fleet.collected)
     rules = policy.merge(manifest.get("policy"))
     lost = _find_lost_rows(manifest, rows)
-    judge_one = _Judge(
-        run, plan, rules, fleet, rows, times, result_rows.find_row_reader(results), lost, numbered
-    )
+    read_complete = result_rows.find_row_reader(results)
+    judge_one = _Judge(run, plan, rules, fleet, rows, times, read_complete, lost, numbered)
     passing, places = judge_one.passing, judge_one.places
     lines = judge_one.lines
     found = [Answer()] * len(lines)
@@ -146,7 +145,7 @@ def judge_tests(
     collectives.fail_slow_rails(lines, found)
     declared = {name: (node.get("gpus") or {}).get("count") for name, node in plan["nodes"].items()}
     gpu_links.compare_gpus(lines, found, rows, declared, hardware, groups)
-    return Answers(lines, found, places, passing, rows)
+    return Answers(lines, found, places, passing, rows, read_complete)
 
 
 class _Judge:

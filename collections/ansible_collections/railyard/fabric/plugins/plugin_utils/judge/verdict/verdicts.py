@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple, overload
@@ -16,7 +16,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence.col
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence.rows_by_test import RowsByTest
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.rules.passing_tests import PassingTests
 from ansible_collections.railyard.fabric.plugins.plugin_utils.outcome.answer import Answer
-from ansible_collections.railyard.fabric.plugins.plugin_utils.run.documents import Verdict
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run.documents import Row, Verdict
 
 
 class Answers(NamedTuple):
@@ -28,6 +28,7 @@ class Answers(NamedTuple):
         places: their places among all planned tests.
         passing: the tests that clearly pass.
         rows: id -> its rows.
+        read_complete: returns a row as it is in the folder.
     """
 
     lines: Sequence[AskedLine]
@@ -35,6 +36,7 @@ class Answers(NamedTuple):
     places: Sequence[int]
     passing: PassingTests
     rows: RowsByTest
+    read_complete: Callable[[Row], Row]
 
 
 @dataclass(frozen=True)
@@ -112,6 +114,7 @@ class Verdicts(Sequence[dict[str, Any]]):
 
     def __init__(self, answers: Answers) -> None:
         self._passing, self._rows = answers.passing, answers.rows
+        self._read_complete = answers.read_complete
         found = answers.found
         found.reverse()
         self._rest = [found.pop().to_verdict(line, answers.rows) for line in answers.lines]
@@ -138,6 +141,15 @@ class Verdicts(Sequence[dict[str, Any]]):
             places, ends = asked.at[tests], (asked.node[tests], asked.peer[tests])
             groups.append(Passes(self, places, self[int(places[0])], names, *ends, shown))
         return Divided(self._rest, groups)
+
+    def read_rows(self, identities: Iterable[str]) -> Iterator[Mapping[str, Any]]:
+        """Yield the complete rows of some tests.
+
+        Raises:
+            RunFolderError: they cannot be read, or have changed.
+        """
+        for identity in identities:
+            yield from map(self._read_complete, self._rows.get(identity, ()))
 
     @property
     def rest(self) -> Sequence[dict[str, Any]]:
@@ -172,6 +184,6 @@ class Verdicts(Sequence[dict[str, Any]]):
         return self._passing.answer(place).to_verdict(self._passing.asked.line(place), self._rows)
 
 
-def expand_rows(one: dict[str, Any]) -> dict[str, Any]:
+def expand_rows(one: Verdict) -> dict[str, Any]:
     """Return a verdict as it is written."""
-    return {**one, "rows": list(one["rows"])} if isinstance(one["rows"], Ids) else one
+    return {**one, "rows": list(one["rows"])} if isinstance(one["rows"], Ids) else dict(one)

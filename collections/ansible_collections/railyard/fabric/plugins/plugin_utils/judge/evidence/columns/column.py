@@ -16,7 +16,7 @@ HEARD_BYTES = short_rows.BOOT_DIGITS + 1 + short_rows.DIGEST_DIGITS
 
 
 class Column:
-    """Values of one type that arrive in parts and are read as one array.
+    """Values of one type that arrive in parts and are read as one array, which a later part may replace.
 
     Args:
         kind: int, stored in as few bytes as possible; float; str, stored as numbers into `texts`; or bytes of
@@ -25,7 +25,9 @@ class Column:
 
     def __init__(self, kind: type) -> None:
         self._kind = kind
-        self._parts: list[NDArray[Any]] = []
+        #: The values, and room for more. Many small arrays, joined later, would take the memory twice.
+        self._values: NDArray[Any] = np.zeros(0, dtype=np.int32)
+        self._count = 0
         #: Text -> its number.
         self.texts: dict[str, int] = {}
 
@@ -47,13 +49,18 @@ class Column:
 
     def add(self, values: NDArray[Any]) -> None:
         """Append values."""
-        self._parts.append(values)
+        end = self._count + len(values)
+        wide = np.promote_types(self._values.dtype, values.dtype) if self._count else values.dtype
+        if end > len(self._values) or wide != self._values.dtype:
+            grown = np.empty(max(end, len(self._values) + len(self._values) // 2), dtype=wide)
+            grown[: self._count] = self.array()
+            self._values = grown
+        self._values[self._count : end] = values
+        self._count = end
 
     def array(self) -> NDArray[Any]:
         """Return all values."""
-        if len(self._parts) != 1:
-            self._parts = [np.concatenate(self._parts or [np.zeros(0, dtype=np.int64)])]
-        return self._parts[0]
+        return self._values[: self._count]
 
     def at(self, index: int) -> Any:
         """Return the value of one row as a Python number."""
