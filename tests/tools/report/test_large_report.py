@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.verdict import folded, rejudge
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.verdict import rejudge, stored_judgement
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present import (
     charts,
     comparison,
@@ -45,14 +45,14 @@ def unproven_and_lost(row: Row) -> Row | None:
     return row
 
 
-def write_documents(path: Path, monkeypatch: pytest.MonkeyPatch, most_lines: int) -> dict[str, Any]:
+def write_documents(path: Path, monkeypatch: pytest.MonkeyPatch, most_single: int) -> dict[str, Any]:
     """Judge and report a run; return all that is written and printed of it."""
-    monkeypatch.setattr(folded, "MOST_LINES", most_lines)
+    monkeypatch.setattr(rejudge, "MOST_SINGLE", most_single)
     judged = rejudge.judge_folder(path)
-    assert isinstance(judged.verdicts, list) == (most_lines > 1)
+    assert isinstance(judged.verdicts, list) == (most_single > 1)
     rejudge.write(path, judged)
     report = model.read(path, judged)
-    assert bool(report.passes) == (most_lines == 1)
+    assert bool(report.passes) == (most_single == 1)
     documents.write_report(path, report)
     plan = RunFolder(path).plan()
     texts: dict[str, Any] = {name: (path / name).read_text(encoding="utf-8") for name in FILES}
@@ -80,8 +80,18 @@ def test_groups_of_passes_and_single_verdicts_give_the_same_documents(
         monkeypatch.setattr(module, name, limit)
     # More series than the groups leave, so that both are folded.
     monkeypatch.setattr(prometheus, "MOST_SERIES", 60)
-    # All verdicts are written singly both times.
-    monkeypatch.setattr(rejudge.folded, "fold_verdicts", lambda verdicts: iter(verdicts))
     single = write_documents(path, monkeypatch, 10**6)
     grouped = write_documents(path, monkeypatch, 1)
     assert grouped == single
+
+
+def test_a_judgement_is_kept_unless_most_of_it_is_passes_in_columns(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for rules, most_single, is_kept in (({"questions": "together"}, 1, False), ({}, 10**6, True)):
+        path = tmp_path / str(most_single) / "made" / sound_run.RUN
+        folder = RunFolder(sound_run.build(path, 10, 2, rules=rules, short=not is_kept))
+        monkeypatch.setattr(rejudge, "MOST_SINGLE", most_single)
+        state = stored_judgement.digest_files(folder)
+        digest = stored_judgement.store(folder, rejudge.judge_folder(path), state)
+        assert bool(digest) == (stored_judgement.load(folder, digest) is not None) == is_kept

@@ -88,7 +88,7 @@ def test_planned_tests_are_what_the_file_holds(seed: int, sweep: RunFolder, tmp_
 def test_of_many_verdicts_the_counts_are_the_same_without_making_each(
     sweep: RunFolder, monkeypatch: Any
 ) -> None:
-    monkeypatch.setattr(folded, "MOST_LINES", 1)
+    monkeypatch.setattr(rejudge, "MOST_SINGLE", 1)
     judged = rejudge.judge_folder(sweep.path)
     verdicts = judged.verdicts
     assert isinstance(verdicts, Verdicts)
@@ -97,5 +97,5 @@ def test_of_many_verdicts_the_counts_are_the_same_without_making_each(
     assert made == list(verdicts) == verdicts[:]
     assert list(folded.fold_verdicts(verdicts, 1)) == list(folded.fold_verdicts(made, 1))
     assert sum(folded.read_count(line) for line in folded.fold_verdicts(verdicts, 1)) == len(made)
-    monkeypatch.setattr(folded, "MOST_LINES", len(made))
+    monkeypatch.setattr(rejudge, "MOST_SINGLE", len(made))
     assert rejudge.judge_folder(sweep.path).verdicts == made

@@ -10,7 +10,7 @@ of one gauge: on every gauge it would create new series with each run.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -81,7 +81,7 @@ def _run(cluster: Labels, *, complete: bool, exit_status: int) -> str:
 
 
 def _measured(
-    cluster: Labels, measurements: Iterable[Measurement], passed: Iterable[PassedTests]
+    cluster: Labels, measurements: Iterable[Measurement], passed: Sequence[PassedTests]
 ) -> Iterator[str]:
     """Yield a family per metric: a series per test, or per rail where they are too many."""
     found: dict[str, dict[Place, float | Floats]] = defaultdict(dict)
@@ -100,7 +100,7 @@ def _measured(
                 # As a node, the number only distinguishes groups: a run with groups is always folded.
                 found[metric][first.check, str(number), "", first.rail, first.direction, ""] = column
     count = sum(np.size(values) for of_metric in found.values() for values in of_metric.values())
-    if count > MOST_SERIES:
+    if passed or count > MOST_SERIES:
         yield f"# {count} series of nodes and peers are folded to min, median and max of each rail.\n"
         series = {_name(metric): _folded(cluster, values) for metric, values in found.items()}
     else:

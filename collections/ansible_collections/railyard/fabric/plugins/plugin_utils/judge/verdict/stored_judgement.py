@@ -30,6 +30,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.attribution.
 )
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.verdict import rejudge
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.verdict.rejudge import Judged
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.verdict.verdicts import divide
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder as run_folder
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run.documents import Manifest
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run.folder import RunFolder
@@ -71,9 +72,10 @@ def store(folder: RunFolder, judged: Judged, state: str) -> str:
         state: the result of `digest_files` before the folder was judged.
 
     Returns:
-        The digest for `load`; empty if it cannot be written.
+        The digest for `load`; empty if it cannot be written, or if most tests pass in columns: to judge them
+        again is faster than to read their verdicts.
     """
-    if not state:
+    if not state or 2 * len(divide(judged.verdicts).single) < len(judged.verdicts):
         return ""
     head = {**asdict(replace(judged, verdicts=())), "state": state}
     path = folder.path / FILE

@@ -13,6 +13,8 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.arrays import Ints
 
 #: Length of what a row received from the other end: the beginning of its boot id, a dot, a digest.
 HEARD_BYTES = short_rows.BOOT_DIGITS + 1 + short_rows.DIGEST_DIGITS
+#: So much that a column's memory is of pages of its own, which are moved and returned without copying.
+_FIRST_SIZE = 1 << 15
 
 
 class Column:
@@ -51,10 +53,14 @@ class Column:
         """Append values."""
         end = self._count + len(values)
         wide = np.promote_types(self._values.dtype, values.dtype) if self._count else values.dtype
-        if end > len(self._values) or wide != self._values.dtype:
-            grown = np.empty(max(end, len(self._values) + len(self._values) // 2), dtype=wide)
-            grown[: self._count] = self.array()
-            self._values = grown
+        if wide != self._values.dtype:
+            self._values = self.array().astype(wide)
+        if end > len(self._values):
+            size = max(end, len(self._values) + len(self._values) // 8, _FIRST_SIZE)
+            try:
+                self._values.resize(size)
+            except ValueError:  # somebody has a view of it
+                self._values = np.resize(self._values, size)
         self._values[self._count : end] = values
         self._count = end
 
