@@ -23,6 +23,8 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import poli
         ({"iperf3_duration_s": -1}, "fabric_policy.iperf3_duration_s must be within 1 and"),
         ({"iperf3_duration_s": 0}, "fabric_policy.iperf3_duration_s must be within 1 and"),
         ({"iperf3_duration_s": 1.5}, "must be a whole number"),
+        # A rendezvous was seen to send 4 packets between the two readings of the counters.
+        ({"ping_count": 4}, "fabric_policy.ping_count must be within 10 and"),
         ({"ping_interval_s": float("nan")}, "fabric_policy.ping_interval_s must be a number"),
         ({"ping_interval_s": float("inf")}, "fabric_policy.ping_interval_s must be a number"),
         ({"allow_busy": "yes"}, "fabric_policy.allow_busy must be true or false"),

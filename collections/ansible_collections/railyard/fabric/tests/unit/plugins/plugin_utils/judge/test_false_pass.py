@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import copy
 from typing import Any
 
 import pytest
@@ -101,7 +100,7 @@ def test_a_damaged_question_is_named_and_never_a_verdict(document: str, change: 
         run.judge()
 
 
-@pytest.mark.parametrize("parts", [None, "m00000", [["m00000"]]])
+@pytest.mark.parametrize("parts", [None, "m00000", [["m00000"]], ["m00000", "m00000"]])
 def test_an_aggregate_of_nothing_is_no_question(parts: object) -> None:
     run = HEALTHY.copy()
     run.asked[-1]["parts"] = parts
@@ -118,82 +117,11 @@ def test_a_manifest_that_does_not_know_what_was_requested_is_incomplete() -> Non
     assert "proven" not in said["headline"]
 
 
-def test_a_node_that_was_started_anew_is_not_the_node_that_was_inspected() -> None:
-    run = HEALTHY.copy()
-    run.facts[1]["boot_id"] = "an-earlier-boot"
-    found = {
-        one["cause_class"] for one in run.judge() if one["peer"] and one["check"] != "aggregate_bandwidth"
-    }
-    assert found == {"node_rebooted"}
-    assert run.status() == 3
-
-
-@pytest.mark.parametrize(
-    "check", ["path_mtu", "path_mtu_one_way", "ping_rtt", "tcp_bandwidth", "tcp_latency"]
-)
-@pytest.mark.parametrize("end", ["client", "server"])
-@pytest.mark.parametrize(
-    ("key", "told"),
-    [
-        ("host", "gpuserver9"),
-        ("status", "failed"),
-        ("proof", "unproven"),
-        ("metrics", {"bandwidth_gbps": 0.3}),
-        ("counters", None),
-    ],
-)
-def test_two_rows_that_did_not_meet_are_no_pair(check: str, end: str, key: str, told: object) -> None:
-    run = HEALTHY.copy()
-    identity = run.ids(check)[0]
-    row, other = (run.rows(identity, one)[0] for one in (end, "server" if end == "client" else "client"))
-    heard = {name: copy.deepcopy(other[name]) for name in ("host", "status", "proof", "metrics", "counters")}
-    row["other_end"].update(heard)
-    assert run.verdict(identity)["outcome"] in ("pass", "recorded")
-    row["other_end"][key] = told
-    one = run.verdict(identity)
-    assert (one["outcome"], one["cause_class"]) == ("unmeasured", "ends_disagree")
-    row["other_end"] = None
-    assert run.verdict(identity)["outcome"] == "unmeasured"
-
-
-@pytest.mark.parametrize(
-    ("observations", "times"),
-    [
-        (2, 1.0),  # two observations are fewer packets than the rendezvous itself sends
-        (40000, 0.1),  # a table of nanoseconds, or an invented one: what did the other 1.8 s go to?
-        (40000, 2.0),  # round trips that pose as one way: 3.4 s of them do not fit in 2 s
-    ],
-)
-def test_latencies_have_to_fill_the_time_that_they_took(observations: int, times: float) -> None:
-    run = FakeRun(floors={"tcp_latency": {"latency_average_us": [0, 1000]}})
-    identity = run.ids("tcp_latency")[0]
-    assert run.verdict(identity)["outcome"] == "pass"
-    metrics = run.rows(identity, "client")[0]["metrics"]
-    for name in metrics:
-        metrics[name] = observations if name == "observations" else metrics[name] * times
-    one = run.verdict(identity)
-    assert (one["outcome"], one["cause_class"]) == ("unmeasured", "row_garbled")
-
-
 def test_facts_that_do_not_say_of_which_run_they_are_are_no_facts() -> None:
     run = HEALTHY.copy()
     for row in run.facts:
         del row["run"]
     assert {one["outcome"] for one in run.judge()} == {"unmeasured"}
-
-
-def test_a_number_beyond_all_floats_stops_nothing_and_passes_nothing() -> None:
-    run = HEALTHY.copy()
-    identity = run.ids("tcp_bandwidth")[0]
-    run.rows(identity, "client")[0]["metrics"]["bandwidth_gbps"] = 10**400
-    assert run.verdict(identity)["outcome"] == "unmeasured"
-    assert not policy.is_number(10**400)
-
-
-def test_so_few_pings_are_refused_that_the_rendezvous_could_pose_as_them() -> None:
-    # A rendezvous was seen to send 4 packets between the two readings of the counters.
-    with pytest.raises(policy.PolicyError, match="ping_count"):
-        policy.merge({"ping_count": 4})
 
 
 @pytest.mark.parametrize("ceiling", [None, 1.97])
@@ -212,6 +140,7 @@ def test_a_floor_of_zero_is_none(check: str, ceiling: float | None) -> None:
 @pytest.mark.parametrize(
     ("check", "key"),
     [
+        ("tcp_bandwidth", "metrics.bandwidth_gbps"),
         ("rdma_bandwidth", "iterations"),
         ("rdma_latency", "metrics.observations"),
         ("tcp_latency", "metrics.observations"),

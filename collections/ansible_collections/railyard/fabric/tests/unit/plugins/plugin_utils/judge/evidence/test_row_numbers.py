@@ -397,13 +397,16 @@ def test_a_moment_is_utc_and_an_attempt_a_number_from_one_on() -> None:
         ({"mtu_bytes": 8999}, "9000 bytes passed unfragmented"),
         ({"mtu_bytes": None}, "9000 bytes passed unfragmented"),
         ({"sent": 10, "received": 10}, None),  # twice as many where the first batch was lost
-        ({"sent": 7}, "7 probes were sent, planned was 5"),
+        *(({"sent": sent}, f"{sent} probes were sent, planned was 5") for sent in (4, 7, 15)),
         ({"received": 6}, "6 probes arrived, 5 were sent"),
     ],
 )
-def test_probes_of_a_path_are_those_that_were_requested(changes: dict[str, Any], said: str | None) -> None:
+@pytest.mark.parametrize("check", ["path_mtu", "path_mtu_one_way"])
+def test_probes_of_a_path_are_those_that_were_requested(
+    check: str, changes: dict[str, Any], said: str | None
+) -> None:
     metrics = {"path_mtu_bytes": 9000, "sent": 5, "received": 5} | changes
-    one = row("path_mtu", started="2026-11-21T10:15:20Z", metrics=metrics, mtu_bytes=9000)
+    one = row(check, started="2026-11-21T10:15:20Z", metrics=metrics, mtu_bytes=9000)
     one |= {"window_s": None} | {key: changes[key] for key in changes if key == "mtu_bytes"}
     found = next(iter(impossible(one, {**POLICY, "path_mtu_probes": 5})), None)
     assert found is None if said is None else str(found).startswith(said)
@@ -446,6 +449,7 @@ TCP = {**POLICY, "iperf3_omit_s": 0, "iperf3_streams": 1}
         # Rates by 5 % of the larger one.
         ("tcp_bandwidth", {"bandwidth_gbps": 100}, {"bandwidth_gbps": 95}, True),
         ("tcp_bandwidth", {"bandwidth_gbps": 94.9}, {"bandwidth_gbps": 100}, False),
+        ("tcp_bandwidth_bi", {"forward_gbps": 0.95}, {"forward_gbps": 1.2}, False),
         # perftest prints a message rate to six digits.
         ("rdma_bandwidth", {"message_rate_mpps": 10e-6}, {"message_rate_mpps": 11.4e-6}, True),
         ("rdma_bandwidth", {"message_rate_mpps": 10e-6}, {"message_rate_mpps": 11.6e-6}, False),
@@ -468,7 +472,11 @@ def test_what_two_ends_may_say_of_one_test(
 
 
 @pytest.mark.parametrize(("said_gbps", "good"), [(105.0, True), (105.1, False), (95.0, True), (94.9, False)])
-def test_both_ways_are_their_sum(said_gbps: float, good: bool) -> None:
-    ways = {"bandwidth_gbps": said_gbps, "forward_gbps": 40.0, "reverse_gbps": 60.0}
-    ends = [row("tcp_bandwidth_bi", metrics=ways, host=host) for host in ("gpu1", "gpu2")]
-    assert (disagreement(*ends, TCP) is None) is good
+def test_both_ways_are_their_sum_at_either_end(said_gbps: float, good: bool) -> None:
+    """The ends are within 5 % of each other here."""
+    ways = {"forward_gbps": 40.0, "reverse_gbps": 60.0}
+    odd, exact = (
+        row("tcp_bandwidth_bi", metrics={**ways, "bandwidth_gbps": gbps}) for gbps in (said_gbps, 100.0)
+    )
+    assert (disagreement(odd, exact, TCP) is None) is good
+    assert (disagreement(exact, odd, TCP) is None) is good
