@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import copy
 import math
 import random
 from collections.abc import Callable
@@ -14,6 +13,7 @@ from typing import Any
 import pytest
 from support.runs.fake_run import NODES, FakeRun
 from support.runs.run_builder import scale
+from support.runs.spoil import again, error_row
 
 Row = dict[str, Any]
 HEALTHY = FakeRun(transport="roce", driver_class="hardware", node_class="hardware")
@@ -266,18 +266,8 @@ def low(run: FakeRun) -> None:
         scale(row, 0.4 + row.get("attempt", 1) / 100)
 
 
-def again(row: Row, attempt: int) -> Row:
-    """Return a row of another attempt, with counters of its own."""
-    later = copy.deepcopy(row)
-    spans = (row["counters"] or {}).items()
-    moved = {name: [span[0] + attempt * 10**13, span[1] + attempt * 10**13] for name, span in spans}
-    return {**later, "attempt": attempt, "counters": moved}
-
-
 def contested(run: FakeRun) -> None:
-    error = {"class": "address_in_use", "message": "claimed by another", "host": NODES[0], "fix": "look"}
-    row = row_of(run, "tcp_bandwidth")
-    row.update(status="unmeasured", metrics={}, counters=None, proof=None, error=error)
+    error_row(row_of(run, "tcp_bandwidth"), "address_in_use", "unmeasured", NODES[0])
 
 
 def good_at_first(run: FakeRun) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from support.runs.fake_run import NODES, FakeRun
+from support.runs.spoil import error_row
 
 Row = dict[str, Any]
 CHECKS = ("rdma_bandwidth", "rdma_latency")
@@ -99,8 +100,7 @@ def test_what_keeps_the_ends_apart_is_reported_with_its_cause(name: str) -> None
     run = WITHOUT_IP.copy()
     identity = run.ids("rdma_bandwidth")[0]
     for row in run.rows(identity):
-        error = {"class": name, "message": "seen", "host": NODES[1], "fix": "do this"}
-        row.update(status="unmeasured", error=error, proof=None, metrics={}, counters=None)
+        error_row(row, name, "unmeasured", NODES[1])
     one = run.verdict(identity)
     assert (one["outcome"], one["cause_class"], one["next"]) == ("unmeasured", name, "do this")
 

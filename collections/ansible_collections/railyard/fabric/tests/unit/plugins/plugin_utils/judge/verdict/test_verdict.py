@@ -18,10 +18,10 @@ from support.runs.fake_run import NODES, FakeRun
 from support.runs.spoil import (
     CHECKS_BETWEEN,
     FakeRunView,
-    garbage_for,
     mutate,
     obstacle,
     paths,
+    spoil_each_field,
     still_true,
 )
 
@@ -106,21 +106,11 @@ def is_relevant(path: str, check: str, end: str) -> bool:
 @pytest.mark.parametrize("end", ["client", "server"])
 @pytest.mark.parametrize("check", CHECKS_BETWEEN)
 def test_no_field_of_a_row_can_be_spoilt_unnoticed(check: str, end: str) -> None:
-    identity = HEALTHY.ids(check)[0]
-    original = HEALTHY.rows(identity, end)[0]
-    for path in paths(original):
-        if not is_relevant(path, check, end):
-            continue
-        for value, remove in [(None, True), *((one, False) for one in garbage_for(path, check))]:
-            run = FakeRunView(HEALTHY, identity, end)
-            mutate(run.row, path, value, remove)
-            if still_true(path, value, remove, run.row, original):
-                continue
-            one = run.verdict(identity)
-            assert one["outcome"] not in GOOD, (path, "removed" if remove else value, one["outcome"])
-            assert one["cause"], (path, value)
-            assert one["next"]
-            json.dumps(one, allow_nan=False)
+    for what, one in spoil_each_field(HEALTHY, check, end, lambda path: is_relevant(path, check, end)):
+        assert one["outcome"] not in GOOD, what
+        assert one["cause"], what
+        assert one["next"]
+        json.dumps(one, allow_nan=False)
 
 
 def test_rows_of_unknown_hosts_are_named_and_pass_nothing() -> None:
