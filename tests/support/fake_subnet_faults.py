@@ -231,25 +231,18 @@ def node_moved(net: Net, places: Places) -> list[Want]:
     places.once("spare")
     keys = set()
     for rail in range(net.rails):
-        key = net.adapter_key(node, rail)
-        old = net.peer(key)
-        far = PortKey(net.leaf(net.units - 1, rail), net.nodes_each + 1)
-        net.connect(key, far)
-        net.devices[old.guid].ports[old.number].peer = None
-        net.devices[old.guid].ports[old.number].state = "Down"
-        net.devices[old.guid].ports[old.number].physical = "Polling"
+        key, far = net.adapter_key(node, rail), PortKey(net.leaf(net.units - 1, rail), net.nodes_each + 1)
+        net.move(key, far)
         keys |= {key, far}
     return [Want("wrong_leaf", net.node(node), None, keys)]
 
 
 def cable_moved(net: Net, places: Places) -> list[Want]:
-    node, rail, key, old = places.port()
+    node, rail, key, _old = places.port()
     unit = node // net.nodes_each
     far = PortKey(net.leaf(unit, (rail + 1) % net.rails), net.nodes_each + 2)
     places.once(f"spare {far}")
-    net.connect(key, far)
-    port = net.devices[old.guid].ports[old.number]
-    port.peer, port.state, port.physical = None, "Down", "Polling"
+    net.move(key, far)
     return [Want("wrong_leaf", net.node(node), f"rail{rail}", {key, far})]
 
 
