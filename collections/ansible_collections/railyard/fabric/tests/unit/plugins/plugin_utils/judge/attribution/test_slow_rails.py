@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from itertools import permutations
 from typing import Any
 
@@ -27,7 +27,7 @@ def name_slow(
     slow: Slow,
     check: str = "tcp_bandwidth",
     fleet: BoundFacts | None = None,
-    local: dict[tuple[str, str, str], Answer] | None = None,
+    local: Mapping[tuple[str, str, str | None], Answer] | None = None,
     rails: int = 2,
 ) -> dict[Place, Answer]:
     """Return each test's answer, after all were looked at; those that are `slow` were beyond their bound.
@@ -277,94 +277,48 @@ NODE1 = PATTERNS["a node on all rails"][1]
 SWITCH = PATTERNS["a whole rail"][1]
 
 
-@pytest.mark.parametrize(
-    ("slow", "local", "fleet", "wanted"),
-    [
-        pytest.param(RAIL1, {}, {}, "Likely its card, its cable, its PCIe slot", id="nothing is known"),
-        pytest.param(
-            RAIL1,
-            {("link", "n1", "rail1"): Answer().failed("slot_slow", "x")},
-            {},
-            "Likely the link state check of n1 rail1: the card's PCIe link is trained below what "
-            "card and slot support; see `lspci -vv -s 0000:3b:00.0`.",
-            id="its own check",
-        ),
-        pytest.param(
-            RAIL1,
-            {("link_errors", "n2", "rail1"): Answer().failed("link_errors", "x")},
-            {},
-            "Likely its card, its cable, its PCIe slot",
-            id="another node's check",
-        ),
-        pytest.param(
-            RAIL1,
-            {("link_errors", "n1", "rail1"): Answer("pass", {"errors": 0, "ethtool.rx_prio3_pause": 812})},
-            {},
-            "Likely pauses: ethtool.rx_prio3_pause of n1 rail1 grew by 812; see `ethtool -S ens7`.",
-            id="pauses",
-        ),
-        pytest.param(
-            RAIL1,
-            {},
-            {"n1": {"pci_link": {"width": 8, "speed_gts": 16.0}}},
-            "Likely PCIe lanes 8 on n1, 16 on the others; see `lspci -vv -s 0000:3b:00.0`.",
-            id="fewer lanes than others",
-        ),
-        pytest.param(
-            RAIL1,
-            {},
-            {"n1": {"pci_link": {"width": 32, "speed_gts": 16.0}, "numa_node": 1}},
-            "Likely its card, its cable, its PCIe slot",
-            id="more lanes than others, and a NUMA node that others do not tell",
-        ),
-        pytest.param(
-            RAIL1,
-            {},
-            {"n1": {"numa_node": 1}, "n2": {"numa_node": 0}, "n3": {"numa_node": 0}},
-            "Likely the card's NUMA node 1 on n1, 0 on the others; see `lspci -vv -s 0000:3b:00.0`.",
-            id="another NUMA node",
-        ),
-        pytest.param(NODE1, {}, {}, "Likely the node itself: processors (governor", id="node"),
-        pytest.param(
-            NODE1,
-            {("bmc", "n1", None): Answer().failed("bmc_silent", "x")},
-            {"governors": {"n1": "powersave", "n2": "performance", "n3": "performance"}},
-            "Likely CPU governor powersave on n1, performance on the others; see `cpupower frequency-info`.",
-            id="governor",
-        ),
-        pytest.param(
-            NODE1,
-            {},
-            {"governors": {"n1": "performance", "n2": "powersave", "n3": "powersave"}},
-            "Likely the node itself: processors (governor",
-            id="a better governor",
-        ),
-        pytest.param(
-            RAIL1,
-            {},
-            {"governors": {"n1": "powersave", "n2": "performance", "n3": "performance"}},
-            "Likely its card, its cable, its PCIe slot",
-            id="a governor slows no rail alone",
-        ),
-        pytest.param(
-            SWITCH,
-            {("link", "n1", "rail1"): Answer().failed("slot_slow", "x")},
-            {},
-            "Likely the rail's switch: rate limits",
-            id="one node's slot slows no whole rail",
-        ),
-    ],
-)
-def test_what_the_run_knows_of_a_slow_part_is_named_first(
-    slow: Slow, local: Any, fleet: dict[str, Any], wanted: str
-) -> None:
+ITS_CARD, ITSELF = "its card, its cable, its PCIe slot", "the node itself: processors (governor"
+LSPCI, ETHTOOL = "see `lspci -vv -s 0000:3b:00.0`.", "see `ethtool -S ens7`."
+GOVERNOR = "CPU governor powersave on n1, performance on the others; see `cpupower frequency-info`."
+LOW_SLOT = "the card's PCIe link is trained below what card and slot support"
+Local = dict[tuple[str, str, str | None], Answer]
+SLOT: Local = {("link", "n1", "rail1"): Answer().failed("slot_slow", "x")}
+OTHERS_ERRORS: Local = {("link_errors", "n2", "rail1"): Answer().failed("link_errors", "x")}
+PAUSED = Answer("pass", {"errors": 0, "ethtool.rx_prio3_pause": 812})
+PAUSES: Local = {("link_errors", "n1", "rail1"): PAUSED}
+BMC_SILENT: Local = {("bmc", "n1", None): Answer().failed("bmc_silent", "x")}
+FEWER_LANES = {"n1": {"pci_link": {"width": 8, "speed_gts": 16.0}}}
+MORE_LANES = {"n1": {"pci_link": {"width": 32, "speed_gts": 16.0}, "numa_node": 1}}
+OTHER_NUMA = {"n1": {"numa_node": 1}, "n2": {"numa_node": 0}, "n3": {"numa_node": 0}}
+SAVES = {"governors": {"n1": "powersave", "n2": "performance", "n3": "performance"}}
+PERFORMS = {"governors": {"n1": "performance", "n2": "powersave", "n3": "powersave"}}
+# What is known: which tests are slow, other checks, facts of a node or its governor, and what is likely then.
+KNOWN: dict[str, tuple[Slow, Local, dict[str, Any], str]] = {
+    "nothing": (RAIL1, {}, {}, ITS_CARD),
+    "its own check": (RAIL1, SLOT, {}, f"the link state check of n1 rail1: {LOW_SLOT}; {LSPCI}"),
+    "another node's check": (RAIL1, OTHERS_ERRORS, {}, ITS_CARD),
+    "pauses": (RAIL1, PAUSES, {}, f"pauses: ethtool.rx_prio3_pause of n1 rail1 grew by 812; {ETHTOOL}"),
+    "fewer lanes": (RAIL1, {}, FEWER_LANES, f"PCIe lanes 8 on n1, 16 on the others; {LSPCI}"),
+    "more lanes, and a NUMA node that others do not tell": (RAIL1, {}, MORE_LANES, ITS_CARD),
+    "its NUMA node": (RAIL1, {}, OTHER_NUMA, f"the card's NUMA node 1 on n1, 0 on the others; {LSPCI}"),
+    "that it is a node": (NODE1, {}, {}, ITSELF),
+    "its governor": (NODE1, BMC_SILENT, SAVES, GOVERNOR),
+    "a better governor": (NODE1, {}, PERFORMS, ITSELF),
+    "a governor, which slows no rail alone": (RAIL1, {}, SAVES, ITS_CARD),
+    "one node's slot, which slows no whole rail": (SWITCH, SLOT, {}, "the rail's switch: rate limits"),
+}
+
+
+@pytest.mark.parametrize("known", KNOWN)
+def test_what_the_run_knows_of_a_slow_part_is_named_first(known: str) -> None:
+    slow, local, facts, likely = KNOWN[known]
     told_before = {"pci_link": {"width": 16, "speed_gts": 16.0}}
-    known = BoundFacts(
-        bound={node: {"rail1": rail_end(**fleet.get(node, told_before))} for node in ("n1", "n2", "n3")},
-        governors=fleet.get("governors", {}),
+    fleet = BoundFacts(
+        bound={node: {"rail1": rail_end(**facts.get(node, told_before))} for node in ("n1", "n2", "n3")},
+        governors=facts.get("governors", {}),
     )
-    answers = name_slow(3, slow, "tcp_bandwidth", known, local)
-    assert answers["n1", "n2", "rail1"].cause["next"].startswith(wanted)
+    answers = name_slow(3, slow, "tcp_bandwidth", fleet, local)
+    assert answers["n1", "n2", "rail1"].cause["next"].startswith(f"Likely {likely}")
 
 
 @pytest.mark.parametrize(("other", "named"), [("ens7", "ens7"), ("ens9", "NETDEV")])
