@@ -42,6 +42,11 @@ def drives_of(run: FakeRun) -> list[dict[str, Any]]:
     return [one for one in run.judge() if one["tool"] == "fio"]
 
 
+def list_accounts(run: FakeRun, *nodes: str) -> list[dict[str, Any]]:
+    """Return what the tests of nodes' drives say of their mount, its drives among it."""
+    return [row["storage"] for row in run.results if row["host"] in nodes and row.get("storage")]
+
+
 def _health(line: Mapping[str, Any]) -> dict[str, Any]:
     drive = {
         "name": "nvme0n1", "model": "FAST 9000", "bus": "nvme", "smart": "read", "said": None,

@@ -13,6 +13,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.schedule import to
 from ansible_collections.railyard.fabric.plugins.plugin_utils.ask import cost, requests
 from support.runs.fake_run import FakeRun
 from support.runs.node_row import node_row
+from support.runs.spoil import error_row
 
 MOST_BYTES = 4_000_000
 
@@ -312,8 +313,7 @@ def test_a_site_bounds_what_nothing_else_does() -> None:
 )
 def test_a_job_that_all_came_to_has_to_end_well(status: str, error_class: str, outcome: str) -> None:
     run = made()
-    error = {"class": error_class, "message": "so it was", "host": "gpuserver1", "fix": "mend it"}
-    row(run, "gpuserver1", "rail0").update({"status": status, "error": error, "proof": None})
+    error_row(row(run, "gpuserver1", "rail0"), error_class, status, "gpuserver1")
     one = verdicts(run)["collective_allreduce", "gpuserver1", "rail0"]
     assert (one["outcome"], one["cause_class"]) == (outcome, error_class)
 
