@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from ansible_collections.railyard.fabric.plugins.plugin_utils.ask import requests
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.verdict import run_status, verdict
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -154,6 +155,9 @@ def test_an_empty_plan_is_an_error() -> None:
         {"node": "ghost"},
         {"peer": "ghost"},
         {"peer": None},
+        {"peer": NODES[0]},
+        {"parts": 5},
+        {"parts": ["m00001"]},
         {"rail": "rail9"},
         {"check": "magic"},
         {"id": "f00000"},
@@ -161,9 +165,10 @@ def test_an_empty_plan_is_an_error() -> None:
 )
 def test_a_planned_line_beside_the_plan_is_an_error(change: dict[str, Any]) -> None:
     run = HEALTHY.copy()
-    line = next(line for line in run.asked if line["check"] == "tcp_bandwidth")
+    line = next(line for line in run.asked if (line["check"], line["node"]) == ("tcp_bandwidth", NODES[0]))
     line.update(change)
-    with pytest.raises(verdict.JudgeError):
+    run.manifest["asked"] = requests.fingerprint(run.asked)
+    with pytest.raises(verdict.JudgeError, match=line["id"]):
         run.judge()
 
 
