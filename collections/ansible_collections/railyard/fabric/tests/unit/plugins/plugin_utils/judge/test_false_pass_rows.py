@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Rows and questions that say nothing, or what cannot be; and unequal rails, which are no fault."""
+"""Rows and questions that say nothing, or what cannot be."""
 
 from __future__ import annotations
 
@@ -14,9 +14,6 @@ from ansible_collections.railyard.fabric.plugins.module_utils.measure.proof impo
     Claim,
     prove,
 )
-from ansible_collections.railyard.fabric.plugins.module_utils.rails.bind import Bound
-from ansible_collections.railyard.fabric.plugins.plugin_utils.bounds import bounds as limits
-from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import policy
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.verdict import verdict
 from support.runs.fake_run import FakeRun
 
@@ -69,32 +66,3 @@ def test_another_schema_is_not_judged_by_this_ones_rules(name: str, schema: obje
     (run.asked[-1] if name == "asked" else getattr(run, name))["schema"] = schema
     with pytest.raises(verdict.JudgeError, match=f"{name}.*schema"):
         run.judge()
-
-
-def end(rate_gbps: float, mtu: int = 9000) -> Bound:
-    rail = {"mtu": mtu, "rate_gbps": rate_gbps, "address": "10.0.1.1/24"}
-    return Bound(
-        rail,
-        {"netdev": "ens6", "driver_class": "hardware"},
-        {
-            "hca": "mlx5_0:1",
-            "driver": "mlx5_core",
-            "driver_class": "hardware",
-            "max_mtu_bytes": 4096,
-        },
-    )
-
-
-def test_each_rail_of_a_sum_carries_what_its_own_packets_allow() -> None:
-    rules = policy.merge(None)
-    slow, fast = end(25.0, mtu=1500), end(100.0)
-    able = [limits.find_capability("rdma_bandwidth", one, one, "roce") for one in (slow, fast)]
-    on = limits.Conditions(rules, transport="roce")
-    both = limits.bound_aggregate("rdma_aggregate_bandwidth", able, on)
-    # 1024 of 1106 bytes and 4096 of 4178 are payload: the fast rail is not held to the slow one's share.
-    most = 25 * 1024 / 1106 + 100 * 4096 / 4178
-    assert both.ceiling["bandwidth_gbps"] == pytest.approx(most * 1.02, abs=1e-3)
-    frames = [limits.find_capability("tcp_bandwidth", one, one) for one in (slow, fast)]
-    tcp = limits.bound_aggregate("aggregate_bandwidth", frames, limits.Conditions(rules, ("3.16", "3.16")))
-    most = 25 * 1514 / 1538 + 100 * 9014 / 9038
-    assert tcp.ceiling["bandwidth_gbps"] == pytest.approx(most * 1.02, abs=1e-3)
