@@ -177,7 +177,7 @@ def test_looking_at_ports_is_no_rdma_measured() -> None:
     reason = str(run.incomplete())
     assert "declares roce, and no RDMA test covers gpuserver1 rail0" in reason
     said = summary.summarise_verdicts(run.plan, rejudge.Judged(run.judge(), run.status(), incomplete=reason))
-    assert "RDMA was not measured" in said["headline"]
+    assert "RDMA was not measured though the inventory declares roce" in said["headline"]
     assert "proven" not in said["headline"]
 
 
@@ -246,3 +246,40 @@ def test_an_aggregate_adds_up_its_own_transport_only() -> None:
     part.results = [row for row in part.results if row["id"] != half]
     assert part.verdict(rdma)["cause_class"] == "part_unmeasured"
     assert part.verdict(tcp)["outcome"] == "pass"
+
+
+def test_a_larger_rdma_mtu_than_the_networks_is_not_the_planned_test() -> None:
+    run = SOFT.copy()
+    for rail in (rail for node in run.plan["nodes"].values() for rail in node["rails"]):
+        rail["mtu"] = 1500
+    for row in run.results:
+        row["mtu_bytes"] = 1500
+    one = run.verdict(run.ids("rdma_latency")[0])
+    assert (one["outcome"], one["cause_class"]) == ("unmeasured", "mtu_differs")
+
+
+@pytest.mark.parametrize("check", CHECKS)
+def test_a_row_that_names_no_port_is_none_of_a_rail_without_one(check: str) -> None:
+    run = SOFT.copy()
+    run.facts[0]["hcas"] = []
+    for row in run.rows(run.ids(check)[0]):
+        row["hca"] = None
+    one = run.verdict(run.ids(check)[0])
+    assert (one["outcome"], one["cause_class"]) == ("unmeasured", "row_garbled")
+
+
+@pytest.mark.parametrize(("key", "theirs"), [("gid_type", "RoCE v1"), ("active_mtu_bytes", 2048)])
+def test_both_ends_run_over_the_same_kind_of_rdma(key: str, theirs: object) -> None:
+    """Each is its own rail's, as its facts say; only together are they none."""
+    run = FakeRun(transport="roce", driver_class="hardware")
+    identity = run.ids("rdma_latency", node=NODES[0])[0]
+    for port in run.facts[1]["hcas"]:
+        port["driver"] = "mlx4_core"  # 2048 is enough there
+        if key == "gid_type":
+            for gid in port["gids"]:
+                gid["type"] = theirs
+    for row in run.rows(identity, "server"):
+        row[key] = theirs
+    one = run.verdict(identity)
+    assert (one["outcome"], one["cause_class"]) == ("unmeasured", "ends_disagree")
+    assert key in one["cause"]

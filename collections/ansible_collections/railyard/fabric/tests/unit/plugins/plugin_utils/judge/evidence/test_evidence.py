@@ -108,6 +108,8 @@ def error(name: str, host: str = NODES[0], **more: Any) -> dict[str, Any]:
         *((TCP, {"streams": said}, "row_garbled") for said in (3, 5, None, GONE)),
         *((TCP, {"mtu_bytes": said}, "mtu_differs") for said in (1500, None)),
         (TCP, {"mtu_bytes": 9000.0}, "row_garbled"),
+        # A path is probed with its own size, whatever else the netdev could send.
+        (PATH, {"mtu_bytes": 9100}, None),
         *((TCP, {"exit_status": said}, None) for said in (0, None)),
         *((TCP, {"exit_status": said}, "row_garbled") for said in (1, 127, 128, -1, True, False, "0")),
         # What a probe prints is a result whatever it says itself, unless a signal ended it.

@@ -457,6 +457,15 @@ def test_what_two_ends_may_say_of_one_test(
     assert (disagreement(client, server, TCP) is None) is good
 
 
+# 64 MiB in the buffers of each of four streams are 0.5369 Gbit/s for 4 s.
+@pytest.mark.parametrize(("sent_gbps", "good"), [(0.5468, True), (0.5472, False)])
+def test_what_did_not_arrive_lies_in_the_buffers_of_all_streams(sent_gbps: float, good: bool) -> None:
+    metrics = {"bandwidth_gbps": 0.0101, "sent_gbps": sent_gbps}
+    client = row("tcp_bandwidth", metrics=metrics, window_s=[4.0, 8.0])
+    found = disagreement(client, row("tcp_bandwidth", metrics={}), {**TCP, "iperf3_streams": 4})
+    assert (found is None) is good
+
+
 @pytest.mark.parametrize(("said_gbps", "good"), [(105.0, True), (105.1, False), (95.0, True), (94.9, False)])
 def test_both_ways_are_their_sum_at_either_end(said_gbps: float, good: bool) -> None:
     """The ends are within 5 % of each other here."""

@@ -236,14 +236,6 @@ def test_a_node_that_could_not_be_staged_says_why() -> None:
     assert all("No space left on device" in one["cause"] and NODES[1] in one["cause"] for one in tests)
 
 
-def test_a_node_that_could_not_be_inspected_is_not_called_unreachable() -> None:
-    run = HEALTHY.copy()
-    run.facts = run.facts[:1]
-    said = run.judge([obstacle(run.manifest["run"], NODES[1], "not_inspected")])
-    own = [one for one in said if one["node"] == NODES[1] and one["peer"] is None]
-    assert {(one["outcome"], one["cause_class"]) for one in own} == {("unmeasured", "not_inspected")}
-
-
 def test_an_error_of_a_node_changes_no_outcome_and_another_runs_does_not_count() -> None:
     run = HEALTHY.copy()
     rows = [obstacle(run.manifest["run"], NODES[1], "not_staged")]
@@ -251,15 +243,6 @@ def test_an_error_of_a_node_changes_no_outcome_and_another_runs_does_not_count()
     run.results = []
     strange = run.judge([obstacle("20200101T000000Z-0000", NODES[1], "not_staged")])
     assert "not_staged" not in {one["cause_class"] for one in strange}
-
-
-def test_no_other_node_changes_what_was_planned_for_a_node() -> None:
-    run = HEALTHY.copy()
-    identity = run.ids("tcp_bandwidth")[0]
-    run.results.append({**run.rows(identity, "client")[0], "host": "gpuserver9"})
-    run.results.append({**run.results[-1], "id": run.ids("link")[0], "host": None})
-    assert run.verdict(identity)["outcome"] == "pass"
-    assert len(run_status.list_unplanned_rows(run.manifest, run.asked, run.results)) == 2
 
 
 @pytest.mark.parametrize(
