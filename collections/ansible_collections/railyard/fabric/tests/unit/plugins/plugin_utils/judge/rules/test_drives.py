@@ -8,7 +8,6 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import policy
 from ansible_collections.railyard.fabric.plugins.plugin_utils.launch import archive_limits
 from support.runs.fake_run import FakeRun
 from support.runs.fake_storage import drives_of, list_accounts, with_drives
@@ -210,24 +209,6 @@ def test_a_mount_that_is_missing_fails_and_what_cannot_be_measured_is_unmeasured
     assert [one["outcome"] for one in drives_of(run) if one["id"] == row["id"]] == [outcome]
     row["run"] = "20261121T101500Z-aaaa"
     assert [one["outcome"] for one in drives_of(run) if one["id"] == row["id"]] == ["unmeasured"]
-
-
-@pytest.mark.parametrize(
-    ("mounts", "word"),
-    [
-        ("/data", "at most 16 absolute paths"),
-        ([1], "at most 16 absolute paths"),
-        ([f"/{number}" for number in range(17)], "at most 16 absolute paths"),
-        (["data"], "'data'; write an absolute path"),
-        (["/data/"], "'/data/'; write an absolute path"),
-        (["/a/../data"], "write an absolute path"),
-        (["/da\nta"], "write an absolute path"),
-        (["/data", "/data"], "lists /data twice"),
-    ],
-)
-def test_a_mount_has_one_name_and_no_other(mounts: Any, word: str) -> None:
-    with pytest.raises(policy.PolicyError, match=word):
-        policy.merge({"storage_mounts": mounts})
 
 
 def test_a_run_of_before_there_were_drives_is_still_collected() -> None:

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 from ansible_collections.railyard.fabric.plugins.module_utils.schedule import node_tests
 from ansible_collections.railyard.fabric.plugins.plugin_utils.ask import requests
-from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import policy
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.rules import gpu_links
 from ansible_collections.railyard.fabric.plugins.plugin_utils.outcome.answer import Answer
 from support.runs.fake_gpus import gpus_of, with_gpus
@@ -369,9 +368,3 @@ def test_nothing_is_planned_unless_the_policy_names_a_folder() -> None:
     assert not any(
         one["tool"] in ("nccl-tests", "nvbandwidth") for one in FakeRun(node_class="hardware").asked
     )
-
-
-@pytest.mark.parametrize("folder", ["opt/nccl", "/opt//nccl", "/opt/nccl/", ["/opt"], 3, None])
-def test_a_folder_is_one_plain_absolute_path(folder: Any) -> None:
-    with pytest.raises(policy.PolicyError, match="nccl_tests_folder"):
-        policy.merge({"nccl_tests_folder": folder})

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 from ansible_collections.railyard.fabric.plugins.plugin_utils.bounds import expected, facts, gpu_memory
-from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import policy
 from support.runs import fake_rdma
 from support.runs.fake_run import NODES, RUN, FakeRun
 
@@ -168,15 +167,3 @@ def test_garbage_of_a_nodes_facts_of_gpus_leaves_its_gpu_memory_unmeasured(key: 
     assert judge_memory(run)["outcome"] == "unmeasured"
     run.facts[0]["gpus"] = garbage
     assert judge_memory(run)["outcome"] == "unmeasured"
-
-
-@pytest.mark.parametrize("folder", ["bin", "/opt/../bin", "/home/ops/perftest", "/tmp", 5, ["/opt"]])
-def test_a_folder_that_tools_do_not_see_is_refused(folder: object) -> None:
-    with pytest.raises(policy.PolicyError, match="gpudirect_perftest_folder"):
-        policy.merge({"gpudirect_perftest_folder": folder})
-    assert policy.merge({"gpudirect_perftest_folder": ""})["gpudirect_perftest_folder"] == ""
-
-
-def test_it_goes_with_the_same_test_of_host_memory() -> None:
-    with pytest.raises(policy.PolicyError, match="rdma_tests does not list"):
-        policy.merge({"gpudirect_perftest_folder": "/opt/x", "rdma_tests": ["ib_read_bw"]})
