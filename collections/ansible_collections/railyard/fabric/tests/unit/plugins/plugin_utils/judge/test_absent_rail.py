@@ -16,14 +16,10 @@ from support.runs.fake_run import FakeRun
 NODES = ("gpu1", "gpu2", "gpu3", "gpu4")
 
 
-class Whole(FakeRun):
-    """A healthy run of any number of nodes."""
+class Lacking(FakeRun):
+    """A healthy run of nodes of which gpu3 lacks rail1, though it has the port."""
 
     cabled = False
-
-
-class Lacking(Whole):
-    """A healthy run of nodes of which gpu3 lacks rail1, though it has the port."""
 
     def _node(self, index: int) -> dict[str, Any]:
         node = super()._node(index)
@@ -102,7 +98,7 @@ def test_a_rail_of_one_node_alone_makes_the_run_incomplete() -> None:
 
 
 def test_an_order_that_forgets_a_rail_of_the_plan_leaves_it_without_a_test() -> None:
-    run = Whole(transport="roce", nodes=NODES)
+    run = FakeRun(transport="roce", nodes=NODES, beacon=False)
     run.order["roster"][2] |= {"rail_overrides": {"rail1": "absent"}, "fabric": 1}
     run.order["fabrics"].append(run.order["fabrics"][0])
     lines = requests.asked_lines(run.plan, run.order)

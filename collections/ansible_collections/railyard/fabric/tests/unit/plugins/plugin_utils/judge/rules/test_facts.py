@@ -232,20 +232,17 @@ def test_two_rails_on_one_netdev_are_found_on_both() -> None:
     assert [[finding.cause for finding in one.findings] for one in bound.values()] == [["netdev_shared"]] * 2
 
 
-def test_a_down_hca_port_is_a_link_down() -> None:
-    run = FakeRun()
-    for node in run.plan["nodes"].values():
-        node["rails"][0]["hca"] = "mlx4_0:1"
-    for facts in run.facts:
-        facts["hcas"] = [fake_rdma.port("mlx4_0:1", "ens6", "10.0.1.1", "hardware") | {"state": "DOWN"}]
-    ones = [run.verdict(identity) for identity in run.ids("link", rail="rail0")]
-    assert {(one["outcome"], one["cause_class"]) for one in ones} == {("fail", "link_down")}
-
-
-@pytest.mark.parametrize(("layer", "cause"), [("InfiniBand", "sm_missing"), ("Ethernet", "link_down")])
+@pytest.mark.parametrize(
+    ("state", "layer", "cause"),
+    [
+        ("DOWN", "Ethernet", "link_down"),
+        ("INIT", "Ethernet", "link_down"),
+        ("INIT", "InfiniBand", "sm_missing"),
+    ],
+)
 @pytest.mark.parametrize("carrier", [True, False])
-def test_an_infiniband_port_that_is_initializing_waits_for_a_subnet_manager(
-    layer: str, cause: str, carrier: bool
+def test_an_hca_port_that_is_not_active_is_a_link_down_or_waits_for_a_subnet_manager(
+    state: str, layer: str, cause: str, carrier: bool
 ) -> None:
     run = FakeRun()
     for node in run.plan["nodes"].values():
@@ -253,7 +250,7 @@ def test_an_infiniband_port_that_is_initializing_waits_for_a_subnet_manager(
     for facts in run.facts:
         facts["netdevs"][0]["carrier"] = carrier
         port = fake_rdma.port("mlx5_0:1", "ens6", "10.0.1.1", "hardware")
-        facts["hcas"] = [port | {"state": "INIT", "link_layer": layer}]
+        facts["hcas"] = [port | {"state": state, "link_layer": layer}]
     ones = [run.verdict(identity) for identity in run.ids("link", rail="rail0")]
     assert {(one["outcome"], one["cause_class"]) for one in ones} == {("fail", cause)}
 
