@@ -153,12 +153,8 @@ def test_the_sentence_names_node_and_rail_of_what_failed() -> None:
     assert said["headline"].startswith(
         "1 of 56 checks failed (gpuserver2 rail1: link state). 1 of 2 nodes good. "
     )
-    assert (
-        next(one for one in said["rails"] if one["node"] == "gpuserver2" and one["rail"] == "rail1")[
-            "outcome"
-        ]
-        == "fail"
-    )
+    shown = {(one["node"], one["rail"]): one["outcome"] for one in said["rails"]}
+    assert shown["gpuserver2", "rail1"] == "fail"
     lines = summary.lines(said, "reports/lab/x")
     assert any(line.startswith("fail: gpuserver2 rail1 link state: the link is down") for line in lines)
     assert sum(line.startswith("  next: ") for line in lines) == 1

@@ -160,12 +160,10 @@ def test_a_node_is_slow_where_it_is_on_all_of_several_rails(rails: int, wanted: 
 
 def test_a_slow_rail_beside_a_slow_node_is_no_node() -> None:
     answers = name_slow(4, lambda node, peer, rail: "n1" in (node, peer) or (rail, node) == ("rail1", "n2"))
-    assert answers["n1", "n3", "rail0"].cause["cause_class"] == "node_slow"
-    assert answers["n2", "n3", "rail1"].cause["cause_class"] == "rail_slow"
-    assert (
-        "n1, all of its rails: 0.0096 Gbit/s at most, floor 0.04, with n2, n3, n4, while others of these"
-        in (answers["n1", "n3", "rail0"].cause["cause"])
-    )
+    node, rail = answers["n1", "n3", "rail0"].cause, answers["n2", "n3", "rail1"].cause
+    assert (node["cause_class"], rail["cause_class"]) == ("node_slow", "rail_slow")
+    said = "n1, all of its rails: 0.0096 Gbit/s at most, floor 0.04, with n2, n3, n4, while others of these"
+    assert said in node["cause"]
 
 
 def test_a_path_is_reported_with_what_was_measured() -> None:
@@ -180,10 +178,8 @@ def test_a_path_is_reported_with_what_was_measured() -> None:
 
 def test_a_latency_is_identified_by_its_least_number() -> None:
     answers = name_slow(3, lambda node, peer, rail: rail == "rail1" and "n1" in (node, peer), "rdma_latency")
-    assert (
-        "n1 rail1: 31 us at least (latency_p50), with n2, n3, while"
-        in (answers["n2", "n1", "rail1"].cause["cause"])
-    )
+    cause = answers["n2", "n1", "rail1"].cause["cause"]
+    assert "n1 rail1: 31 us at least (latency_p50), with n2, n3, while" in cause
 
 
 def behind(leaves: dict[str, list[int]], rails: tuple[str, ...] = ("rail0", "rail1")) -> BoundFacts:

@@ -198,10 +198,8 @@ def test_gpus_that_others_may_use_are_reported_and_not_judged() -> None:
 def test_a_node_that_is_behind_its_peers_in_two_collectives_fails_in_these() -> None:
     run = with_gpus(FOUR, slow={"gpu3": {NCCL[0]: 0.6, NCCL[1]: 0.6}})
     assert bad_of(run) == [("gpu3", check, "gpu_node_apart") for check in NCCL[:2]]
-    assert (
-        "busbw_GBps 240, the median is 400 of 3 peer nodes (in 2 collectives)"
-        in verdict(run, "gpu3", NCCL[0])["cause"]
-    )
+    cause = verdict(run, "gpu3", NCCL[0])["cause"]
+    assert "busbw_GBps 240, the median is 400 of 3 peer nodes (in 2 collectives)" in cause
 
 
 def test_one_collective_alone_and_other_libraries_fail_no_one() -> None:
@@ -318,10 +316,8 @@ def test_all_nodes_are_reported_as_a_share_of_one_where_nccl_ran_at_the_same_siz
     found = scaled(run, line["node"], answer, "torch_nccl")
     assert found == {**answer, "of_one_node_percent": 25.0}
     assert scaled(run, line["node"], answer, "torch_gloo") == answer
-    assert scaled(run, line["node"], {**answer, "size_bytes": 999}, "torch_nccl") == {
-        **answer,
-        "size_bytes": 999,
-    }
+    other_size = {**answer, "size_bytes": 999}
+    assert scaled(run, line["node"], other_size, "torch_nccl") == other_size
 
 
 def scaled(run: FakeRun, node: str, observed: dict[str, Any], tool: str) -> dict[str, Any]:

@@ -164,3 +164,6 @@ def test_both_ways_hold_what_one_way_has_to_carry_where_it_was_not_proven() -> N
     floors = [run.verdict(both)["floor"][way] for way in ("forward_gbps", "reverse_gbps")]
     carried = [least["bandwidth_gbps"], proven["bandwidth_gbps"]]
     assert sorted(floors) == [pytest.approx(0.8 * one, abs=1e-3) for one in carried]
+    # Where no test of one way was planned, nothing bounds it from below.
+    one = FakeRunView(run, both, "client").verdict(both)
+    assert (one["outcome"], one["floor"]) == ("recorded", None)
