@@ -40,8 +40,8 @@ def with_gpus(
         rules: of the policy.
     """
     run = FakeRun(
-        beacon=len(nodes) == len(NODES), nodes=nodes, node_class=node_class, nccl_tests_folder="/opt/nccl-tests",
-        nvbandwidth_folder="/opt/nvbandwidth", **rules,
+        nodes=nodes, node_class=node_class, beacon=len(nodes) == len(NODES),
+        nccl_tests_folder="/opt/nccl-tests", nvbandwidth_folder="/opt/nvbandwidth", **rules,
     )  # fmt: skip
     for line in run.asked:
         if line["tool"] in ("nccl-tests", "nvbandwidth"):
