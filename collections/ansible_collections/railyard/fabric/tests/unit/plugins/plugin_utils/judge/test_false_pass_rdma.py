@@ -9,7 +9,6 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from ansible_collections.railyard.fabric.plugins.plugin_utils.ask import requests
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import policy
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.verdict import rejudge
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present import summary
@@ -44,13 +43,6 @@ def judged(run: FakeRun, check: str, end: str, change: Callable[[dict[str, Any]]
     view = FakeRunView(run, run.ids(check)[0], end)
     change(view.row)
     return view.verdict(view.row["id"])
-
-
-def both_ends(run: FakeRun, check: str, change: Callable[[dict[str, Any]], object]) -> dict[str, Any]:
-    run = run.copy()
-    for row in run.rows(run.ids(check)[0]):
-        change(row)
-    return run.verdict(run.ids(check)[0])
 
 
 @pytest.mark.parametrize("run", [SOFT, CARD])
@@ -148,8 +140,11 @@ def test_only_the_server_of_a_read_may_say_nothing() -> None:
 
 def test_two_versions_of_perftest_are_no_pair() -> None:
     # Of one end's version see test_evidence.py.
-    one = both_ends(SOFT, "rdma_bandwidth", lambda row: row.update(tool_version=None))
-    assert one["cause_class"] == "version_differs"
+    run = SOFT.copy()
+    identity = run.ids("rdma_bandwidth")[0]
+    for row in run.rows(identity):
+        row["tool_version"] = None
+    assert run.verdict(identity)["cause_class"] == "version_differs"
     # iperf3 of two versions measures TCP together.
     run = SOFT.copy()
     run.facts[1]["tools"]["iperf3"] = "3.16"
@@ -162,12 +157,7 @@ def test_two_versions_of_perftest_are_no_pair() -> None:
 
 def dropped(run: FakeRun, leave: Callable[[dict[str, Any]], bool]) -> FakeRun:
     """Return a run that was planned with less from the beginning."""
-    run = run.copy()
-    run.asked = [line for line in run.asked if leave(line)]
-    run.manifest["asked"] = requests.fingerprint(run.asked)
-    wanted = {line["id"] for line in run.asked}
-    run.results = [row for row in run.results if row["id"] in wanted]
-    return run
+    return run.copy().plan_again([line for line in run.asked if leave(line)])
 
 
 def test_looking_at_ports_is_no_rdma_measured() -> None:

@@ -100,8 +100,7 @@ def test_the_facts_of_one_node_stop_nothing_where_hops_are_planned(tmp_path: Pat
     for node in run.plan["nodes"].values():
         for rail in node["rails"]:
             rail["leaf"] = "leaf1"
-    run.asked = requests.asked_lines(run.plan, run.order)
-    run.manifest["asked"] = requests.fingerprint(run.asked)
+    run.plan_again()
     other = {**run.facts[1], "boot_id": "another"}
     run.facts = {"lost": run.facts[:1], "torn": run.facts, "doubled": [*run.facts, other]}[damage]
     folder = write(run, tmp_path)

@@ -42,11 +42,6 @@ def virtual(run: FakeRun) -> None:
             device.update(driver_class="virtual", driver="virtio_net")
 
 
-def other_rail(run: FakeRun) -> None:
-    row_of(run)["other_rails"] = {"rail1": {"port_xmit_data": [0, 2 * 10**11], "port_rcv_data": [0, 0],
-                                            "tx_bytes": [0, 0], "rx_bytes": [0, 0]}}  # fmt: skip
-
-
 def too_much(run: FakeRun) -> None:
     for end in ("client", "server"):
         counters = row_of(run, end=end)["counters"]
@@ -112,11 +107,6 @@ def other_owner(run: FakeRun) -> None:
     told.update(peer_mac=mac, claimed_by=[mac], known={mac: f"{told['peer']} rail0"})
 
 
-def beacon_of_1970(run: FakeRun) -> None:
-    row = run.rows(run.ids("cabling")[0])[0]
-    row["started"] = "1970-01-01T00:00:18.000Z"
-
-
 def slow_ping(says: Row, metrics: Row) -> Callable[[FakeRun], None]:
     """Return what makes a ping a hundred times as slow as its peers, and what it claims to be unlike them."""
 
@@ -138,12 +128,15 @@ def slow_in_one_slot(run: FakeRun) -> None:
             scale(row, 0.04)
 
 
+IDLE = {"tx_bytes": [7, 7], "rx_bytes": [7, 7]}
 # What test_evidence.py has of one row, here once for each rule that sees it.
 FORGED: dict[str, Callable[[FakeRun], None]] = {
     "both ways, one dead": slow_reverse,
     "virtual where hardware is declared": virtual,
     "all rails of a slot slow": slow_in_one_slot,
-    "another rail carried it": other_rail,
+    "another rail carried it": says(
+        other_rails={"rail1": {**IDLE, "port_xmit_data": [0, 2 * 10**11], "port_rcv_data": [0, 0]}}
+    ),
     "far more than it claims": too_much,
     "a row of 2019": at("2019-11-21T10:15:20.000Z"),
     "an end before the beginning": set_back,
@@ -153,7 +146,7 @@ FORGED: dict[str, Callable[[FakeRun], None]] = {
     "another device": says(argv=[["ib_write_bw", "-d", "mlx5_1", "10.0.1.2"]]),
     "another group": says(group="g00099"),
     "a test of many at once as one alone": lambda run: row_of(run, "rdma_bandwidth_concurrent").pop("group"),
-    "a beacon of 1970": beacon_of_1970,
+    "a beacon of 1970": at("1970-01-01T00:00:18.000Z", "cabling"),
     "no physical counter": no_physical_counter,
     "a reason beside a proven cable": lambda run: run.rows(run.ids("cabling")[0])[0].update(
         proof_reason="no"
@@ -164,7 +157,7 @@ FORGED: dict[str, Callable[[FakeRun], None]] = {
     "above the ceiling, and nothing arrived": still_above_ceiling,
     "a port of 512 bytes": small_port,
     "no word of the other rails": says(other_rails={}),
-    "no word of the other cards": says(other_rails={"rail1": {"tx_bytes": [7, 7], "rx_bytes": [7, 7]}}),
+    "no word of the other cards": says(other_rails={"rail1": IDLE}),
     "no word of the other netdevs": lambda run: row_of(run, "tcp_bandwidth").update(
         other_rails={"rail1": {"port_xmit_data": [7, 7], "port_rcv_data": [7, 7]}}
     ),

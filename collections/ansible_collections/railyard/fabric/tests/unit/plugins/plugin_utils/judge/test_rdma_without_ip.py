@@ -5,13 +5,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 from support.runs.fake_run import NODES, FakeRun
 from support.runs.spoil import error_row
 
-Row = dict[str, Any]
 CHECKS = ("rdma_bandwidth", "rdma_latency")
 NETDEV_COUNTERS = ("tx_bytes", "rx_bytes", "tx_packets", "rx_packets")
 

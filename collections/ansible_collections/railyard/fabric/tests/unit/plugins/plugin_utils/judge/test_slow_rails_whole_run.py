@@ -61,7 +61,8 @@ def test_a_complete_run_names_the_slow_node_and_its_governor() -> None:
     for facts in run.facts:
         facts["cpu"] = {"governors": {"performance": 64}, "governor_available": True}
     run.facts[2]["cpu"]["governors"] = {"powersave": 64}
-    slow = [one for one in run.ids("tcp_bandwidth") if "gpuserver3" in ends_of(run, one)]
+    tests = [line for line in run.asked if line["check"] == "tcp_bandwidth"]
+    slow = [line["id"] for line in tests if "gpuserver3" in (line["node"], line["peer"])]
     slow_down(run, slow)
     found = {one["id"]: one for one in run.judge()}
     assert {found[identity]["cause_class"] for identity in slow} == {"node_slow"}
@@ -71,10 +72,6 @@ def test_a_complete_run_names_the_slow_node_and_its_governor() -> None:
     }
     others = [found[one]["outcome"] for one in run.ids("tcp_bandwidth") if one not in slow]
     assert set(others) == {"pass"}
-
-
-def ends_of(run: FakeRun, identity: str) -> tuple[str, str]:
-    return next((line["node"], line["peer"]) for line in run.asked if line["id"] == identity)
 
 
 def test_a_complete_run_whose_ends_do_not_meet_names_the_firewall_where_pings_pass() -> None:

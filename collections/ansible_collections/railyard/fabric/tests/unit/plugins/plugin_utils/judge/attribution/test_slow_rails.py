@@ -41,7 +41,10 @@ def name_slow(
             both_ways = check.endswith("_bi")
             if both_ways and node > peer:
                 continue
-            answers.append(_latency() if check.endswith("latency") else _bandwidth())
+            answer = Answer("pass", {"bandwidth_gbps": 0.05}, {"bandwidth_gbps": FLOOR})
+            if check.endswith("latency"):
+                answer = Answer("recorded", {"latency_average_us": 9.0, "latency_p50_us": 2.0})
+            answers.append(answer)
             if slow(node, peer, rail):
                 _spoil(answers[-1])
             asked.append({"id": f"{node} {peer} {rail}", "check": check, "node": node, "peer": peer})
@@ -59,14 +62,6 @@ def name_slow(
     }
 
 
-def _bandwidth() -> Answer:
-    return Answer("pass", {"bandwidth_gbps": 0.05}, {"bandwidth_gbps": FLOOR})
-
-
-def _latency() -> Answer:
-    return Answer("recorded", {"latency_average_us": 9.0, "latency_p50_us": 2.0})
-
-
 def _spoil(answer: Answer) -> None:
     if answer.outcome == "pass":
         answer.observed = {"bandwidth_gbps": 0.0096}
@@ -74,10 +69,6 @@ def _spoil(answer: Answer) -> None:
     else:
         answer.observed["latency_p50_us"] = 31.0
         answer.failed("stands_apart", "latency_p50_us 31, the median of 12 like tests 2")
-
-
-def classes(answers: dict[Place, Answer]) -> dict[Place, str | None]:
-    return {place: answer.cause.get("cause_class") for place, answer in answers.items()}
 
 
 @pytest.mark.parametrize("check", ["tcp_bandwidth", "tcp_bandwidth_concurrent", "rdma_bandwidth"])
@@ -148,8 +139,8 @@ def test_the_pattern_of_slow_tests_names_rail_node_path_or_switch(pattern: str, 
         return  # both directions are one test: n1 is no sender of its own, and one test is a single one
     if wanted == "stays":
         wanted = "stands_apart" if check == "rdma_latency" else "below_floor"
-    for place, found in classes(name_slow(nodes, slow, check)).items():
-        assert found == (wanted if slow(*place) else None), place
+    for place, answer in name_slow(nodes, slow, check).items():
+        assert answer.cause.get("cause_class") == (wanted if slow(*place) else None), place
 
 
 @pytest.mark.parametrize(("rails", "wanted"), [(1, "rail_slow"), (2, "node_slow"), (3, "rail_slow")])
