@@ -28,7 +28,7 @@ def test_with_a_previous_reading_it_is_lost_since_that_day_at_its_port() -> None
     leaf = net.disconnect(net.adapter_key(2, 1))
     judgement = judge(net.reading(taken_at_s=NOON_S + 3600), expected, previous)
     (found,) = judgement.findings
-    assert (found.cause, found.node, found.rail) == ("link_lost", "gpu003", "rail1")
+    assert describe(found) == ("link_lost", "fail", "gpu003", "rail1")
     assert "leaf0-1 port 3" in found.text
     assert "since 2026-09-21 14:13 UTC" in found.text  # date -u -d @1790000000
     assert set(found.ports) == {leaf, net.adapter_key(2, 1)}
