@@ -12,6 +12,7 @@ import pytest
 from ansible_collections.railyard.fabric.plugins.plugin_utils.bounds import expected, facts, gpu_memory
 from support.runs import fake_rdma
 from support.runs.fake_run import NODES, RUN, FakeRun
+from support.runs.run_builder import scale
 
 CHECK = "rdma_gpu_bandwidth"
 OTHER = "0000:89:00.0"
@@ -29,9 +30,7 @@ def judge_memory(run: FakeRun) -> dict[str, Any]:
 def carry(run: FakeRun, check: str, gbps: float) -> None:
     """Have a test, or the first of a check, carry less than the 0.95 Gbit/s of all."""
     for row in run.rows(next(iter(run.ids(check)), check)):
-        row["iterations"] = int(row["iterations"] * gbps / 0.95)
-        row["metrics"]["bandwidth_gbps"] = gbps
-        row["metrics"]["message_rate_mpps"] = round(gbps * 1e3 / 8 / 65536, 6)
+        scale(row, gbps)
 
 
 def test_it_passes_by_its_own_authority_beside_host_memory() -> None:
