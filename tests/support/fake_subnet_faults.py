@@ -290,28 +290,18 @@ def port_without_peer(net: Net, places: Places) -> list[Want]:
     return [Want("port_no_peer", net.node(node), f"rail{rail}", {leaf})]
 
 
-def pkey_limited(net: Net, places: Places) -> list[Want]:
-    places.pkeys("some tables", "all tables")
-    node, rail, key, _leaf = places.port()
-    assert net.pkeys is not None
-    net.pkeys[key] = (0xFFFF, 0x0001)
-    return [Want("pkey_limited", net.node(node), f"rail{rail}", {key})]
+def give_table(cause: str, table: tuple[int, ...]) -> Fault:
+    """Return the fault that one port has another table of P_Keys."""
 
+    def fault(net: Net, places: Places) -> list[Want]:
+        places.pkeys("some tables", "all tables")
+        node, rail, key, _leaf = places.port()
+        assert net.pkeys is not None
+        net.pkeys[key] = table
+        return [Want(cause, net.node(node), f"rail{rail}", {key})]
 
-def pkey_missing(net: Net, places: Places) -> list[Want]:
-    places.pkeys("some tables", "all tables")
-    node, rail, key, _leaf = places.port()
-    assert net.pkeys is not None
-    net.pkeys[key] = (0xFFFF,)
-    return [Want("pkey_missing", net.node(node), f"rail{rail}", {key})]
-
-
-def pkey_extra(net: Net, places: Places) -> list[Want]:
-    places.pkeys("some tables", "all tables")
-    node, rail, key, _leaf = places.port()
-    assert net.pkeys is not None
-    net.pkeys[key] = (0xFFFF, 0x8001, 0x8002)
-    return [Want("pkey_extra", net.node(node), f"rail{rail}", {key})]
+    fault.__name__ = cause
+    return fault
 
 
 def partitions_default(net: Net, places: Places) -> list[Want]:
@@ -340,7 +330,8 @@ FAULTS: tuple[Fault, ...] = (
     adapter_link_down, node_off, uplink_down, leaf_lost, spine_lost, adapter_narrow, adapter_slow,
     uplink_narrow, uplink_slow, symbol_errors, uplink_errors, few_symbol_errors, flap,
     rails_swapped, nodes_swapped, node_moved, cable_moved, duplicate_guid, adapter_silent,
-    leaf_silent, spine_silent, port_without_peer, pkey_limited, pkey_missing, pkey_extra,
+    leaf_silent, spine_silent, port_without_peer, give_table("pkey_limited", (0xFFFF, 0x0001)),
+    give_table("pkey_missing", (0xFFFF,)), give_table("pkey_extra", (0xFFFF, 0x8001, 0x8002)),
     partitions_default, two_masters, no_master,
 )  # fmt: skip
 
