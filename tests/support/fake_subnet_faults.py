@@ -231,25 +231,18 @@ def node_moved(net: Net, places: Places) -> list[Want]:
     places.once("spare")
     keys = set()
     for rail in range(net.rails):
-        key = net.adapter_key(node, rail)
-        old = net.peer(key)
-        far = PortKey(net.leaf(net.units - 1, rail), net.nodes_each + 1)
-        net.connect(key, far)
-        net.devices[old.guid].ports[old.number].peer = None
-        net.devices[old.guid].ports[old.number].state = "Down"
-        net.devices[old.guid].ports[old.number].physical = "Polling"
+        key, far = net.adapter_key(node, rail), PortKey(net.leaf(net.units - 1, rail), net.nodes_each + 1)
+        net.move(key, far)
         keys |= {key, far}
     return [Want("wrong_leaf", net.node(node), None, keys)]
 
 
 def cable_moved(net: Net, places: Places) -> list[Want]:
-    node, rail, key, old = places.port()
+    node, rail, key, _old = places.port()
     unit = node // net.nodes_each
     far = PortKey(net.leaf(unit, (rail + 1) % net.rails), net.nodes_each + 2)
     places.once(f"spare {far}")
-    net.connect(key, far)
-    port = net.devices[old.guid].ports[old.number]
-    port.peer, port.state, port.physical = None, "Down", "Polling"
+    net.move(key, far)
     return [Want("wrong_leaf", net.node(node), f"rail{rail}", {key, far})]
 
 
@@ -297,28 +290,18 @@ def port_without_peer(net: Net, places: Places) -> list[Want]:
     return [Want("port_no_peer", net.node(node), f"rail{rail}", {leaf})]
 
 
-def pkey_limited(net: Net, places: Places) -> list[Want]:
-    places.pkeys("some tables", "all tables")
-    node, rail, key, _leaf = places.port()
-    assert net.pkeys is not None
-    net.pkeys[key] = (0xFFFF, 0x0001)
-    return [Want("pkey_limited", net.node(node), f"rail{rail}", {key})]
+def give_table(cause: str, table: tuple[int, ...]) -> Fault:
+    """Return the fault that one port has another table of P_Keys."""
 
+    def fault(net: Net, places: Places) -> list[Want]:
+        places.pkeys("some tables", "all tables")
+        node, rail, key, _leaf = places.port()
+        assert net.pkeys is not None
+        net.pkeys[key] = table
+        return [Want(cause, net.node(node), f"rail{rail}", {key})]
 
-def pkey_missing(net: Net, places: Places) -> list[Want]:
-    places.pkeys("some tables", "all tables")
-    node, rail, key, _leaf = places.port()
-    assert net.pkeys is not None
-    net.pkeys[key] = (0xFFFF,)
-    return [Want("pkey_missing", net.node(node), f"rail{rail}", {key})]
-
-
-def pkey_extra(net: Net, places: Places) -> list[Want]:
-    places.pkeys("some tables", "all tables")
-    node, rail, key, _leaf = places.port()
-    assert net.pkeys is not None
-    net.pkeys[key] = (0xFFFF, 0x8001, 0x8002)
-    return [Want("pkey_extra", net.node(node), f"rail{rail}", {key})]
+    fault.__name__ = cause
+    return fault
 
 
 def partitions_default(net: Net, places: Places) -> list[Want]:
@@ -347,7 +330,8 @@ FAULTS: tuple[Fault, ...] = (
     adapter_link_down, node_off, uplink_down, leaf_lost, spine_lost, adapter_narrow, adapter_slow,
     uplink_narrow, uplink_slow, symbol_errors, uplink_errors, few_symbol_errors, flap,
     rails_swapped, nodes_swapped, node_moved, cable_moved, duplicate_guid, adapter_silent,
-    leaf_silent, spine_silent, port_without_peer, pkey_limited, pkey_missing, pkey_extra,
+    leaf_silent, spine_silent, port_without_peer, give_table("pkey_limited", (0xFFFF, 0x0001)),
+    give_table("pkey_missing", (0xFFFF,)), give_table("pkey_extra", (0xFFFF, 0x8001, 0x8002)),
     partitions_default, two_masters, no_master,
 )  # fmt: skip
 

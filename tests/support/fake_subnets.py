@@ -24,7 +24,12 @@ from ansible_collections.railyard.fabric.plugins.module_utils.records.subnet imp
     Source,
     SubnetManager,
 )
-from ansible_collections.railyard.fabric.plugins.plugin_utils.subnet.model import Expected, ExpectedPort, Leaf
+from ansible_collections.railyard.fabric.plugins.plugin_utils.subnet.model import (
+    Expected,
+    ExpectedPort,
+    Finding,
+    Leaf,
+)
 
 EDR, FDR, SDR, HDR, NDR = 25.78125, 14.0625, 2.5, 53.125, 106.25
 #: What a lane counts for in a rate: EDR 100, HDR 200, NDR 400 at four lanes.
@@ -138,6 +143,12 @@ class Net:
         for key, far in ((one, other), (other, one)):
             self.devices[key.guid].ports[key.number] = FakePort(self.width, self.lane_gbps, far)
 
+    def list_uplinks(self, leaf: str, spine: str | None = None) -> list[PortKey]:
+        """Return a leaf's ports that lead to switches, or to this one."""
+        ports = self.devices[leaf].ports.items()
+        peers = [(PortKey(leaf, number), port.peer.guid) for number, port in ports if port.peer]
+        return [key for key, guid in peers if self.devices[guid].kind == "switch" and spine in (None, guid)]
+
     def peer(self, key: PortKey) -> PortKey:
         peer = self.devices[key.guid].ports[key.number].peer
         assert peer is not None
@@ -161,6 +172,13 @@ class Net:
         far, other_far = self.peer(one), self.peer(other)
         self.connect(one, other_far)
         self.connect(other, far)
+
+    def move(self, key: PortKey, far: PortKey) -> None:
+        """Move an adapter's cable to another port of a switch; the port where it was is dark."""
+        old = self.peer(key)
+        self.connect(key, far)
+        port = self.devices[old.guid].ports[old.number]
+        port.peer, port.state, port.physical = None, "Down", "Polling"
 
     def remove(self, guid: str, *, silent: bool = False) -> list[PortKey]:
         """Take a device away, or let it answer no more; returns the ports that it was connected to."""
@@ -278,6 +296,11 @@ class Net:
 def manager(port_guid: str, state: str | None, priority: int = 0, lid: int | None = None) -> SubnetManager:
     """Return a subnet manager as sminfo shows it."""
     return SubnetManager(port_guid, lid, state, priority, 100, Source("sminfo.txt", 1))
+
+
+def describe(found: Finding) -> tuple[str, str, str | None, str | None]:
+    """Return what a finding is, how bad, and at which node and rail."""
+    return found.cause, found.severity, found.node, found.rail
 
 
 def _dark() -> FakePort:

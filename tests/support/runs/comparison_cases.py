@@ -69,6 +69,11 @@ def way(node: str = A, peer: str = B, rail: str = "rail0", **fields: Any) -> lis
     ]
 
 
+def change(verdicts: list[dict[str, Any]], check: str, **fields: Any) -> list[dict[str, Any]]:
+    """Return verdicts in which those of a check, or of all checks that begin so, are changed."""
+    return [{**one, **fields} if one["check"].startswith(check) else one for one in verdicts]
+
+
 def all_verdicts() -> list[dict[str, Any]]:
     """Two nodes, two rails, each way, both ways at once, all rails at once."""
     verdicts = [verdict("rdma_port", peer=None, direction="local")]

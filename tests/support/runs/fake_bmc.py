@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.plugin_utils.ask import requests
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.rules import bmc
 from ansible_collections.railyard.fabric.plugins.plugin_utils.launch.bmc_probe import Reply
 
@@ -24,8 +23,7 @@ def with_bmcs(*replies: Reply | None, **rules: Any) -> FakeRun:
     run = FakeRun(**rules)
     for node, address in ADDRESSES.items():
         run.plan["nodes"][node]["bmc_address"] = address
-    run.asked = requests.asked_lines(run.plan, run.order)
-    run.manifest["asked"] = requests.fingerprint(run.asked)
+    run.plan_again()
     for line, reply in zip(lines(run), replies or (TAKEN, TAKEN), strict=True):
         if reply is not None:
             address = ADDRESSES[line["node"]]

@@ -21,10 +21,6 @@ _WAYS = {"nccl_all_reduce": 2, "nccl_all_gather": 1, "nccl_alltoall": 1}
 Slow = Mapping[str, Mapping[str, float]]
 
 
-class _Uncabled(FakeRun):
-    cabled = False
-
-
 def with_gpus(
     nodes: tuple[str, ...] = NODES,
     slow: Slow | None = None,
@@ -43,10 +39,9 @@ def with_gpus(
         only_way: a slow GPU or pair is slow in one direction alone.
         rules: of the policy.
     """
-    made = FakeRun if len(nodes) == len(NODES) else _Uncabled
-    run = made(
-        nodes=nodes, node_class=node_class, nccl_tests_folder="/opt/nccl-tests",
-        nvbandwidth_folder="/opt/nvbandwidth", **rules,
+    run = FakeRun(
+        nodes=nodes, node_class=node_class, beacon=len(nodes) == len(NODES),
+        nccl_tests_folder="/opt/nccl-tests", nvbandwidth_folder="/opt/nvbandwidth", **rules,
     )  # fmt: skip
     for line in run.asked:
         if line["tool"] in ("nccl-tests", "nvbandwidth"):

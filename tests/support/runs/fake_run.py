@@ -36,7 +36,6 @@ UNSET_OF_ROW = (
         "gid_type",
         "window_s",
         "message_bytes",
-        "qps",
     ),
     *("qps", "active_mtu_bytes", "counters", "other_rails", "raw", "error", "other_end"),
 )
@@ -99,13 +98,11 @@ class FakeRun:
         }
         self.facts = [self._facts(index) for index in range(1, len(nodes) + 1)]
         declared = fabric(rate_gbps, transport, rails, node_class, self.plan["cabling"])
-        order = requests.work_order(
+        self.order = requests.work_order(
             RUN, self.plan, dict.fromkeys(nodes, declared), self.policy, reached=nodes
         )
-        self.order = order
-        lines = requests.asked_lines(self.plan, order)
-        self.asked = lines
-        self.manifest = manifest_of(self.policy, lines)
+        self.asked = requests.asked_lines(self.plan, self.order)
+        self.manifest = manifest_of(self.policy, self.asked)
         self.results = [
             self._row(line, end)
             for line in self.asked
@@ -120,9 +117,8 @@ class FakeRun:
         return verdict.judge(self.manifest, self.plan, self.asked, self.facts, results, obstacles)
 
     def status(self) -> int:
-        return run_status.find_exit_status(
-            {one["outcome"] for one in self.judge()}, self.incomplete() is None
-        )
+        outcomes = {one["outcome"] for one in self.judge()}
+        return run_status.find_exit_status(outcomes, self.incomplete() is None)
 
     def incomplete(self) -> str | None:
         return run_status.explain_incomplete(self.manifest, self.asked, self.sealed(), self.order)
@@ -130,6 +126,14 @@ class FakeRun:
     def sealed(self) -> dict[str, Any]:
         """Return the plan as it would be had the run been made with it."""
         return {**self.plan, provenance.FINGERPRINT: provenance.fingerprint(self.plan, self.policy)}
+
+    def plan_again(self, asked: list[dict[str, Any]] | None = None) -> FakeRun:
+        """Plan these tests, or those of the changed plan and order; rows of others are gone."""
+        self.asked = requests.asked_lines(self.plan, self.order) if asked is None else asked
+        self.manifest["asked"] = requests.fingerprint(self.asked)
+        planned = {line["id"] for line in self.asked}
+        self.results = [row for row in self.results if row["id"] in planned]
+        return self
 
     def copy(self) -> FakeRun:
         return pickle.loads(pickle.dumps(self))

@@ -24,8 +24,7 @@ def with_drives(
     nodes: tuple[str, ...] = NODES, slow: Mapping[str, Mapping[str, float]] | None = None, **rules: Any
 ) -> FakeRun:
     """Return a healthy run whose nodes have like drives; `slow`: which share one does, by node and check."""
-    made = FakeRun if len(nodes) == len(NODES) else _Uncabled
-    run = made(nodes=nodes, storage_mounts=["/data"], **rules)
+    run = FakeRun(nodes=nodes, beacon=len(nodes) == len(NODES), storage_mounts=["/data"], **rules)
     for line in run.asked:
         if line["tool"] == "fio":
             run.results.append(_row(line, (slow or {}).get(line["node"], {}).get(line["check"], 1.0)))
@@ -34,12 +33,13 @@ def with_drives(
     return run
 
 
-class _Uncabled(FakeRun):
-    cabled = False
-
-
 def drives_of(run: FakeRun) -> list[dict[str, Any]]:
     return [one for one in run.judge() if one["tool"] == "fio"]
+
+
+def list_accounts(run: FakeRun, *nodes: str) -> list[dict[str, Any]]:
+    """Return what the tests of nodes' drives say of their mount, its drives among it."""
+    return [row["storage"] for row in run.results if row["host"] in nodes and row.get("storage")]
 
 
 def _health(line: Mapping[str, Any]) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import copy
 import json
 import pickle
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from support.runs.fake_run import FakeRun
@@ -114,6 +114,32 @@ def still_true(path: str, value: Any, remove: bool, row: dict[str, Any], origina
     is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
     another_number = is_number and isinstance(before, (int, float)) and 0 <= value < 1e9
     return not remove and another_number and not isinstance(before, bool) and path.startswith("metrics.")
+
+
+def spoil_each_field(
+    run: FakeRun,
+    check: str,
+    end: str,
+    is_relevant: Callable[[str], bool],
+    checks: Sequence[str] = CHECKS_BETWEEN,
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Spoil each relevant field of a row of a check's first test in each way; yield how, and the verdict."""
+    identity = run.ids(check)[0]
+    original = run.rows(identity, end)[0]
+    for path in filter(is_relevant, paths(original)):
+        for value, remove in [(None, True), *((one, False) for one in garbage_for(path, check, checks))]:
+            view = FakeRunView(run, identity, end)
+            mutate(view.row, path, value, remove)
+            if not still_true(path, value, remove, view.row, original):
+                yield f"{path} {'removed' if remove else repr(value)}", view.verdict(identity)
+
+
+def again(row: dict[str, Any], attempt: int) -> dict[str, Any]:
+    """Return a row of another attempt, with counters of its own."""
+    later = copy.deepcopy(row)
+    spans = (row["counters"] or {}).items()
+    moved = {name: [span[0] + attempt * 10**13, span[1] + attempt * 10**13] for name, span in spans}
+    return {**later, "attempt": attempt, "counters": moved}
 
 
 class FakeRunView:

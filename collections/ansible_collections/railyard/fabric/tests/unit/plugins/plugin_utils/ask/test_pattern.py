@@ -241,16 +241,10 @@ def test_an_order_that_leaves_out_more_than_its_policy_allows_is_reported(cut: d
     assert pattern.problem({**order(32), **cut}) is not None
 
 
-class NoCables(FakeRun):
-    """The planned tests of cables need two nodes alone."""
-
-    cabled = False
-
-
 def test_a_run_of_some_pairs_passes_and_its_first_line_says_how_many() -> None:
     names = tuple(f"gpu{number}" for number in range(1, 13))
     made: dict[str, Any] = {"transport": "roce", "driver_class": "hardware", "node_class": "hardware"}
-    run = NoCables(**made, nodes=names, rails=4, budget_min=5)
+    run = FakeRun(**made, nodes=names, rails=4, budget_min=5, beacon=False)
     assert run.order["pattern"] == "k_regular"
     assert run.status() == 0
     verdicts = run.judge()

@@ -188,13 +188,6 @@ def test_the_judge_lays_no_tcp_floor_on_infiniband() -> None:
         assert (one["outcome"], one["floor"]) == ("recorded", None), check
 
 
-def test_the_slower_end_bounds_both() -> None:
-    rules = policy.merge(None)
-    found = limits.bound_test("tcp_bandwidth", end(10), end(40), limits.Conditions(rules))
-    assert found.floor == {"bandwidth_gbps": 8.0}
-    assert limits.bound_test("tcp_bandwidth", end(10), end(), limits.Conditions(rules)).floor == {}
-
-
 def test_ports_of_one_card_have_no_floor_together() -> None:
     one, other = end(40, pci="0000:81:00.0"), end(40, pci="0000:81:00.1")
     assert set(limits.find_shares({"rail0": one, "rail1": other})) == {"rail0", "rail1"}

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import copy
 from itertools import product
 from typing import Any
 
@@ -62,7 +63,7 @@ def end(
 
 @pytest.mark.parametrize("transport", ["roce", "infiniband"])
 def test_each_two_ends_have_the_bounds_that_they_have_by_themselves(transport: str) -> None:
-    ends = {f"gpu{number}": {"rail0": end(number, *map(_copy, one))} for number, one in enumerate(ENDS)}
+    ends = {f"gpu{number}": {"rail0": end(number, *copy.deepcopy(one))} for number, one in enumerate(ENDS)}
     found = BoundsCache(ends)
     on = bounds.Conditions(policy.merge(None), ("3.17", "3.17"), None, transport)
     for node, peer, check in product(ends, ends, TESTS):
@@ -82,7 +83,3 @@ def test_other_conditions_have_their_own_bounds() -> None:
         on._replace(share=slots.Share(None, "they share a link")),
     ):
         assert not found.for_test(line, other).floor
-
-
-def _copy(facts: dict[str, Any] | None) -> dict[str, Any] | None:
-    return None if facts is None else dict(facts)

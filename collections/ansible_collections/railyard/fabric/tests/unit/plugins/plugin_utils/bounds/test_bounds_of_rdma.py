@@ -188,6 +188,21 @@ def test_all_rails_together_carry_their_sum() -> None:
     assert limits.bound_aggregate("rdma_aggregate_bandwidth", able, on).floor == {}
 
 
+def test_each_rail_of_a_sum_carries_what_its_own_packets_allow() -> None:
+    ends = [end(25.0, mtu=1500), end(100.0)]
+    able = [limits.find_capability("rdma_bandwidth", one, one, "roce") for one in ends]
+    on = limits.Conditions(policy.merge(None), transport="roce")
+    both = limits.bound_aggregate("rdma_aggregate_bandwidth", able, on)
+    # 1024 of 1106 bytes and 4096 of 4178 are payload: the fast rail is not held to the slow one's share.
+    most = 25 * 1024 / 1106 + 100 * 4096 / 4178
+    assert both.ceiling["bandwidth_gbps"] == pytest.approx(most * 1.02, abs=1e-3)
+    frames = [limits.find_capability("tcp_bandwidth", one, one) for one in ends]
+    on = limits.Conditions(policy.merge(None), ("3.16", "3.16"))
+    tcp = limits.bound_aggregate("aggregate_bandwidth", frames, on)
+    most = 25 * 1514 / 1538 + 100 * 9014 / 9038
+    assert tcp.ceiling["bandwidth_gbps"] == pytest.approx(most * 1.02, abs=1e-3)
+
+
 @pytest.mark.parametrize(
     ("mtu", "step"),
     # 40 + 8 + 12 + 4 + 28 + 4 = 96 bytes are set aside by Linux

@@ -18,6 +18,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.bounds import expe
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import policy
 from support.nodes.pci_tree import GEN4, GEN5, PciTree
 from support.runs.fake_run import FakeRun
+from support.runs.run_builder import scale
 
 #: What PCI Express leaves of its raw rate (docs/figures.md), and RDMA of a RoCE v2 packet of 4096 bytes.
 PAYLOAD, DATA = 0.905, 4096 / (4096 + 38 + 44)
@@ -254,9 +255,7 @@ def whole_run(uplink_lanes: int, gbps: float) -> FakeRun:
             device |= {"pci": f"0000:{18 + number}:00.0", "pci_path": [own, above], "pci_link": None}
     for identity in run.ids("rdma_bandwidth_concurrent"):
         for row in run.rows(identity):
-            row["iterations"] = int(row["iterations"] * gbps / 0.95)
-            row["metrics"]["bandwidth_gbps"] = gbps
-            row["metrics"]["message_rate_mpps"] = round(gbps * 1e3 / 8 / 65536, 6)
+            scale(row, gbps)
     return run
 
 

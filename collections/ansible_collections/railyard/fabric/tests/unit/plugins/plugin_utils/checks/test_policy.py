@@ -23,6 +23,8 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import poli
         ({"iperf3_duration_s": -1}, "fabric_policy.iperf3_duration_s must be within 1 and"),
         ({"iperf3_duration_s": 0}, "fabric_policy.iperf3_duration_s must be within 1 and"),
         ({"iperf3_duration_s": 1.5}, "must be a whole number"),
+        # A rendezvous was seen to send 4 packets between the two readings of the counters.
+        ({"ping_count": 4}, "fabric_policy.ping_count must be within 10 and"),
         ({"ping_interval_s": float("nan")}, "fabric_policy.ping_interval_s must be a number"),
         ({"ping_interval_s": float("inf")}, "fabric_policy.ping_interval_s must be a number"),
         ({"allow_busy": "yes"}, "fabric_policy.allow_busy must be true or false"),
@@ -66,6 +68,37 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import poli
         ({"floors": {"tcp_bandwidth": {"bandwidth_gbps": ["1", 2]}}}, "a floor that is a number"),
         ({"floors": {"tcp_bandwidth": {"bandwidth_gbps": [3, 2]}}}, "a ceiling above the floor"),
         ({"floors": {"tcp_bandwidth": {"bandwidth_gbps": [3, float("nan")]}}}, "a ceiling above the floor"),
+        *(
+            ({"nccl_tests_folder": folder}, "nccl_tests_folder")
+            for folder in ("opt/nccl", "/opt//nccl", "/opt/nccl/", ["/opt"], 3, None)
+        ),
+        # Tools do not see these.
+        *(
+            ({"gpudirect_perftest_folder": folder}, "gpudirect_perftest_folder")
+            for folder in ("bin", "/opt/../bin", "/home/ops/perftest", "/tmp", 5, ["/opt"])
+        ),
+        (
+            {"gpudirect_perftest_folder": "/opt/x", "rdma_tests": ["ib_read_bw"]},
+            "rdma_tests does not list",
+        ),
+        *(
+            ({"storage_mounts": mounts}, "at most 16 absolute paths")
+            for mounts in ("/data", [1], [f"/{number}" for number in range(17)])
+        ),
+        ({"storage_mounts": ["data"]}, "'data'; write an absolute path"),
+        ({"storage_mounts": ["/data/"]}, "'/data/'; write an absolute path"),
+        ({"storage_mounts": ["/a/../data"]}, "write an absolute path"),
+        ({"storage_mounts": ["/da\nta"]}, "write an absolute path"),
+        ({"storage_mounts": ["/data", "/data"]}, "lists /data twice"),
+        ({"bmc_check": "ipmi"}, "bmc_check must be one of tcp, none, rmcp, not 'ipmi'"),
+        ({"bmc_check": None}, "bmc_check must be"),
+        ({"bmc_check": ["rmcp"]}, "bmc_check must be"),
+        ({"bmc_tcp_ports": []}, "bmc_tcp_ports must list 1 to 8 TCP ports"),
+        *(
+            ({"bmc_tcp_ports": ports}, "bmc_tcp_ports must list")
+            for ports in ([0], [True], 443, list(range(1, 10)))
+        ),
+        ({"bmc_timeout_s": 0}, "bmc_timeout_s must be within"),
     ],
 )
 def test_bad_policy_names_its_key(user: Any, said: str) -> None:
@@ -83,3 +116,4 @@ def test_all_policy_problems_come_at_once_and_the_default_stays_clean() -> None:
     merged["rdma_tests"].append("ib_read_bw")
     assert before == policy.DEFAULT
     assert policy.merge(None) == before
+    assert policy.merge({"gpudirect_perftest_folder": ""}) == before

@@ -49,6 +49,9 @@ DEBIAN = {
 }
 
 
+NEEDS_OPEN = ["cannot be driven by the proprietary", "flavour: open"]
+
+
 def node(*names, kernel="6.1.0-28-amd64", nvswitch=False):
     gpus = [
         {
@@ -78,18 +81,8 @@ def refusal(choice):
         ("V100", {"flavour": "open"}, VENDOR, ["Volta cannot be driven by the open", "flavour: proprietary"]),
         ("V100", {"branch": "590"}, VENDOR, ["R580 was the last", "nvidia_driver_branch: 580"]),
         ("K80", {"branch": 535}, VENDOR, ["nvidia_driver_branch: 470"]),
-        (
-            "B200",
-            {"flavour": "proprietary"},
-            VENDOR,
-            ["cannot be driven by the proprietary", "flavour: open"],
-        ),
-        (
-            "GH200",
-            {"flavour": "proprietary"},
-            VENDOR,
-            ["cannot be driven by the proprietary", "flavour: open"],
-        ),
+        ("B200", {"flavour": "proprietary"}, VENDOR, NEEDS_OPEN),
+        ("GH200", {"flavour": "proprietary"}, VENDOR, NEEDS_OPEN),
         ("B200", {"branch": 550}, VENDOR, ["nvidia_driver_branch: 570 or newer."]),
         ("B200", {}, DEBIAN, ["570 or newer, with nvidia_driver_source: vendor"]),
         (

@@ -88,48 +88,7 @@ def test_what_may_be_declared(keys):
             "fabric.partitions.0x0001",
             "there twice",
         ),
-        ({"partitions": {1: "all"}}, "fabric.partitions.0x0001", "not a mapping"),
-        ({"partitions": {1: {}}}, "fabric.partitions.0x0001.members", "names no member"),
-        ({"partitions": {1: {"members": []}}}, "fabric.partitions.0x0001.members", "names no member"),
-        ({"partitions": {1: {"members": "gpu1"}}}, "fabric.partitions.0x0001.members", "names no member"),
-        ({"partitions": {1: {"members": [7.5]}}}, "fabric.partitions.0x0001.members.7.5", "neither a node"),
-        (
-            {"partitions": {1: {"members": ["gpu1", "gpu1"]}}},
-            "fabric.partitions.0x0001.members.gpu1",
-            "gpu1 is there twice",
-        ),
-        (
-            {"partitions": {1: {"members": {"gpu1": "admin"}}}},
-            "fabric.partitions.0x0001.members.gpu1",
-            "no membership",
-        ),
-        (
-            {"partitions": {1: {"members": "all", "membership": "half"}}},
-            "fabric.partitions.0x0001.membership",
-            "no membership",
-        ),
-        (
-            {"partitions": {1: {"members": "all", "name": "a:b"}}},
-            "fabric.partitions.0x0001.name",
-            "no name of a partition",
-        ),
-        (
-            {"partitions": {1: {"members": "all", "name": "a" * 32}}},
-            "fabric.partitions.0x0001.name",
-            "no name of a partition",
-        ),
-        ({"partitions": {1: {"members": "all", "ipoib": 1}}}, "fabric.partitions.0x0001.ipoib", "neither"),
-        ({"partitions": {1: {"members": "all", "mtu": 5}}}, "fabric.partitions.0x0001.mtu", "unknown key"),
-        (
-            {"partitions": {1: {"members": ["{{ node }}"]}}},
-            "fabric.partitions.1.members[0]",
-            "Jinja",
-        ),
-        (
-            {"partitions": {1: {"members": ["gpu1", "gpu7"]}}},
-            "fabric.partitions.0x0001.members.gpu7",
-            "no node gpu7",
-        ),
+        ({"partitions": {1: {"members": ["{{ node }}"]}}}, "fabric.partitions.1.members[0]", "Jinja"),
         ({"subnet_managers": "gpu1"}, "fabric.subnet_managers", "not a list"),
         ({"subnet_managers": []}, "fabric.subnet_managers", "not a list"),
         ({"subnet_managers": ["gpu1", "gpu1"]}, "fabric.subnet_managers", "duplicate"),
@@ -142,6 +101,30 @@ def test_what_may_be_declared(keys):
 def test_what_is_wrong_is_named(keys, file, part):
     found, rail, message = one(**keys)
     assert (found, rail) == (file, None)
+    assert part in message
+
+
+@pytest.mark.parametrize(
+    ("partition", "place", "part"),
+    [
+        ("all", "", "not a mapping"),
+        ({}, ".members", "names no member"),
+        ({"members": []}, ".members", "names no member"),
+        ({"members": "gpu1"}, ".members", "names no member"),
+        ({"members": [7.5]}, ".members.7.5", "neither a node"),
+        ({"members": ["gpu1", "gpu1"]}, ".members.gpu1", "gpu1 is there twice"),
+        ({"members": {"gpu1": "admin"}}, ".members.gpu1", "no membership"),
+        ({"members": ["gpu1", "gpu7"]}, ".members.gpu7", "no node gpu7"),
+        ({"members": "all", "membership": "half"}, ".membership", "no membership"),
+        ({"members": "all", "name": "a:b"}, ".name", "no name of a partition"),
+        ({"members": "all", "name": "a" * 32}, ".name", "no name of a partition"),
+        ({"members": "all", "ipoib": 1}, ".ipoib", "neither"),
+        ({"members": "all", "mtu": 5}, ".mtu", "unknown key"),
+    ],
+)
+def test_what_is_wrong_of_a_partition_is_named(partition, place, part):
+    found, rail, message = one(partitions={1: partition})
+    assert (found, rail) == (f"fabric.partitions.0x0001{place}", None)
     assert part in message
 
 

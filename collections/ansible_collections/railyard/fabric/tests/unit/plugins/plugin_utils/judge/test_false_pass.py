@@ -5,10 +5,17 @@
 
 from __future__ import annotations
 
-import copy
 from typing import Any
 
 import pytest
+from ansible_collections.railyard.fabric.plugins.module_utils.facts import link_errors
+from ansible_collections.railyard.fabric.plugins.module_utils.measure.proof import (
+    PROVEN,
+    UNPROVEN,
+    Allowance,
+    Claim,
+    prove,
+)
 from ansible_collections.railyard.fabric.plugins.plugin_utils.ask import requests
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import policy
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.verdict import (
@@ -22,25 +29,6 @@ from support.runs.fake_run import NODES, RUN, FakeRun, fabric
 HEALTHY = FakeRun()
 
 
-def only(run: FakeRun, *nodes: str) -> FakeRun:
-    """Limit a run to some nodes, as --limit does."""
-    run = run.copy()
-    run.plan["nodes"] = {name: run.plan["nodes"][name] for name in nodes}
-    return asked_again(run)
-
-
-def asked_again(run: FakeRun) -> FakeRun:
-    order = requests.work_order(
-        RUN, run.plan, {node: fabric() for node in run.plan["nodes"]}, run.policy, reached=NODES
-    )
-    run.order = order
-    run.asked = requests.asked_lines(run.plan, order)
-    run.manifest["asked"] = requests.fingerprint(run.asked)
-    wanted = {line["id"] for line in run.asked}
-    run.results = [row for row in run.results if row["id"] in wanted]
-    return run
-
-
 def summed_up(run: FakeRun) -> dict[str, Any]:
     verdicts = run.judge()
     judged = rejudge.Judged(verdicts, run.status(), incomplete=run.incomplete())
@@ -48,7 +36,11 @@ def summed_up(run: FakeRun) -> dict[str, Any]:
 
 
 def test_a_lone_node_measured_nothing() -> None:
-    run = only(HEALTHY, "gpuserver1")
+    """As --limit does it."""
+    run = HEALTHY.copy()
+    del run.plan["nodes"]["gpuserver2"]
+    run.order = requests.work_order(RUN, run.plan, {"gpuserver1": fabric()}, run.policy, reached=NODES)
+    run.plan_again()
     assert {one["outcome"] for one in run.judge()} == {"pass"}  # links, addresses, MTUs
     said = summed_up(run)
     assert said["exit_status"] == 3
@@ -58,8 +50,7 @@ def test_a_lone_node_measured_nothing() -> None:
 
 def test_a_rail_that_no_other_node_has_measured_nothing() -> None:
     run = HEALTHY.copy()
-    run.asked = [line for line in run.asked if line["peer"] is None or line["rail"] == "rail0"]
-    run.manifest["asked"] = requests.fingerprint(run.asked)
+    run.plan_again([line for line in run.asked if line["peer"] is None or line["rail"] == "rail0"])
     assert run.status() == 3
     assert "gpuserver1 rail1, gpuserver2 rail1" in str(run.incomplete())
 
@@ -92,20 +83,20 @@ def test_a_declared_rdma_that_was_not_requested_is_no_zero(transport: str) -> No
         ("asked", {"node": ["gpuserver1"]}),
         ("asked", {"check": None}),
         ("asked", {"rail": {}}),
+        # An aggregate of nothing is no question.
+        *(("asked", {"parts": said}) for said in (None, "m00000", [["m00000"]], ["m00000", "m00000"])),
+        # Another schema is not judged by this one's rules.
+        *(
+            (name, {"schema": said})
+            for name in ("manifest", "plan", "asked")
+            for said in (2, None, True, "1")
+        ),
     ],
 )
 def test_a_damaged_question_is_named_and_never_a_verdict(document: str, change: dict[str, Any]) -> None:
     run = HEALTHY.copy()
-    (run.asked[-3] if document == "asked" else getattr(run, document)).update(change)
-    with pytest.raises(verdict.JudgeError, match=document):
-        run.judge()
-
-
-@pytest.mark.parametrize("parts", [None, "m00000", [["m00000"]]])
-def test_an_aggregate_of_nothing_is_no_question(parts: object) -> None:
-    run = HEALTHY.copy()
-    run.asked[-1]["parts"] = parts
-    with pytest.raises(verdict.JudgeError, match="parts"):
+    (run.asked[-1] if document == "asked" else getattr(run, document)).update(change)
+    with pytest.raises(verdict.JudgeError, match=f"{document}.*{next(iter(change))}"):
         run.judge()
 
 
@@ -118,82 +109,11 @@ def test_a_manifest_that_does_not_know_what_was_requested_is_incomplete() -> Non
     assert "proven" not in said["headline"]
 
 
-def test_a_node_that_was_started_anew_is_not_the_node_that_was_inspected() -> None:
-    run = HEALTHY.copy()
-    run.facts[1]["boot_id"] = "an-earlier-boot"
-    found = {
-        one["cause_class"] for one in run.judge() if one["peer"] and one["check"] != "aggregate_bandwidth"
-    }
-    assert found == {"node_rebooted"}
-    assert run.status() == 3
-
-
-@pytest.mark.parametrize(
-    "check", ["path_mtu", "path_mtu_one_way", "ping_rtt", "tcp_bandwidth", "tcp_latency"]
-)
-@pytest.mark.parametrize("end", ["client", "server"])
-@pytest.mark.parametrize(
-    ("key", "told"),
-    [
-        ("host", "gpuserver9"),
-        ("status", "failed"),
-        ("proof", "unproven"),
-        ("metrics", {"bandwidth_gbps": 0.3}),
-        ("counters", None),
-    ],
-)
-def test_two_rows_that_did_not_meet_are_no_pair(check: str, end: str, key: str, told: object) -> None:
-    run = HEALTHY.copy()
-    identity = run.ids(check)[0]
-    row, other = (run.rows(identity, one)[0] for one in (end, "server" if end == "client" else "client"))
-    heard = {name: copy.deepcopy(other[name]) for name in ("host", "status", "proof", "metrics", "counters")}
-    row["other_end"].update(heard)
-    assert run.verdict(identity)["outcome"] in ("pass", "recorded")
-    row["other_end"][key] = told
-    one = run.verdict(identity)
-    assert (one["outcome"], one["cause_class"]) == ("unmeasured", "ends_disagree")
-    row["other_end"] = None
-    assert run.verdict(identity)["outcome"] == "unmeasured"
-
-
-@pytest.mark.parametrize(
-    ("observations", "times"),
-    [
-        (2, 1.0),  # two observations are fewer packets than the rendezvous itself sends
-        (40000, 0.1),  # a table of nanoseconds, or an invented one: what did the other 1.8 s go to?
-        (40000, 2.0),  # round trips that pose as one way: 3.4 s of them do not fit in 2 s
-    ],
-)
-def test_latencies_have_to_fill_the_time_that_they_took(observations: int, times: float) -> None:
-    run = FakeRun(floors={"tcp_latency": {"latency_average_us": [0, 1000]}})
-    identity = run.ids("tcp_latency")[0]
-    assert run.verdict(identity)["outcome"] == "pass"
-    metrics = run.rows(identity, "client")[0]["metrics"]
-    for name in metrics:
-        metrics[name] = observations if name == "observations" else metrics[name] * times
-    one = run.verdict(identity)
-    assert (one["outcome"], one["cause_class"]) == ("unmeasured", "row_garbled")
-
-
 def test_facts_that_do_not_say_of_which_run_they_are_are_no_facts() -> None:
     run = HEALTHY.copy()
     for row in run.facts:
         del row["run"]
     assert {one["outcome"] for one in run.judge()} == {"unmeasured"}
-
-
-def test_a_number_beyond_all_floats_stops_nothing_and_passes_nothing() -> None:
-    run = HEALTHY.copy()
-    identity = run.ids("tcp_bandwidth")[0]
-    run.rows(identity, "client")[0]["metrics"]["bandwidth_gbps"] = 10**400
-    assert run.verdict(identity)["outcome"] == "unmeasured"
-    assert not policy.is_number(10**400)
-
-
-def test_so_few_pings_are_refused_that_the_rendezvous_could_pose_as_them() -> None:
-    # A rendezvous was seen to send 4 packets between the two readings of the counters.
-    with pytest.raises(policy.PolicyError, match="ping_count"):
-        policy.merge({"ping_count": 4})
 
 
 @pytest.mark.parametrize("ceiling", [None, 1.97])
@@ -212,6 +132,7 @@ def test_a_floor_of_zero_is_none(check: str, ceiling: float | None) -> None:
 @pytest.mark.parametrize(
     ("check", "key"),
     [
+        ("tcp_bandwidth", "metrics.bandwidth_gbps"),
         ("rdma_bandwidth", "iterations"),
         ("rdma_latency", "metrics.observations"),
         ("tcp_latency", "metrics.observations"),
@@ -274,3 +195,44 @@ def test_a_row_of_no_node_stops_nothing(garbage: object) -> None:
     assert run.status() == 0
     said = run_status.list_unplanned_rows(run.manifest, run.asked, [{**run.results[0], "id": garbage}])
     assert len(said) == 1
+
+
+MOVED = {name: [0, 1000] for name in ("tx_bytes", "rx_bytes", "tx_packets", "rx_packets")}
+
+
+def test_counters_that_are_reported_alone_prove_nothing_of_the_link() -> None:
+    run = HEALTHY.copy()
+    notices = [name for name, kind in link_errors.KINDS.items() if kind == link_errors.NOTICE]
+    for row in run.results:
+        if row["link_errors"]:
+            row["link_errors"] = {notices[0]: [1, 1]}
+    found = {(one["outcome"], one["cause_class"]) for one in run.judge() if one["check"] == "link_errors"}
+    assert found == {("unmeasured", "no_error_counters")}
+    assert run.status() == 3
+
+
+@pytest.mark.parametrize(
+    ("claim", "proof"),
+    [
+        (Claim("bytes", 1000.0, 1000.0), PROVEN),
+        (Claim("bytes", 0.0, 0.0, 1000.0, 1000.0), PROVEN),
+        (Claim("bytes", 0.0, 0.0), UNPROVEN),
+        (Claim("packets", 0.0, 0.0), UNPROVEN),
+        (Claim("bytes", 5e9, 0.0), UNPROVEN),
+        (Claim("bytes", 1000.0, 1000.0, 5e9, 0.0), UNPROVEN),
+        (Claim("words", 10.0, 1000.0), UNPROVEN),
+    ],
+)
+def test_a_claim_of_nothing_is_not_proven(claim: Claim, proof: str) -> None:
+    assert prove(claim, "client", MOVED, {}, Allowance(0, 1))[0] == proof
+
+
+def test_a_boot_that_is_unknown_is_not_the_same_boot() -> None:
+    run = HEALTHY.copy()
+    for row in run.facts:
+        row["boot_id"] = None
+    for row in run.results:
+        if row.get("other_end"):
+            row["other_end"] = {"boot_id": None}
+    assert run.verdict(run.ids("tcp_bandwidth")[0])["cause_class"] == "facts_garbled"
+    assert run.status() == 3

@@ -13,19 +13,11 @@ import pytest
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.verdict import rejudge
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present import summary
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder as run_folder
-from ansible_collections.railyard.fabric.plugins.plugin_utils.run import provenance
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run.folder import RunFolder
 from ansible_collections.railyard.fabric.tests.unit.plugins.plugin_utils.judge.test_folder import (
     write,
 )
 from support.runs.fake_run import RUN, FakeRun
-
-
-def made(tmp_path: Path, run: FakeRun | None = None) -> RunFolder:
-    """Return the folder of a good run, as `fabric_open` and the collecting write it."""
-    run = run or FakeRun()
-    run.plan[provenance.FINGERPRINT] = provenance.fingerprint(run.plan, run.manifest["policy"])
-    return write(run, tmp_path)
 
 
 def edit(folder: RunFolder, name: str, *keys: str | int, value: Any) -> None:
@@ -48,7 +40,7 @@ def edit(folder: RunFolder, name: str, *keys: str | int, value: Any) -> None:
 def test_an_edited_plan_or_policy_proves_nothing(
     tmp_path: Path, name: str, keys: tuple[str | int, ...], value: Any
 ) -> None:
-    folder = made(tmp_path)
+    folder = write(FakeRun(), tmp_path)
     assert rejudge.rejudge(folder.path) == 0
     edit(folder, name, *keys, value=value)
     said = summary.summarise(folder.path)
@@ -60,7 +52,7 @@ def test_an_edited_plan_or_policy_proves_nothing(
 
 @pytest.mark.parametrize("word", ["NaN", "-Infinity", "1e999"])
 def test_a_number_that_json_cannot_say_is_missing(tmp_path: Path, word: str) -> None:
-    folder = made(tmp_path)
+    folder = write(FakeRun(), tmp_path)
     path = folder.path / "results.jsonl"
     text = path.read_text(encoding="utf-8")
     assert '"sent_gbps":0.951' in text
@@ -73,7 +65,7 @@ def test_a_number_that_json_cannot_say_is_missing(tmp_path: Path, word: str) -> 
 
 
 def test_a_row_that_says_a_key_twice_is_dropped_and_reported(tmp_path: Path) -> None:
-    folder = made(tmp_path)
+    folder = write(FakeRun(), tmp_path)
     path = folder.path / "results.jsonl"
     both = '"status":"failed","status":"measured"'
     path.write_text(path.read_text().replace('"status":"measured"', both, 1))
@@ -83,7 +75,7 @@ def test_a_row_that_says_a_key_twice_is_dropped_and_reported(tmp_path: Path) -> 
 
 @pytest.mark.parametrize("name", ["facts.jsonl", "results.jsonl", "obstacles.jsonl"])
 def test_half_a_character_stops_nothing(tmp_path: Path, name: str) -> None:
-    folder = made(tmp_path)
+    folder = write(FakeRun(), tmp_path)
     path = folder.path / name
     if name == "obstacles.jsonl":
         path.write_text(f'{{"run":"{RUN}","node":"gpuserver1","error":{{"message":"\\ud83d"}}}}\n')
@@ -99,7 +91,7 @@ def test_half_a_character_stops_nothing(tmp_path: Path, name: str) -> None:
 
 
 def test_a_document_nested_beyond_sense_is_named(tmp_path: Path) -> None:
-    folder = made(tmp_path)
+    folder = write(FakeRun(), tmp_path)
     (folder.path / "plan.json").write_text('{"nodes":' * 200000)
     with pytest.raises(run_folder.RunFolderError, match=r"plan\.json is not JSON"):
         rejudge.rejudge(folder.path)
@@ -108,9 +100,9 @@ def test_a_document_nested_beyond_sense_is_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize("third", ["gpuserver3", "controller", None, ["gpuserver1"]])
 def test_a_third_nodes_rows_change_no_verdict_and_name_it(tmp_path: Path, third: object) -> None:
     run = FakeRun()
-    healthy = made(tmp_path / "healthy", run)
+    healthy = write(run, tmp_path / "healthy")
     assert rejudge.rejudge(healthy.path) == 0
-    folder = made(tmp_path / "forged", FakeRun())
+    folder = write(FakeRun(), tmp_path / "forged")
     # Of each end a second row, one that failed, and one that heard somebody else at a node's address.
     told = [
         {"class": name, "message": "it is mine", "host": "gpuserver1"} for name in ("tool_failed", "stranger")

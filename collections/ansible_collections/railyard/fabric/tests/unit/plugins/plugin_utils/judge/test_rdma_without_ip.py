@@ -5,16 +5,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 import pytest
-from ansible_collections.railyard.fabric.tests.unit.plugins.plugin_utils.judge.test_false_pass_rdma import (
-    SOFT,
-)
 from support.runs.fake_run import NODES, FakeRun
+from support.runs.spoil import error_row
 
-Row = dict[str, Any]
 CHECKS = ("rdma_bandwidth", "rdma_latency")
 NETDEV_COUNTERS = ("tx_bytes", "rx_bytes", "tx_packets", "rx_packets")
 
@@ -55,15 +49,6 @@ def healthy() -> FakeRun:
 WITHOUT_IP = healthy()
 
 
-def broken(check: str, change: Callable[[Row], Any], end: str = "client") -> Row:
-    """Return the verdict of a test one of whose rows is changed."""
-    run = WITHOUT_IP.copy()
-    identity = run.ids(check)[0]
-    for row in run.rows(identity, end):
-        change(row)
-    return run.verdict(identity)
-
-
 @pytest.mark.parametrize("check", CHECKS)
 def test_a_healthy_pair_without_any_netdev_is_measured_and_proven(check: str) -> None:
     for identity in WITHOUT_IP.ids(check):
@@ -71,33 +56,6 @@ def test_a_healthy_pair_without_any_netdev_is_measured_and_proven(check: str) ->
         assert (one["outcome"], one["proof"]) in {("pass", "proven"), ("recorded", "proven")}, one["cause"]
         assert one["observed"]
     assert {WITHOUT_IP.verdict(name)["outcome"] for name in WITHOUT_IP.ids("link_errors")} == {"pass"}
-
-
-@pytest.mark.parametrize("end", ["client", "server"])
-@pytest.mark.parametrize("check", CHECKS)
-@pytest.mark.parametrize(
-    ("change", "cause"),
-    [
-        (lambda row: row["exchange"].update(port_guid="b83f:d203:00ff:0000"), "guid_differs"),
-        (lambda row: row["exchange"].update(port_guid=None), "guid_differs"),
-        (lambda row: row["exchange"].update(peer_port_guid="b83f:d203:00ff:0000"), "guid_differs"),
-        (lambda row: row["exchange"].pop("peer_port_guid"), "guid_differs"),
-        (lambda row: row.pop("exchange"), "row_garbled"),
-        (lambda row: row.update(exchange="management"), "row_garbled"),
-        (lambda row: row["exchange"].update(over="rail"), "row_garbled"),
-        (lambda row: row.update(netdev="ens6"), "row_garbled"),
-        (lambda row: row.update(address="192.168.0.1"), "row_garbled"),
-        (lambda row: row.update(hca="mlx5_1:1"), "row_garbled"),
-        (lambda row: row.update(counters=None), "unproven"),
-        (lambda row: row["counters"].pop("port_xmit_data"), "unproven"),
-        (lambda row: row["counters"].update(port_xmit_data=[5, 5]), "unproven"),
-    ],
-)
-def test_a_row_that_lacks_its_word_on_the_port_is_no_measurement(
-    change: Callable[[Row], Any], cause: str, check: str, end: str
-) -> None:
-    one = broken(check, change, end)
-    assert (one["outcome"], one["cause_class"]) == ("unmeasured", cause)
 
 
 def test_facts_without_a_guid_make_no_port_known() -> None:
@@ -132,23 +90,6 @@ def test_a_port_that_met_itself_is_no_pair() -> None:
     assert (one["outcome"], one["cause_class"]) == ("unmeasured", "guid_differs")
 
 
-def test_on_a_rail_with_an_address_the_ends_never_meet_elsewhere() -> None:
-    run = SOFT.copy()
-    identity = run.ids("rdma_bandwidth")[0]
-    run.rows(identity, "client")[0]["exchange"] = {"over": "management"}
-    one = run.verdict(identity)
-    assert (one["outcome"], one["cause_class"]) == ("unmeasured", "row_garbled")
-
-
-def test_a_rail_with_an_address_still_needs_its_netdev() -> None:
-    run = SOFT.copy()
-    identity = run.ids("rdma_bandwidth")[0]
-    run.rows(identity, "client")[0]["netdev"] = None
-    one = run.verdict(identity)
-    assert one["cause_class"] == "row_garbled"
-    assert "measured on netdev None, the rail is bound to 'ens6'" in one["cause"]
-
-
 @pytest.mark.parametrize(
     "name", ["no_management", "management_timeout", "guid_differs", "guid_unknown", "link_layer_wrong"]
 )
@@ -156,8 +97,7 @@ def test_what_keeps_the_ends_apart_is_reported_with_its_cause(name: str) -> None
     run = WITHOUT_IP.copy()
     identity = run.ids("rdma_bandwidth")[0]
     for row in run.rows(identity):
-        error = {"class": name, "message": "seen", "host": NODES[1], "fix": "do this"}
-        row.update(status="unmeasured", error=error, proof=None, metrics={}, counters=None)
+        error_row(row, name, "unmeasured", NODES[1])
     one = run.verdict(identity)
     assert (one["outcome"], one["cause_class"], one["next"]) == ("unmeasured", name, "do this")
 

@@ -10,13 +10,17 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.attribution 
 from ansible_collections.railyard.fabric.plugins.plugin_utils.outcome import causes
 from ansible_collections.railyard.fabric.plugins.plugin_utils.outcome.answer import Answer
 from support.runs.fake_run import FakeRun
+from support.runs.spoil import error_row
+
+
+def slow_down(run: FakeRun, tests: list[str]) -> None:
+    for row in (row for identity in tests for row in run.rows(identity)):
+        row["metrics"] |= {"bandwidth_gbps": 0.1, "sent_gbps": 0.1}
 
 
 def test_a_complete_run_names_the_slow_rail_and_counts_the_unmeasured_for_nothing() -> None:
     run = FakeRun()
-    for identity in run.ids("tcp_bandwidth", rail="rail1"):
-        for row in run.rows(identity):
-            row["metrics"] |= {"bandwidth_gbps": 0.1, "sent_gbps": 0.1}
+    slow_down(run, run.ids("tcp_bandwidth", rail="rail1"))
     found = {one["id"]: one for one in run.judge()}
     slow = [found[identity] for identity in run.ids("tcp_bandwidth", rail="rail1")]
     assert [(one["outcome"], one["cause_class"]) for one in slow] == [("fail", "rail_slow")] * 2
@@ -57,10 +61,9 @@ def test_a_complete_run_names_the_slow_node_and_its_governor() -> None:
     for facts in run.facts:
         facts["cpu"] = {"governors": {"performance": 64}, "governor_available": True}
     run.facts[2]["cpu"]["governors"] = {"powersave": 64}
-    slow = [one for one in run.ids("tcp_bandwidth") if "gpuserver3" in ends_of(run, one)]
-    for identity in slow:
-        for row in run.rows(identity):
-            row["metrics"] |= {"bandwidth_gbps": 0.1, "sent_gbps": 0.1}
+    tests = [line for line in run.asked if line["check"] == "tcp_bandwidth"]
+    slow = [line["id"] for line in tests if "gpuserver3" in (line["node"], line["peer"])]
+    slow_down(run, slow)
     found = {one["id"]: one for one in run.judge()}
     assert {found[identity]["cause_class"] for identity in slow} == {"node_slow"}
     assert {found[identity]["next"].split(". ")[0] for identity in slow} == {
@@ -71,24 +74,15 @@ def test_a_complete_run_names_the_slow_node_and_its_governor() -> None:
     assert set(others) == {"pass"}
 
 
-def ends_of(run: FakeRun, identity: str) -> tuple[str, str]:
-    return next((line["node"], line["peer"]) for line in run.asked if line["id"] == identity)
-
-
 def test_a_complete_run_whose_ends_do_not_meet_names_the_firewall_where_pings_pass() -> None:
     run = FakeRun()
     (identity, *_others) = run.ids("tcp_bandwidth", rail="rail0")
     for row in run.rows(identity):
-        row |= {"status": "unmeasured", "metrics": None, "proof": None, "window_s": None, "counters": None}
-        row["error"] = {
-            "class": "rendezvous_timeout",
-            "message": "gpuserver2 was not met at 10.0.1.2 on rail0: timed out (own ens6 is up)",
-            "host": row["host"],
-            "fix": "see the link checks",
-        }
+        error_row(row, "rendezvous_timeout", "unmeasured", row["host"])
+        row["error"]["message"] = "gpuserver2 was not met at 10.0.1.2 on rail0: timed out (own ens6 is up)"
     one = run.verdict(identity)
     assert (one["outcome"], one["cause_class"]) == ("unmeasured", "rendezvous_timeout")
     assert one["next"] == (
         "Likely a firewall that drops TCP on gpuserver1 or gpuserver2: pings pass on this rail; see "
-        "`nft list ruleset`. see the link checks"
+        "`nft list ruleset`. do this"
     )

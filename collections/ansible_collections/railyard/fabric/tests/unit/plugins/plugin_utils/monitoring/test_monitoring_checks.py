@@ -49,6 +49,12 @@ CERTIFICATE = {
     "monitoring_tls_cert_file": "no.crt",
     "monitoring_tls_key_file": "no.key",
 }
+NO_CERTIFICATE = {
+    "node_metrics_tls": "files",
+    "node_metrics_tls_certificate": "/no/{{ inventory_hostname }}.crt",
+}
+TAKEN = "192.0.2.1:9100 is where Prometheus would find gpu1"
+HASH = {"user": "p", "password_hash": "{{ x }}"}
 OFF = {"node_metrics_state": "ignored"}
 # A password in the inventory is reported by another check; an expression is as of a vault.
 BMCS = {
@@ -56,179 +62,106 @@ BMCS = {
     "bmc_exporter_user": "monitor",
     "bmc_exporter_password": "{{ vault_bmc_password }}",
 }
-WITH_BMC = {"gpu1": {"bmc_address": "192.0.2.101"}}
+
+
+def override(alert, **changes):
+    return {"monitoring_rule_overrides": {alert: changes}}
+
+
+BMC_AT_GPU1 = {**BMCS, "gpu1": {"bmc_address": "192.0.2.101"}}
+# Variables of the monitoring host; which line of its file is wrong, parts of the message and of the fix.
 WRONG = [
-    # variables; the file that says so, host, part of the message, part of the fix
-    (
-        {"monitor1": {"ansible_host": "10.0.7.7"}},
-        "hosts.yml:",
-        "monitor1",
-        "network of rail rail0",
-        "management",
-    ),
-    (
-        {"monitoring_listen": "10.0.7.7"},
-        "monitoring.yml:2",
-        "monitor1",
-        "network of rail rail0",
-        "management",
-    ),
-    ({"monitoring_listen": "0.0.0.0"}, "monitoring.yml:2", "monitor1", "every interface", "management"),
-    ({"monitoring_listen": "::"}, "monitoring.yml:2", "monitor1", "every interface", "management"),
-    ({"monitoring_alertmanager_listen": "10.0.7.7"}, "monitoring.yml:2", "monitor1", "rail0", "management"),
-    (
-        {"monitor1": {"ansible_host": "monitor1.example.org"}},
-        "hosts.yml:",
-        "monitor1",
-        "monitor1.example",
-        "address",
-    ),
-    ({"monitoring_scrape_interval_s": 14}, "monitoring.yml:2", "monitor1", "14", "15 to 60"),
+    ({"monitoring_listen": "10.0.7.7"}, 2, "network of rail rail0", "management"),
+    ({"monitoring_listen": "0.0.0.0"}, 2, "every interface", "management"),
+    ({"monitoring_listen": "::"}, 2, "every interface", "management"),
+    ({"monitoring_alertmanager_listen": "10.0.7.7"}, 2, "rail0", "management"),
+    ({"monitoring_scrape_interval_s": 14}, 2, "14", "15 to 60"),
     # rate() takes at least two samples, and the shortest window of a rule is 2 minutes.
-    ({"monitoring_scrape_interval_s": 61}, "monitoring.yml:2", "monitor1", "61", "15 to 60"),
-    ({"monitoring_retention": "a month"}, "monitoring.yml:2", "monitor1", "no duration", "30d"),
-    ({"monitoring_alertmanager_port": 0}, "monitoring.yml:2", "monitor1", "0", "port"),
-    (
-        {"monitoring_listen": "127.0.0.1", "monitoring_port": 9093},
-        "monitoring.yml:3",
-        "monitor1",
-        "same",
-        "apart",
-    ),
-    (
-        {"monitoring_rule_overrides": {"RailDwon": {"enabled": False}}},
-        "monitoring.yml:3",
-        "monitor1",
-        "no alert RailDwon",
-        "did you mean RailDown?",
-    ),
-    (
-        {"monitoring_rule_overrides": {"RailDown": {"severity": "bad"}}},
-        "monitoring.yml:4",
-        "monitor1",
-        "'bad'",
-        "severity: warning",
-    ),
+    ({"monitoring_scrape_interval_s": 61}, 2, "61", "15 to 60"),
+    ({"monitoring_retention": "a month"}, 2, "no duration", "30d"),
+    ({"monitoring_alertmanager_port": 0}, 2, "0", "port"),
+    ({"monitoring_listen": "127.0.0.1", "monitoring_port": 9093}, 3, "same", "apart"),
+    (override("RailDwon", enabled=False), 3, "no alert RailDwon", "did you mean RailDown?"),
+    (override("RailDown", severity="bad"), 4, "'bad'", "severity: warning"),
     (
         {"monitoring_thresholds": {"pause_ration": 0.3}},
-        "monitoring.yml:3",
-        "monitor1",
+        3,
         "no threshold pause_ration",
         "did you mean pause_ratio?",
     ),
-    ({"monitoring_thresholds": {"pause_ratio": "much"}}, "monitoring.yml:3", "monitor1", "'much'", "0.2"),
-    (CERTIFICATE, "monitoring.yml:3", "monitor1", "no file on the controller", "PEM"),
-    ({"monitoring_tls": "self_signed"}, "monitoring.yml:2", "monitor1", "neither none nor files", "files"),
-    ({"nodes": {"node_metrics_interval_s": 5}}, "hosts.yml:", "gpu[1-2]", "5", "15 to 3600"),
-    ({"nodes": {"node_metrics_port": 70000}}, "hosts.yml:", "gpu[1-2]", "70000", "9100"),
+    ({"monitoring_thresholds": {"pause_ratio": "much"}}, 3, "'much'", "0.2"),
+    (CERTIFICATE, 3, "no file on the controller", "PEM"),
+    ({"monitoring_tls": "self_signed"}, 2, "neither none nor files", "files"),
+    ({"monitoring_node_ca_file": "ca.pem"}, 2, "no file", "PEM"),
+    ({"nodes": OFF}, 1, "no node publishes metrics", "node_metrics_state: present"),
+    (BMCS, 2, "no node has a bmc_address", "bmc_address of the nodes"),
+    ({**BMC_AT_GPU1, "bmc_exporter_password": ""}, 2, "bmc_exporter_password is not set", "ansible-vault"),
+    ({**BMC_AT_GPU1, "bmc_exporter_port": 9101}, 5, "9101 is the port of the exporter of runs", "9290"),
     (
-        {"gpu2": {"node_metrics_listen": "10.0.0.2"}},
-        "hosts.yml:",
-        "gpu2",
-        "network of rail rail0",
-        "management",
-    ),
-    (
-        {"gpu2": {"node_metrics_listen": "192.0.2.1"}},
-        "hosts.yml:",
-        "gpu2",
-        "192.0.2.1:9100 is where Prometheus would find gpu1",
-        "own",
-    ),
-    ({"gpu2": {"node_metrics_listen": "{{ x }}"}}, "hosts.yml:", "gpu2", "Jinja", "address"),
-    (
-        {"nodes": {"monitoring_dcgm_port": 9100}},
-        "hosts.yml:",
-        "gpu[1-2]",
-        "port of node_exporter too",
-        "9400",
-    ),
-    ({"nodes": {"node_metrics_tls": "yes"}}, "hosts.yml:", "gpu[1-2]", "'yes'", "none or files"),
-    (
-        {
-            "gpu1": {
-                "node_metrics_tls": "files",
-                "node_metrics_tls_certificate": "/no/{{ inventory_hostname }}.crt",
-            }
-        },
-        "hosts.yml:",
-        "gpu1",
-        "/no/gpu1.crt is no file",
-        "certificate",
-    ),
-    ({"nodes": {"node_metrics_tls": "files"}}, "hosts.yml:", "gpu[1-2]", "it is missing", "PEM"),
-    ({"monitoring_node_ca_file": "ca.pem"}, "monitoring.yml:", "monitor1", "no file", "PEM"),
-    (
-        {"nodes": {"node_metrics_basic_auth": {"user": "p", "password_hash": "{{ x }}"}}},
-        "hosts.yml:",
-        "monitor1",
-        "a hash alone",
-        "monitoring_node_basic_auth",
-    ),
-    (
-        {"nodes": {"node_metrics_state": "ignored"}},
-        "monitoring.yml:1",
-        "monitor1",
-        "no node publishes metrics",
-        "node_metrics_state: present",
-    ),
-    (
-        {"everyone": {"monitoring_state": "present"}, "without_monitors": True},
-        "all.yml:",
-        "gpu1",
-        "group monitoring has no host",
-        "monitor1: {ansible_host",
-    ),
-    (
-        {"everyone": {"bmc_exporter_state": "present"}, "without_monitors": True, "nodes": OFF},
-        "all.yml:",
-        "gpu1",
-        "bmc_exporter_state: it is present, and group monitoring has no host",
-        "monitor1: {ansible_host",
-    ),
-    (BMCS, "monitoring.yml:2", "monitor1", "no node has a bmc_address", "bmc_address of the nodes"),
-    (
-        {**BMCS, **WITH_BMC, "bmc_exporter_password": ""},
-        "monitoring.yml:2",
-        "monitor1",
-        "bmc_exporter_password is not set",
-        "ansible-vault",
-    ),
-    (
-        {**BMCS, **WITH_BMC, "bmc_exporter_port": 9101},
-        "monitoring.yml:5",
-        "monitor1",
-        "9101 is the port of the exporter of runs",
-        "9290",
-    ),
-    (
-        {**BMCS, **WITH_BMC, "bmc_exporter_port": 9999, "monitoring_alertmanager_port": 9999},
-        "monitoring.yml:5",
-        "monitor1",
+        {**BMC_AT_GPU1, "bmc_exporter_port": 9999, "monitoring_alertmanager_port": 9999},
+        5,
         "9999 is the port of Alertmanager",
         "9290",
     ),
-    ({**BMCS, **WITH_BMC, "bmc_exporter_port": 0}, "monitoring.yml:5", "monitor1", "0", "9290"),
+    ({**BMC_AT_GPU1, "bmc_exporter_port": 0}, 5, "0", "9290"),
 ]
 
 
-@pytest.mark.parametrize(("changes", "file", "host", "message", "fix"), WRONG)
-def test_what_is_wrong_is_named_with_its_place_and_fix(inventory, changes, file, host, message, fix):
-    [problem] = problems(inventory, **changes)
+@pytest.mark.parametrize(("changes", "line", "message", "fix"), WRONG)
+def test_what_is_wrong_of_the_monitoring_host_is_named(inventory, changes, line, message, fix):
+    check_problem(problems(inventory, **changes), f"monitoring.yml:{line}", "monitor1", message, fix)
+
+
+def check_problem(found, file, host, message, fix):
+    [problem] = found
     assert (file in problem.file, problem.host) == (True, host), problem
     assert message in problem.message
     assert fix in problem.fix
 
 
+# Variables of a host or of nodes; the host that is named, parts of the message and of the fix.
+WRONG_HOSTS = [
+    ({"monitor1": {"ansible_host": "10.0.7.7"}}, "monitor1", "network of rail rail0", "management"),
+    ({"monitor1": {"ansible_host": "monitor1.example.org"}}, "monitor1", "monitor1.example", "address"),
+    ({"nodes": {"node_metrics_interval_s": 5}}, "gpu[1-2]", "5", "15 to 3600"),
+    ({"nodes": {"node_metrics_port": 70000}}, "gpu[1-2]", "70000", "9100"),
+    ({"gpu2": {"node_metrics_listen": "10.0.0.2"}}, "gpu2", "network of rail rail0", "management"),
+    ({"gpu2": {"node_metrics_listen": "192.0.2.1"}}, "gpu2", TAKEN, "own"),
+    ({"gpu2": {"node_metrics_listen": "{{ x }}"}}, "gpu2", "Jinja", "address"),
+    ({"nodes": {"monitoring_dcgm_port": 9100}}, "gpu[1-2]", "port of node_exporter too", "9400"),
+    ({"nodes": {"node_metrics_tls": "yes"}}, "gpu[1-2]", "'yes'", "none or files"),
+    ({"gpu1": NO_CERTIFICATE}, "gpu1", "/no/gpu1.crt is no file", "certificate"),
+    ({"nodes": {"node_metrics_tls": "files"}}, "gpu[1-2]", "it is missing", "PEM"),
+    ({"nodes": {"node_metrics_basic_auth": HASH}}, "monitor1", "a hash alone", "monitoring_node_basic_auth"),
+]
+
+
+@pytest.mark.parametrize(("changes", "host", "message", "fix"), WRONG_HOSTS)
+def test_what_is_wrong_of_a_host_is_named(inventory, changes, host, message, fix):
+    check_problem(problems(inventory, **changes), "hosts.yml:", host, message, fix)
+
+
+@pytest.mark.parametrize(
+    ("state", "message"),
+    [
+        ("monitoring_state", "group monitoring has no host"),
+        ("bmc_exporter_state", "bmc_exporter_state: it is present, and group monitoring has no host"),
+    ],
+)
+def test_without_a_monitoring_host_nothing_can_be_turned_on(inventory, state, message):
+    nodes = OFF if state == "bmc_exporter_state" else None
+    found = problems(inventory, everyone={state: "present"}, without_monitors=True, nodes=nodes)
+    check_problem(found, "all.yml:", "gpu1", message, "monitor1: {ansible_host")
+
+
 @pytest.mark.parametrize("more", [{}, {"monitoring_mode": "export"}, {"monitoring_state": "ignored"}])
 def test_an_exporter_of_bmcs_that_is_sound_has_no_problem(inventory, more):
-    assert problems(inventory, **BMCS, **WITH_BMC, **more) == []
+    assert problems(inventory, **BMC_AT_GPU1, **more) == []
 
 
 def test_for_a_prometheus_of_the_site_its_rules_alone_are_checked(inventory):
-    off = {"node_metrics_state": "ignored"}
-    wrong = {"monitoring_listen": "10.0.7.7", "monitoring_rule_overrides": {"RailDwon": {"enabled": False}}}
-    [problem] = problems(inventory, nodes=off, monitoring_mode="export", **wrong)
+    wrong = {"monitoring_listen": "10.0.7.7", **override("RailDwon", enabled=False)}
+    [problem] = problems(inventory, nodes=OFF, monitoring_mode="export", **wrong)
     assert (problem.host, "no alert RailDwon" in problem.message) == ("monitor1", True)
 
 
@@ -254,8 +187,7 @@ def test_a_key_of_another_certificate_is_found(inventory, tmp_path):
 
 
 def test_targets_are_checked_whatever_is_turned_on_where_they_are_exported(inventory):
-    off = {"node_metrics_state": "ignored"}
-    wrong = {"nodes": off, "gpu2": {"node_metrics_listen": "10.0.0.2"}, "monitoring_state": "ignored"}
+    wrong = {"nodes": OFF, "gpu2": {"node_metrics_listen": "10.0.0.2"}, "monitoring_state": "ignored"}
     made = inventory(**wrong)
     assert checks.check(made) == []
     [problem] = checks.check(made, export=True)

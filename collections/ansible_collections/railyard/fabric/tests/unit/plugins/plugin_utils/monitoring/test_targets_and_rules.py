@@ -102,13 +102,8 @@ def test_two_scrapes_are_in_each_window_of_the_rules():
     seconds = {"m": 60, "h": 3600, "d": 86400}
     least, most = scrape.INTERVAL_S
     assert min(int(number) * seconds[unit] for number, unit in windows) >= 2 * most
-    assert (
-        least
-        <= yaml.safe_load((rules.files_folder().parent / "defaults/main.yml").read_text())[
-            "monitoring_scrape_interval_s"
-        ]
-        <= most
-    )
+    defaults = yaml.safe_load((rules.files_folder().parent / "defaults/main.yml").read_text())
+    assert least <= defaults["monitoring_scrape_interval_s"] <= most
 
 
 def test_a_target_file_is_json_whatever_a_label_holds():

@@ -15,11 +15,14 @@ from support.runs.comparison_cases import (
     B,
     all_verdicts,
     bandwidth,
+    change,
     latency,
     plan,
     verdict,
     way,
 )
+
+UNPROVEN = {"outcome": "unmeasured", "proof": "unproven"}
 
 
 def one(verdicts, **plan_fields):
@@ -83,7 +86,7 @@ def test_rows_are_each_way_then_both_ways_then_all_rails():
 @pytest.mark.parametrize("transport", ["tcp", "rdma"])
 def test_what_is_not_measured_and_proven_is_null_and_never_0(transport, fields):
     check = f"{transport}_bandwidth"
-    row = one([{**each, **fields} if each["check"] == check else each for each in way()])
+    row = one(change(way(), check, **fields))
     assert row["bandwidth_gbps"][transport] is None
     assert row["bandwidth_ratio"] is None
     assert row["efficiency"][transport] is None
@@ -99,13 +102,13 @@ def test_a_proven_number_counts_whatever_its_bounds_say(outcome):
 @pytest.mark.parametrize("transport", ["tcp", "rdma"])
 def test_a_number_beyond_what_the_link_can_carry_is_no_ratio_and_no_efficiency(transport):
     too_much = {"outcome": "fail", "cause_class": "above_ceiling", "observed": {"bandwidth_gbps": 55.0}}
-    row = one([{**each, **too_much} if each["check"] == f"{transport}_bandwidth" else each for each in way()])
+    row = one(change(way(), f"{transport}_bandwidth", **too_much))
     assert row["bandwidth_gbps"][transport] is None
     assert row["bandwidth_ratio"] is None
     assert row["efficiency"][transport] is None
     # Too slow is no reason to doubt a number.
     slow = {"outcome": "fail", "cause_class": "below_floor", "observed": {"bandwidth_gbps": 13.7}}
-    row = one([{**each, **slow} if each["check"] == "tcp_bandwidth" else each for each in way()])
+    row = one(change(way(), "tcp_bandwidth", **slow))
     assert row["bandwidth_ratio"] == pytest.approx(38.2057 / 13.7, abs=1e-3)
 
 
@@ -142,10 +145,7 @@ def test_send_represents_rdma_where_no_write_was_requested():
     assert row["bandwidth_gbps"]["rdma"] == 30.0
     assert row["latency_us"]["rdma"] == 1.0
     # But not in one table with writes: there the gap stays a gap.
-    unproven = [
-        {**each, "proof": "unproven", "outcome": "unmeasured"} if each["check"] == "rdma_bandwidth" else each
-        for each in way()
-    ]
+    unproven = change(way(), "rdma_bandwidth", **UNPROVEN)
     assert one([*unproven, bandwidth("rdma_send_bandwidth", 30.0)])["bandwidth_gbps"]["rdma"] is None
 
 
@@ -214,15 +214,8 @@ def test_the_kind_of_rdma_is_what_the_rails_are_bound_to(classes, expected):
 
 def slow(verdicts):
     """RDMA as under emulation: 5 times less bandwidth, twice the latency."""
-    changed = []
-    for each in verdicts:
-        seen = dict(each["observed"])
-        if each["check"] == "rdma_bandwidth":
-            seen["bandwidth_gbps"] = 27.4 / 5
-        if each["check"] == "rdma_latency":
-            seen["latency_p50_us"] = 21.622 * 2
-        changed.append({**each, "observed": seen})
-    return changed
+    verdicts = change(verdicts, "rdma_bandwidth", observed={"bandwidth_gbps": 27.4 / 5})
+    return change(verdicts, "rdma_latency", observed={"latency_p50_us": 21.622 * 2})
 
 
 def test_the_sentence_says_faster_and_slower_plainly():
@@ -259,10 +252,7 @@ def test_the_sentence_counts_what_is_missing():
 
 
 def test_the_sentence_claims_nothing_where_nothing_is_proven():
-    verdicts = [
-        {**each, "outcome": "unmeasured", "proof": "unproven"} if each["check"].startswith("rdma") else each
-        for each in all_verdicts()
-    ]
+    verdicts = change(all_verdicts(), "rdma", **UNPROVEN)
     rows = comparison.compare(plan(), verdicts)
     assert len(rows) == 8
     told = comparison.sentence(rows, "software", "virtual")

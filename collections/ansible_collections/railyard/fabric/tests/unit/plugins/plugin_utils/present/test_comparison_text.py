@@ -12,6 +12,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.present import com
 from support.runs.comparison_cases import (
     all_verdicts,
     bandwidth,
+    change,
     plan,
     way,
 )
@@ -55,10 +56,7 @@ def test_latency_shows_no_row_that_has_none():
 
 
 def test_a_gap_is_reported_as_text_and_not_as_a_number():
-    verdicts = [
-        {**each, "outcome": "unmeasured", "proof": "unproven"} if each["check"].startswith("rdma") else each
-        for each in all_verdicts()
-    ]
+    verdicts = change(all_verdicts(), "rdma", outcome="unmeasured", proof="unproven")
     text = "\n".join(shown(verdicts))
     assert re.search(r"gpuserver1 → gpuserver2  rail0 +27\.4 \(68\.5 %\) +not measured\n", text)
     assert "times" not in text

@@ -45,22 +45,14 @@ def test_a_tie_names_no_node() -> None:
 
 def test_too_few_ports_name_no_one() -> None:
     net = Net(units=1, nodes_each=2, rails=2, spines=2)
-    move(net, net.adapter_key(1, 1), PortKey(net.leaf(0, 0), 3))
+    net.move(net.adapter_key(1, 1), PortKey(net.leaf(0, 0), 3))
     assert judge(net.reading(), net.expected(leaves=False)).findings == ()
-
-
-def move(net: Net, key: PortKey, far: PortKey) -> None:
-    """Move an adapter's cable to another port of a switch."""
-    old = net.peer(key)
-    net.connect(key, far)
-    port = net.devices[old.guid].ports[old.number]
-    port.peer, port.state, port.physical = None, "Down", "Polling"
 
 
 def test_some_rails_at_another_unit_are_named_one_by_one() -> None:
     net = Net()
     for rail in (0, 2):
-        move(net, net.adapter_key(0, rail), PortKey(net.leaf(1, rail), 5))
+        net.move(net.adapter_key(0, rail), PortKey(net.leaf(1, rail), 5))
     found = judge(net.reading(), net.expected()).findings
     assert [(one.cause, one.node, one.rail) for one in found] == [
         ("wrong_leaf", "gpu001", "rail0"), ("wrong_leaf", "gpu001", "rail2"),
@@ -72,7 +64,7 @@ def test_a_swapped_port_is_identified_by_the_previous_reading() -> None:
     net = Net(rails=2)
     expected, previous = net.expected(), net.reading()
     for rail in range(2):
-        move(net, net.adapter_key(0, rail), PortKey(net.leaf(1, rail), 5))
+        net.move(net.adapter_key(0, rail), PortKey(net.leaf(1, rail), 5))
         net.swap(net.adapter_key(2, rail), net.adapter_key(4, rail))
     texts = [one.text for one in judge(net.reading(), expected, previous).findings]
     assert len(texts) == 2
@@ -146,10 +138,7 @@ def test_a_leaf_that_names_itself_otherwise_is_found_by_most_of_its_rails() -> N
 
 def test_a_cable_in_a_spine_is_a_wrong_leaf_and_the_tree_stays() -> None:
     net = Net()
-    key, old = net.adapter_key(0, 0), net.peer(net.adapter_key(0, 0))
-    net.connect(key, PortKey(net.spine(0), 60))
-    port = net.devices[old.guid].ports[old.number]
-    port.peer, port.state, port.physical = None, "Down", "Polling"
+    net.move(net.adapter_key(0, 0), PortKey(net.spine(0), 60))
     judgement = judge(net.reading(), net.expected())
     assert [(one.cause, one.node) for one in judgement.findings] == [("wrong_leaf", "gpu001")]
     assert judgement.tiers[net.spine(0)] == 1

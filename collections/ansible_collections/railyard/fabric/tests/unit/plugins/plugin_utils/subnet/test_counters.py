@@ -10,7 +10,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.records.subnet imp
 from ansible_collections.railyard.fabric.plugins.module_utils.rules import symbol_errors
 from ansible_collections.railyard.fabric.plugins.plugin_utils.subnet.judge import judge
 from ansible_collections.railyard.fabric.plugins.plugin_utils.subnet.model import Judgement
-from support.fake_subnets import EDR, FDR, HDR, NDR, Net
+from support.fake_subnets import EDR, FDR, HDR, NDR, Net, describe
 
 
 def watch(
@@ -26,12 +26,7 @@ def watch(
 def test_a_thousand_symbol_errors_in_an_hour_on_edr_fail(at_leaf: bool) -> None:
     net = Net(lane_gbps=EDR)
     (found,) = watch(net, {"SymbolErrorCounter": 1000}, at_leaf=at_leaf).findings
-    assert (found.cause, found.severity, found.node, found.rail) == (
-        "errors_above_ber",
-        "fail",
-        "gpu002",
-        "rail0",
-    )
+    assert describe(found) == ("errors_above_ber", "fail", "gpu002", "rail0")
     assert set(found.ports) == {net.adapter_key(1, 0), PortKey(net.leaf(0, 0), 2)}
     # 1000 errors / (100e9 bit/s * 3600 s); 1e-12 of that are 360.
     assert "2.8e-12 errors per bit" in found.text

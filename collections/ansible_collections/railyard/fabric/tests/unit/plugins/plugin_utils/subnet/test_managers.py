@@ -10,14 +10,19 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.subnet.model impor
 from support.fake_subnets import Net, manager
 
 
+def add_manager(state: str | None, priority: int = 0) -> Net:
+    """Return a subnet in which a second manager runs on gpu002."""
+    net = Net()
+    net.managers = [*(net.managers or ()), manager(net.port_guid(net.adapter(1, 0)), state, priority)]
+    return net
+
+
 def judge_managers(net: Net, *, managers: tuple[str, ...] | None = None) -> Judgement:
     return judge(net.reading(), net.expected(managers=managers))
 
 
 def test_one_master_and_a_standby_are_healthy() -> None:
-    net = Net()
-    assert net.managers is not None
-    net.managers.append(manager(net.port_guid(net.adapter(1, 0)), "STANDBY", 3))
+    net = add_manager("STANDBY", 3)
     judgement = judge_managers(net)
     assert judgement.findings == ()
     assert any("STANDBY, priority 3" in note and "gpu002" in note for note in judgement.notes)
@@ -25,9 +30,7 @@ def test_one_master_and_a_standby_are_healthy() -> None:
 
 
 def test_a_standby_that_is_not_declared_is_a_warning() -> None:
-    net = Net()
-    assert net.managers is not None
-    net.managers.append(manager(net.port_guid(net.adapter(1, 0)), "STANDBY"))
+    net = add_manager("STANDBY")
     (found,) = judge_managers(net, managers=("switch",)).findings
     assert (found.cause, found.severity, found.node) == ("manager_unexpected", "warn", "gpu002")
 
@@ -38,9 +41,7 @@ def test_a_declared_standby_that_is_missing_is_a_warning() -> None:
 
 
 def test_two_masters_fail() -> None:
-    net = Net()
-    assert net.managers is not None
-    net.managers.append(manager(net.port_guid(net.adapter(1, 0)), "MASTER"))
+    net = add_manager("MASTER")
     judgement = judge_managers(net)
     assert [(one.cause, one.severity) for one in judgement.findings] == [("two_masters", "fail")]
     assert "spine0" in judgement.findings[0].text
@@ -65,9 +66,7 @@ def test_no_master_fails() -> None:
 
 
 def test_a_manager_that_does_not_answer_may_be_a_master() -> None:
-    net = Net()
-    assert net.managers is not None
-    net.managers.append(manager(net.port_guid(net.adapter(1, 0)), None))
+    net = add_manager(None)
     judgement = judge_managers(net)
     assert [(one.cause, one.severity) for one in judgement.findings] == [("no_answer", "unmeasured")]
     assert judgement.status == 3

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from ansible_collections.railyard.fabric.plugins.module_utils.records.subnet import PortKey
 from ansible_collections.railyard.fabric.plugins.plugin_utils.subnet.judge import judge
-from support.fake_subnets import NOON_S, Net
+from support.fake_subnets import NOON_S, Net, describe
 
 
 def test_a_rail_without_a_link_is_named_with_its_leaf() -> None:
@@ -16,12 +16,7 @@ def test_a_rail_without_a_link_is_named_with_its_leaf() -> None:
     net.disconnect(net.adapter_key(2, 1))
     judgement = judge(net.reading(), expected)
     (found,) = judgement.findings
-    assert (found.cause, found.severity, found.node, found.rail) == (
-        "adapter_missing",
-        "fail",
-        "gpu003",
-        "rail1",
-    )
+    assert describe(found) == ("adapter_missing", "fail", "gpu003", "rail1")
     assert f"leaf0-1 ({net.leaf(0, 1)})" in found.text
     assert judgement.status == 1
     assert any(note.startswith("No previous reading") for note in judgement.notes)
@@ -33,7 +28,7 @@ def test_with_a_previous_reading_it_is_lost_since_that_day_at_its_port() -> None
     leaf = net.disconnect(net.adapter_key(2, 1))
     judgement = judge(net.reading(taken_at_s=NOON_S + 3600), expected, previous)
     (found,) = judgement.findings
-    assert (found.cause, found.node, found.rail) == ("link_lost", "gpu003", "rail1")
+    assert describe(found) == ("link_lost", "fail", "gpu003", "rail1")
     assert "leaf0-1 port 3" in found.text
     assert "since 2026-09-21 14:13 UTC" in found.text  # date -u -d @1790000000
     assert set(found.ports) == {leaf, net.adapter_key(2, 1)}
@@ -56,12 +51,7 @@ def test_an_absent_rail_is_not_missing_and_is_reported_where_it_is() -> None:
     first, *others = expected.ports
     expected = expected._replace(ports=(first._replace(absent=True), *others))
     (found,) = judge(net.reading(), expected).findings
-    assert (found.cause, found.severity, found.node, found.rail) == (
-        "adapter_unknown",
-        "warn",
-        "gpu001",
-        "rail0",
-    )
+    assert describe(found) == ("adapter_unknown", "warn", "gpu001", "rail0")
     net.disconnect(net.adapter_key(0, 0))
     assert judge(net.reading(), expected).findings == ()
 

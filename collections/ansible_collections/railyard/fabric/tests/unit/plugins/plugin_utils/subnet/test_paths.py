@@ -24,16 +24,8 @@ def net():
 def links_of(net, spine=0):
     """Return the ports from gpu001 to gpu006 on rail0, by the way the net is wired."""
     start, end = net.adapter_key(0, 0), net.adapter_key(5, 0)
-    up = next(
-        PortKey(net.leaf(0, 0), number)
-        for number, port in net.devices[net.leaf(0, 0)].ports.items()
-        if port.peer and port.peer.guid == net.spine(spine)
-    )
-    down = next(
-        PortKey(net.spine(spine), number)
-        for number, port in net.devices[net.spine(spine)].ports.items()
-        if port.peer and port.peer.guid == net.leaf(1, 0)
-    )
+    up = net.list_uplinks(net.leaf(0, 0), net.spine(spine))[0]
+    down = net.list_uplinks(net.spine(spine), net.leaf(1, 0))[0]
     return [(start, net.peer(start)), (up, net.peer(up)), (down, net.peer(down)), (net.peer(end), end)]
 
 

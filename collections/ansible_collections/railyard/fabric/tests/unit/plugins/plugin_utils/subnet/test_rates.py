@@ -6,9 +6,8 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.railyard.fabric.plugins.module_utils.records.subnet import PortKey
 from ansible_collections.railyard.fabric.plugins.plugin_utils.subnet.judge import judge
-from support.fake_subnets import EDR, FDR, HDR, SDR, Net
+from support.fake_subnets import EDR, FDR, HDR, SDR, Net, describe
 
 
 @pytest.mark.parametrize(
@@ -40,18 +39,15 @@ def test_the_slower_end_counts() -> None:
     key = net.adapter_key(1, 2)
     net.devices[key.guid].ports[1].width = 1
     (found,) = judge(net.reading(), net.expected()).findings
-    assert (found.cause, found.node, found.rail, found.severity) == ("link_narrow", "gpu002", "rail2", "fail")
+    assert describe(found) == ("link_narrow", "fail", "gpu002", "rail2")
     assert "1 lane of 25.78125 Gbit/s, 25 Gbit/s; declared are 100 Gbit/s" in found.text
 
 
 def test_uplinks_are_compared_with_the_most_frequent_rate_of_their_tier() -> None:
     net = Net()
-    leaf = net.leaf(0, 1)
-    number = next(
-        n for n, port in net.devices[leaf].ports.items() if port.peer and port.peer.guid == net.spine(1)
-    )
+    key = net.list_uplinks(net.leaf(0, 1), net.spine(1))[0]
     net.train(net.adapter_key(0, 0))  # unchanged
-    net.devices[leaf].ports[number].lane_gbps = SDR
+    net.devices[key.guid].ports[key.number].lane_gbps = SDR
     (found,) = judge(net.reading(), net.expected()).findings
     assert found.cause == "link_lanes_slow"
     assert found.inferred
@@ -62,11 +58,7 @@ def test_uplinks_are_compared_with_the_most_frequent_rate_of_their_tier() -> Non
 def test_a_tie_has_no_verdict_and_says_so() -> None:
     net = Net(units=1, rails=2, spines=2, links_each=1)
     for rail in range(2):
-        leaf = net.leaf(0, rail)
-        up = [
-            n for n, port in net.devices[leaf].ports.items() if port.peer and port.peer.guid == net.spine(0)
-        ]
-        net.train(PortKey(leaf, up[0]), lane_gbps=SDR)
+        net.train(net.list_uplinks(net.leaf(0, rail), net.spine(0))[0], lane_gbps=SDR)
     judgement = judge(net.reading(), net.expected())
     assert not [one for one in judgement.findings if one.cause.startswith("link")]
     assert any("no rate is the most frequent one" in note for note in judgement.notes)

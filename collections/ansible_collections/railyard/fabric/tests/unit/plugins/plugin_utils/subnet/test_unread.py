@@ -15,7 +15,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.records.subnet imp
 )
 from ansible_collections.railyard.fabric.plugins.plugin_utils.plain_text import clean_line
 from ansible_collections.railyard.fabric.plugins.plugin_utils.subnet.judge import judge
-from support.fake_subnets import Net
+from support.fake_subnets import Net, describe
 
 ERRORS = Source("ibnetdiscover.err", 3)
 
@@ -35,12 +35,7 @@ def test_an_adapter_that_does_not_answer_is_not_missing(is_known: bool, tells_wh
     net.silent = [no_answer(leaf if tells_where else None)]
     judgement = judge(net.reading(), expected, previous if is_known else None)
     (found,) = judgement.findings
-    assert (found.cause, found.severity, found.node, found.rail) == (
-        "no_answer",
-        "unmeasured",
-        "gpu003",
-        "rail1",
-    )
+    assert describe(found) == ("no_answer", "unmeasured", "gpu003", "rail1")
     assert "leaf0-1 port 3" in found.text
     assert ERRORS in found.sources
     assert judgement.status == 3
@@ -131,12 +126,7 @@ def test_a_port_that_is_up_without_a_neighbor_is_a_finding() -> None:
     leaf = net.peer(net.adapter_key(2, 1))
     net.remove(net.adapter(2, 1), silent=True)
     (found,) = judge(net.reading(), expected).findings
-    assert (found.cause, found.severity, found.node, found.rail) == (
-        "port_no_peer",
-        "fail",
-        "gpu003",
-        "rail1",
-    )
+    assert describe(found) == ("port_no_peer", "fail", "gpu003", "rail1")
     assert found.ports == (leaf,)
     net.devices[leaf.guid].ports[leaf.number].state = "Down"
     net.devices[leaf.guid].ports[leaf.number].physical = "Polling"
@@ -154,12 +144,7 @@ def test_a_duplicate_guid_is_named_with_both_ports(knows_ports: bool) -> None:
     net.duplicates = [Duplicate(guid, keys, "Duplicate Port", ERRORS)] * 2
     judgement = judge(net.reading(), expected)
     (found,) = judgement.findings
-    assert (found.cause, found.severity, found.node, found.rail) == (
-        "guid_duplicate",
-        "fail",
-        "gpu003",
-        "rail1",
-    )
+    assert describe(found) == ("guid_duplicate", "fail", "gpu003", "rail1")
     assert {hidden, seen} <= set(found.ports)
     assert guid in found.text
     assert "leaf0-1 port 3" in found.text

@@ -11,14 +11,6 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.subnet.judge impor
 from support.fake_subnets import FakeDevice, Net
 
 
-def uplinks(net: Net, leaf: str) -> list[PortKey]:
-    return [
-        PortKey(leaf, number)
-        for number, port in net.devices[leaf].ports.items()
-        if port.peer is not None and net.devices[port.peer.guid].kind == "switch"
-    ]
-
-
 def test_oversubscription_of_the_net_of_the_design() -> None:
     # 16 x 100 down, 16 x 100 up: 1:1; one uplink lost: 16/15 = 1.07:1.
     net = Net(units=1, nodes_each=16, rails=4, spines=2, links_each=8)
@@ -26,7 +18,7 @@ def test_oversubscription_of_the_net_of_the_design() -> None:
     leaf = next(one for one in judge(previous, expected).leaves if one.name == "leaf0-0")
     assert (leaf.hosts, leaf.hosts_gbps, leaf.uplinks_gbps_now) == (16, 1600, 1600)
     assert (leaf.ratio_now, leaf.ratio_declared, leaf.ratio_cabled) == (1.0, 1.0, None)
-    net.disconnect(uplinks(net, net.leaf(0, 0))[0])
+    net.disconnect(net.list_uplinks(net.leaf(0, 0))[0])
     judgement = judge(net.reading(), expected, previous)
     leaf = next(one for one in judgement.leaves if one.name == "leaf0-0")
     assert leaf.ratio_now == pytest.approx(1.0667, abs=0.001)
@@ -44,7 +36,7 @@ def test_a_net_of_two_to_one_is_no_finding() -> None:
 def test_fewer_uplinks_than_declared_are_a_warning() -> None:
     net = Net()
     expected = net.expected(uplinks=True)
-    net.disconnect(uplinks(net, net.leaf(1, 0))[0])
+    net.disconnect(net.list_uplinks(net.leaf(1, 0))[0])
     judgement = judge(net.reading(), expected)
     (found,) = judgement.findings
     assert (found.cause, found.severity) == ("oversubscribed", "warn")
@@ -56,14 +48,14 @@ def test_fewer_uplinks_than_declared_are_a_warning() -> None:
 def test_an_uplink_that_is_reported_as_lost_is_not_reported_as_oversubscription() -> None:
     net = Net()
     expected, previous = net.expected(uplinks=True), net.reading()
-    net.disconnect(uplinks(net, net.leaf(1, 0))[0])
+    net.disconnect(net.list_uplinks(net.leaf(1, 0))[0])
     assert [one.cause for one in judge(net.reading(), expected, previous).findings] == ["link_lost"]
 
 
 def test_a_fault_of_an_adapter_does_not_hide_missing_uplinks_of_its_leaf() -> None:
     net = Net()
     expected = net.expected(uplinks=True)
-    net.disconnect(uplinks(net, net.leaf(0, 0))[0])
+    net.disconnect(net.list_uplinks(net.leaf(0, 0))[0])
     net.train(net.adapter_key(0, 0), width=1)
     causes = [one.cause for one in judge(net.reading(), expected).findings]
     assert causes == ["link_narrow", "oversubscribed"]
@@ -81,7 +73,7 @@ def test_a_spine_that_was_lost_before_the_first_reading_shows_by_what_is_declare
 def test_a_leaf_unlike_most_is_inferred() -> None:
     net = Net()
     expected = net.expected()
-    net.disconnect(uplinks(net, net.leaf(1, 0))[0])
+    net.disconnect(net.list_uplinks(net.leaf(1, 0))[0])
     (found,) = judge(net.reading(), expected).findings
     assert (found.cause, found.severity, found.inferred) == ("spines_unequal", "warn", True)
     assert "100, 200 Gbit/s to the spines, where most leaves have 200, 200" in found.text
@@ -90,12 +82,7 @@ def test_a_leaf_unlike_most_is_inferred() -> None:
 def test_links_that_could_be_spread_evenly_and_are_not_are_a_warning() -> None:
     net = Net(units=1, rails=2, spines=2, links_each=2)
     for rail in range(2):  # one to spine0, three to spine1
-        keys = [key for key in uplinks(net, net.leaf(0, rail)) if net.peer(key).guid == net.spine(0)]
-        peer = net.peer(keys[0])
-        net.devices[peer.guid].ports[peer.number].peer = None
-        net.devices[peer.guid].ports[peer.number].state = "Down"
-        net.devices[peer.guid].ports[peer.number].physical = "Polling"
-        net.connect(keys[0], PortKey(net.spine(1), 50 + rail))
+        net.move(net.list_uplinks(net.leaf(0, rail), net.spine(0))[0], PortKey(net.spine(1), 50 + rail))
     (found,) = judge(net.reading(), net.expected()).findings
     assert (found.cause, found.inferred) == ("spines_unequal", False)
     assert "100, 300 Gbit/s" in found.text
@@ -115,9 +102,8 @@ def test_leaves_without_a_common_spine_fail(is_silent: bool) -> None:
     expected = net.expected()
     # leaf0-0 keeps spine0 alone, leaf0-1 spine1 alone; leaf0-2 reaches both.
     for rail, spine in ((0, 1), (1, 0)):
-        for key in uplinks(net, net.leaf(0, rail)):
-            if net.peer(key).guid == net.spine(spine):
-                net.disconnect(key)
+        for key in net.list_uplinks(net.leaf(0, rail), net.spine(spine)):
+            net.disconnect(key)
     if is_silent:  # a spine that did not answer may be the common one
         net.silent = [NoAnswer("0,1,7", None, "Connection timed out", Source("ibnetdiscover.err", 1))]
     found = [one for one in judge(net.reading(), expected).findings if one.cause == "no_common_spine"]
@@ -132,7 +118,7 @@ def three_tiers() -> Net:
     net = Net(units=2, nodes_each=4, rails=2, spines=4, links_each=1)
     for unit in range(2):
         for rail in range(2):
-            for key in uplinks(net, net.leaf(unit, rail)):
+            for key in net.list_uplinks(net.leaf(unit, rail)):
                 if int(net.peer(key).guid, 16) % 4 // 2 != unit:
                     peer = net.peer(key)
                     for end in (key, peer):
@@ -176,10 +162,7 @@ def test_a_mesh_is_one_finding_and_no_tree() -> None:
 
 def test_a_spine_with_a_nodes_adapter_is_reported_where_no_leaf_is_declared() -> None:
     net = Net(nodes_each=8, rails=2)
-    key, old = net.adapter_key(0, 0), net.peer(net.adapter_key(0, 0))
-    net.connect(key, PortKey(net.spine(0), 60))
-    port = net.devices[old.guid].ports[old.number]
-    port.peer, port.state, port.physical = None, "Down", "Polling"
+    net.move(net.adapter_key(0, 0), PortKey(net.spine(0), 60))
     judgement = judge(net.reading(), net.expected(leaves=False))
     assert "mixed_switch" in {one.cause for one in judgement.findings}
     assert judgement.tiers[net.spine(0)] == 1

@@ -14,6 +14,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.attribution 
 from ansible_collections.railyard.fabric.plugins.plugin_utils.outcome.answer import Answer
 from support.runs.fake_run import FakeRun
 from support.runs.run_builder import scale
+from support.runs.spoil import again, error_row
 
 HEALTHY = FakeRun()
 BETTER = ("pass", "recorded", "not_applicable")
@@ -23,25 +24,11 @@ def with_attempts(run: FakeRun, identity: str, kinds: str) -> FakeRun:
     """Give a test attempts, a letter each: good, low, lOst, unproven, failed, - for a missing one."""
     run = run.copy()
     ends = run.rows(identity)
+    run.results = [row for row in run.results if row["id"] != identity]
     for number, kind in enumerate(kinds, 1):
-        for one in ends:
-            row = one if number == 1 else copy.deepcopy(one)
-            if kind == "-":
-                run.results = (
-                    [other for other in run.results if other is not one] if number == 1 else run.results
-                )
-                continue
-            if number > 1:
-                row["attempt"] = number
-                run.results.append(row)
-    for row in run.rows(identity):
-        number = row.get("attempt", 1)
-        # Each attempt has counters of its own.
-        row["counters"] = {
-            name: [before + number * 10**13, after + number * 10**13]
-            for name, (before, after) in row["counters"].items()
-        }
-        _spoil(row, kinds[number - 1], number)
+        for row in [again(one, number) for one in ends if kind != "-"]:
+            _spoil(row, kind, number)
+            run.results.append(row)
     return run
 
 
@@ -53,12 +40,9 @@ def _spoil(row: dict[str, Any], kind: str, number: int) -> None:
     elif kind == "u":
         row.update(proof="unproven", proof_reason="other traffic on the rail")
     elif kind == "f":
-        error = {"class": "deadline", "message": "it had not ended", "host": row["host"], "fix": "look"}
-        row.update(status="failed", metrics={}, counters=None, proof=None, error=error)
+        error_row(row, "deadline", "failed", row["host"])
     elif kind == "c":
-        said = "10.0.1.77 connected to the test's server"
-        error = {"class": "unknown_connection", "message": said, "host": row["host"], "fix": "find it"}
-        row.update(status="unmeasured", metrics={}, counters=None, proof=None, error=error)
+        error_row(row, "unknown_connection", "unmeasured", row["host"])
 
 
 def bandwidth(run: FakeRun) -> str:

@@ -22,11 +22,16 @@ def answers(first: list[float], last: list[float], metric: str = "latency_p50_us
 
 
 def judge_last(
-    made: list[Answer], hardware: bool, confirm: int = 2, lost: str = ""
+    made: list[Answer],
+    hardware: bool,
+    confirm: int = 2,
+    lost: str = "",
+    direct: bool = False,
+    **conditions: str,
 ) -> tuple[str, str | None, bool]:
     for answer in made:
-        answer.conditions = {"check": "tcp_latency", "hardware": str(hardware)}
-    fleet.fail_outliers([(answer, lost) for answer in made], confirm)
+        answer.conditions = {"check": "tcp_latency", "hardware": str(hardware), **conditions}
+    fleet.fail_outliers([(answer, lost) for answer in made], confirm, direct)
     assert {answer.outcome for answer in made[:-1]} == {"recorded"}
     last = made[-1]
     return last.outcome, last.reproduced, last.flaky
@@ -57,32 +62,6 @@ def test_software_that_was_not_measured_again_cannot_fail() -> None:
 
 
 @pytest.mark.parametrize(
-    ("last", "hardware", "outcome"),
-    [
-        ([5000.0], False, "unmeasured"),
-        ([5000.0, 5000.0], False, "unmeasured"),
-        ([5000.0, 2.2], True, "unmeasured"),
-        ([5000.0, 5000.0], True, "fail"),
-        ([5000.0, 2.2, 2.2], True, "recorded"),
-        ([2.3], True, "recorded"),
-    ],
-)
-def test_attempts_that_were_dropped_lead_out_of_no_failure(
-    last: list[float], hardware: bool, outcome: str
-) -> None:
-    made = answers([2.2] * 15, last)
-    assert judge_last(made, hardware, lost="gpu1 handed 9 rows over, 8 of them are here")[0] == outcome
-    assert outcome != "unmeasured" or "9 rows" in made[-1].cause["cause"]
-
-
-@pytest.mark.parametrize(("last", "hardware"), [([5000.0, 2.2], True), ([5000.0, 5000.0], False)])
-def test_an_attempt_that_was_spoilt_leads_out_of_no_failure(last: list[float], hardware: bool) -> None:
-    made = answers([2.2] * 15, last)
-    made[-1].attempts = 3
-    assert judge_last(made, hardware)[0] == "unmeasured"
-
-
-@pytest.mark.parametrize(
     ("last", "attempts", "lost", "hardware", "confirm", "seen"),
     [
         # Two of three attempts decide of a card, whichever was the first; the third may have been as bad.
@@ -97,6 +76,10 @@ def test_an_attempt_that_was_spoilt_leads_out_of_no_failure(last: list[float], h
         ([5000.0, 5000.0], 3, "", False, 2, ("unmeasured", None, False)),
         ([5000.0], 3, "", False, 2, ("unmeasured", None, False)),
         # Rows that were lost are of an attempt only where one of them all is not there.
+        ([5000.0], 1, "9 rows", False, 2, ("unmeasured", None, False)),
+        ([5000.0, 5000.0], 2, "9 rows", False, 2, ("unmeasured", None, False)),
+        ([5000.0, 5000.0], 2, "9 rows", True, 2, ("fail", "2/2", False)),
+        ([2.3], 1, "9 rows", True, 2, ("recorded", None, False)),
         ([5000.0, 2.2], 2, "9 rows", True, 2, ("unmeasured", None, False)),
         ([5000.0, 2.2, 2.2], 3, "9 rows", True, 2, ("recorded", "1/3", True)),
         ([5000.0, 2.2, 2.2], 3, "9 rows", True, 3, ("unmeasured", None, False)),
@@ -388,10 +371,7 @@ def test_where_the_leaves_are_declared_latencies_are_compared(leaves: tuple[str,
 
 def test_a_bandwidth_is_compared_over_whatever_switches() -> None:
     made = answers([95.0] * 15, [60.0] * 3, "bandwidth_gbps")
-    for answer in made:
-        answer.conditions = {"check": "tcp_bandwidth", "hardware": "True", "hops": "None"}
-    fleet.fail_outliers([(answer, "") for answer in made], 2)
-    assert made[-1].outcome == "fail"
+    assert judge_last(made, hardware=True, check="tcp_bandwidth", hops="None")[0] == "fail"
 
 
 @pytest.mark.parametrize(
@@ -412,7 +392,5 @@ def test_what_unknown_switches_explain_is_reported(
 ) -> None:
     for direct in (False, True):
         made = answers([NEAR_US] * 15, [us] * 3, metric)
-        for answer in made:
-            answer.conditions = {"check": check, "hardware": "True", "hops": hops}
-        fleet.fail_outliers([(answer, "") for answer in made], 2, direct)
-        assert made[-1].outcome == ("fail" if direct else outcome)
+        seen = judge_last(made, hardware=True, direct=direct, check=check, hops=hops)
+        assert seen[0] == ("fail" if direct else outcome)

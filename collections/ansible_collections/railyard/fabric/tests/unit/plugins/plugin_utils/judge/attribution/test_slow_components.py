@@ -59,6 +59,11 @@ def measure(made: Any, carries: Carries, seed: int = 1) -> matrix.Tests:
     return matrix.Tests(meeting_, sender_, receiver_, rail_, gbps_)
 
 
+def find(made: Any, carries: Carries) -> slow_components.Findings:
+    """Return what one run of an order's tests shows."""
+    return slow_components.find_components(measure(made, carries), matrix.read_wiring(made))
+
+
 def parts(findings: slow_components.Findings) -> set[tuple[Any, ...]]:
     return {(one.kind, one.node, one.rail, one.peer, one.leaf) for one in findings.suspects}
 
@@ -133,9 +138,8 @@ def test_a_leaf_of_two_nodes_is_named_before_one_of_them(share: float, turns: li
         assert parts(found) <= {("leaf", None, "rail1", None, "leaf0-1")}
         assert found.suspects or share >= 0.89
         one = measure(made, lambda one, _other, rail: share if rail == 1 and one == 0 else 1.0, seed)
-        assert parts(slow_components.find_components(one, wiring)) <= {
-            ("node_rail", "n0", "rail1", None, None)
-        }
+        found = slow_components.find_components(one, wiring)
+        assert parts(found) <= {("node_rail", "n0", "rail1", None, None)}
 
 
 def test_nodes_of_one_leaf_that_are_slow_by_themselves_are_no_slow_leaf() -> None:
@@ -144,7 +148,7 @@ def test_nodes_of_one_leaf_that_are_slow_by_themselves_are_no_slow_leaf() -> Non
     def carries(one: int, other: int, rail: int) -> float:
         return 0.85 if rail == 1 and {one, other} & {0, 1, 2, 3, 4} else 1.0
 
-    found = slow_components.find_components(measure(made, carries), matrix.read_wiring(made))
+    found = find(made, carries)
     assert parts(found) == {("node_rail", f"n{node}", "rail1", None, None) for node in range(5)}
 
 
@@ -178,25 +182,19 @@ def test_one_good_partner_names_no_end() -> None:
     made = order(16, turns=[1, 6])
     met = {name for one in rounds.meetings(made, "n3") for name in (one.node, one.peer)} - {"n3"}
     path, bad = (int(name[1:]) for name in sorted(met))
-    found = slow_components.find_components(
-        measure(made, lambda *both: 0.5 if {*both[:2]} == {3, path} or bad in both[:2] else 1.0),
-        matrix.read_wiring(made),
-    )
+    found = find(made, lambda *both: 0.5 if {*both[:2]} == {3, path} or bad in both[:2] else 1.0)
     assert ("node", "n3") not in {(one.kind, one.node) for one in found.suspects}
     assert "n3" in {one.node for one in found.doubtful}
 
 
 def test_of_few_partners_one_bad_path_and_one_bad_test_make_no_end_slow() -> None:
     made, off = order(4), {(0, 1): 0.5, (0, 2): 0.85}
-    found = slow_components.find_components(
-        measure(made, lambda one, other, _rail: off.get((one, other), 1.0)), matrix.read_wiring(made)
-    )
-    assert parts(found) == set()
+    assert parts(find(made, lambda one, other, _rail: off.get((one, other), 1.0))) == set()
 
 
 def test_one_low_meeting_names_no_pair() -> None:
     made, (carries, _part) = order(16), FAULTS["pair"]
-    found = slow_components.find_components(measure(made, carries), matrix.read_wiring(made))
+    found = find(made, carries)
     assert parts(found) == set()
     assert [(one.kind, one.node, one.peer, one.evidence) for one in found.doubtful] == [
         ("pair", "n3", "n9", 1)
@@ -223,12 +221,9 @@ def test_two_nodes_cannot_tell_an_end_from_the_other_or_the_path() -> None:
 
 def test_where_every_rail_is_slow_the_planned_rates_tell() -> None:
     made = order(16)
-    found = slow_components.find_components(measure(made, lambda *_all: 0.8), matrix.read_wiring(made))
+    found = find(made, lambda *_all: 0.8)
     assert parts(found) == {("rail", None, f"rail{number}", None, None) for number in range(4)}
-    undeclared = order(16, rate_gbps=None)
-    assert not slow_components.find_components(
-        measure(undeclared, lambda *_all: 0.8), matrix.read_wiring(undeclared)
-    ).suspects
+    assert not find(order(16, rate_gbps=None), lambda *_all: 0.8).suspects
 
 
 def test_the_narrowest_part_of_a_way_makes_no_pair_of_two_slow_nodes_suspect() -> None:

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from itertools import permutations
 from typing import Any
 
@@ -27,7 +27,7 @@ def name_slow(
     slow: Slow,
     check: str = "tcp_bandwidth",
     fleet: BoundFacts | None = None,
-    local: dict[tuple[str, str, str], Answer] | None = None,
+    local: Mapping[tuple[str, str, str | None], Answer] | None = None,
     rails: int = 2,
 ) -> dict[Place, Answer]:
     """Return each test's answer, after all were looked at; those that are `slow` were beyond their bound.
@@ -41,7 +41,10 @@ def name_slow(
             both_ways = check.endswith("_bi")
             if both_ways and node > peer:
                 continue
-            answers.append(_latency() if check.endswith("latency") else _bandwidth())
+            answer = Answer("pass", {"bandwidth_gbps": 0.05}, {"bandwidth_gbps": FLOOR})
+            if check.endswith("latency"):
+                answer = Answer("recorded", {"latency_average_us": 9.0, "latency_p50_us": 2.0})
+            answers.append(answer)
             if slow(node, peer, rail):
                 _spoil(answers[-1])
             asked.append({"id": f"{node} {peer} {rail}", "check": check, "node": node, "peer": peer})
@@ -59,14 +62,6 @@ def name_slow(
     }
 
 
-def _bandwidth() -> Answer:
-    return Answer("pass", {"bandwidth_gbps": 0.05}, {"bandwidth_gbps": FLOOR})
-
-
-def _latency() -> Answer:
-    return Answer("recorded", {"latency_average_us": 9.0, "latency_p50_us": 2.0})
-
-
 def _spoil(answer: Answer) -> None:
     if answer.outcome == "pass":
         answer.observed = {"bandwidth_gbps": 0.0096}
@@ -74,10 +69,6 @@ def _spoil(answer: Answer) -> None:
     else:
         answer.observed["latency_p50_us"] = 31.0
         answer.failed("stands_apart", "latency_p50_us 31, the median of 12 like tests 2")
-
-
-def classes(answers: dict[Place, Answer]) -> dict[Place, str | None]:
-    return {place: answer.cause.get("cause_class") for place, answer in answers.items()}
 
 
 @pytest.mark.parametrize("check", ["tcp_bandwidth", "tcp_bandwidth_concurrent", "rdma_bandwidth"])
@@ -148,8 +139,8 @@ def test_the_pattern_of_slow_tests_names_rail_node_path_or_switch(pattern: str, 
         return  # both directions are one test: n1 is no sender of its own, and one test is a single one
     if wanted == "stays":
         wanted = "stands_apart" if check == "rdma_latency" else "below_floor"
-    for place, found in classes(name_slow(nodes, slow, check)).items():
-        assert found == (wanted if slow(*place) else None), place
+    for place, answer in name_slow(nodes, slow, check).items():
+        assert answer.cause.get("cause_class") == (wanted if slow(*place) else None), place
 
 
 @pytest.mark.parametrize(("rails", "wanted"), [(1, "rail_slow"), (2, "node_slow"), (3, "rail_slow")])
@@ -160,12 +151,10 @@ def test_a_node_is_slow_where_it_is_on_all_of_several_rails(rails: int, wanted: 
 
 def test_a_slow_rail_beside_a_slow_node_is_no_node() -> None:
     answers = name_slow(4, lambda node, peer, rail: "n1" in (node, peer) or (rail, node) == ("rail1", "n2"))
-    assert answers["n1", "n3", "rail0"].cause["cause_class"] == "node_slow"
-    assert answers["n2", "n3", "rail1"].cause["cause_class"] == "rail_slow"
-    assert (
-        "n1, all of its rails: 0.0096 Gbit/s at most, floor 0.04, with n2, n3, n4, while others of these"
-        in (answers["n1", "n3", "rail0"].cause["cause"])
-    )
+    node, rail = answers["n1", "n3", "rail0"].cause, answers["n2", "n3", "rail1"].cause
+    assert (node["cause_class"], rail["cause_class"]) == ("node_slow", "rail_slow")
+    said = "n1, all of its rails: 0.0096 Gbit/s at most, floor 0.04, with n2, n3, n4, while others of these"
+    assert said in node["cause"]
 
 
 def test_a_path_is_reported_with_what_was_measured() -> None:
@@ -180,10 +169,8 @@ def test_a_path_is_reported_with_what_was_measured() -> None:
 
 def test_a_latency_is_identified_by_its_least_number() -> None:
     answers = name_slow(3, lambda node, peer, rail: rail == "rail1" and "n1" in (node, peer), "rdma_latency")
-    assert (
-        "n1 rail1: 31 us at least (latency_p50), with n2, n3, while"
-        in (answers["n2", "n1", "rail1"].cause["cause"])
-    )
+    cause = answers["n2", "n1", "rail1"].cause["cause"]
+    assert "n1 rail1: 31 us at least (latency_p50), with n2, n3, while" in cause
 
 
 def behind(leaves: dict[str, list[int]], rails: tuple[str, ...] = ("rail0", "rail1")) -> BoundFacts:
@@ -277,94 +264,48 @@ NODE1 = PATTERNS["a node on all rails"][1]
 SWITCH = PATTERNS["a whole rail"][1]
 
 
-@pytest.mark.parametrize(
-    ("slow", "local", "fleet", "wanted"),
-    [
-        pytest.param(RAIL1, {}, {}, "Likely its card, its cable, its PCIe slot", id="nothing is known"),
-        pytest.param(
-            RAIL1,
-            {("link", "n1", "rail1"): Answer().failed("slot_slow", "x")},
-            {},
-            "Likely the link state check of n1 rail1: the card's PCIe link is trained below what "
-            "card and slot support; see `lspci -vv -s 0000:3b:00.0`.",
-            id="its own check",
-        ),
-        pytest.param(
-            RAIL1,
-            {("link_errors", "n2", "rail1"): Answer().failed("link_errors", "x")},
-            {},
-            "Likely its card, its cable, its PCIe slot",
-            id="another node's check",
-        ),
-        pytest.param(
-            RAIL1,
-            {("link_errors", "n1", "rail1"): Answer("pass", {"errors": 0, "ethtool.rx_prio3_pause": 812})},
-            {},
-            "Likely pauses: ethtool.rx_prio3_pause of n1 rail1 grew by 812; see `ethtool -S ens7`.",
-            id="pauses",
-        ),
-        pytest.param(
-            RAIL1,
-            {},
-            {"n1": {"pci_link": {"width": 8, "speed_gts": 16.0}}},
-            "Likely PCIe lanes 8 on n1, 16 on the others; see `lspci -vv -s 0000:3b:00.0`.",
-            id="fewer lanes than others",
-        ),
-        pytest.param(
-            RAIL1,
-            {},
-            {"n1": {"pci_link": {"width": 32, "speed_gts": 16.0}, "numa_node": 1}},
-            "Likely its card, its cable, its PCIe slot",
-            id="more lanes than others, and a NUMA node that others do not tell",
-        ),
-        pytest.param(
-            RAIL1,
-            {},
-            {"n1": {"numa_node": 1}, "n2": {"numa_node": 0}, "n3": {"numa_node": 0}},
-            "Likely the card's NUMA node 1 on n1, 0 on the others; see `lspci -vv -s 0000:3b:00.0`.",
-            id="another NUMA node",
-        ),
-        pytest.param(NODE1, {}, {}, "Likely the node itself: processors (governor", id="node"),
-        pytest.param(
-            NODE1,
-            {("bmc", "n1", None): Answer().failed("bmc_silent", "x")},
-            {"governors": {"n1": "powersave", "n2": "performance", "n3": "performance"}},
-            "Likely CPU governor powersave on n1, performance on the others; see `cpupower frequency-info`.",
-            id="governor",
-        ),
-        pytest.param(
-            NODE1,
-            {},
-            {"governors": {"n1": "performance", "n2": "powersave", "n3": "powersave"}},
-            "Likely the node itself: processors (governor",
-            id="a better governor",
-        ),
-        pytest.param(
-            RAIL1,
-            {},
-            {"governors": {"n1": "powersave", "n2": "performance", "n3": "performance"}},
-            "Likely its card, its cable, its PCIe slot",
-            id="a governor slows no rail alone",
-        ),
-        pytest.param(
-            SWITCH,
-            {("link", "n1", "rail1"): Answer().failed("slot_slow", "x")},
-            {},
-            "Likely the rail's switch: rate limits",
-            id="one node's slot slows no whole rail",
-        ),
-    ],
-)
-def test_what_the_run_knows_of_a_slow_part_is_named_first(
-    slow: Slow, local: Any, fleet: dict[str, Any], wanted: str
-) -> None:
+ITS_CARD, ITSELF = "its card, its cable, its PCIe slot", "the node itself: processors (governor"
+LSPCI, ETHTOOL = "see `lspci -vv -s 0000:3b:00.0`.", "see `ethtool -S ens7`."
+GOVERNOR = "CPU governor powersave on n1, performance on the others; see `cpupower frequency-info`."
+LOW_SLOT = "the card's PCIe link is trained below what card and slot support"
+Local = dict[tuple[str, str, str | None], Answer]
+SLOT: Local = {("link", "n1", "rail1"): Answer().failed("slot_slow", "x")}
+OTHERS_ERRORS: Local = {("link_errors", "n2", "rail1"): Answer().failed("link_errors", "x")}
+PAUSED = Answer("pass", {"errors": 0, "ethtool.rx_prio3_pause": 812})
+PAUSES: Local = {("link_errors", "n1", "rail1"): PAUSED}
+BMC_SILENT: Local = {("bmc", "n1", None): Answer().failed("bmc_silent", "x")}
+FEWER_LANES = {"n1": {"pci_link": {"width": 8, "speed_gts": 16.0}}}
+MORE_LANES = {"n1": {"pci_link": {"width": 32, "speed_gts": 16.0}, "numa_node": 1}}
+OTHER_NUMA = {"n1": {"numa_node": 1}, "n2": {"numa_node": 0}, "n3": {"numa_node": 0}}
+SAVES = {"governors": {"n1": "powersave", "n2": "performance", "n3": "performance"}}
+PERFORMS = {"governors": {"n1": "performance", "n2": "powersave", "n3": "powersave"}}
+# What is known: which tests are slow, other checks, facts of a node or its governor, and what is likely then.
+KNOWN: dict[str, tuple[Slow, Local, dict[str, Any], str]] = {
+    "nothing": (RAIL1, {}, {}, ITS_CARD),
+    "its own check": (RAIL1, SLOT, {}, f"the link state check of n1 rail1: {LOW_SLOT}; {LSPCI}"),
+    "another node's check": (RAIL1, OTHERS_ERRORS, {}, ITS_CARD),
+    "pauses": (RAIL1, PAUSES, {}, f"pauses: ethtool.rx_prio3_pause of n1 rail1 grew by 812; {ETHTOOL}"),
+    "fewer lanes": (RAIL1, {}, FEWER_LANES, f"PCIe lanes 8 on n1, 16 on the others; {LSPCI}"),
+    "more lanes, and a NUMA node that others do not tell": (RAIL1, {}, MORE_LANES, ITS_CARD),
+    "its NUMA node": (RAIL1, {}, OTHER_NUMA, f"the card's NUMA node 1 on n1, 0 on the others; {LSPCI}"),
+    "that it is a node": (NODE1, {}, {}, ITSELF),
+    "its governor": (NODE1, BMC_SILENT, SAVES, GOVERNOR),
+    "a better governor": (NODE1, {}, PERFORMS, ITSELF),
+    "a governor, which slows no rail alone": (RAIL1, {}, SAVES, ITS_CARD),
+    "one node's slot, which slows no whole rail": (SWITCH, SLOT, {}, "the rail's switch: rate limits"),
+}
+
+
+@pytest.mark.parametrize("known", KNOWN)
+def test_what_the_run_knows_of_a_slow_part_is_named_first(known: str) -> None:
+    slow, local, facts, likely = KNOWN[known]
     told_before = {"pci_link": {"width": 16, "speed_gts": 16.0}}
-    known = BoundFacts(
-        bound={node: {"rail1": rail_end(**fleet.get(node, told_before))} for node in ("n1", "n2", "n3")},
-        governors=fleet.get("governors", {}),
+    fleet = BoundFacts(
+        bound={node: {"rail1": rail_end(**facts.get(node, told_before))} for node in ("n1", "n2", "n3")},
+        governors=facts.get("governors", {}),
     )
-    answers = name_slow(3, slow, "tcp_bandwidth", known, local)
-    assert answers["n1", "n2", "rail1"].cause["next"].startswith(wanted)
+    answers = name_slow(3, slow, "tcp_bandwidth", fleet, local)
+    assert answers["n1", "n2", "rail1"].cause["next"].startswith(f"Likely {likely}")
 
 
 @pytest.mark.parametrize(("other", "named"), [("ens7", "ens7"), ("ens9", "NETDEV")])

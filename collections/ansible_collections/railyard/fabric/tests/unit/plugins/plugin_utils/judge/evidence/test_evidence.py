@@ -105,8 +105,11 @@ def error(name: str, host: str = NODES[0], **more: Any) -> dict[str, Any]:
         (TCP, {"group": GONE}, None),
         (TCP, {"round": GONE}, "row_garbled"),
         (TCP, {"window_s": [1.0, 2.0]}, "window_short"),
+        *((TCP, {"streams": said}, "row_garbled") for said in (3, 5, None, GONE)),
         *((TCP, {"mtu_bytes": said}, "mtu_differs") for said in (1500, None)),
         (TCP, {"mtu_bytes": 9000.0}, "row_garbled"),
+        # A path is probed with its own size, whatever else the netdev could send.
+        (PATH, {"mtu_bytes": 9100}, None),
         *((TCP, {"exit_status": said}, None) for said in (0, None)),
         *((TCP, {"exit_status": said}, "row_garbled") for said in (1, 127, 128, -1, True, False, "0")),
         # What a probe prints is a result whatever it says itself, unless a signal ended it.
@@ -132,20 +135,22 @@ def error(name: str, host: str = NODES[0], **more: Any) -> dict[str, Any]:
         (TCP, {"other_end": None}, "ends_disagree"),
         (TCP, {"other_end": {"boot_id": "boot-9"}}, "node_rebooted"),
         (TCP, {"other_end": {"boot_id": None}}, "node_rebooted"),
-        *((TCP, {"other_end": {key: said}}, "ends_disagree") for key, said in (
-            ("status", "x"), ("proof", "x"), ("metrics", {}), ("counters", {"tx_bytes": [5, 6]}))),
+        *((TCP, {"other_end": {key: "x"}}, "ends_disagree") for key in ("host", "status", "proof")),
+        (TCP, {"other_end": {"metrics": {}}}, "ends_disagree"),
+        (TCP, {"other_end": {"counters": {"tx_bytes": [5, 6]}}}, "ends_disagree"),
         *((TCP, {"other_end": {key: "x"}}, "row_garbled") for key in ("metrics", "counters", "other")),
         (TCP, {"metrics": {"bandwidth_gbps": 0.5}}, "ends_disagree"),
         *((SOFT, {"tool_version": said}, "version_differs") for said in ("6.05", None)),
-        *((SOFT, {"hca": said}, "row_garbled") for said in (None, "rxe1:1")),
+        *((SOFT, {"hca": said}, "row_garbled") for said in (None, "rxe1:1", "rxe0:2", "rxe0", "mlx5_0:1")),
         (SOFT, {"exchange": {"over": "management"}}, "row_garbled"),
         *((SOFT, {key: said}, "gid_wrong") for key, said in (
-            ("gid_index", 0), ("gid_index", None), ("gid_type", "RoCE v1"))),
+            ("gid_index", 0), ("gid_index", 2), ("gid_index", None), ("gid_type", "RoCE v1"))),
         (SOFT, {"gid_index": True}, "row_garbled"),
-        *((SOFT, {"active_mtu_bytes": said}, "row_garbled") for said in (None, 4095, 4096.0)),
-        (SOFT, {"active_mtu_bytes": 2048}, "rdma_mtu_small"),
+        *((SOFT, {"active_mtu_bytes": said}, "row_garbled") for said in (None, 4095, 4096.0, 8192)),
+        *((SOFT, {"active_mtu_bytes": said}, "rdma_mtu_small") for said in (1024, 2048)),
         (SOFT, {"counters": {"hw_sent_pkts": GONE}}, "unproven"),
-        (CARD, {"counters": {"port_xmit_data": GONE}}, "unproven"),
+        *((CARD, {"counters": {"port_xmit_data": said}}, "unproven") for said in (
+            GONE, [2**32 - 5, 7], [5, None])),
         # Whatever is sent is acknowledged, also where nothing is claimed of the return path.
         *((SOFT, {"counters": {name: [5, 5]}}, "unproven") for name in ("hw_sent_pkts", "hw_rcvd_pkts")),
         *((CARD, {"counters": {name: [5, 5]}}, "unproven") for name in ("port_xmit_data", "port_rcv_data")),
@@ -156,11 +161,13 @@ def error(name: str, host: str = NODES[0], **more: Any) -> dict[str, Any]:
         (CARD, {"other_rails": {"rail1": NETDEV}}, "unproven"),
         *((CARD, {"other_rails": {"rail1": {**NETDEV, name: [7, 7]}}}, "unproven") for name in DATA),
         (IB, {"other_rails": {"rail1": DATA}}, None),
-        (IB, {"netdev": "ib0"}, "row_garbled"),
-        (IB, {"exchange": None}, "row_garbled"),
-        (IB, {"exchange": {"over": "rail"}}, "row_garbled"),
-        (IB, {"exchange": {"port_guid": "x"}}, "guid_differs"),
-        (IB, {"exchange": {"peer_port_guid": "x"}}, "guid_differs"),
+        *((IB, {key: said}, "row_garbled") for key, said in (
+            ("netdev", "ib0"), ("address", "192.168.0.1"), ("hca", "mlx5_1:1"))),
+        *((IB, {"exchange": said}, "row_garbled") for said in (None, GONE, "management", {"over": "rail"})),
+        *((IB, {"exchange": {key: said}}, "guid_differs")
+          for key in ("port_guid", "peer_port_guid") for said in ("x", None, GONE)),
+        *((IB, {"counters": said}, "unproven") for said in (
+            None, {"port_xmit_data": GONE}, {"port_xmit_data": [5, 5]})),
     ],
 )  # fmt: skip
 def test_what_one_row_must_say(kind: str, end: str, changes: dict[str, Any], cause: str | None) -> None:

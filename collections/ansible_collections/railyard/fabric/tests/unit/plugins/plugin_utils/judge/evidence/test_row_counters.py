@@ -135,17 +135,8 @@ def test_a_new_test_is_proven_by_the_metric_that_counts_its_packets_or_not_at_al
 ) -> None:
     new = Check("tcp_replies", "replies", client={"replies": "positive_count"}, counts=counts)
     monkeypatch.setitem(catalogue.CHECKS, new.name, new)
-    grown = {"tx_bytes": 10**6, "rx_bytes": 10**6, "tx_packets": 1000, "rx_packets": 1000}
-    row = {
-        "check": new.name,
-        "end": "client",
-        "counters": {name: [7, 7 + by] for name, by in grown.items()},
-        "metrics": {"replies": replies},
-        "window_s": None,
-        "active_mtu_bytes": None,
-        "other_rails": {},
-    }
-    problem = counter_problem(row, row, policy.merge({}))
+    counters = grown(10**6, 10**6, 1000, 1000)
+    problem = find_fault(new.name, "client", counters, {"replies": replies}, window_s=None)
     assert problem is None if word is None else word in str(problem)
 
 

@@ -176,22 +176,3 @@ def test_bmcs_alone_are_no_run() -> None:
 
 def test_the_place_is_the_node() -> None:
     assert headline.place(judge_bmcs(with_bmcs())[0]) == NODES[0]
-
-
-@pytest.mark.parametrize(
-    ("rules", "said"),
-    [
-        ({"bmc_check": "ipmi"}, "bmc_check must be one of tcp, none, rmcp, not 'ipmi'"),
-        ({"bmc_check": None}, "bmc_check must be"),
-        ({"bmc_check": ["rmcp"]}, "bmc_check must be"),
-        ({"bmc_tcp_ports": []}, "bmc_tcp_ports must list 1 to 8 TCP ports"),
-        ({"bmc_tcp_ports": [0]}, "bmc_tcp_ports must list"),
-        ({"bmc_tcp_ports": [True]}, "bmc_tcp_ports must list"),
-        ({"bmc_tcp_ports": 443}, "bmc_tcp_ports must list"),
-        ({"bmc_tcp_ports": list(range(1, 10))}, "bmc_tcp_ports must list"),
-        ({"bmc_timeout_s": 0}, "bmc_timeout_s must be within"),
-    ],
-)
-def test_a_policy_that_cannot_be_followed_is_refused(rules: dict[str, Any], said: str) -> None:
-    with pytest.raises(policy.PolicyError, match=said):
-        policy.merge(rules)

@@ -13,6 +13,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.schedule import to
 from ansible_collections.railyard.fabric.plugins.plugin_utils.ask import cost, requests
 from support.runs.fake_run import FakeRun
 from support.runs.node_row import node_row
+from support.runs.spoil import error_row
 
 MOST_BYTES = 4_000_000
 
@@ -189,10 +190,8 @@ def test_of_all_rails_each_has_its_share() -> None:
     for way in ("tx_bytes", "rx_bytes"):
         counters[f"rail0.{way}"] = [0, MOVED]
         counters[f"rail1.{way}"] = [0, 9000]
-    assert (
-        verdicts(run)["collective_allreduce", "gpuserver1", ALL_RAILS]["cause_class"]
-        == "collective_elsewhere"
-    )
+    one = verdicts(run)["collective_allreduce", "gpuserver1", ALL_RAILS]
+    assert one["cause_class"] == "collective_elsewhere"
 
 
 @pytest.mark.parametrize(
@@ -312,8 +311,7 @@ def test_a_site_bounds_what_nothing_else_does() -> None:
 )
 def test_a_job_that_all_came_to_has_to_end_well(status: str, error_class: str, outcome: str) -> None:
     run = made()
-    error = {"class": error_class, "message": "so it was", "host": "gpuserver1", "fix": "mend it"}
-    row(run, "gpuserver1", "rail0").update({"status": status, "error": error, "proof": None})
+    error_row(row(run, "gpuserver1", "rail0"), error_class, status, "gpuserver1")
     one = verdicts(run)["collective_allreduce", "gpuserver1", "rail0"]
     assert (one["outcome"], one["cause_class"]) == (outcome, error_class)
 
@@ -332,16 +330,15 @@ def test_nodes_of_one_job_that_contradict_each_other_prove_nothing(
 ) -> None:
     """J4: every decision of a job is made by all of its ranks."""
     run = made()
-    one = row(run, "gpuserver2", ALL_RAILS, check)["collective"]
+    other = row(run, "gpuserver2", ALL_RAILS, check)
+    one = other["collective"]
     one.update(change)
     if "ranks" in change:  # so that its own numbers still fit each other
         factor = 2 * (3 - 1) / 3
         one["moved_bytes"] = MOVED * factor
-        metrics = row(run, "gpuserver2", ALL_RAILS, check)["metrics"]
-        metrics["busbw_GBps"] = one["sizes"][-1]["busbw_GBps"] = 4.0 * factor
+        other["metrics"]["busbw_GBps"] = one["sizes"][-1]["busbw_GBps"] = 4.0 * factor
         one["processes"] = 1
-        for name, span in row(run, "gpuserver2", ALL_RAILS, check)["counters"].items():
-            row(run, "gpuserver2", ALL_RAILS, check)["counters"][name] = [0, int(span[1] * factor)]
+        other["counters"] = {name: [0, int(span[1] * factor)] for name, span in other["counters"].items()}
     found = verdicts(run)
     both = [found[check, node, ALL_RAILS] for node in ("gpuserver1", "gpuserver2")]
     assert {(one["outcome"], one["cause_class"]) for one in both} == {("unmeasured", "not_borne_out")}

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 from ansible_collections.railyard.fabric.plugins.plugin_utils.ask import cost
 from support.runs.fake_run import FakeRun
-from support.runs.fake_storage import with_drives
+from support.runs.fake_storage import list_accounts, with_drives
+from support.runs.spoil import error_row
 
 UNREAD = {"smart": "unread", "said": "Smartctl open device: /dev/sda failed: DELL or MegaRaid controller"}
 NONE = {"smart": "none", "said": "/dev/vda: Unable to detect device type", "bus": "virtio"}
@@ -37,10 +38,9 @@ def change_drives(*drives: dict[str, Any], **rules: Any) -> FakeRun:
         values = {name: value for name, value in values.items() if value is not None}
         made.append({**healthy, "name": f"nvme{number}n1", **change, "values": values})
     row["health"]["drives"] = made
-    for other in run.results:
-        if other.get("storage") and other["host"] == row["host"]:
-            [disk] = other["storage"]["disks"]
-            other["storage"]["disks"] = [{**disk, "name": one["name"], "model": one["model"]} for one in made]
+    for told in list_accounts(run, row["host"]):
+        [disk] = told["disks"]
+        told["disks"] = [{**disk, "name": one["name"], "model": one["model"]} for one in made]
     # smartctl's status of the last one is the row's own.
     row["exit_status"] = made[-1]["exit_status"]
     row["metrics"] = {"drives": len(made), "drives_read": sum(one["smart"] == "read" for one in made)}
@@ -203,8 +203,7 @@ def test_a_mount_that_is_missing_fails_and_a_tool_that_is_missing_is_no_pass(
 ) -> None:
     run = with_drives()
     [row] = rows(run)
-    error = {"class": error_class, "message": "said", "host": row["host"], "fix": "mend it"}
-    row.update({"status": "unmeasured", "metrics": {}, "proof": None, "error": error})
+    error_row(row, error_class, "unmeasured", row["host"])
     assert verdict(run)["outcome"] == outcome
 
 
@@ -235,9 +234,8 @@ def test_the_plan_counts_its_time() -> None:
 def test_an_account_of_another_drive_than_was_measured_is_unmeasured() -> None:
     """J8: fio measured one drive, and smartctl was called for another."""
     run = change_drives({"name": "sda"})
-    for row in run.results:
-        if row.get("storage") and row["host"] == "gpuserver2":
-            row["storage"]["disks"][0]["name"] = "sdb"
+    for told in list_accounts(run, "gpuserver2"):
+        told["disks"][0]["name"] = "sdb"
     found = verdict(run)
     assert (found["outcome"], found["cause_class"]) == ("unmeasured", "row_garbled")
     assert "it describes sda FAST 9000, fio measured sdb FAST 9000" in found["cause"]
@@ -247,9 +245,8 @@ def test_an_account_of_another_drive_than_was_measured_is_unmeasured() -> None:
 def test_an_account_of_another_model_than_was_measured_is_unmeasured(model: str | None, outcome: str) -> None:
     """J8: the name is right, the drive is another. Of some drives the kernel knows no model."""
     run = change_drives({"name": "sda", "model": "INTEL SSDPE2KE016T8"})
-    for row in run.results:
-        if row.get("storage") and row["host"] == "gpuserver2":
-            row["storage"]["disks"][0] |= {"name": "sda", "model": model}
+    for told in list_accounts(run, "gpuserver2"):
+        told["disks"][0] |= {"name": "sda", "model": model}
     found = verdict(run)
     assert found["outcome"] == outcome
     assert (found["cause_class"] == "row_garbled") == (outcome == "unmeasured")

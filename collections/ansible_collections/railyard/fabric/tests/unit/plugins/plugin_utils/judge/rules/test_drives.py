@@ -8,10 +8,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import policy
 from ansible_collections.railyard.fabric.plugins.plugin_utils.launch import archive_limits
 from support.runs.fake_run import FakeRun
-from support.runs.fake_storage import drives_of, with_drives
+from support.runs.fake_storage import drives_of, list_accounts, with_drives
+from support.runs.spoil import error_row
 
 NODES = ("gpu1", "gpu2", "gpu3", "gpu4")
 
@@ -94,9 +94,8 @@ def test_a_node_with_other_drives_than_its_peers_is_reported(disks: dict[str, An
     run = with_drives(
         NODES, node_class="hardware", slow={"gpu3": {"storage_read": 0.2, "storage_write": 0.2}}
     )
-    for row in run.results:
-        if row["host"] == "gpu3" and row.get("storage"):
-            row["storage"]["disks"] = [] if disks is None else [{**row["storage"]["disks"][0], **disks}]
+    for told in list_accounts(run, "gpu3"):
+        told["disks"] = [] if disks is None else [{**told["disks"][0], **disks}]
     assert set(outcomes(run, "gpu3").values()) == {"unmeasured"}
     assert {one["outcome"] for one in drives_of(run) if one["node"] != "gpu3"} == {"recorded"}
     [read] = [one for one in drives_of(run) if (one["node"], one["check"]) == ("gpu3", "storage_read")]
@@ -115,18 +114,16 @@ def test_two_honest_kinds_of_drives_are_recorded() -> None:
         for node in others:
             if declared:
                 run.plan["nodes"][node]["gpus"] = {"count": 0}
-        for row in run.results:
-            if row["host"] in others and row.get("storage"):
-                row["storage"]["disks"][0]["model"] = "another"
+        for told in list_accounts(run, *others):
+            told["disks"][0]["model"] = "another"
         assert {one["outcome"] for one in drives_of(run)} == {"recorded"}
     assert all("which no peer has at that mount" in one["basis"] for one in drives_of(run))
 
 
 def test_a_site_bounds_drives_that_differ() -> None:
     run = with_drives(NODES, floors={"storage_read": {"bandwidth_bytes_per_s": [1.5e9, 8e9]}})
-    for row in run.results:
-        if row["host"] == "gpu3" and row.get("storage"):
-            row["storage"]["disks"][0]["model"] = "another"
+    for told in list_accounts(run, "gpu3"):
+        told["disks"][0]["model"] = "another"
     assert outcomes(run, "gpu3")["storage_read"] == "pass"
 
 
@@ -143,9 +140,8 @@ def test_a_slow_percentile_counts_when_it_is_slow_and_not_merely_a_multiple(
 
 def test_a_link_trained_below_its_ends_fails_the_read_and_is_named() -> None:
     run = with_drives()
-    for row in run.results:
-        if row["host"] == "gpuserver2" and row.get("storage"):
-            row["storage"]["disks"][0]["pcie"].update(width=2.0)
+    for told in list_accounts(run, "gpuserver2"):
+        told["disks"][0]["pcie"].update(width=2.0)
     [bad] = [one for one in drives_of(run) if one["outcome"] != "recorded"]
     assert (bad["node"], bad["check"], bad["cause_class"]) == ("gpuserver2", "storage_read", "drive_slot")
     assert "nvme0n1 runs at 2 lanes, 4 are possible" in bad["cause"]
@@ -209,29 +205,10 @@ def test_a_mount_that_is_missing_fails_and_what_cannot_be_measured_is_unmeasured
 ) -> None:
     run = with_drives()
     row = next(row for row in run.results if row["check"] == "storage_read")
-    error = {"class": error_class, "message": "said", "host": row["host"], "fix": "mend it"}
-    row.update({"status": "unmeasured", "metrics": {}, "proof": None, "error": error})
+    error_row(row, error_class, "unmeasured", row["host"])
     assert [one["outcome"] for one in drives_of(run) if one["id"] == row["id"]] == [outcome]
     row["run"] = "20261121T101500Z-aaaa"
     assert [one["outcome"] for one in drives_of(run) if one["id"] == row["id"]] == ["unmeasured"]
-
-
-@pytest.mark.parametrize(
-    ("mounts", "word"),
-    [
-        ("/data", "at most 16 absolute paths"),
-        ([1], "at most 16 absolute paths"),
-        ([f"/{number}" for number in range(17)], "at most 16 absolute paths"),
-        (["data"], "'data'; write an absolute path"),
-        (["/data/"], "'/data/'; write an absolute path"),
-        (["/a/../data"], "write an absolute path"),
-        (["/da\nta"], "write an absolute path"),
-        (["/data", "/data"], "lists /data twice"),
-    ],
-)
-def test_a_mount_has_one_name_and_no_other(mounts: Any, word: str) -> None:
-    with pytest.raises(policy.PolicyError, match=word):
-        policy.merge({"storage_mounts": mounts})
 
 
 def test_a_run_of_before_there_were_drives_is_still_collected() -> None:

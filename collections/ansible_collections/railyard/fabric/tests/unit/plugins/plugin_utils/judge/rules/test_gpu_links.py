@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 from ansible_collections.railyard.fabric.plugins.module_utils.schedule import node_tests
 from ansible_collections.railyard.fabric.plugins.plugin_utils.ask import requests
-from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import policy
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.rules import gpu_links
 from ansible_collections.railyard.fabric.plugins.plugin_utils.outcome.answer import Answer
 from support.runs.fake_gpus import gpus_of, with_gpus
 from support.runs.fake_run import FakeRun
+from support.runs.spoil import error_row
 
 FOUR = ("gpu1", "gpu2", "gpu3", "gpu4")
 HOST, PEER = "gpu_host_bandwidth", "gpu_peer_bandwidth"
@@ -34,10 +34,21 @@ def verdict(run: FakeRun, node: str, check: str) -> dict[str, Any]:
     return found
 
 
+def find_row(run: FakeRun, node: str, check: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return a node's row of a check, and its account."""
+    [row] = [row for row in run.results if (row["host"], row["check"]) == (node, check)]
+    return row, row["nccl_tests" if check in NCCL else "nvbandwidth"]
+
+
+def list_accounts(run: FakeRun, *nodes: str) -> list[dict[str, Any]]:
+    """Return the accounts of nodes, of all tests."""
+    rows = [row for row in run.results if row["host"] in nodes]
+    return [row[key] for row in rows for key in ("nccl_tests", "nvbandwidth") if key in row]
+
+
 def change(run: FakeRun, node: str, check: str, **values: Any) -> None:
     """Change keys of a row's metrics, of its account, or its own."""
-    [row] = [row for row in run.results if (row["host"], row["check"]) == (node, check)]
-    told = row["nccl_tests"] if check in NCCL else row["nvbandwidth"]
+    row, told = find_row(run, node, check)
     for key, value in values.items():
         (row["metrics"] if key in row["metrics"] else told if key in told else row)[key] = value
 
@@ -76,11 +87,10 @@ def test_a_gpu_whose_pairs_all_are_outliers_is_named_for_all_of_them() -> None:
 @pytest.mark.parametrize(("rate", "words"), [(100.0, "100 and 100"), (None, "none and none GB/s")])
 def test_one_pair_that_is_an_outlier_is_named_with_both_gpus(rate: float | None, words: str) -> None:
     run = with_gpus(gpus=8)
-    for row in run.results:
-        if (row["host"], row["check"]) == ("gpuserver1", PEER):
-            [matrix] = row["nvbandwidth"]["matrices"].values()
-            matrix[2][5] = matrix[5][2] = rate
-            row["metrics"]["peer_GBps"] = rate or row["metrics"]["peer_GBps"]
+    row, told = find_row(run, "gpuserver1", PEER)
+    [matrix] = told["matrices"].values()
+    matrix[2][5] = matrix[5][2] = rate
+    row["metrics"]["peer_GBps"] = rate or row["metrics"]["peer_GBps"]
     cause = verdict(run, "gpuserver1", PEER)["cause"]
     assert f"GPU 2 (0000:3b:00.0) and GPU 5 (0000:6b:00.0): {words}" in cause
 
@@ -93,11 +103,10 @@ def test_one_direction_alone_is_reported_and_fails_no_one() -> None:
 
 def join_gpu(run: FakeRun, node: str, words: str, gpu: int = 1) -> None:
     """Join a GPU of a node to all its others by these words."""
-    for row in run.results:
-        if row["host"] == node and (told := row.get("nvbandwidth") or row.get("nccl_tests")):
-            for other in range(len(told["gpus"])):
-                if other != gpu:
-                    told["joined"][gpu][other] = told["joined"][other][gpu] = words
+    for told in list_accounts(run, node):
+        for other in range(len(told["gpus"])):
+            if other != gpu:
+                told["joined"][gpu][other] = told["joined"][other][gpu] = words
 
 
 @pytest.mark.parametrize("nodes", [("gpuserver1", "gpuserver2"), FOUR])
@@ -118,9 +127,8 @@ def test_a_gpu_that_lost_its_nvlinks_does_not_choose_its_peers(nodes: tuple[str,
 @pytest.mark.parametrize("check", [HOST, PEER])
 def test_a_node_whose_peers_have_other_slots_does_not_choose_them(check: str) -> None:
     run = with_gpus(FOUR, slow={"gpu2": {check: 0.5}})
-    for row in run.results:
-        if row["host"] == "gpu2" and "nvbandwidth" in row:
-            row["nvbandwidth"]["gpus"][1]["pcie_lanes"] = 8
+    for told in list_accounts(run, "gpu2"):
+        told["gpus"][1]["pcie_lanes"] = 8
     found = bad_of(run)
     assert {node for node, _check, _kind in found} == {"gpu2"}
     assert verdict(run, "gpu2", check)["outcome"] == "fail"
@@ -143,19 +151,17 @@ def test_a_node_that_lost_a_gpu_is_reported_where_none_is_declared() -> None:
 
 def test_two_honest_kinds_are_not_compared_with_each_other() -> None:
     """By their GPUs' model, by what is declared, or three nodes that report the same."""
-    slow = {"gpu3": {HOST: 0.5, PEER: 0.5}, "gpu4": {HOST: 0.5, PEER: 0.5}}
-    for row in (run := with_gpus(FOUR)).results:
-        if row["host"] in ("gpu3", "gpu4") and "nvbandwidth" in row:
-            for gpu in row["nvbandwidth"]["gpus"]:
-                gpu["name"] = "NVIDIA L40S"
-            row["nvbandwidth"]["joined"] = [[None if a == b else "SYS" for a in range(4)] for b in range(4)]
+    without_nvlinks = [[None if a == b else "SYS" for a in range(4)] for b in range(4)]
+    run = with_gpus(FOUR)
+    for told in list_accounts(run, "gpu3", "gpu4"):
+        told["gpus"] = [{**gpu, "name": "NVIDIA L40S"} for gpu in told["gpus"]]
+        told["joined"] = without_nvlinks
     assert bad_of(run) == []
     run = with_gpus(FOUR)
-    for node in slow:
+    for node in ("gpu3", "gpu4"):
         run.plan["nodes"][node]["gpus"] = {"count": 4, "nvlinks": 0}
-        for row in run.results:
-            if row["host"] == node and (told := row.get("nvbandwidth") or row.get("nccl_tests")):
-                told["joined"] = [[None if a == b else "SYS" for a in range(4)] for b in range(4)]
+    for told in list_accounts(run, "gpu3", "gpu4"):
+        told["joined"] = without_nvlinks
     assert [one for one in bad_of(run) if one[1] in (HOST, PEER, *NCCL)] == []
     run = with_gpus(("gpu1", "gpu2", "gpu3", "gpu4", "gpu5", "gpu6", "gpu7"))
     for node in ("gpu5", "gpu6", "gpu7"):
@@ -192,10 +198,8 @@ def test_gpus_that_others_may_use_are_reported_and_not_judged() -> None:
 def test_a_node_that_is_behind_its_peers_in_two_collectives_fails_in_these() -> None:
     run = with_gpus(FOUR, slow={"gpu3": {NCCL[0]: 0.6, NCCL[1]: 0.6}})
     assert bad_of(run) == [("gpu3", check, "gpu_node_apart") for check in NCCL[:2]]
-    assert (
-        "busbw_GBps 240, the median is 400 of 3 peer nodes (in 2 collectives)"
-        in verdict(run, "gpu3", NCCL[0])["cause"]
-    )
+    cause = verdict(run, "gpu3", NCCL[0])["cause"]
+    assert "busbw_GBps 240, the median is 400 of 3 peer nodes (in 2 collectives)" in cause
 
 
 def test_one_collective_alone_and_other_libraries_fail_no_one() -> None:
@@ -210,10 +214,9 @@ def test_one_collective_alone_and_other_libraries_fail_no_one() -> None:
 
 def test_a_node_all_of_whose_gpus_are_slow_is_found_by_its_peers() -> None:
     run = with_gpus(FOUR, gpus=2)
-    for row in run.results:
-        if (row["host"], row["check"]) == ("gpu3", HOST):
-            row["nvbandwidth"]["matrices"] = {name: [[25.0, 25.0]] for name in row["nvbandwidth"]["matrices"]}
-            row["metrics"] |= {"host_to_gpu_GBps": 25.0, "gpu_to_host_GBps": 25.0}
+    row, told = find_row(run, "gpu3", HOST)
+    told["matrices"] = {name: [[25.0, 25.0]] for name in told["matrices"]}
+    row["metrics"] |= {"host_to_gpu_GBps": 25.0, "gpu_to_host_GBps": 25.0}
     assert bad_of(run) == [("gpu3", HOST, "gpu_node_apart")]
 
 
@@ -263,8 +266,7 @@ def test_an_account_that_contradicts_itself_proves_nothing(
 def test_one_gpu_that_is_named_four_times_is_not_four(check: str) -> None:
     """J8."""
     run = with_gpus()
-    [row] = [row for row in run.results if (row["host"], row["check"]) == ("gpuserver1", check)]
-    told = row["nccl_tests"] if check in NCCL else row["nvbandwidth"]
+    _row, told = find_row(run, "gpuserver1", check)
     told["gpus"] = [told["gpus"][0]] * 4
     found = verdict(run, "gpuserver1", check)
     assert (found["outcome"], "names a GPU twice: index 0" in found["cause"]) == ("unmeasured", True)
@@ -275,18 +277,17 @@ def test_one_gpu_that_is_named_four_times_is_not_four(check: str) -> None:
 def test_one_gpu_by_two_forms_of_its_address_is_not_two(check: str, pci: str) -> None:
     """J8: gpuserver1's first GPU is 0000:1b:00.0."""
     run = with_gpus()
-    [row] = [row for row in run.results if (row["host"], row["check"]) == ("gpuserver1", check)]
-    (row["nccl_tests"] if check in NCCL else row["nvbandwidth"])["gpus"][1]["pci"] = pci
+    _row, told = find_row(run, "gpuserver1", check)
+    told["gpus"][1]["pci"] = pci
     assert verdict(run, "gpuserver1", check)["outcome"] == "unmeasured"
 
 
 def test_busbw_that_does_not_follow_from_algbw_and_gpus_is_not_accepted() -> None:
     """All-gather's busbw is three quarters of algbw among four: 400 GB/s stated as the bus of 400 is none."""
     run = with_gpus()
-    for row in run.results:
-        if (row["host"], row["check"]) == ("gpuserver1", NCCL[1]):
-            last = row["nccl_tests"]["sizes"][-1]
-            last["busbw_GBps"] = row["metrics"]["busbw_GBps"] = last["algbw_GBps"]
+    row, told = find_row(run, "gpuserver1", NCCL[1])
+    last = told["sizes"][-1]
+    last["busbw_GBps"] = row["metrics"]["busbw_GBps"] = last["algbw_GBps"]
     assert "from algbw and 4 GPUs" in verdict(run, "gpuserver1", NCCL[1])["cause"]
 
 
@@ -295,12 +296,10 @@ def test_data_that_arrives_changed_fails_and_gpus_that_cannot_be_measured_do_not
     kind: str, outcome: str
 ) -> None:
     run = with_gpus()
-    [row] = [row for row in run.results if (row["host"], row["check"]) == ("gpuserver1", NCCL[0])]
-    error = {"class": kind, "message": "7 wrong values", "host": "gpuserver1", "fix": "drain it"}
-    status = "failed" if kind == "gpu_wrong" else "unmeasured"
-    row.update({"status": status, "error": error, "metrics": {}, "proof": None})
+    row, _told = find_row(run, "gpuserver1", NCCL[0])
+    error_row(row, kind, "failed" if kind == "gpu_wrong" else "unmeasured", "gpuserver1")
     found = verdict(run, "gpuserver1", NCCL[0])
-    assert (found["outcome"], found["cause_class"], found["next"]) == (outcome, kind, "drain it")
+    assert (found["outcome"], found["cause_class"], found["next"]) == (outcome, kind, "do this")
 
 
 def test_gpus_other_than_declared_leave_it_unmeasured() -> None:
@@ -317,10 +316,8 @@ def test_all_nodes_are_reported_as_a_share_of_one_where_nccl_ran_at_the_same_siz
     found = scaled(run, line["node"], answer, "torch_nccl")
     assert found == {**answer, "of_one_node_percent": 25.0}
     assert scaled(run, line["node"], answer, "torch_gloo") == answer
-    assert scaled(run, line["node"], {**answer, "size_bytes": 999}, "torch_nccl") == {
-        **answer,
-        "size_bytes": 999,
-    }
+    other_size = {**answer, "size_bytes": 999}
+    assert scaled(run, line["node"], other_size, "torch_nccl") == other_size
 
 
 def scaled(run: FakeRun, node: str, observed: dict[str, Any], tool: str) -> dict[str, Any]:
@@ -367,9 +364,3 @@ def test_nothing_is_planned_unless_the_policy_names_a_folder() -> None:
     assert not any(
         one["tool"] in ("nccl-tests", "nvbandwidth") for one in FakeRun(node_class="hardware").asked
     )
-
-
-@pytest.mark.parametrize("folder", ["opt/nccl", "/opt//nccl", "/opt/nccl/", ["/opt"], 3, None])
-def test_a_folder_is_one_plain_absolute_path(folder: Any) -> None:
-    with pytest.raises(policy.PolicyError, match="nccl_tests_folder"):
-        policy.merge({"nccl_tests_folder": folder})

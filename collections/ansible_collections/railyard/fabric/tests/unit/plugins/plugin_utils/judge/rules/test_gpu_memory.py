@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 from ansible_collections.railyard.fabric.plugins.plugin_utils.bounds import expected, facts, gpu_memory
-from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import policy
 from support.runs import fake_rdma
 from support.runs.fake_run import NODES, RUN, FakeRun
+from support.runs.run_builder import scale
 
 CHECK = "rdma_gpu_bandwidth"
 OTHER = "0000:89:00.0"
@@ -30,9 +30,7 @@ def judge_memory(run: FakeRun) -> dict[str, Any]:
 def carry(run: FakeRun, check: str, gbps: float) -> None:
     """Have a test, or the first of a check, carry less than the 0.95 Gbit/s of all."""
     for row in run.rows(next(iter(run.ids(check)), check)):
-        row["iterations"] = int(row["iterations"] * gbps / 0.95)
-        row["metrics"]["bandwidth_gbps"] = gbps
-        row["metrics"]["message_rate_mpps"] = round(gbps * 1e3 / 8 / 65536, 6)
+        scale(row, gbps)
 
 
 def test_it_passes_by_its_own_authority_beside_host_memory() -> None:
@@ -168,15 +166,3 @@ def test_garbage_of_a_nodes_facts_of_gpus_leaves_its_gpu_memory_unmeasured(key: 
     assert judge_memory(run)["outcome"] == "unmeasured"
     run.facts[0]["gpus"] = garbage
     assert judge_memory(run)["outcome"] == "unmeasured"
-
-
-@pytest.mark.parametrize("folder", ["bin", "/opt/../bin", "/home/ops/perftest", "/tmp", 5, ["/opt"]])
-def test_a_folder_that_tools_do_not_see_is_refused(folder: object) -> None:
-    with pytest.raises(policy.PolicyError, match="gpudirect_perftest_folder"):
-        policy.merge({"gpudirect_perftest_folder": folder})
-    assert policy.merge({"gpudirect_perftest_folder": ""})["gpudirect_perftest_folder"] == ""
-
-
-def test_it_goes_with_the_same_test_of_host_memory() -> None:
-    with pytest.raises(policy.PolicyError, match="rdma_tests does not list"):
-        policy.merge({"gpudirect_perftest_folder": "/opt/x", "rdma_tests": ["ib_read_bw"]})

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 from ansible_collections.railyard.fabric.plugins.module_utils.rules import gpu
-from ansible_collections.railyard.fabric.plugins.plugin_utils.ask import requests
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.rules import gpus
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.verdict import verdict
 from support.runs.fake_run import NODES, FakeRun
@@ -33,9 +32,7 @@ def with_gpus(*declared: dict[str, Any] | None) -> FakeRun:
         facts["gpus"] = copy.deepcopy(GPUS)
         if said is not None:
             run.plan["nodes"][node]["gpus"] = said
-    run.asked = requests.asked_lines(run.plan, run.order)
-    run.manifest["asked"] = requests.fingerprint(run.asked)
-    return run
+    return run.plan_again()
 
 
 def outcomes(run: FakeRun, check: str) -> list[tuple[str, str | None]]:

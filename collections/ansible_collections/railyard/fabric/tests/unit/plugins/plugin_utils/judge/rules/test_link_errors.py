@@ -147,14 +147,19 @@ def test_a_physical_error_is_not_hidden_by_what_software_sends_again() -> None:
     assert link_errors(run)["outcome"] == "fail"
 
 
-def test_an_error_of_a_test_without_a_row_shows_between_those_that_have_one() -> None:
-    run = SOFT.copy()
+def grow_between_tests(run: FakeRun, name: str, before: int, after: int) -> None:
+    """Let a counter of the first node's first rail grow while none of its tests runs."""
     late = False
     for row in run.results:
         if row["host"] == NODES[0] and row["rail"] == "rail0":
             late = late or row["check"] == "rdma_bandwidth"
             row["started"] = "2026-11-21T10:15:4" + ("1" if late else "0") + ".000Z"
-            row["link_errors"]["netdev.rx_crc_errors"] = [3, 3] if late else [2, 2]
+            row["link_errors"][name] = [after, after] if late else [before, before]
+
+
+def test_an_error_of_a_test_without_a_row_shows_between_those_that_have_one() -> None:
+    run = SOFT.copy()
+    grow_between_tests(run, "netdev.rx_crc_errors", 2, 3)
     one = link_errors(run)
     assert (one["outcome"], one["observed"]["netdev.rx_crc_errors"]) == ("fail", 1)
 
@@ -289,6 +294,11 @@ def test_a_counter_that_vanished_between_two_tests_says_nothing_any_more(run: Fa
     assert link_errors(run)["outcome"] == "pass"
 
 
+def count_qos(run: FakeRun, counters: dict[str, int]) -> None:
+    for netdev in (netdev for facts in run.facts for netdev in facts["netdevs"]):
+        netdev["qos_counters"] = counters
+
+
 def on_card(
     counters: dict[str, list[int]],
     qos: Any = None,
@@ -298,9 +308,7 @@ def on_card(
 ) -> dict[str, Any]:
     """Return the verdict of a card's rail whose port has these counters of QoS, and grew so in one test."""
     run = CARD.copy()
-    for facts in run.facts:
-        for netdev in facts["netdevs"]:
-            netdev["qos_counters"] = qos or {}
+    count_qos(run, qos or {})
     row = row_of(run, check) if node == NODES[0] else row_of(run, check, "server")
     row["link_errors"] |= counters
     row["traffic_class"] = traffic_class if check.startswith("rdma") else None
@@ -376,15 +384,8 @@ def test_a_class_of_dscp_0_is_the_default_class_too(traffic_class: int, outcome:
 
 def test_drops_between_the_tests_are_others() -> None:
     run = CARD.copy()
-    late = False
-    for row in run.results:
-        if row["host"] == NODES[0] and row["rail"] == "rail0":
-            late = late or row["check"] == "rdma_bandwidth"
-            row["started"] = "2026-11-21T10:15:4" + ("1" if late else "0") + ".000Z"
-            row["link_errors"]["ethtool.rx_prio3_discards"] = [30, 30] if late else [2, 2]
-    for facts in run.facts:
-        for netdev in facts["netdevs"]:
-            netdev["qos_counters"] = PFC3
+    grow_between_tests(run, "ethtool.rx_prio3_discards", 2, 30)
+    count_qos(run, PFC3)
     one = link_errors(run)
     assert (one["outcome"], one["observed"]["errors"]) == ("pass", 0)
 

@@ -153,9 +153,3 @@ def test_the_switch_says_that_it_is_the_planned_leaf(
 def test_two_domains_are_two_switches() -> None:
     rail = {**RAIL, "leaf": "leaf0.a.example"}
     assert neighbour_rows.judge_switch("gpu1", rail, [switch("leaf0.b.example")]).outcome == "fail"
-
-
-def test_silence_is_no_answer_wherever_it_is() -> None:
-    """That a fabric does not speak LLDP is the policy's to say, never silence's."""
-    one = neighbour_rows.judge_switch("gpu1", RAIL, [])
-    assert (one.outcome, one.cause["cause_class"], one.proof) == ("unmeasured", "no_lldp", None)

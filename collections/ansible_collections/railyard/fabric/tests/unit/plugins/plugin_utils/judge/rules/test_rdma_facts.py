@@ -86,16 +86,11 @@ EFA = {"driver": "efa", "node_type": "unspecified", "link_layer": "Unknown", "sm
 
 def efa() -> FakeRun:
     run = FakeRun(transport="efa", rate_gbps=200.0, driver_class="hardware")
-    for row in run.facts:
-        for port in row["hcas"]:
-            port |= {**EFA, "netdev": None, "rate_gbps": 100.0, "gids": [GID]}
+    for row, node in zip(run.facts, run.plan["nodes"].values(), strict=True):
         row["netdevs"] = []
-    for node in run.plan["nodes"].values():
-        for rail, pci in zip(node["rails"], ("0000:4f:00.0", "0000:50:00.0"), strict=True):
+        for port, rail, pci in zip(row["hcas"], node["rails"], ("0000:4f:00.0", "0000:50:00.0"), strict=True):
+            port |= {**EFA, "netdev": None, "rate_gbps": 100.0, "gids": [GID], "pci": pci}
             rail.update(address=None, subnet=None, mtu=None, netdev=None, mac=None, hca=None, pci=pci)
-    for row in run.facts:
-        for port, pci in zip(row["hcas"], ("0000:4f:00.0", "0000:50:00.0"), strict=True):
-            port["pci"] = pci
     return run
 
 

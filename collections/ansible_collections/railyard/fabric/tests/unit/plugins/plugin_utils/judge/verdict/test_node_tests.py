@@ -8,7 +8,6 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.railyard.fabric.plugins.plugin_utils.ask import requests
 from support.runs.fake_run import NODES, FakeRun
 from support.runs.spoil import error_row, obstacle
 
@@ -85,18 +84,12 @@ def test_no_third_nodes_address_is_contested_by_a_test_of_two_others() -> None:
     assert run.verdict(run.ids("address", node="gpuserver3", rail="rail0")[0])["outcome"] == "pass"
 
 
-def with_leaves() -> FakeRun:
-    """Return a run whose inventory names the leaves: switches on the way are planned."""
+def test_hops_rest_on_the_latencies_that_are_trusted() -> None:
+    """Where the inventory names the leaves, switches on the way are planned."""
     run = FakeRun(transport="roce")
     for rail in (rail for node in run.plan["nodes"].values() for rail in node["rails"]):
         rail["leaf"] = "leaf1"
-    run.asked = requests.asked_lines(run.plan, run.order)
-    run.manifest["asked"] = requests.fingerprint(run.asked)
-    return run
-
-
-def test_hops_rest_on_the_latencies_that_are_trusted() -> None:
-    run = with_leaves()
+    run.plan_again()
     hops = run.ids("hops", node=NODES[0], rail="rail0")[0]
     forth, back = run.ids("rdma_latency", rail="rail0")
     one = run.verdict(hops)

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import copy
 from typing import Any
 
 import pytest
@@ -25,14 +24,6 @@ def test_rows_missing_doubled_or_one_ended_are_unmeasured(check: str) -> None:
         one = run.verdict(identity)
         assert (one["outcome"], one["cause_class"]) == ("unmeasured", cause)
         assert run.status() == 3
-
-
-def test_two_rows_of_one_end_are_no_pair() -> None:
-    run = HEALTHY.copy()
-    identity = run.ids("tcp_bandwidth")[0]
-    client = run.rows(identity, "client")[0]
-    run.results = [row for row in run.results if row["id"] != identity] + [client, copy.deepcopy(client)]
-    assert run.verdict(identity)["outcome"] == "unmeasured"
 
 
 @pytest.mark.parametrize("rail", ["rail0", "rail1"])
@@ -106,94 +97,6 @@ def test_what_the_link_cannot_carry_is_compared_with_its_counters(
     assert (one["observed"] or {}).get(metric) == shown_gbps
 
 
-def test_either_end_below_the_floor_fails() -> None:
-    for end in ("client", "server"):
-        run = HEALTHY.copy()
-        identity = run.ids("tcp_bandwidth")[0]
-        for row in run.rows(identity):
-            row["metrics"]["bandwidth_gbps"] = 0.79 if row["end"] == end else 0.81
-        assert run.verdict(identity)["outcome"] == "fail"
-
-
-def test_ends_that_differ_by_more_than_five_percent_are_unmeasured() -> None:
-    for server, outcome in ((0.95 * 0.951, "pass"), (0.95 * 0.949, "unmeasured"), (0.95 / 0.951, "pass")):
-        run = FakeRun(iperf3_omit_s=0)
-        identity = run.ids("tcp_bandwidth")[0]
-        run.rows(identity, "server")[0]["metrics"]["bandwidth_gbps"] = server
-        run.rows(identity, "client")[0]["metrics"]["sent_gbps"] = 1.0
-        assert run.verdict(identity)["outcome"] == outcome, server
-
-
-# Four streams in 4 s: buffers of 64 MiB each explain 0.5369 Gbit/s that did not arrive.
-@pytest.mark.parametrize(
-    ("arrived", "sent", "cause"),
-    [
-        (0.0101, 0.0315, "below_floor"),
-        (0.0101, 0.5468, "below_floor"),
-        (0.0101, 0.5472, "ends_disagree"),
-        (0.95, 1.9, None),
-        (0.95, 1.9001, "ends_disagree"),
-        (0.0101, 0.005, "ends_disagree"),
-    ],
-)
-def test_a_slow_rail_leaves_much_in_buffers_and_is_measured(
-    arrived: float, sent: float, cause: str | None
-) -> None:
-    run = HEALTHY.copy()
-    identity = run.ids("tcp_bandwidth")[0]
-    for row in run.rows(identity):
-        row["metrics"] |= {"bandwidth_gbps": arrived, "sent_gbps": sent}
-        for span in row["counters"].values() if arrived < 0.1 else ():
-            # What lies in a socket's buffer has not passed the netdev.
-            span[1] = span[0] + (span[1] - span[0]) // 20
-    assert run.verdict(identity)["cause_class"] == cause
-
-
-@pytest.mark.parametrize("proof", ["unproven", None])
-@pytest.mark.parametrize("end", ["client", "server"])
-def test_unproven_is_unmeasured_and_says_so(end: str, proof: object) -> None:
-    for check in CHECKS_BETWEEN:
-        run = FakeRunView(HEALTHY, HEALTHY.ids(check)[0], end)
-        run.row["proof"] = proof
-        one = run.verdict(run.row["id"])
-        assert (one["outcome"], one["cause_class"], one["proof"]) == ("unmeasured", "unproven", "unproven")
-
-
-def test_counters_that_moved_less_than_the_claim_contradict_the_word_proven() -> None:
-    # 0.95 Gbit/s for 4 s are 475 MB of payload
-    for moved, outcome in ((475_000_000, "pass"), (440_000_000, "unmeasured"), (0, "unmeasured")):
-        run = FakeRunView(HEALTHY, HEALTHY.ids("tcp_bandwidth")[0], "server")
-        run.row["counters"]["rx_bytes"] = [0, moved]
-        assert run.verdict(run.row["id"])["outcome"] == outcome
-
-
-@pytest.mark.parametrize(
-    ("window", "outcome"),
-    [([-0.0008, 5.1], "pass"), ([-0.51, 5.1], "unmeasured"), ([1.1, 3.0], "unmeasured")],
-)
-def test_a_window_is_an_interval_of_at_least_half_the_planned_time(window: list[float], outcome: str) -> None:
-    run = FakeRunView(HEALTHY, HEALTHY.ids("tcp_bandwidth")[0], "server")
-    run.row["window_s"] = window
-    assert run.verdict(run.row["id"])["outcome"] == outcome
-
-
-@pytest.mark.parametrize("lost", [10.0, 0.1, 100.0])
-def test_loss_fails(lost: float) -> None:
-    run = FakeRunView(HEALTHY, HEALTHY.ids("ping_rtt")[0], "client")
-    run.row["metrics"]["loss_percent"] = lost
-    one = run.verdict(run.row["id"])
-    assert (one["outcome"], one["cause_class"]) == ("fail", "lost_packets")
-
-
-@pytest.mark.parametrize(("metric", "value"), [("path_mtu_bytes", 1500), ("path_mtu_bytes", 8999)])
-@pytest.mark.parametrize("check", ["path_mtu", "path_mtu_one_way"])
-def test_a_smaller_path_fails(check: str, metric: str, value: int) -> None:
-    run = FakeRunView(HEALTHY, HEALTHY.ids(check)[0], "client")
-    run.row["metrics"][metric] = value
-    one = run.verdict(run.row["id"])
-    assert (one["outcome"], one["cause_class"]) == ("fail", "path_mtu_small")
-
-
 @pytest.mark.parametrize("check", ["path_mtu", "path_mtu_one_way"])
 def test_lost_probes_of_the_full_size_are_no_small_path(check: str) -> None:
     run = HEALTHY.copy()
@@ -230,21 +133,6 @@ def test_a_ping_that_was_held_up_is_no_loss_of_the_rail() -> None:
     assert (one["outcome"], one["cause_class"]) == ("fail", "lost_packets")
 
 
-def test_a_path_larger_than_declared_fails_too() -> None:
-    run = FakeRunView(HEALTHY, HEALTHY.ids("path_mtu")[0], "client")
-    run.row["metrics"]["path_mtu_bytes"] = 9001
-    # The node's own netdev would have fragmented it: then the packet was not intact, whatever ping says.
-    assert run.verdict(run.row["id"])["outcome"] == "unmeasured"
-    run.row["mtu_bytes"] = 9100
-    assert run.verdict(run.row["id"])["outcome"] == "fail"
-
-
-def test_a_lost_one_way_probe_fails() -> None:
-    run = FakeRunView(HEALTHY, HEALTHY.ids("path_mtu_one_way")[0], "client")
-    run.row["metrics"]["received"] = 4
-    assert run.verdict(run.row["id"])["outcome"] == "fail"
-
-
 @pytest.mark.parametrize("status", ["failed", "unmeasured"])
 @pytest.mark.parametrize("check", CHECKS_BETWEEN)
 def test_an_error_brings_its_cause_and_fix(check: str, status: str) -> None:
@@ -265,65 +153,6 @@ def test_an_error_is_laid_at_no_other_nodes_door(check: str, host: Any) -> None:
     assert f": {run.row['host']}: what was seen" in run.verdict(run.row["id"])["cause"]
 
 
-@pytest.mark.parametrize("turned", [False, True])
-def test_the_end_that_knows_the_reason_is_heard_whatever_the_order(turned: bool) -> None:
-    run = HEALTHY.copy()
-    identity = run.ids("tcp_bandwidth")[0]
-    client, server = run.rows(identity)
-    error_row(client, "peer_failed", "failed")
-    error_row(server, "tool_missing", "unmeasured")
-    if turned:
-        run.results.reverse()
-    assert run.verdict(identity)["cause_class"] == "tool_missing"
-    assert run.status() == 3
-
-
-@pytest.mark.parametrize("check", ["path_mtu", "path_mtu_one_way"])
-@pytest.mark.parametrize(
-    ("sent", "received", "outcome", "cause"),
-    [
-        (10, 5, "fail", "lost_packets"),  # the first batch was lost, the second was not
-        (4, 4, "unmeasured", "row_garbled"),
-        (15, 15, "unmeasured", "row_garbled"),
-        (5, 6, "unmeasured", "row_garbled"),
-    ],
-)
-def test_as_many_probes_of_the_size_were_sent_as_were_requested(
-    check: str, sent: int, received: int, outcome: str, cause: str | None
-) -> None:
-    run = FakeRunView(HEALTHY, HEALTHY.ids(check)[0], "client")
-    run.row["metrics"].update(sent=sent, received=received)
-    for counter in run.row["counters"].values():
-        counter[1] = counter[0] + 2 * (counter[1] - counter[0])
-    one = run.verdict(run.row["id"])
-    assert (one["outcome"], one["cause_class"]) == (outcome, cause)
-
-
-@pytest.mark.parametrize("check", ["tcp_bandwidth", "tcp_bandwidth_bi", "tcp_bandwidth_concurrent"])
-@pytest.mark.parametrize("end", ["client", "server"])
-@pytest.mark.parametrize("streams", [3, 5, None])
-def test_a_row_of_other_streams_than_requested_is_not_the_planned_test(
-    check: str, end: str, streams: int | None
-) -> None:
-    run = FakeRunView(HEALTHY, HEALTHY.ids(check)[0], end)
-    run.row["streams"] = streams
-    if streams is None:
-        del run.row["streams"]
-    one = run.verdict(run.row["id"])
-    assert (one["outcome"], one["cause_class"]) == ("unmeasured", "row_garbled")
-    assert f"streams is {streams!r}, planned was 4" in one["cause"]
-
-
-@pytest.mark.parametrize(("attempt", "garbled"), [(3, False), (4, True), (0, True)])
-def test_an_attempt_that_there_cannot_be_garbles_the_test(attempt: int, garbled: bool) -> None:
-    """There are the first, and two more where it has to be confirmed twice."""
-    run = HEALTHY.copy()
-    identity = run.ids("tcp_bandwidth")[0]
-    run.rows(identity, "client")[0]["attempt"] = attempt
-    one = run.verdict(identity)
-    assert (one["outcome"], one["cause_class"] == "row_garbled") == ("unmeasured", garbled)
-
-
 def test_both_ways_hold_what_one_way_has_to_carry_where_it_was_not_proven() -> None:
     run = FakeRun(transport="roce", driver_class="hardware", bidirectional=True)
     both = run.ids("rdma_bandwidth_bi", rail="rail0")[0]
@@ -335,3 +164,6 @@ def test_both_ways_hold_what_one_way_has_to_carry_where_it_was_not_proven() -> N
     floors = [run.verdict(both)["floor"][way] for way in ("forward_gbps", "reverse_gbps")]
     carried = [least["bandwidth_gbps"], proven["bandwidth_gbps"]]
     assert sorted(floors) == [pytest.approx(0.8 * one, abs=1e-3) for one in carried]
+    # Where no test of one way was planned, nothing bounds it from below.
+    one = FakeRunView(run, both, "client").verdict(both)
+    assert (one["outcome"], one["floor"]) == ("recorded", None)

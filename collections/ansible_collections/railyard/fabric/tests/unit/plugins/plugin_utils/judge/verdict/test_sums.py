@@ -28,11 +28,10 @@ def test_the_aggregate_rests_on_the_receivers_samples(identity: str, path: str, 
     assert one["cause"]
 
 
-@pytest.mark.parametrize("key", ["parts"])
-def test_an_aggregate_with_an_unplanned_part_is_unmeasured(key: str) -> None:
+def test_an_aggregate_with_an_unplanned_part_is_unmeasured() -> None:
     run = HEALTHY.copy()
     identity = run.ids("aggregate_bandwidth")[0]
-    next(line for line in run.asked if line["id"] == identity)[key] = ["m77777"]
+    next(line for line in run.asked if line["id"] == identity)["parts"] = ["m77777"]
     assert run.verdict(identity)["outcome"] == "unmeasured"
 
 
