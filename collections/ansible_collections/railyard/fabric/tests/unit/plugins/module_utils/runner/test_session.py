@@ -183,7 +183,6 @@ def test_an_unknown_peer_at_the_partners_address_is_named_when_patience_ends(com
         if not comes:
             node.wait._deadline = 0.0
             assert node.met() is None
-            assert node.failure is not None
             assert node.failure.error_class == "stranger"
             return
         server.shutdown(socket.SHUT_RDWR)
