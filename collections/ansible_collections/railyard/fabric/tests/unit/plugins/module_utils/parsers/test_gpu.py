@@ -278,8 +278,9 @@ def test_damaged_dcgm_tables():
     for at in range(3, len(lines)):
         assert failed("dcgmi", "".join(lines[:at])) == "truncated"
         assert failed("dcgmi", "".join(lines[:at]) + NEW_DIAG[NEW_DIAG.index("+--") :]) == "truncated"
-    torn = registry.parse("dcgmi", OLD_DIAG.replace("| Denylist       ", "| Denyl\nist       "))
-    assert (torn["valid"], torn["error"]["class"]) == (False, "garbled")
+    torn = captures.parse_failed(
+        "dcgmi", OLD_DIAG.replace("| Denylist       ", "| Denyl\nist       "), "garbled"
+    )
     assert torn["error"]["message"].startswith("line 8, ")
     assert failed("dcgmi", OLD_DIAG.replace("Skip - All", "Sk - All")) == "garbled"
     health = json.dumps({"body": {"Overall Health": {"value": "Healthy"}}})
