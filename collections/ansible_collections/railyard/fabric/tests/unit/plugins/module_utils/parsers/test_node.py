@@ -33,8 +33,6 @@ def test_show_gids_count_must_agree():
     text = read("show_gids", "mixed.txt")
     for wrong in (text.replace("n_gids_found=4", "n_gids_found=5"), text.replace("n_gids_found=4\n", "")):
         assert failed("show_gids", wrong) == "truncated"
-    for length in range(text.index("---"), len(text) - 2, 5):
-        assert registry.parse("show_gids", text[:length])["valid"] is False
 
 
 def test_ethtool_of_both_calls_is_one_netdev():
