@@ -40,6 +40,12 @@ def failed(tool: str, text: str) -> str:
     return str(found["error"]["class"])
 
 
+def parse_failed(tool: str, text: str, kind: str) -> dict[str, Any]:
+    """Return what a text is read as that must not be valid, for a reason of this class."""
+    assert failed(tool, text) == kind
+    return registry.parse(tool, text)
+
+
 def for_tool(tool: str) -> tuple[Any, ...]:
     """Return `read`, `parse_valid`, `one` and `failed` of one tool."""
     return tuple(partial(ask, tool) for ask in (read, parse_valid, one, failed))

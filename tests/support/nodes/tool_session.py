@@ -5,9 +5,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
+import pytest
 from ansible_collections.railyard.fabric.plugins.module_utils.channel.errors import MeasurementError
 from ansible_collections.railyard.fabric.plugins.module_utils.channel.rail_socket import Place
 from ansible_collections.railyard.fabric.plugins.module_utils.measure.base import (
@@ -39,21 +40,32 @@ RDMA_POLICY: dict[str, Any] = {
 PORT = RdmaPort("rxe0", 1, 1, "RoCE v2", None)
 
 
+def refusal(call: Callable[..., object], *given: Any, match: str | None = None) -> MeasurementError:
+    """Return the error that a call ends with."""
+    with pytest.raises(MeasurementError, match=match) as caught:
+        call(*given)
+    return caught.value
+
+
 class FakeSession(ToolSession):
     """Runs nothing, and says that the tool printed `text`."""
 
-    def __init__(self, text: str = "", family: int = 4) -> None:
+    def __init__(self, text: str = "", family: int = 4, status: int = 0) -> None:
         self.own = OWN if family == 4 else OWN._replace(address="fd00::1")
         self.peer_address = "10.0.1.2" if family == 4 else "fd00::2"
         self.port = 18617
         self.mtu_bytes = 9000
         self.policy = POLICY
         self.text = text
+        self.status = status
         self.ran: list[list[str]] = []
 
     def run(self, argv: list[str], limit_s: float, connection: bool = False) -> Finished:
         self.ran.append(argv)
-        return Finished(0, self.text, 0.0, 0.1 if connection else 0.0, 6.0)
+        return Finished(self.status, self.text, 0.0, 0.1 if connection else 0.0, 6.0)
+
+    def note(self, text: str) -> None:
+        pass
 
 
 class PerftestSession(ToolSession):

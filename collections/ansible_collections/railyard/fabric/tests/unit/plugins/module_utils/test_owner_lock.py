@@ -43,7 +43,6 @@ def hold() -> Iterator[object]:
             [sys.executable, "-S", "-c", HOLD, str(path)], text=True, stdout=subprocess.PIPE
         )
         started.append(process)
-        assert process.stdout is not None
         assert process.stdout.readline() == "held\n"
         return process.pid
 

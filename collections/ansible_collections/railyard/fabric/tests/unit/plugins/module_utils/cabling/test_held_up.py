@@ -111,7 +111,6 @@ def test_a_second_owner_is_heard_however_often_the_runner_is_held_up(
     macs = [arp.mac_text(mac) for mac in (PEER, OTHER)]
     assert arp_probe.claimants(PLACE, [PEER_ADDRESS]) == {PEER_ADDRESS: macs}
     found = arp.probe(PLACE, PEER_ADDRESS)
-    assert found is not None
     assert found.get(PEER_ADDRESS) == set(macs)
     # Both nodes send both questions twice.
     assert [len(wire.sent) for wire in wires] == [2, 4]

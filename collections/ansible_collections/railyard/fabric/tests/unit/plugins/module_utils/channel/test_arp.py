@@ -40,13 +40,11 @@ def test_an_arp_request_is_as_the_standard_says() -> None:
 def test_a_second_claimant_of_the_peers_address_is_named() -> None:
     heard = claimants(frame(2, PEER, "10.0.1.2", "10.0.1.1"), frame(2, STRANGER, "10.0.1.2", "10.0.1.1"))
     found = arp.peer_conflict(OWN, "gpu002", "10.0.1.2", heard, [PEER])
-    assert found is not None
     assert (found.error_class, found.status) == ("address_in_use", "unmeasured")
     assert STRANGER in found.message
     assert PEER not in found.message
     # The partner was not met: two claimants are one too many, no matter which is right.
     unmet = arp.peer_conflict(OWN, "gpu002", "10.0.1.2", heard, None)
-    assert unmet is not None
     assert STRANGER in unmet.message
     alone = claimants(frame(2, PEER, "10.0.1.2", "10.0.1.1"))
     assert arp.peer_conflict(OWN, "gpu002", "10.0.1.2", alone, [PEER]) is None
@@ -56,7 +54,6 @@ def test_a_second_claimant_of_the_peers_address_is_named() -> None:
 def test_a_claimant_of_the_nodes_own_address_is_named_even_when_it_only_announces() -> None:
     heard = claimants(frame(1, STRANGER, "10.0.1.1", "10.0.1.1"))
     found = arp.own_conflict(OWN, heard, [MINE])
-    assert found is not None
     assert STRANGER in found.message
     # The node's other netdev answers for it on a shared segment: flux, but no unknown host.
     assert arp.own_conflict(OWN, heard, [MINE, STRANGER]) is None
@@ -67,12 +64,10 @@ def test_a_node_that_answers_for_both_ends_is_a_proxy_and_in_no_ones_way() -> No
     peers, proxys = frame(2, PEER, "10.0.1.2", "10.0.1.1"), frame(2, STRANGER, "10.0.1.2", "10.0.1.1")
     own = frame(2, STRANGER, "10.0.1.1", "10.0.1.1")
     left = arp.but_proxies(OWN, "10.0.1.2", claimants(peers, proxys, own), [MINE, PEER])
-    assert left is not None
     assert left.macs == {"10.0.1.1": set(), "10.0.1.2": {PEER}}
     # One address is a second owner's; and a node that claims its partner's is no proxy.
     for heard in (claimants(peers, proxys), claimants(peers, frame(2, PEER, "10.0.1.1", "10.0.1.1"))):
         kept = arp.but_proxies(OWN, "10.0.1.2", heard, [MINE, PEER])
-        assert kept is not None
         assert kept.macs == heard.macs
     assert arp.but_proxies(OWN, "10.0.1.2", None, [MINE, PEER]) is None
 

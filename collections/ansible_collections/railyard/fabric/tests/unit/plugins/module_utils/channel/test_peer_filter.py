@@ -47,7 +47,6 @@ needs_kernel = pytest.mark.skipif(not can_borrow(), reason="pidfd_getfd is not a
 def server(request) -> Iterator[tuple[subprocess.Popen[str], int]]:
     argv = [sys.executable, "-c", SERVER, request.param]
     with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True, start_new_session=True) as process:
-        assert process.stdout is not None
         yield process, int(process.stdout.readline())
         process.kill()
 

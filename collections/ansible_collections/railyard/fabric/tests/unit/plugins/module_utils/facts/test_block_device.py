@@ -11,33 +11,29 @@ import pytest
 from ansible_collections.railyard.fabric.plugins.module_utils.facts import block_device
 from ansible_collections.railyard.fabric.plugins.module_utils.facts.block_device import Mount
 from ansible_collections.railyard.fabric.plugins.module_utils.facts.sysfs import Reader
+from support.nodes.files import write
 
 # Of a kernel 6.1: 8 sectors read, 2056 written; fields as Documentation/admin-guide/iostats.rst has them.
 STAT = "   1  0  8  3  7  2  2056  9  0  12  12  0 0 0 0 4 2\n"
 NVME = "devices/pci0000:00/0000:00:01.0/0000:01:00.0/nvme/nvme0"
 
 
-def write(path: Path, text: str) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text)
-
-
 def disk(root: Path, name: str, sectors: int = 2000, device: bool = True) -> Path:
     home = root / (NVME if device else "devices/virtual/block")
     folder = home / name
-    write(folder / "size", f"{sectors}\n")
-    write(folder / "queue/rotational", "0\n")
-    write(folder / "stat", STAT)
+    write(folder, "size", f"{sectors}\n")
+    write(folder, "queue/rotational", "0\n")
+    write(folder, "stat", STAT)
     if device:
-        write(home / "model", "FAST 9000   \n")
-        write(home / "state", "live\n")
+        write(home, "model", "FAST 9000   \n")
+        write(home, "state", "live\n")
         (folder / "device").symlink_to(home)
         known_by(home, "class/nvme")
         link = {"current_link_speed": "8.0 GT/s PCIe", "max_link_speed": "16.0 GT/s PCIe",
                 "current_link_width": "4", "max_link_width": "4"}  # fmt: skip
         for port in (home.parents[1], home.parents[2]):
             for key, value in link.items():
-                write(port / key, f"{value}\n")
+                write(port, key, f"{value}\n")
     return folder
 
 
@@ -55,7 +51,7 @@ def known_as(root: Path, device: str, folder: Path) -> None:
 
 def test_a_partition_on_a_raid_of_mapped_drives_names_the_drives(tmp_path: Path) -> None:
     nvme = disk(tmp_path, "nvme0n1")
-    write(nvme / "nvme0n1p2/partition", "2\n")
+    write(nvme, "nvme0n1p2/partition", "2\n")
     mapped = disk(tmp_path, "dm-0", device=False)
     raid = disk(tmp_path, "md0", device=False)
     for upper, lower in ((mapped, nvme / "nvme0n1p2"), (raid, mapped)):
@@ -90,17 +86,17 @@ def multipath(root: Path, *, attached: tuple[int, ...] = (0, 1), widths: tuple[i
     """
     subsystem = root / "devices/virtual/nvme-subsystem/nvme-subsys3"
     head = subsystem / "nvme3n1"
-    write(head / "size", "2000\n")
-    write(subsystem / "model", "FAST 9000\n")
+    write(head, "size", "2000\n")
+    write(subsystem, "model", "FAST 9000\n")
     (head / "device").symlink_to(subsystem)
     known_by(subsystem, "class/nvme-subsystem")
     for number, width in enumerate(widths):
         slot = root / f"devices/pci0000:00/0000:00:0{number}.0"
         home = slot / f"0000:0{number + 1}:00.0/nvme/nvme{number}"
-        write(home / "state", "live\n" if width == 4 else "connecting\n")
+        write(home, "state", "live\n" if width == 4 else "connecting\n")
         for port in (slot, home.parents[1]):
-            write(port / "current_link_width", f"{width}\n")
-            write(port / "max_link_width", "4\n")
+            write(port, "current_link_width", f"{width}\n")
+            write(port, "max_link_width", "4\n")
         if number in attached:
             (home / f"nvme3c{number}n1").mkdir()
         (subsystem / f"nvme{number}").symlink_to(home)
@@ -156,7 +152,8 @@ def test_a_mount_is_found_by_its_own_path_the_last_over_others(
     tmp_path: Path, path: str, found: Mount | None
 ) -> None:
     write(
-        tmp_path / "self/mountinfo",
+        tmp_path,
+        "self/mountinfo",
         "22 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw\n"
         "30 22 8:2 / /data rw - ext4 /dev/sda2 rw\n"
         "31 30 259:1 /sub /data rw,relatime shared:9 master:1 - xfs /dev/nvme0n1p1 rw\n"

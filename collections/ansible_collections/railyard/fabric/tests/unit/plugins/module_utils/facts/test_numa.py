@@ -12,13 +12,9 @@ import pytest
 from ansible_collections.railyard.fabric.plugins.module_utils.facts import numa
 from ansible_collections.railyard.fabric.plugins.module_utils.facts.numa import NumaNode
 from ansible_collections.railyard.fabric.plugins.module_utils.facts.sysfs import Reader
+from support.nodes.files import write
 
 TICK_MS = 1000 // os.sysconf("SC_CLK_TCK")
-
-
-def write(path: Path, text: str) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text)
 
 
 @pytest.fixture
@@ -26,11 +22,11 @@ def reader(tmp_path: Path) -> Reader:
     """Two nodes of two CPUs, a GPU's memory without CPUs, and one whose memory is all taken out."""
     node, cpu = tmp_path / "sys/devices/system/node", tmp_path / "sys/devices/system/cpu"
     for number, cpus, free in ((0, "0-1", 2048), (1, "2-3", 1024), (8, "", 4096), (10, "4", 0)):
-        write(node / f"node{number}/cpulist", f"{cpus}\n")
+        write(node, f"node{number}/cpulist", f"{cpus}\n")
         total = f"Node {number} MemTotal:       9999 kB\n"
-        write(node / f"node{number}/meminfo", f"{total}Node {number} MemFree: {free:>10} kB\n")
-        write(node / f"node{number}/numastat", f"numa_hit 5\nnuma_miss 6\nnuma_foreign {number + 7}\n")
-    write(node / "possible", "0-15\n")
+        write(node, f"node{number}/meminfo", f"{total}Node {number} MemFree: {free:>10} kB\n")
+        write(node, f"node{number}/numastat", f"numa_hit 5\nnuma_miss 6\nnuma_foreign {number + 7}\n")
+    write(node, "possible", "0-15\n")
     for number in range(4):
         for index, level, size, shared in (
             (0, 1, "32K", number),
@@ -38,13 +34,13 @@ def reader(tmp_path: Path) -> Reader:
             (3, 3, "32M", "0-1" if number < 2 else number),
         ):
             folder = cpu / f"cpu{number}/cache/index{index}"
-            write(folder / "level", f"{level}\n")
-            write(folder / "size", f"{size}\n")
-            write(folder / "shared_cpu_list", f"{shared}\n")
-    write(cpu / "cpu2/cpufreq/scaling_cur_freq", "2100000\n")
+            write(folder, "level", f"{level}\n")
+            write(folder, "size", f"{size}\n")
+            write(folder, "shared_cpu_list", f"{shared}\n")
+    write(cpu, "cpu2/cpufreq/scaling_cur_freq", "2100000\n")
     # user nice system idle iowait irq softirq steal
     lines = [f"cpu{number} {number} 10 100 9999 50 60 70 80 0 0\n" for number in range(4)]
-    write(tmp_path / "proc/stat", "cpu  1 1 1 1 1 1 1 1 0 0\n" + "".join(lines) + "intr 12 0 1\ncpu9 1 1 1\n")
+    write(tmp_path, "proc/stat", "cpu  1 1 1 1 1 1 1 1 0 0\n" + "".join(lines) + "intr 12 0 1\ncpu9 1 1 1\n")
     return Reader(str(tmp_path / "sys"), str(tmp_path / "proc"))
 
 

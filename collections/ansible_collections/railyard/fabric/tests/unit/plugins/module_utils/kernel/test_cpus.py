@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 
 import pytest
-from ansible_collections.railyard.fabric.plugins.module_utils.kernel import cpus, originals, settings
+from ansible_collections.railyard.fabric.plugins.module_utils.kernel import cpus
 from ansible_collections.railyard.fabric.plugins.module_utils.kernel.settings import Wanted
+from support.nodes import held_kernel
 
 PREFERENCES = "default performance balance_performance balance_power power"
 
@@ -38,14 +39,10 @@ def node(tmp_path):
 
 def hold(root, record, **wanted):
     """Do as the module does; return the record, and what was written as (file, value)."""
-    asked = Wanted(**wanted)
-    state = settings.read(str(root), asked, record)
-    held = settings.held(state, asked, record)
-    kept, released = originals.split(record, held, asked.sections(), state)
-    writes = settings.plan(state, held, released)
-    settings.apply(str(root), writes)
-    told = [(write.path.rpartition("/")[2], write.after) for write in writes if "/cpu2/" in write.path]
-    return originals.merged(kept, held, state), told
+    record, writes = held_kernel.hold(root, record, Wanted(**wanted))
+    return record, [
+        (write.path.rpartition("/")[2], write.after) for write in writes if "/cpu2/" in write.path
+    ]
 
 
 def test_reads_cpus_in_order(node):

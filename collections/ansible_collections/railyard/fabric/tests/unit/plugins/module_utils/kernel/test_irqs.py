@@ -1,8 +1,9 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.railyard.fabric.plugins.module_utils.kernel import irqs, originals, settings
+from ansible_collections.railyard.fabric.plugins.module_utils.kernel import irqs
 from ansible_collections.railyard.fabric.plugins.module_utils.kernel.settings import Wanted
+from support.nodes import held_kernel
 
 FIRST, SECOND = "mlx5_comp0@pci:0000:3b:00.0", "mlx5_comp1@pci:0000:3b:00.0"
 
@@ -33,13 +34,8 @@ def affinity(node, number):
 
 
 def hold(node, record, netdevs):
-    asked = Wanted(irq_netdevs=netdevs)
-    state = settings.read(str(node), asked, record)
-    held = settings.held(state, asked, record)
-    kept, released = originals.split(record, held, asked.sections(), state)
-    writes = settings.plan(state, held, released)
-    settings.apply(str(node), writes)
-    return originals.merged(kept, held, state), [write.path for write in writes]
+    record, writes = held_kernel.hold(node, record, Wanted(irq_netdevs=netdevs))
+    return record, [write.path for write in writes]
 
 
 def test_cpus_are_numbers_and_ranges():

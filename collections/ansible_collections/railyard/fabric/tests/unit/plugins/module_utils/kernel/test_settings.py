@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import pytest
 from ansible_collections.railyard.fabric.plugins.module_utils.kernel import originals, settings
 from ansible_collections.railyard.fabric.plugins.module_utils.kernel.settings import Wanted
+from support.nodes.held_kernel import hold
 
 RMEM = "net.ipv4.tcp_rmem"
 QDISC = "net.core.default_qdisc"
@@ -33,8 +34,7 @@ def read(node, **wanted):
 
 def plan(node, **wanted):
     """Return what is written for a request, where no request came before."""
-    state = read(node, **wanted)
-    return settings.plan(state, settings.held(state, Wanted(**wanted), None))
+    return hold(node, None, Wanted(**wanted))[1]
 
 
 def test_reads_sysctls_as_they_are(node):
@@ -48,11 +48,7 @@ def test_reads_sysctls_as_they_are(node):
 
 def test_a_sysctl_that_is_only_shown_is_neither_held_nor_recorded(node):
     (node / "proc/sys/net/ipv4/tcp_rmem").chmod(0o444)
-    wanted = Wanted(sysctl={RMEM: "1 2 3"})
-    state = settings.read(str(node), wanted, None)
-    held = settings.held(state, wanted, None)
-    assert held["sysctl"] == {}
-    assert originals.merged(originals.split(None, held, {"sysctl"}, state)[0], held, state) is None
+    assert hold(node, None, Wanted(sysctl={RMEM: "1 2 3"})) == (None, [])
 
 
 def test_what_a_container_has_mounted_to_be_read_only_is_not_held(node, monkeypatch):
@@ -110,16 +106,9 @@ def test_a_queueing_discipline_is_queried_from_a_kernel_that_has_it(node, there,
 
 def test_there_and_back_again(node):
     before = {path: path.read_text().split() for path in node.rglob("*") if path.is_file()}
-    wanted = Wanted("performance", sysctl={RMEM: "1 2 3"})
-    state = settings.read(str(node), wanted, None)
-    held = settings.held(state, wanted, None)
-    record = originals.merged(originals.split(None, held, wanted.sections(), state)[0], held, state)
-    settings.apply(str(node), settings.plan(state, held))
-    assert settings.read(str(node), wanted, None)["sysctl"][RMEM] == "1 2 3"
-    nothing = Wanted()
-    state = settings.read(str(node), nothing, record)
-    released = originals.split(record, settings.held(state, nothing, record), nothing.sections(), state)[1]
-    settings.apply(str(node), settings.plan(state, released))
+    record, _writes = hold(node, None, Wanted("performance", sysctl={RMEM: "1 2 3"}))
+    assert read(node, sysctl={RMEM: ""})["sysctl"][RMEM] == "1 2 3"
+    hold(node, record, Wanted())
     assert {path: path.read_text().split() for path in node.rglob("*") if path.is_file()} == before
 
 

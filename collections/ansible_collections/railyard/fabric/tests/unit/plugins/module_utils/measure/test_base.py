@@ -9,11 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.railyard.fabric.plugins.module_utils.channel.errors import MeasurementError
 from ansible_collections.railyard.fabric.plugins.module_utils.measure import (
     base,
 )
-from support.nodes.tool_session import FakeSession
+from support.nodes.tool_session import FakeSession, refusal
 
 
 @pytest.mark.parametrize(
@@ -31,11 +30,9 @@ from support.nodes.tool_session import FakeSession
     ],
 )
 def test_only_a_complete_result_counts(parse: Any, error_class: str) -> None:
-    with pytest.raises(MeasurementError) as found:
-        base.parse_output(FakeSession(), "ping", "words", parse)
-    assert found.value.error_class == error_class
-    assert found.value.host == "gpu001"
-    assert found.value.fix
+    error = refusal(base.parse_output, FakeSession(), "ping", "words", parse)
+    assert (error.error_class, error.host) == (error_class, "gpu001")
+    assert error.fix
 
 
 @pytest.mark.parametrize(

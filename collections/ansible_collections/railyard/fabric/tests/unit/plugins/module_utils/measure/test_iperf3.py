@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 from ansible_collections.railyard.fabric.plugins.module_utils.channel.errors import MeasurementError
-from ansible_collections.railyard.fabric.plugins.module_utils.measure.base import Finished
 from ansible_collections.railyard.fabric.plugins.module_utils.measure.iperf3 import (
     Iperf3,
     count_streams,
@@ -18,7 +17,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.measure.iperf3 imp
 )
 from ansible_collections.railyard.fabric.plugins.module_utils.measure.proof import Claim
 from ansible_collections.railyard.fabric.plugins.module_utils.measure.sockperf import Sockperf
-from support.nodes.tool_session import FakeSession
+from support.nodes.tool_session import FakeSession, refusal
 
 
 def test_iperf3_is_bound_to_the_rail_on_both_sides() -> None:
@@ -77,22 +76,22 @@ def streams_of(*moved: int, sender: bool | None = True) -> list[dict[str, Any]]:
     return [{"sender": {"bytes": one, **flag}, "receiver": {"bytes": one, **flag}} for one in moved]
 
 
-@pytest.mark.parametrize(("protocol", "said"), [("UDP", "instead of TCP"), ("TCP", None)])
-def test_only_tcp_is_taken_for_tcp(protocol: str, said: str | None) -> None:
+def test_only_tcp_is_taken_for_tcp() -> None:
     # What a wrapper that adds -u would print, but for the losses.
-    text = iperf3_text(streams_of(1, 1, 1, 1), protocol)
-    if said is None:
-        assert Iperf3().client(FakeSession(text=text)).metrics["bandwidth_gbps"] == pytest.approx(0.95)
-        return
-    with pytest.raises(MeasurementError, match=said):
-        Iperf3().client(FakeSession(text=text))
+    with pytest.raises(MeasurementError, match="instead of TCP"):
+        Iperf3().client(FakeSession(iperf3_text(streams_of(1, 1, 1, 1), "UDP")))
+
+
+@pytest.mark.parametrize("sender", [True, None])
+def test_a_result_of_all_streams_is_taken(sender: bool | None) -> None:
+    reading = Iperf3().client(FakeSession(iperf3_text(streams_of(1, 1, 1, 1, sender=sender))))
+    assert reading.extra == {"streams": 4}
+    assert reading.metrics["bandwidth_gbps"] == pytest.approx(0.95)
 
 
 @pytest.mark.parametrize(
     ("streams", "said"),
     [
-        (streams_of(1, 1, 1, 1), None),
-        (streams_of(1, 1, 1, 1, sender=None), None),
         (streams_of(1, 1, 0, 1), "3 of its streams moved data, 4 were configured"),
         (streams_of(1, 1, 1, 1, 1), "5 of its streams"),
         (streams_of(0, 0, 0, 0), "0 of its streams"),
@@ -101,31 +100,16 @@ def test_only_tcp_is_taken_for_tcp(protocol: str, said: str | None) -> None:
         ([1, 2, 3, 4], "does not show its streams"),
     ],
 )
-def test_a_result_of_fewer_streams_than_requested_is_none(streams: Any, said: str | None) -> None:
-    if said is None:
-        assert Iperf3().client(FakeSession(text=iperf3_text(streams))).extra == {"streams": 4}
-        return
-    with pytest.raises(MeasurementError, match=said) as found:
-        Iperf3().client(FakeSession(text=iperf3_text(streams)))
-    assert (found.value.error_class, found.value.host) == ("tool_failed", "gpu001")
-    assert found.value.fix
-
-
-class Ended(FakeSession):
-    """A play whose tool printed all that is wanted and ended with a status."""
-
-    def __init__(self, text: str, status: int) -> None:
-        super().__init__(text=text)
-        self.status = status
-
-    def run(self, argv: list[str], limit_s: float, connection: bool = False) -> Finished:
-        return super().run(argv, limit_s, connection)._replace(exit_status=self.status)
+def test_a_result_of_fewer_streams_than_requested_is_none(streams: Any, said: str) -> None:
+    error = refusal(Iperf3().client, FakeSession(iperf3_text(streams)), match=said)
+    assert (error.error_class, error.host) == ("tool_failed", "gpu001")
+    assert error.fix
 
 
 @pytest.mark.parametrize("status", [1, 139, -9])
 def test_a_result_of_an_iperf3_that_failed_is_none(status: int) -> None:
     with pytest.raises(MeasurementError, match=f"ended with status {status}"):
-        Iperf3().client(Ended(iperf3_text(streams_of(1, 1, 1, 1)), status))
+        Iperf3().client(FakeSession(iperf3_text(streams_of(1, 1, 1, 1)), status=status))
 
 
 def test_both_ways_have_all_their_streams_each() -> None:

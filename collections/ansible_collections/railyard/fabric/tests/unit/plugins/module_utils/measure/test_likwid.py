@@ -17,6 +17,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.measure import lik
 from ansible_collections.railyard.fabric.plugins.module_utils.measure.base import Finished
 from ansible_collections.railyard.fabric.plugins.module_utils.measure.node_tool import NodeToolSession
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.rules import memory
+from support.nodes.tool_session import refusal
 from support.runs.fake_memory import memory_of, with_memory
 from support.runs.fake_run import FakeRun
 
@@ -204,10 +205,9 @@ def test_what_is_not_measured(
 ) -> None:
     vars(desk).update(change)
     monkeypatch.setattr(numa, "nodes", lambda _reader: nodes)
-    with pytest.raises(MeasurementError) as obstacle:
-        row_of(desk)
-    assert obstacle.value.as_error()["class"] == reason
-    assert says in obstacle.value.as_error()["message"]
+    error = refusal(row_of, desk).as_error()
+    assert error["class"] == reason
+    assert says in error["message"]
 
 
 @pytest.mark.parametrize("torn", [PRINTED.index("MByte"), PRINTED.index("Data")])

@@ -11,16 +11,15 @@ from typing import Any
 
 import pytest
 from ansible_collections.railyard.fabric.plugins.module_utils.catalogue.tests import TESTS
-from ansible_collections.railyard.fabric.plugins.module_utils.channel.errors import MeasurementError
 from ansible_collections.railyard.fabric.plugins.module_utils.channel.rail_socket import Place
 from ansible_collections.railyard.fabric.plugins.module_utils.facts.sysfs import Reader
 from ansible_collections.railyard.fabric.plugins.module_utils.measure import base, registry
-from ansible_collections.railyard.fabric.plugins.module_utils.measure.base import Finished, ToolSession
 from ansible_collections.railyard.fabric.plugins.module_utils.measure.perftest_bw import Bandwidth
 from ansible_collections.railyard.fabric.plugins.module_utils.measure.perftest_gpu import GpuBandwidth
 from ansible_collections.railyard.fabric.plugins.module_utils.measure.rdma_port import RdmaPort
 from ansible_collections.railyard.fabric.plugins.module_utils.runner.context import RunContext
 from ansible_collections.railyard.fabric.plugins.module_utils.runner.step import find_failure
+from support.nodes.tool_session import PerftestSession, refusal
 
 GPU = "0000:17:00.0"
 LINE = "-" * 87
@@ -61,30 +60,12 @@ BUS_ID, DMABUF = (
 )
 
 
-class Desk(ToolSession):
-    """A play whose tool has printed already; the site's program is a script that knows its `--help`."""
-
-    def __init__(self, folder: Path, printed: str = CUDA + TABLE, status: int = 0) -> None:
-        self.own = Place("gpu001", "rail0", "ens6", "10.0.1.1")
-        self.peer_address, self.port = "10.0.1.2", 18640
-        self.version, self.peer_failed = "6.27", False
-        self.policy = {
-            "rdma_duration_s": 4,
-            "rdma_margin_s": 1,
-            "rdma_message_bytes": 65536,
-            "rdma_qps": 1,
-            "numa_pinning": True,
-            "gpudirect_perftest_folder": str(folder),
-        }
-        self.printed, self.status = printed, status
-        self.ran: list[list[str]] = []
-
-    def rdma_port(self) -> RdmaPort:
-        return RdmaPort("mlx5_0", 1, None, None, None)
-
-    def run(self, argv: list[str], limit_s: float, connection: bool = False) -> Finished:
-        self.ran.append(argv)
-        return Finished(self.status, self.printed, 0.0, 0.5, 5.5)
+def desk(folder: Path, printed: str = CUDA + TABLE, status: int = 0) -> PerftestSession:
+    """Return a play whose tool has printed already; the site's program knows its `--help`."""
+    port = RdmaPort("mlx5_0", 1, None, None, None)
+    play = PerftestSession(printed, port=port, version="6.27", status=status)
+    play.policy["gpudirect_perftest_folder"] = str(folder)
+    return play
 
 
 @pytest.fixture
@@ -124,7 +105,7 @@ def built(folder: Path, *options: str) -> Path:
 def test_each_end_names_the_gpu_and_else_what_host_memory_is_measured_by(
     tmp_path: Path, sys_root: Path
 ) -> None:
-    play, tool = Desk(built(tmp_path / "bin", BUS_ID, DMABUF)), GpuBandwidth(Reader(str(sys_root)))
+    play, tool = desk(built(tmp_path / "bin", BUS_ID, DMABUF)), GpuBandwidth(Reader(str(sys_root)))
     reading = tool.client(play)
     of_host = Bandwidth("ib_write_bw").command(play, tool.options(play.policy), server=False)
     assert [word for word in play.ran[0] if "use_cuda" in word] == [f"--use_cuda_bus_id={GPU}"]
@@ -132,7 +113,6 @@ def test_each_end_names_the_gpu_and_else_what_host_memory_is_measured_by(
         str(tmp_path / "bin/ib_write_bw"), *of_host[1:]
     ]  # fmt: skip
     assert reading.metrics["bandwidth_gbps"] == pytest.approx(0.262144)
-    assert reading.extra is not None
     assert (reading.extra["gpu"], reading.extra["gpu_name"]) == (GPU, "NVIDIA H100 80GB HBM3")
     assert tool.limit_s(play.policy) > Bandwidth("ib_write_bw").limit_s(play.policy)
 
@@ -140,12 +120,11 @@ def test_each_end_names_the_gpu_and_else_what_host_memory_is_measured_by(
 def test_without_the_peer_module_it_is_dma_buf(tmp_path: Path, sys_root: Path) -> None:
     (sys_root / "module/nvidia_peermem").rmdir()
     tool = GpuBandwidth(Reader(str(sys_root)))
-    play = Desk(built(tmp_path / "bin", BUS_ID, DMABUF))
+    play = desk(built(tmp_path / "bin", BUS_ID, DMABUF))
     assert "--use_cuda_dmabuf" in tool.command(play, [], server=True)
-    with pytest.raises(MeasurementError, match="DMA-BUF") as caught:
-        tool.command(Desk(built(tmp_path / "bin", BUS_ID)), [], server=True)
-    assert "nvidia_peermem" in caught.value.fix
-    assert caught.value.error_class == "gpudirect_unfit"
+    error = refusal(tool.command, desk(built(tmp_path / "bin", BUS_ID)), [], True, match="DMA-BUF")
+    assert "nvidia_peermem" in error.fix
+    assert error.error_class == "gpudirect_unfit"
 
 
 @pytest.mark.parametrize("gone", ["cuda", "gpu", "card"])
@@ -157,10 +136,10 @@ def test_what_cannot_be_measured_is_unmeasured_and_says_what_would_do(
         (sys_root / "bus/pci/devices" / GPU).unlink()
     elif gone == "card":
         (sys_root / "class/infiniband/mlx5_0/device").unlink()
-    with pytest.raises(MeasurementError, match="without CUDA" if gone == "cuda" else "no GPU") as caught:
-        GpuBandwidth(Reader(str(sys_root))).client(Desk(folder))
-    assert (caught.value.error_class, caught.value.status) == ("gpudirect_unfit", "unmeasured")
-    assert ("CUDA_H_PATH=" in caught.value.fix) is (gone == "cuda")
+    words = "without CUDA" if gone == "cuda" else "no GPU"
+    error = refusal(GpuBandwidth(Reader(str(sys_root))).client, desk(folder), match=words)
+    assert (error.error_class, error.status) == ("gpudirect_unfit", "unmeasured")
+    assert ("CUDA_H_PATH=" in error.fix) is (gone == "cuda")
 
 
 @pytest.mark.parametrize(
@@ -175,9 +154,8 @@ def test_what_cannot_be_measured_is_unmeasured_and_says_what_would_do(
 def test_a_table_without_a_gpus_memory_is_none(
     tmp_path: Path, sys_root: Path, printed: str, status: int, error_class: str
 ) -> None:
-    with pytest.raises(MeasurementError) as caught:
-        GpuBandwidth(Reader(str(sys_root))).client(Desk(built(tmp_path / "bin", BUS_ID), printed, status))
-    assert caught.value.error_class == error_class
+    play = desk(built(tmp_path / "bin", BUS_ID), printed, status)
+    assert refusal(GpuBandwidth(Reader(str(sys_root))).client, play).error_class == error_class
 
 
 def test_the_program_and_its_version_are_the_sites_own_for_this_test_alone(tmp_path: Path) -> None:
@@ -216,6 +194,5 @@ def test_both_ends_must_have_its_version_alike(
     )
     test = {"check": "rdma_gpu_bandwidth", "tool": "ib_write_bw", "rail": "rail0", "peer": "gpu002"}
     obstacle = find_failure(session, test)
-    assert obstacle is not None
     assert (obstacle.error_class, obstacle.status) == (error_class, "unmeasured")
     assert word in obstacle.message

@@ -12,13 +12,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from ansible_collections.railyard.fabric.plugins.module_utils.channel.errors import MeasurementError
 from ansible_collections.railyard.fabric.plugins.module_utils.measure import perftest_srd
 from ansible_collections.railyard.fabric.plugins.module_utils.measure.perftest_bw import Bandwidth
 from ansible_collections.railyard.fabric.plugins.module_utils.measure.perftest_lat import Latency
 from ansible_collections.railyard.fabric.plugins.module_utils.measure.rdma_port import RdmaPort
 from support.nodes.files import write
-from support.nodes.tool_session import PerftestSession
+from support.nodes.tool_session import PerftestSession, refusal
 
 EFA = RdmaPort("rdmap79s0", 1, 0, None, None, "0200:00ff:fe01:0101", "SRD")
 DEBIAN_12 = " SRD connection only possible in SEND/READ verbs"
@@ -118,9 +117,7 @@ def test_srd_is_not_requested_of_other_devices(node: Path) -> None:
 def test_a_build_without_srd_is_refused_before_the_test(node: Path, server: bool) -> None:
     install(node, DEBIAN_12)
     play = PerftestSession(port=EFA)
-    with pytest.raises(MeasurementError, match="SEND/READ") as caught:
-        Bandwidth("ib_write_bw").command(play, [], server=server)
-    error = caught.value
+    error = refusal(Bandwidth("ib_write_bw").command, play, [], server, match="SEND/READ")
     assert (error.error_class, error.status, error.host) == ("rdma_unsupported", "unmeasured", "gpu001")
     assert error.message.count(". ") == 0, "one sentence"
     assert "23.07" in error.fix
@@ -137,12 +134,10 @@ def test_a_build_without_srd_is_refused_before_the_test(node: Path, server: bool
 )
 def test_what_the_device_cannot_do_is_named(node: Path, text: str, fix: str) -> None:
     install(node, DEBIAN_13)
-    play = PerftestSession(text, port=EFA, status=1)
-    with pytest.raises(MeasurementError) as caught:
-        Bandwidth("ib_write_bw").client(play)
-    assert (caught.value.error_class, caught.value.status) == ("rdma_unsupported", "unmeasured")
-    assert text.strip() in caught.value.message
-    assert fix in caught.value.fix
+    error = refusal(Bandwidth("ib_write_bw").client, PerftestSession(text, port=EFA, status=1))
+    assert (error.error_class, error.status) == ("rdma_unsupported", "unmeasured")
+    assert text.strip() in error.message
+    assert fix in error.fix
 
 
 def test_a_table_of_srd_is_read(node: Path) -> None:
@@ -152,5 +147,4 @@ def test_a_table_of_srd_is_read(node: Path) -> None:
     reading = Bandwidth("ib_send_bw").client(play)
     # 8909.75 MiB/s are 8909.75 x 2^20 x 8 bit/s.
     assert reading.metrics["bandwidth_gbps"] == pytest.approx(74.7404, abs=1e-3)
-    assert reading.extra is not None
     assert (reading.extra["gid_index"], reading.extra["active_mtu_bytes"]) == (0, 4096)

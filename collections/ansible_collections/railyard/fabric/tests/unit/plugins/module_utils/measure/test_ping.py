@@ -12,7 +12,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.measure import (
 )
 from ansible_collections.railyard.fabric.plugins.module_utils.measure.base import Finished
 from ansible_collections.railyard.fabric.plugins.module_utils.measure.proof import Claim
-from support.nodes.tool_session import FakeSession
+from support.nodes.tool_session import FakeSession, refusal
 
 
 @pytest.mark.parametrize(("family", "flag", "payload"), [(4, "-4", "8972"), (6, "-6", "8952")])
@@ -102,6 +102,4 @@ def test_ping_reports_how_many_of_the_full_size_came_back() -> None:
 )
 def test_a_ping_that_could_not_probe_is_no_finding_about_the_path(text: str, error_class: str) -> None:
     # tool_failed of a probe is a failing verdict, any other class an unmeasured one.
-    with pytest.raises(MeasurementError) as found:
-        ping.PingRtt().client(FakeSession(text=text))
-    assert found.value.error_class == error_class
+    assert refusal(ping.PingRtt().client, FakeSession(text)).error_class == error_class

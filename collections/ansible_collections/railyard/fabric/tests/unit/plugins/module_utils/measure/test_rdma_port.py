@@ -7,11 +7,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-from ansible_collections.railyard.fabric.plugins.module_utils.channel.errors import MeasurementError
 from ansible_collections.railyard.fabric.plugins.module_utils.facts.sysfs import Reader
 from ansible_collections.railyard.fabric.plugins.module_utils.measure import rdma_port as rdma_place
-from support.nodes.tool_session import OWN
+from support.nodes.tool_session import OWN, refusal
 
 
 def make_port(root: Path, address: str = "0a00:0101", layer: str = "Ethernet") -> None:
@@ -31,31 +29,26 @@ def make_port(root: Path, address: str = "0a00:0101", layer: str = "Ethernet") -
 
 def test_the_port_is_read_when_it_is_needed(tmp_path: Path) -> None:
     reader = Reader(str(tmp_path))
-    with pytest.raises(MeasurementError, match="rxe0:1") as caught:
-        rdma_place.find(OWN, "rxe0:1", reader)
-    assert (caught.value.error_class, caught.value.status) == ("hca_missing", "unmeasured")
+    gone = refusal(rdma_place.find, OWN, "rxe0:1", reader, match="rxe0:1")
+    assert (gone.error_class, gone.status) == ("hca_missing", "unmeasured")
     make_port(tmp_path)
     assert rdma_place.find(OWN, "rxe0:1", reader)[:4] == ("rxe0", 1, 1, "RoCE v2")
     # The address moved away from the rail: its entry is another's.
     make_port(tmp_path, address="0a00:0163")
-    with pytest.raises(MeasurementError, match=r"10\.0\.1\.1") as caught:
-        rdma_place.find(OWN, "rxe0:1", reader)
-    assert (caught.value.error_class, caught.value.status) == ("no_gid", "unmeasured")
+    moved = refusal(rdma_place.find, OWN, "rxe0:1", reader, match=r"10\.0\.1\.1")
+    assert (moved.error_class, moved.status) == ("no_gid", "unmeasured")
     make_port(tmp_path, layer="InfiniBand")
     assert rdma_place.find(OWN, "rxe0:1", reader).gid_index is None
     for nothing in (None, "", "rxe0", "rxe0:x"):
-        with pytest.raises(MeasurementError) as caught:
-            rdma_place.find(OWN, nothing, reader)
-        assert caught.value.error_class == "hca_missing"
+        assert refusal(rdma_place.find, OWN, nothing, reader).error_class == "hca_missing"
 
 
 def test_a_port_that_was_renamed_after_the_plan_is_reported_with_its_present_name(tmp_path: Path) -> None:
     make_port(tmp_path)
     (tmp_path / "class/infiniband/rxe0").rename(tmp_path / "class/infiniband/fabric0")
-    with pytest.raises(MeasurementError) as caught:
-        rdma_place.find(OWN, "rxe0:1", Reader(str(tmp_path)))
-    assert (caught.value.error_class, caught.value.status) == ("hca_missing", "unmeasured")
-    assert "the port of ens6 is called fabric0:1 now" in str(caught.value)
+    error = refusal(rdma_place.find, OWN, "rxe0:1", Reader(str(tmp_path)))
+    assert (error.error_class, error.status) == ("hca_missing", "unmeasured")
+    assert "the port of ens6 is called fabric0:1 now" in str(error)
 
 
 def test_a_port_of_efa_has_srd_its_one_gid_and_its_guid(tmp_path: Path) -> None:
@@ -71,6 +64,6 @@ def test_a_port_of_efa_has_srd_its_one_gid_and_its_guid(tmp_path: Path) -> None:
 
 def test_a_port_without_ip_is_of_infiniband_or_efa(tmp_path: Path) -> None:
     make_port(tmp_path, layer="Ethernet")
-    with pytest.raises(MeasurementError, match="is Ethernet") as caught:
-        rdma_place.find(OWN._replace(management=True), "rxe0:1", Reader(str(tmp_path)))
-    assert caught.value.error_class == "link_layer_wrong"
+    place, reader = OWN._replace(management=True), Reader(str(tmp_path))
+    error = refusal(rdma_place.find, place, "rxe0:1", reader, match="is Ethernet")
+    assert error.error_class == "link_layer_wrong"

@@ -33,9 +33,6 @@ class Receiver(FakeSession):
         came, self.waiting = min(self.waiting, self.holds), 0
         return {"received": came}
 
-    def note(self, text: str) -> None:
-        pass
-
 
 @pytest.mark.parametrize(("holds", "received"), [(12, 40), (0, None)])
 def test_many_probes_do_not_overflow_the_receiver(
@@ -62,9 +59,6 @@ TOKEN = b"t" * 16
 
 class Catcher(FakeSession):
     """The receiving end on loopback; `catch` sends it datagrams of 1000 bytes and has it answer."""
-
-    def note(self, text: str) -> None:
-        pass
 
     def catch(self, *tokens: bytes, wanted: int, after_s: float = 0.0) -> int:
         tool = udp_probe.UdpProbe()

@@ -100,12 +100,6 @@ def test_qos():
     assert (len(output["dscp_to_priority"]), output["dscp_to_priority"]["26"]) == (64, 3)
 
 
-def test_qos_cut_at_any_line_is_never_valid():
-    lines = QOS.split("tc: 0", maxsplit=1)[0].split("\n")
-    for count in range(1, len(lines)):
-        assert registry.parse("mlnx_qos", "\n".join(lines[:count]))["valid"] is False, count
-
-
 def test_query_of_gpus():
     output = one("nvidia-smi-query", CSV)
     assert output["driver_version"] == "550.90.07"
@@ -278,8 +272,7 @@ def test_damaged_dcgm_tables():
     for at in range(3, len(lines)):
         assert failed("dcgmi", "".join(lines[:at])) == "truncated"
         assert failed("dcgmi", "".join(lines[:at]) + NEW_DIAG[NEW_DIAG.index("+--") :]) == "truncated"
-    torn = registry.parse("dcgmi", OLD_DIAG.replace("| Denylist       ", "| Denyl\nist       "))
-    assert (torn["valid"], torn["error"]["class"]) == (False, "garbled")
+    torn = captures.parse_failed("dcgmi", OLD_DIAG.replace("| Denylist ", "| Denyl\nist "), "garbled")
     assert torn["error"]["message"].startswith("line 8, ")
     assert failed("dcgmi", OLD_DIAG.replace("Skip - All", "Sk - All")) == "garbled"
     health = json.dumps({"body": {"Overall Health": {"value": "Healthy"}}})

@@ -90,15 +90,13 @@ def test_cpu_of_both_ends():
 
 def test_interrupted_client_keeps_its_numbers_and_is_not_valid():
     text = read("2_streams_client").replace("\niperf Done.", "iperf3: interrupt - the client has terminated")
-    found = parse("^C" + text)
-    assert (found["valid"], found["error"]["class"]) == (False, "interrupted")
+    found = captures.parse_failed("iperf3", "^C" + text, "interrupted")
     assert found["outputs"][0]["directions"][0]["sent_gbps"] == 0.303
 
 
 def test_zeros_of_the_other_end_are_not_measured():
     text = read("2_streams_client").replace("76.0 MBytes   300 Mbits/sec", "0.00 Bytes  0.00 bits/sec")
-    found = parse(text)
-    assert (found["valid"], found["error"]["class"]) == (False, "incomplete")
+    found = captures.parse_failed("iperf3", text, "incomplete")
     assert found["outputs"][0]["directions"][0]["received_gbps"] is None
 
 
@@ -124,8 +122,7 @@ def test_udp_client_before_3_7_names_no_end():
 
 def test_table_without_its_beginning_has_no_direction():
     table = read("2_streams_client").split("- - -\n")[-1]
-    found = parse(table)
-    assert (found["valid"], found["error"]["class"]) == (False, "truncated")
+    found = captures.parse_failed("iperf3", table, "truncated")
     assert found["outputs"][0]["directions"][0]["direction"] is None
 
 
@@ -136,8 +133,7 @@ EXCERPT = """[ ID] Interval           Transfer     Bitrate         Retr
 
 @pytest.mark.parametrize(("lines", "gbps"), [(1, 27.4), (2, None)])
 def test_an_excerpt_of_one_line_is_its_sum_and_of_two_is_none(lines, gbps):
-    found = parse(EXCERPT + EXCERPT.splitlines(True)[1] * (lines - 1))
-    assert (found["valid"], found["error"]["class"]) == (False, "truncated")
+    found = captures.parse_failed("iperf3", EXCERPT + EXCERPT.splitlines(True)[1] * (lines - 1), "truncated")
     assert [way["sent_gbps"] for way in found["outputs"][0]["directions"]] == [gbps] * (gbps is not None)
 
 
@@ -154,7 +150,6 @@ def test_a_rate_that_is_not_that_of_its_bytes(unit):
 
 
 def test_run_without_its_last_line_says_what_is_missing():
-    found = parse(read("2_streams_client").replace("iperf Done.", ""))
-    assert (found["valid"], found["error"]["class"]) == (False, "truncated")
+    found = captures.parse_failed("iperf3", read("2_streams_client").replace("iperf Done.", ""), "truncated")
     assert "iperf Done." in found["error"]["message"]
     assert found["outputs"] == parse(read("2_streams_client"))["outputs"]

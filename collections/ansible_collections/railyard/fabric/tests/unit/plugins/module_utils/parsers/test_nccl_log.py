@@ -57,8 +57,7 @@ def test_run_over_roce():
 def test_channels_over_two_networks():
     socket = SOCKET.splitlines(keepends=True)[-1]
     for text in (ROCE + socket, ROCE.splitlines(keepends=True)[-2] + socket):
-        found = read(text)
-        assert (found["valid"], found["error"]["class"]) == (False, "inconsistent")
+        found = captures.parse_failed("nccl-log", text, "inconsistent")
         assert "IB, Socket" in found["error"]["message"]
 
 

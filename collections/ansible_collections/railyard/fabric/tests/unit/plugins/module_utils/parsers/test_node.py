@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.railyard.fabric.plugins.module_utils.parsers import registry
-from support.captures import failed, parse_valid, read, shows
+from support.captures import failed, parse_failed, parse_valid, read, shows
 
 
 def outputs(tool: str, name: str) -> list[dict[str, Any]]:
@@ -32,9 +32,7 @@ def test_show_gids_with_blank_cells():
 def test_show_gids_count_must_agree():
     text = read("show_gids", "mixed.txt")
     for wrong in (text.replace("n_gids_found=4", "n_gids_found=5"), text.replace("n_gids_found=4\n", "")):
-        assert registry.parse("show_gids", wrong)["error"]["class"] == "truncated"
-    for length in range(text.index("---"), len(text) - 2, 5):
-        assert registry.parse("show_gids", text[:length])["valid"] is False
+        assert failed("show_gids", wrong) == "truncated"
 
 
 def test_ethtool_of_both_calls_is_one_netdev():
@@ -96,7 +94,6 @@ def test_ethtool_of_a_user_who_is_not_root():
 )
 def test_verdict_of_nvlink_on_the_gpus_own_line(behind):
     said = "NVML: Unable to retrieve NVLink information as all links are inActive"
-    found = registry.parse("nvidia-smi-nvlink", f"{behind}{said}\n")
-    assert (found["valid"], found["error"]["class"]) == (False, "tool_error")
+    found = parse_failed("nvidia-smi-nvlink", f"{behind}{said}\n", "tool_error")
     assert said in found["error"]["message"]
     assert all("NVML" not in output["name"] for output in found["outputs"])

@@ -155,9 +155,7 @@ def test_dcgmi_without_its_host_engine_is_a_failure_without_the_command_line_too
         "Error: unable to establish a connection to the specified host: localhost\n"
         "Error: Unable to connect to host engine. Host engine connection invalid/disconnected.\n"
     )
-    found = registry.parse("dcgmi", text)
-    assert not found["valid"]
-    assert found["error"]["class"] == "tool_error"
+    assert failed("dcgmi", text) == "tool_error"
 
 
 def test_dcgmi_failure_is_not_read_out_of_a_table_or_a_legend():

@@ -151,8 +151,7 @@ def test_cpu_column():
 )
 def test_row_that_cannot_be_read_is_not_passed_over(right, wrong):
     text = table(rows=ROW.replace("65536", "32768") + ROW.replace(right, wrong))
-    found = parse(text)
-    assert (found["valid"], found["error"]["class"]) == (False, "garbled")
+    found = captures.parse_failed("perftest", text, "garbled")
     # Behind the row of 32768 bytes: the ruler, its table's title, header and addresses, the columns.
     assert found["error"]["message"].startswith(
         f"line {len((RULER * 3 + TITLE + HEADER + ADDRESSES).splitlines()) + 3}, "
@@ -298,7 +297,7 @@ LAT_ROW = " 2       1000          1.83           4.03         1.86     1.87     
 def test_times_outside_their_shortest_and_longest(right, wrong):
     text = table(title="RDMA_Write Latency Test", columns=LAT_COLUMNS, rows=LAT_ROW)
     assert only(text)["rows"][0]["p999_us"] == 3.03
-    assert parse(text.replace(right, wrong))["error"]["class"] == "inconsistent"
+    assert failed(text.replace(right, wrong)) == "inconsistent"
 
 
 def test_transactions_that_the_time_does_not_allow():
@@ -307,4 +306,4 @@ def test_transactions_that_the_time_does_not_allow():
     text = table(title="RDMA_Read Latency Test", columns=columns, rows=rows)
     assert only(text)["rows"][0]["transactions_per_s"] == 546448.09
     wrong = text.replace("546448.09", "546.09")
-    assert parse(wrong)["error"]["class"] == "inconsistent"
+    assert failed(wrong) == "inconsistent"

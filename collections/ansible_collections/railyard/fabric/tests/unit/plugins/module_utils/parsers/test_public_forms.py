@@ -10,7 +10,7 @@ import re
 
 import pytest
 from ansible_collections.railyard.fabric.plugins.module_utils.parsers import registry
-from support.captures import failed, parse_valid, read
+from support.captures import failed, parse_failed, parse_valid, read
 
 LIBRARY_IS_MISSING = (
     "libibverbs: Warning: couldn't load driver 'libmana-rdmav34.so': libmana-rdmav34.so: cannot open shared "
@@ -104,8 +104,7 @@ def test_flood_of_pings_is_no_binary_data():
 )
 def test_ping_in_another_language_is_refused_by_name(ruler, counts):
     text = f"PING 10.0.1.2 (10.0.1.2) 56(84) bytes of data.\n\n{ruler}\n{counts}, time 2003ms\n"
-    found = registry.parse("ping", text)
-    assert (found["valid"], found["error"]["class"]) == (False, "language")
+    found = parse_failed("ping", text, "language")
     assert "LC_ALL=C" in found["error"]["message"]
 
 

@@ -85,8 +85,7 @@ EMPTY = PING_PONG.partition("sockperf: [Valid Duration]")[0] + "sockperf: "
     ],
 )
 def test_what_is_no_complete_run(text, kind, average_us):
-    found = registry.parse("sockperf", text)
-    assert (found["valid"], found["error"]["class"]) == (False, kind)
+    found = captures.parse_failed("sockperf", text, kind)
     assert found["outputs"][0]["average_us"] == average_us
 
 

@@ -104,6 +104,8 @@ def test_a_prompt_at_the_end_cuts_nothing(tool: str, text: str) -> None:
         ("ibstatus", "two.txt", "'mlx5_1' port 1 status:", "", 1),
         ("ibv_devinfo", "verbose.txt", "\t\tport:\t1", "", 1),
         ("nccl-tests", "all_reduce_checked.txt", "minBytes ", "# Avg bus bandwidth", 11),
+        ("show_gids", "mixed.txt", "---", "", 5),
+        ("mlnx_qos", "dscp.txt", "\n", "tc: 0", 1),
         ("ethtool", "both.txt", "driver: m", "es\nSettings for", 3),
         ("ethtool", "both.txt", "Settings for ens6:\n", "", 3),
     ],

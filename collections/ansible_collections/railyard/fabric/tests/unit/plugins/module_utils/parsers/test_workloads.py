@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.railyard.fabric.plugins.module_utils.parsers import registry
-from support.captures import failed, parse_valid, read
+from support.captures import failed, parse_failed, parse_valid, read
 
 
 def fio(text: str) -> dict[str, Any]:
@@ -123,8 +123,7 @@ def test_nccl_not_checked_is_no_zero():
 @pytest.mark.parametrize(("name", "checked"), [("h100_alltoall.txt", 0), ("h100_not_checked.txt", None)])
 def test_nccl_tests_of_one_real_gpu_measure_no_bus(name, checked):
     """An alltoall is checked, though not in place; with one GPU there is no bus, however large algbw is."""
-    found = nccl(read("nccl-tests", name))
-    assert found["error"]["class"] == "not_measured"
+    found = parse_failed("nccl-tests", read("nccl-tests", name), "not_measured")
     assert found["warnings"] == ([] if checked == 0 else ["the values were not checked (-c 0)"])
     (output,) = found["outputs"]
     assert (output["gpus"], output["average_busbw_GBps"], output["out_of_bounds"]) == (1, 0.0, checked)
@@ -139,7 +138,7 @@ def test_nccl_wrong_values_in_scientific_notation():
     found = nccl(NCCL.replace("4.18      0\n", "4.18 1.57286e+06\n"))
     assert found["outputs"][0]["rows"][0]["in_place"]["wrong"] == 1572860
     assert found["error"]["class"] == "wrong_values"
-    assert nccl(NCCL.replace("0 OK", "7 FAILED"))["error"]["class"] == "wrong_values"
+    assert failed("nccl-tests", NCCL.replace("0 OK", "7 FAILED")) == "wrong_values"
 
 
 def test_nccl_failure_of_a_rank():
@@ -147,12 +146,11 @@ def test_nccl_failure_of_a_rank():
         NCCL[: NCCL.index("     2097152")]
         + "gpuserver1: Test NCCL failure common.cu:958 'unhandled system error'\n"
     )
-    assert nccl(text)["error"]["class"] == "tool_error"
+    assert failed("nccl-tests", text) == "tool_error"
 
 
 def test_nccl_below_its_own_limit_is_no_complete_result():
-    found = nccl(NCCL.replace(": 4.28", ": 4.28 FAILED"))
-    assert (found["valid"], found["error"]["class"]) == (False, "below_limit")
+    found = parse_failed("nccl-tests", NCCL.replace(": 4.28", ": 4.28 FAILED"), "below_limit")
     assert found["outputs"][0]["average_busbw_GBps"] == 4.28
     assert nccl(NCCL.replace(": 4.28", ": 4.28 OK"))["valid"] is True
 
@@ -160,7 +158,7 @@ def test_nccl_below_its_own_limit_is_no_complete_result():
 def test_nccl_average_that_is_cut_is_none():
     upto = NCCL.index(": 4.28") + len(": 4.2")
     for text in (NCCL[:upto], NCCL[: upto + 1]):
-        assert nccl(text)["error"]["class"] == "truncated"
+        assert failed("nccl-tests", text) == "truncated"
     assert nccl(NCCL[: upto + 2])["valid"] is True
     assert nccl(NCCL[: upto + 1] + " ")["valid"] is True
 
@@ -168,4 +166,4 @@ def test_nccl_average_that_is_cut_is_none():
 def test_nccl_of_one_gpu_measures_no_bus():
     alone = "".join(line for line in NCCL.splitlines(keepends=True) if "Rank  1" not in line)
     assert failed("nccl-tests", alone) == "not_measured"
-    assert nccl(NCCL.replace(": 4.28", ": 0"))["error"]["class"] == "not_measured"
+    assert failed("nccl-tests", NCCL.replace(": 4.28", ": 0")) == "not_measured"

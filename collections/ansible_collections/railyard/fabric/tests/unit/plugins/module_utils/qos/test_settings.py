@@ -20,6 +20,18 @@ TOOLS = [("mlnx_qos", "ethtool"), ("dcb", "ethtool")]
 PFC_ON_3 = [0, 0, 0, 1, 0, 0, 0, 0]
 
 
+@pytest.fixture
+def node(tmp_path):
+    """Two ports with the vendor's driver and tools."""
+    return QosNode(tmp_path, TOOLS[0]).vendor()
+
+
+@pytest.fixture(params=TOOLS, ids=lambda tools: tools[0])
+def each(tmp_path, request):
+    """The same, set by either tool."""
+    return QosNode(tmp_path, request.param).vendor()
+
+
 def test_traffic_class_carries_dscp_and_ect():
     # RFC 2474 and 3168: six bits of DSCP, then 10 for ECT(0).
     assert settings.traffic_class(26) == 0b011010_10 == 106
@@ -54,26 +66,22 @@ def test_a_fresh_port_gets_all_of_it_and_a_second_run_nothing(tmp_path, tools):
     assert node.calls() == []
 
 
-@pytest.mark.parametrize("tools", TOOLS)
-def test_check_mode_tells_the_same_and_changes_nothing(tmp_path, tools):
-    node = QosNode(tmp_path, tools).vendor()
-    checked = node.hold(check_mode=True)
-    assert node.calls() == []
-    assert node.text("class/net/ens1/ecn/roce_np/cnp_dscp") == "0"
+def test_check_mode_tells_the_same_and_changes_nothing(each, tmp_path):
+    checked = each.hold(check_mode=True)
+    assert each.calls() == []
+    assert each.text("class/net/ens1/ecn/roce_np/cnp_dscp") == "0"
     assert not (tmp_path / "var").exists()
-    done = node.hold()
+    done = each.hold()
     assert (checked["changed"], checked["diff"]) == (done["changed"], done["diff"])
     assert [one["changed"] for one in checked["ports"]] == [one["changed"] for one in done["ports"]]
     assert "rail0 pfc: 0 0 0 0 0 0 0 0\n" in done["diff"]["before"]
     assert "rail1 traffic_class: 106\n" in done["diff"]["after"]
 
 
-@pytest.mark.parametrize("tools", TOOLS)
-def test_other_values_are_set_and_only_what_differs(tmp_path, tools):
-    node = QosNode(tmp_path, tools).vendor()
-    node.hold()
-    node.calls()
-    done = node.hold(
+def test_other_values_are_set_and_only_what_differs(each):
+    each.hold()
+    each.calls()
+    done = each.hold(
         dscp=24,
         priority=5,
         cnp_dscp=26,
@@ -81,22 +89,20 @@ def test_other_values_are_set_and_only_what_differs(tmp_path, tools):
         buffer_of_priority=[0, 0, 0, 0, 0, 1, 0, 0],
         buffers_bytes=[20352, 131072, 0, 0, 0, 0, 0, 0],
     )
-    port = node.port("ens2")
+    port = each.port("ens2")
     assert (port["dscp"]["24"], port["dscp"]["26"], port["dscp"]["0"]) == (5, 3, 0)
     assert port["pfc"] == [0, 0, 0, 0, 0, 1, 0, 0]
     assert (port["places"], port["buffers"][1]) == ([0, 0, 0, 0, 0, 1, 0, 0], 131072)
-    assert node.text("class/infiniband/mlx5_1/tc/1/traffic_class") == "Global tclass=98"
+    assert each.text("class/infiniband/mlx5_1/tc/1/traffic_class") == "Global tclass=98"
     assert "trust" not in done["ports"][0]["changed"]
-    assert not [call for call in node.calls() if call.startswith("ethtool -A")]
+    assert not [call for call in each.calls() if call.startswith("ethtool -A")]
 
 
-@pytest.mark.parametrize("tools", TOOLS)
-def test_a_tool_that_reports_success_and_changes_nothing_is_caught(tmp_path, tools):
-    node = QosNode(tmp_path, tools).vendor()
-    node.state["lies"] = True
-    node.keep()
+def test_a_tool_that_reports_success_and_changes_nothing_is_caught(each, tmp_path):
+    each.state["lies"] = True
+    each.keep()
     with pytest.raises(QosError, match=r"rail0 \(ens1\): not read back as set") as caught:
-        node.hold()
+        each.hold()
     assert "pfc was set to 0 0 0 1 0 0 0 0 and reads 0 0 0 0 0 0 0 0" in str(caught.value)
     assert "trust was set to dscp and reads pcp" in str(caught.value)
     assert not (tmp_path / "var").exists()
@@ -143,29 +149,27 @@ def test_another_file_serves_where_the_first_cannot_be_opened(tmp_path):
     assert node.text("kernel/debug/mlx5/0000:11:00.0/cc_params/np_cnp_dscp") == "48"
 
 
-@pytest.mark.parametrize("tools", TOOLS)
 @pytest.mark.parametrize("trusted", [{}, {str(dscp): dscp >> 3 for dscp in range(64)}])
-def test_all_ports_are_as_they_were_where_one_refuses_in_the_middle(tmp_path, tools, trusted):
-    node = QosNode(tmp_path, tools).vendor()
-    node.run(["ethtool", "-a", "ens1"])  # the recorder fills in what a port has by default
-    node.run(["ethtool", "-a", "ens2"])
-    node.state = json.loads((node.bin / "state.json").read_text())
-    for port in node.state["ports"].values():
+def test_all_ports_are_as_they_were_where_one_refuses_in_the_middle(each, tmp_path, trusted):
+    each.run(["ethtool", "-a", "ens1"])  # the recorder fills in what a port has by default
+    each.run(["ethtool", "-a", "ens2"])
+    each.state = json.loads((each.bin / "state.json").read_text())
+    for port in each.state["ports"].values():
         port["dscp"], port["pfc"] = dict(trusted), [0, 0, 0, 0, 0, 1, 0, 0]
         port["pause"] = {**port["pause"], "rx": True, "tx": True}
-    node.keep()
-    before = node.port("ens1"), node.port("ens2")
+    each.keep()
+    before = each.port("ens1"), each.port("ens2")
     cnp = tmp_path / "sys/class/net/ens2/ecn/roce_np/cnp_802p_prio"
     cnp.unlink()
     cnp.symlink_to("/dev/full")  # can be opened; what is written is refused
     with pytest.raises(QosError, match=r"rail1 \(ens2\).*No space left") as caught:
-        node.hold(not_asked=["traffic_class"])
+        each.hold(not_asked=["traffic_class"])
     assert "What was changed before is set back as it was" in str(caught.value)
-    for was, now in zip(before, (node.port("ens1"), node.port("ens2")), strict=True):
+    for was, now in zip(before, (each.port("ens1"), each.port("ens2")), strict=True):
         for name in ("pfc", "dscp", "pause", "dcbx", "places", "buffers"):
             assert now[name] == was[name], name
-    assert node.text("class/net/ens1/ecn/roce_np/cnp_dscp") == "0"
-    assert node.text("class/net/ens2/ecn/roce_np/enable/3") == "0"
+    assert each.text("class/net/ens1/ecn/roce_np/cnp_dscp") == "0"
+    assert each.text("class/net/ens2/ecn/roce_np/enable/3") == "0"
     assert not (tmp_path / "var").exists()
 
 
@@ -185,8 +189,7 @@ def test_ports_are_as_they_were_where_the_values_cannot_be_kept_for_the_next_boo
     assert not (folder / "record.json").exists()
 
 
-def test_a_file_that_takes_the_value_and_drops_it_is_caught(tmp_path):
-    node = QosNode(tmp_path, TOOLS[0]).vendor()
+def test_a_file_that_takes_the_value_and_drops_it_is_caught(node, tmp_path):
     (tmp_path / "sys/class/net/ens1/ecn/roce_np/cnp_dscp").unlink()
     (tmp_path / "sys/class/net/ens1/ecn/roce_np/cnp_dscp").symlink_to("/dev/null")
     with pytest.raises(QosError, match="cnp_dscp was set to 48 and reads none"):
@@ -194,16 +197,14 @@ def test_a_file_that_takes_the_value_and_drops_it_is_caught(tmp_path):
 
 
 @pytest.mark.parametrize("text", ["", "N/A", "-1", "\x00\x7f", "7" * 5000, "0x" + "f" * 5000])
-def test_a_file_that_holds_no_number_is_set_like_one_that_holds_another(tmp_path, text):
+def test_a_file_that_holds_no_number_is_set_like_one_that_holds_another(node, text):
     """5,000 digits are more than Python turns into a number (sys.int_info.default_max_str_digits)."""
-    node = QosNode(tmp_path, TOOLS[0]).vendor()
     node.tree.write("sys/class/net/ens1/ecn/roce_np/cnp_dscp", text)
     node.hold()
     assert node.text("class/net/ens1/ecn/roce_np/cnp_dscp") == "48"
 
 
-def test_a_word_in_place_of_the_netdevs_port_is_the_first_port(tmp_path):
-    node = QosNode(tmp_path, TOOLS[0]).vendor()
+def test_a_word_in_place_of_the_netdevs_port_is_the_first_port(node, tmp_path):
     for file in tmp_path.glob("sys/class/infiniband/*/ports/1/gid_attrs/ndevs/0"):
         file.unlink()
     node.tree.write("sys/class/net/ens1/dev_port", "N/A")
@@ -265,8 +266,7 @@ def test_vendor_sysfs_alone_has_no_pfc(tmp_path):
         node.hold()
 
 
-def test_pfc_that_is_not_wanted_is_switched_off(tmp_path):
-    node = QosNode(tmp_path, TOOLS[0]).vendor()
+def test_pfc_that_is_not_wanted_is_switched_off(node):
     node.hold()
     node.hold(pfc=False)
     assert node.port("ens1")["pfc"] == [0] * 8
@@ -284,9 +284,8 @@ def test_a_driver_without_dcbx_and_pause_needs_none_set(tmp_path):
     assert node.port("ens1")["pfc"] == PFC_ON_3
 
 
-def test_the_folder_of_rdma_cm_is_made_for_the_while_it_is_needed(tmp_path, monkeypatch):
+def test_the_folder_of_rdma_cm_is_made_for_the_while_it_is_needed(node, tmp_path, monkeypatch):
     """In configfs a new folder has its files at once, and takes them with it; the test does so here."""
-    node = QosNode(tmp_path, TOOLS[0]).vendor()
     aside = tmp_path / "aside"
     (tmp_path / "sys/kernel/config/rdma_cm").rename(aside)
     parent = tmp_path / "sys/kernel/config/rdma_cm"
@@ -309,24 +308,22 @@ def test_the_folder_of_rdma_cm_is_made_for_the_while_it_is_needed(tmp_path, monk
     assert list(parent.iterdir()) == []
 
 
-@pytest.mark.parametrize("tools", TOOLS)
-def test_what_was_kept_brings_a_port_back_that_came_new(tmp_path, tools):
-    node = QosNode(tmp_path, tools).vendor()
-    node.hold(buffer_of_priority=[0, 0, 0, 1, 0, 0, 0, 0], buffers_bytes=[20352, 131072, 0, 0, 0, 0, 0, 0])
-    before = node.port("ens1")
+def test_what_was_kept_brings_a_port_back_that_came_new(each):
+    each.hold(buffer_of_priority=[0, 0, 0, 1, 0, 0, 0, 0], buffers_bytes=[20352, 131072, 0, 0, 0, 0, 0, 0])
+    before = each.port("ens1")
     # As after a boot: card and files have their defaults.
-    node.keep()
-    node.vendor()
-    assert node.replay("ens1").returncode == 0
-    assert node.port("ens1") == before
-    assert "pfc" not in node.port("ens2") or node.port("ens2")["pfc"] == [0] * 8
-    assert node.text("class/net/ens1/ecn/roce_np/cnp_dscp") == "0"
-    assert node.replay("mlx5_0").returncode == 0
-    assert node.text("class/net/ens1/ecn/roce_np/cnp_dscp") == "48"
-    assert node.text("class/infiniband/mlx5_0/tc/1/traffic_class") == "Global tclass=106"
+    each.keep()
+    each.vendor()
+    assert each.replay("ens1").returncode == 0
+    assert each.port("ens1") == before
+    assert "pfc" not in each.port("ens2") or each.port("ens2")["pfc"] == [0] * 8
+    assert each.text("class/net/ens1/ecn/roce_np/cnp_dscp") == "0"
+    assert each.replay("mlx5_0").returncode == 0
+    assert each.text("class/net/ens1/ecn/roce_np/cnp_dscp") == "48"
+    assert each.text("class/infiniband/mlx5_0/tc/1/traffic_class") == "Global tclass=106"
     # Twice is no harm: the netdev comes, gets its name, and comes again.
-    assert node.replay("ens1").returncode == 0
-    assert node.replay("eth7").returncode == 0
+    assert each.replay("ens1").returncode == 0
+    assert each.replay("eth7").returncode == 0
 
 
 def rename(root, was, name):
@@ -339,9 +336,8 @@ def rename(root, was, name):
         aside.rename(aside.with_name(name))
 
 
-def test_a_device_that_the_boot_has_renamed_gets_what_its_port_had(tmp_path):
+def test_a_device_that_the_boot_has_renamed_gets_what_its_port_had(node, tmp_path):
     """rdma-core's rule renames on `add`: the record says mlx5_0, the device that comes is rocep16s0."""
-    node = QosNode(tmp_path, TOOLS[0]).vendor()
     node.hold()
     node.keep()
     node.vendor()
@@ -359,8 +355,9 @@ def test_a_device_that_the_boot_has_renamed_gets_what_its_port_had(tmp_path):
     assert done["ports"][0]["changed"] == []
 
 
-def test_a_name_that_the_inventory_gives_and_the_node_does_not_is_refused_with_the_present_one(tmp_path):
-    node = QosNode(tmp_path, TOOLS[0]).vendor()
+def test_a_name_that_the_inventory_gives_and_the_node_does_not_is_refused_with_the_present_one(
+    node, tmp_path
+):
     node.rails[0]["hca"] = "mlx5_0:1"
     rename(tmp_path, "mlx5_0", "rocep16s0")
     words = r"rail0: there is no HCA port mlx5_0:1: the port of ens1 is called rocep16s0:1 now"
@@ -368,8 +365,7 @@ def test_a_name_that_the_inventory_gives_and_the_node_does_not_is_refused_with_t
         node.hold()
 
 
-def test_a_replay_that_fails_says_what_and_goes_on(tmp_path):
-    node = QosNode(tmp_path, TOOLS[0]).vendor()
+def test_a_replay_that_fails_says_what_and_goes_on(node, tmp_path):
     node.hold()
     (tmp_path / "sys/class/net/ens1/ecn/roce_np/cnp_dscp").unlink()
     node.vendor()
@@ -381,8 +377,7 @@ def test_a_replay_that_fails_says_what_and_goes_on(tmp_path):
     assert node.text("class/net/ens1/ecn/roce_np/cnp_dscp") == "48"
 
 
-def test_a_rival_is_named(tmp_path):
-    node = QosNode(tmp_path, TOOLS[0]).vendor()
+def test_a_rival_is_named(node):
     assert node.hold()["rival"] is None
     node.state["lldpad"] = True
     node.keep()
@@ -417,8 +412,7 @@ def test_all_wrong_declarations_come_at_once():
     assert "cnp_priority 11" in str(caught.value)
 
 
-def test_a_rail_that_is_no_card_is_refused(tmp_path):
-    node = QosNode(tmp_path, TOOLS[0]).vendor()
+def test_a_rail_that_is_no_card_is_refused(node):
     node.tree.netdev("veth0")
     node.rails.append({"name": "rail2", "netdev": "veth0"})
     node.rails.append({"name": "rail3", "netdev": "gone0"})
@@ -429,15 +423,13 @@ def test_a_rail_that_is_no_card_is_refused(tmp_path):
     assert node.calls() == []
 
 
-def test_a_tool_that_crashes_is_quoted(tmp_path):
-    node = QosNode(tmp_path, TOOLS[0]).vendor()
+def test_a_tool_that_crashes_is_quoted(node):
     node.run = lambda argv: Answer(1, "", "OSError: [Errno 95] Operation not supported\n")
     with pytest.raises(QosError, match=r"rail0: mlnx_qos -i ens1: .*Errno 95.* \(exit status 1\)"):
         node.hold()
 
 
-def test_answer_of_two_interfaces_is_none(tmp_path):
-    node = QosNode(tmp_path, TOOLS[0]).vendor()
+def test_answer_of_two_interfaces_is_none(node):
     ask = node.run
     node.run = lambda argv: ask(argv)._replace(out=ask(argv).out * 2)
     with pytest.raises(QosError, match=r"mlnx_qos -i ens1: no PFC configuration of one interface"):
@@ -506,8 +498,7 @@ class TestMlx4:
         node.hold(mlx4_flow_control="pfc")
 
 
-def test_the_record_holds_argv_lists_and_paths_only(tmp_path):
-    node = QosNode(tmp_path, TOOLS[0]).vendor()
+def test_the_record_holds_argv_lists_and_paths_only(node, tmp_path):
     node.hold()
     record = json.loads((tmp_path / "var/lib/railyard/roce_qos/record.json").read_text())
     assert record["schema"] == 1

@@ -85,7 +85,6 @@ def test_what_is_no_object_is_no_record(value: object) -> None:
 
 def test_a_number_that_no_float_holds_is_none() -> None:
     problem = reader.refusal(Whole, GOOD | {"by_name": {"a": 10**400}})
-    assert problem is not None
     assert problem.startswith("by_name.a is 1000")
     assert len(problem) < 120
 

@@ -162,6 +162,21 @@ class Listening(units.SystemdLauncher):
 POLICY = {**tool_session.POLICY, **tool_session.RDMA_POLICY, "numa_pinning": False}
 
 
+def play_of(check: str, launcher: Any, address: str, raw: Path, port: int = 18600) -> RailToolSession:
+    """Return the server's end of a test, whose meeting is no matter."""
+    tool = registry.TOOL_OF_CHECK[check]()
+    context: Any = SimpleNamespace(
+        node="gpu002", order={"run": "x"}, policy=POLICY, stop=threading.Event(), launcher=launcher,
+        rails={"rail0": {"mtu": 9000}}, version_of=lambda _test: "1", waits=SimpleNamespace(listening_s=60),
+        record=SimpleNamespace(raw_path=lambda _test: str(raw)),
+    )  # fmt: skip
+    session: Any = SimpleNamespace(
+        run_context=context, place=Place("gpu002", "rail0", "lo", address), peer_address="10.0.1.1"
+    )
+    test = {"id": "m1", "check": check, "tool": tool.name, "node": "gpu001", "rail": "rail0"}
+    return RailToolSession(session, None, test, port, tool.capabilities)  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize(
     ("check", "own_user"), [("tcp_bandwidth", True), ("tcp_latency", True), ("rdma_bandwidth", False)]
 )
@@ -172,16 +187,7 @@ def test_a_tools_server_speaks_with_the_peer_alone_and_is_root_only_where_it_mus
     tool, launcher = registry.TOOL_OF_CHECK[check](), Listening("railyard-runner-x")
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    context: Any = SimpleNamespace(
-        node="gpu002", order={"run": "x"}, policy=POLICY, stop=threading.Event(), launcher=launcher,
-        rails={"rail0": {"mtu": 9000}}, version_of=lambda _test: "1", waits=SimpleNamespace(listening_s=60),
-        record=SimpleNamespace(raw_path=lambda _test: str(tmp_path / "raw")),
-    )  # fmt: skip
-    session: Any = SimpleNamespace(
-        run_context=context, place=Place("gpu002", "rail0", "lo", "127.0.0.1"), peer_address="10.0.1.1"
-    )
-    test = {"id": "m1", "check": check, "tool": tool.name, "node": "gpu001", "rail": "rail0"}
-    play = RailToolSession(session, None, test, port, tool.capabilities)  # type: ignore[arg-type]  # no meeting
+    play = play_of(check, launcher, "127.0.0.1", tmp_path / "raw", port)
     play.rdma_port = lambda: RdmaPort("rxe0", 1, 1, "RoCE v2", None, "g")  # type: ignore[method-assign]
     tool.open(play)
     launcher.server.close()
@@ -211,17 +217,8 @@ def test_a_connection_of_somebody_else_is_named_and_an_old_one_is_not(
         poll=lambda: None, accept_only=accept_only, wait=lambda *_all: 1, end=lambda: None
     )
     raw = tmp_path / "raw"
-    context: Any = SimpleNamespace(
-        node="gpu002", order={"run": "x"}, policy=POLICY, stop=threading.Event(),
-        launcher=SimpleNamespace(start=lambda *_all: server), rails={"rail0": {"mtu": 9000}},
-        version_of=lambda _test: "1", waits=SimpleNamespace(listening_s=60),
-        record=SimpleNamespace(raw_path=lambda _test: str(raw)),
-    )  # fmt: skip
-    session: Any = SimpleNamespace(
-        run_context=context, place=Place("gpu002", "rail0", "lo", "10.0.1.2"), peer_address="10.0.1.1"
-    )
-    test = {"id": "m1", "check": "tcp_bandwidth", "tool": "iperf3", "node": "gpu001", "rail": "rail0"}
-    play = RailToolSession(session, None, test, 18600, "")  # type: ignore[arg-type]  # no meeting
+    launcher = SimpleNamespace(start=lambda *_all: server)
+    play = play_of("tcp_bandwidth", launcher, "10.0.1.2", raw)
     if moment == "before":
         known.add(("10.0.1.77", 40000))
     if moment == "while it starts":
@@ -251,15 +248,8 @@ def test_a_tool_dies_with_its_runner_by_systemd(tmp_path: Path) -> None:
     launcher = units.SystemdLauncher(units.runner_unit(RUN))
     argv = launcher.argv("railyard-x", ["iperf3", "-s"], 13.4)
     assert argv[-3:] == ["--", "iperf3", "-s"]
-    for wanted in (
-        "KillMode=control-group",
-        "LimitMEMLOCK=infinity",
-        "RuntimeMaxSec=13",
-        f"BindsTo=railyard-runner-{RUN}.service",
-    ):
-        assert wanted in argv
-    for flag in ("--collect", "--pipe", "--wait", "--quiet"):
-        assert flag in argv
+    assert {"KillMode=control-group", "LimitMEMLOCK=infinity", "RuntimeMaxSec=13"} < set(argv)
+    assert {f"BindsTo=railyard-runner-{RUN}.service", "--collect", "--pipe", "--wait", "--quiet"} < set(argv)
 
 
 def test_launchers_are_chosen_by_name_only() -> None:

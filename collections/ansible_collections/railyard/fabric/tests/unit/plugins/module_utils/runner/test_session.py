@@ -23,8 +23,21 @@ from support.nodes.meeting import free_port
 
 # Guards against hanging alone: the tests hold where any process sleeps for ten seconds at any moment.
 SOON_S = 60.0
-PLACE = Place("gpu001", "rail0", "lo", "10.0.1.1")
 ORDER = {"run": "20261121T101500Z-3f2a", "secret": "s" * 64}
+
+
+def make_context(node: str, number: int, policy: dict[str, Any], **order: Any) -> Any:
+    """Return what a meeting uses of a run's context on the node with this number."""
+    return SimpleNamespace(
+        node=node,
+        order={**ORDER, "node": node, "policy": policy, **order},
+        policy=policy,
+        begun=0.0,
+        stop=threading.Event(),
+        boot_id="b",
+        versions={},
+        places={"rail0": Place(node, "rail0", "lo", f"127.0.0.{number}")},
+    )
 
 
 class Line:
@@ -53,16 +66,7 @@ def test_a_node_that_hung_up_before_its_hello_is_met_once_more(
 ) -> None:
     """Its patience ended while this end was held up; it calls again, and nothing waited for that call."""
     policy = {"rendezvous_timeout_s": patience_s, "first_rendezvous_timeout_s": 0, "base_port": 1}
-    context: Any = SimpleNamespace(
-        node=node,
-        order={**ORDER, "policy": policy},
-        policy=policy,
-        begun=0.0,
-        stop=threading.Event(),
-        boot_id="b",
-        versions={},
-        places={"rail0": PLACE},
-    )
+    context = make_context(node, 1, policy)
     lines: list[Line] = []
 
     def answer(_call: object, wait: runner_meeting.MeetingDeadline) -> Line:
@@ -101,19 +105,11 @@ class Node:
         name, other = f"gpu00{number}", 3 - number
         rails = [{"name": "rail0", "subnet": "127.0.0.0/24"}]
         policy = {"base_port": port, "rendezvous_timeout_s": patience_s, "first_rendezvous_timeout_s": 0}
-        order = {
-            **ORDER,
-            "node": name,
-            "fabrics": [{"transport": "tcp", "mtu": 9000, "rails": rails}],
-            "roster": [{"name": f"gpu00{one}", "node_index": one} for one in (1, 2)],
-            "policy": policy,
-        }
-        self.stop = threading.Event()
-        self.context: Any = SimpleNamespace(
-            node=name, order=order, policy=policy, begun=0.0, stop=self.stop, boot_id="b", versions={}
-        )
-        self.context.places = {"rail0": Place(name, "rail0", "lo", f"127.0.0.{number}")}
-        self.listener = listener.Listener(order, self.context.places, self.stop)
+        roster = [{"name": f"gpu00{one}", "node_index": one} for one in (1, 2)]
+        fabrics = [{"transport": "tcp", "mtu": 9000, "rails": rails}]
+        self.context = make_context(name, number, policy, fabrics=fabrics, roster=roster)
+        self.stop = self.context.stop
+        self.listener = listener.Listener(self.context.order, self.context.places, self.stop)
         meeting = Meeting(0, 0, "gpu001", "gpu002")
         peer_rail = {"ip": f"127.0.0.{other}"}
         self.session = runner_meeting.Session(self.context, self.listener, meeting, "rail0", peer_rail)
@@ -187,7 +183,6 @@ def test_an_unknown_peer_at_the_partners_address_is_named_when_patience_ends(com
         if not comes:
             node.wait._deadline = 0.0
             assert node.met() is None
-            assert node.failure is not None
             assert node.failure.error_class == "stranger"
             return
         server.shutdown(socket.SHUT_RDWR)
