@@ -7,14 +7,10 @@ from pathlib import Path
 
 import pytest
 import yaml
+from support.inventories.on_disk import make_hosts, write_groups
 from support.programs import REPO, Done, playbook
 
 COLLECTION = REPO / "collections" / "ansible_collections" / "railyard" / "fabric"
-FABRIC = {
-    "transport": "tcp",
-    "mtu": 9000,
-    "rails": [{"name": "rail0", "netdev": "ens6", "subnet": "10.0.0.0/16"}],
-}
 STAND_IN = """
 import os
 from pathlib import Path
@@ -75,9 +71,7 @@ def validate(tmp_path):
     (tmp_path / "site.yml").write_text(yaml.safe_dump([play]))
 
     def run(*nodes: str, argv: tuple[str, ...] = ()) -> tuple[Done, Path]:
-        hosts = {name: {"ansible_host": f"192.0.2.{number}"} for number, name in enumerate(nodes, 1)}
-        inventory = {"gpu_nodes": {"hosts": hosts, "vars": {"fabric": FABRIC}}}
-        (tmp_path / "hosts.yml").write_text(yaml.safe_dump(inventory))
+        write_groups(tmp_path, make_hosts(*nodes))
         environment = {
             "ANSIBLE_COLLECTIONS_PATH": str(tmp_path / "collections"),
             "PYTHONPATH": str(tmp_path),
