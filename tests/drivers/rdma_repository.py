@@ -12,7 +12,7 @@ from __future__ import annotations
 import tarfile
 from pathlib import Path
 
-from repository import LAYOUTS, Key, Package, main, publish
+from repository import LAYOUTS, Key, Module, Package, main, publish
 
 KERNEL, NEXT_KERNEL = "6.8.0-60-generic", "6.8.0-61-generic"
 # Version of the metapackage → of the kernel part, as the vendor numbers both.
@@ -22,43 +22,6 @@ RELEASES = {
     "3.3.0": "26.01.OFED.26.01.1.0.0.1",
     "24.10-3.2.5.0": "24.10.OFED.24.10.3.2.5.1",
 }
-DKMS_CONF = """\
-PACKAGE_NAME="mlnx-ofed-kernel"
-PACKAGE_VERSION="{version}"
-BUILT_MODULE_NAME[0]="mlx5_core"
-DEST_MODULE_LOCATION[0]="/updates/dkms"
-MAKE[0]="gcc -c -DKERNEL=$kernelver mlx5_core.c -o mlx5_core.ko"
-CLEAN="true"
-STRIP[0]="no"
-AUTOINSTALL="yes"
-"""
-# What modinfo reads of a module.
-SOURCE = """\
-#define TAG(name, text) static const char name[] __attribute__((section(".modinfo"), used)) = text
-TAG(version, "version={module_version}");
-TAG(license, "license=Dual BSD/GPL");
-#define TEXT(word) #word
-#define TEXT_OF(word) TEXT(word)
-TAG(vermagic, "vermagic=" TEXT_OF(KERNEL) " SMP preempt mod_unload modversions ");
-"""
-# Builds where headers are, and says nothing where none are, as the vendor's.
-POSTINST = """\
-#!/bin/sh
-set -e
-[ "$1" = configure ] || exit 0
-dkms add -m mlnx-ofed-kernel -v {version}
-for headers in /lib/modules/*/build/include; do
-  [ -d "$headers" ] || continue
-  kernel=$(basename "${{headers%/build/include}}")
-  dkms install -m mlnx-ofed-kernel -v {version} -k "$kernel" --force
-done
-"""
-PRERM = """\
-#!/bin/sh
-set -e
-# A version whose postinst failed is one that dkms does not know.
-dkms remove -m mlnx-ofed-kernel -v {version} --all || true
-"""
 # "Loads" what is installed into the tree that stands for the node's /sys.
 UNIT = """\
 [Service]
@@ -84,19 +47,11 @@ def module_version(part: str) -> str:
 def stack(meta: str, version: str, more: str = "") -> list[Package]:
     """Return a vendor's stack: metapackage, DKMS sources, and the tools that have the unit."""
     part = RELEASES[version]
-    source = f"usr/src/mlnx-ofed-kernel-{part}"
-    sources = {
-        f"{source}/dkms.conf": DKMS_CONF.format(version=part),
-        f"{source}/mlx5_core.c": SOURCE.format(module_version=module_version(part)),
-    }
+    module = Module("mlnx-ofed-kernel", part, "mlx5_core", module_version(part), "Dual BSD/GPL")
     return [
         Package(meta, version, {"Depends": f"mlnx-ofed-kernel-dkms (= {part}-1){more}"}),
-        Package(
-            "mlnx-ofed-kernel-dkms",
-            f"{part}-1",
-            {"Depends": f"dkms, gcc, mlnx-ofed-kernel-utils (= {part}-1)"},
-            {path: text.encode() for path, text in sources.items()},
-            {"postinst": POSTINST.format(version=part), "prerm": PRERM.format(version=part)},
+        module.package(
+            "mlnx-ofed-kernel-dkms", f"{part}-1", f"dkms, gcc, mlnx-ofed-kernel-utils (= {part}-1)"
         ),
         Package(
             "mlnx-ofed-kernel-utils",

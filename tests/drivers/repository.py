@@ -39,6 +39,71 @@ class Package:
     scripts: dict[str, str] = field(default_factory=dict)
 
 
+DKMS_CONF = """\
+PACKAGE_NAME="{name}"
+PACKAGE_VERSION="{version}"
+BUILT_MODULE_NAME[0]="{module}"
+DEST_MODULE_LOCATION[0]="/updates/dkms"
+MAKE[0]="gcc -c -DKERNEL=$kernelver {module}.c -o {module}.ko"
+CLEAN="true"
+STRIP[0]="no"
+AUTOINSTALL="yes"
+"""
+# What modinfo reads of a module.
+SOURCE = """\
+#define TAG(name, text) static const char name[] __attribute__((section(".modinfo"), used)) = text
+TAG(version, "version={module_version}");
+TAG(license, "license={license}");
+#define TEXT(word) #word
+#define TEXT_OF(word) TEXT(word)
+TAG(vermagic, "vermagic=" TEXT_OF(KERNEL) " SMP preempt mod_unload modversions ");
+"""
+# Builds where headers are, and says nothing where none are, as the vendor's.
+POSTINST = """\
+#!/bin/sh
+set -e
+[ "$1" = configure ] || exit 0
+dkms add -m {name} -v {version}
+for headers in /lib/modules/*/build/include; do
+  [ -d "$headers" ] || continue
+  kernel=$(basename "${{headers%/build/include}}")
+  dkms install -m {name} -v {version} -k "$kernel" --force
+done
+"""
+PRERM = """\
+#!/bin/sh
+set -e
+# A version whose postinst failed is one that dkms does not know.
+dkms remove -m {name} -v {version} --all || true
+"""
+
+
+@dataclass(frozen=True)
+class Module:
+    """A kernel module that DKMS builds: an object file that modinfo can read and no kernel would load.
+
+    Attributes:
+        name: Of DKMS' source.
+        version: The same.
+    """
+
+    name: str
+    version: str
+    module: str
+    module_version: str
+    license: str
+
+    def package(self, name: str, version: str, depends: str, **fields: str) -> Package:
+        """Return the package that brings its source."""
+        source, values = f"usr/src/{self.name}-{self.version}", vars(self)
+        files = {
+            f"{source}/dkms.conf": DKMS_CONF.format(**values).encode(),
+            f"{source}/{self.module}.c": SOURCE.format(**values).encode(),
+        }
+        scripts = {"postinst": POSTINST.format(**values), "prerm": PRERM.format(**values)}
+        return Package(name, version, {"Depends": depends, **fields}, files, scripts)
+
+
 @dataclass(frozen=True)
 class Layout:
     """Where a vendor has its index: the suite as apt's source names it, the component (none if flat)."""

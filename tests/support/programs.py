@@ -18,6 +18,7 @@ from railyard.base import paths
 from support import railyard_server
 
 REPO = paths.repo_root()
+_COLLECTION = Path("ansible_collections/railyard/fabric")
 BIN = Path(sys.executable).parent
 Done = subprocess.CompletedProcess[str]
 
@@ -74,6 +75,19 @@ def play_here(folder: Path, play: str, variables: Mapping[str, Any], **environme
         f"ansible_python_interpreter={sys.executable}",
     )
     return playbook(folder / "play.yml", "localhost,", *options, HOME=str(folder), **environment)
+
+
+def replace_plugins(folder: Path, kind: str, texts: Mapping[str, str]) -> None:
+    """Make the collection in a folder, of links to this one, with other plugins of a kind, by name."""
+    source, target = REPO / "collections" / _COLLECTION, folder / _COLLECTION
+    own = {"__pycache__", *(f"{name}.py" for name in texts)}
+    for part, but in (("", {"plugins"}), ("plugins", {kind}), (f"plugins/{kind}", own)):
+        (target / part).mkdir(parents=True)
+        for path in (source / part).iterdir():
+            if path.name not in but:
+                (target / part / path.name).symlink_to(path)
+    for name, text in texts.items():
+        (target / "plugins" / kind / f"{name}.py").write_text(text)
 
 
 def of_role(play: str, role: str) -> str:

@@ -14,38 +14,15 @@ import pytest
 import typer
 from railyard import cli
 from rich.text import Text
+from support.inventories.on_disk import make_hosts, write_groups
 from support.programs import BIN, REPO, Done, railyard, run
-from support.runs.fake_run import RUN
+from support.runs.fake_run import NODES, RUN, fabric
 from support.runs.run_builder import build_run
-
-FABRIC = """
-fabric:
-  transport: tcp
-  node_class: container
-  mtu: 9000
-  cabling: back_to_back
-  rails:
-    - {name: rail0, netdev: ens6, subnet: 10.0.1.0/24}
-    - {name: rail1, netdev: ens6d1, subnet: 10.0.0.0/24}
-  frontend: {netdev: enp5s0}
-"""
-# Documentation addresses (RFC 5737): nothing answers there, and these tests must never get that far.
-HOSTS = """
-gpu_nodes:
-  hosts:
-    gpuserver1: {ansible_host: 192.0.2.1}
-    gpuserver2: {ansible_host: 192.0.2.2}
-"""
 
 
 @pytest.fixture
 def inventory(tmp_path):
-    folder = tmp_path / "mine"
-    variables = folder / "group_vars" / "all"
-    variables.mkdir(parents=True)
-    (folder / "hosts.yml").write_text(HOSTS, encoding="utf-8")
-    (variables / "fabric.yml").write_text(FABRIC, encoding="utf-8")
-    return folder
+    return write_groups(tmp_path / "mine", make_hosts(*NODES), fabric=fabric())
 
 
 def refused(done: Done, *words: str) -> None:

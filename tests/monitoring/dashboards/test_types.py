@@ -36,7 +36,7 @@ WITH_FIELDS = ("timeseries", "state-timeline")
 
 @pytest.fixture(scope="session")
 def tools() -> Path:
-    """Return the folder with tsc and Grafana's types, fetched once for each lock file."""
+    """Return the folder with tsc and Grafana's types, fetched once for each list."""
     return npm.fetch(TYPES)
 
 

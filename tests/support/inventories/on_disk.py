@@ -8,12 +8,41 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 from railyard.plan import view
 
 from support.inventories.sound import SOUND
 from support.inventories.wrong_values import Wrong
+
+FABRIC = {
+    "transport": "tcp",
+    "mtu": 9000,
+    "rails": [{"name": "rail0", "netdev": "ens6", "subnet": "10.0.0.0/16"}],
+}
+
+
+def make_hosts(*names: str) -> dict[str, dict[str, Any]]:
+    """Return nodes, by default two, with addresses for documentation (RFC 5737): a connection there fails."""
+    numbered = enumerate(names or ("gpu1", "gpu2"), start=1)
+    return {name: {"ansible_host": f"192.0.2.{number}"} for number, name in numbered}
+
+
+def write_groups(
+    folder: Path,
+    hosts: Mapping[str, Any] | None = None,
+    groups: Mapping[str, Any] | None = None,
+    **of_all: Any,
+) -> Path:
+    """Write an inventory: by default two nodes with one rail, and no group and variable beside them."""
+    of_nodes = {"gpu_nodes": {"hosts": make_hosts() if hosts is None else hosts}}
+    files = {
+        "hosts.yml": {**of_nodes, **(groups or {})},
+        "group_vars/all/fabric.yml": {"fabric": FABRIC, **of_all},
+    }
+    return write(folder, {name: yaml.safe_dump(data, sort_keys=False) for name, data in files.items()})
 
 
 def write(folder: Path, files: Mapping[str, str | bytes]) -> Path:

@@ -19,9 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from support.discover.nodes import made_up, wire
-from support.programs import BIN, REPO, Done, railyard
-
-COLLECTION = Path("ansible_collections/railyard/fabric")
+from support.programs import BIN, REPO, Done, railyard, replace_plugins
 
 # What OpenSSH 9.2 prints; the host key's warning is shortened in its middle (sshconnect.c, warn_changed_key).
 CHANGED_KEY = """\
@@ -90,7 +88,8 @@ class BareCluster:
         for name, text in (("ssh", _SSH), ("sudo", _SUDO)):
             self._program(folder / "bin" / name, text)
         if not real_module:
-            self._collection()
+            module = {"bare_node_info": _MODULE.format(folder=folder)}
+            replace_plugins(folder / "collections", "modules", module)
 
     def add_nodes(self, keys: Sequence[str], hostnames: Sequence[str] = ()) -> None:
         """Add nodes of two rails, whose ports hear each other's beacons on each rail."""
@@ -172,18 +171,3 @@ class BareCluster:
     def _program(self, path: Path, text: str) -> None:
         path.write_text(text.format(folder=self.folder))
         path.chmod(0o755)
-
-    def _collection(self) -> None:
-        target, source = self.folder / "collections" / COLLECTION, REPO / "collections" / COLLECTION
-        _link_but(source, target, "plugins")
-        _link_but(source / "plugins", target / "plugins", "modules")
-        (target / "plugins" / "modules").mkdir()
-        module = target / "plugins" / "modules" / "bare_node_info.py"
-        module.write_text(_MODULE.format(folder=self.folder))
-
-
-def _link_but(source: Path, target: Path, name: str) -> None:
-    target.mkdir(parents=True)
-    for path in source.iterdir():
-        if path.name != name:
-            (target / path.name).symlink_to(path)

@@ -10,22 +10,13 @@ from typing import Any
 import pytest
 from ansible_collections.railyard.fabric.plugins.plugin_utils.ask import cost
 from railyard.continuous import campaign
+from support.inventories.on_disk import make_hosts, write_groups
 from support.nodes.fake_slurm import FakeSlurm
+from support.runs.fake_run import fabric
 from support.runs.run_builder import Change
 from support.runs.run_series import add_run
 
 NODES = ("gpu001", "gpu002", "gpu003", "gpu004")
-FABRIC = """
-fabric:
-  transport: tcp
-  node_class: container
-  mtu: 9000
-  cabling: switched
-  rails:
-    - {name: rail0, netdev: ens6, subnet: 10.0.1.0/24, rate_gbps: 10}
-    - {name: rail1, netdev: ens6d1, subnet: 10.0.0.0/24, rate_gbps: 10}
-  frontend: {netdev: enp5s0}
-"""
 
 
 class Lab:
@@ -39,12 +30,8 @@ class Lab:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.inventory = folder / "lab"
-        variables = self.inventory / "group_vars" / "all"
-        variables.mkdir(parents=True)
-        hosts = "".join(f"    {name}: {{ansible_host: 192.0.2.{at}}}\n" for at, name in enumerate(NODES, 1))
-        (self.inventory / "hosts.yml").write_text(f"gpu_nodes:\n  hosts:\n{hosts}", encoding="utf-8")
-        (variables / "fabric.yml").write_text(FABRIC, encoding="utf-8")
+        declared = fabric(10, cabling="switched")
+        self.inventory = write_groups(folder / "lab", make_hosts(*NODES), fabric=declared)
         self.reports = folder / "reports"
         self.slurm = FakeSlurm(folder, {name: {"state": "idle", "gres": "gpu:8"} for name in NODES})
         self.measured: list[tuple[list[str], str, str | None]] = []

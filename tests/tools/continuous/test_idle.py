@@ -8,6 +8,7 @@ import sys
 
 import pytest
 from railyard.continuous import idle
+from support.inventories.on_disk import write
 from support.programs import railyard
 
 
@@ -70,12 +71,8 @@ def test_another_task_is_no_look():
 def test_without_slurm_a_node_looks_at_itself(lab, monkeypatch):
     """On this machine: no job runs, and no nvidia-smi is there; a node that does not answer is not idle."""
     without = os.pathsep.join(os.environ["PATH"].split(os.pathsep)[1:])
-    hosts = lab.inventory / "hosts.yml"
-    text = hosts.read_text(encoding="utf-8")
-    here = "{ansible_connection: local, ansible_become: false, ansible_host: 192.0.2.1, "
-    here += f"ansible_python_interpreter: {sys.executable}}}"
-    text = text.replace("{ansible_host: 192.0.2.1}", here)
-    hosts.write_text(text, encoding="utf-8")
+    here = f"ansible_connection: local\nansible_become: false\nansible_python_interpreter: {sys.executable}\n"
+    write(lab.inventory, {"host_vars/gpu001.yml": here})
     done = railyard("idle", "-i", lab.inventory, "--json", "--limit", "gpu001", PATH=without)
     assert done.returncode == 0, done.stdout + done.stderr
     found = json.loads(done.stdout)

@@ -13,28 +13,20 @@ import sys
 import termios
 
 import pytest
-import yaml
 from railyard.base import output, paths
 from railyard.plan import table, view
+from support.inventories.on_disk import FABRIC, write_groups
 from support.programs import BIN, railyard, run
 
 # An en dash, as in the drawing.
 TO = "\u2013"
-FABRIC = {
-    "transport": "tcp",
-    "mtu": 9000,
-    "rails": [{"name": "rail0", "netdev": "ens6", "subnet": "10.0.0.0/16"}],
-}
 
 
 @pytest.fixture
 def inventory(tmp_path):
     def make(fabric=FABRIC, nodes=2, **hosts):
-        (tmp_path / "group_vars").mkdir(exist_ok=True)
-        (tmp_path / "group_vars" / "all.yml").write_text(yaml.safe_dump({"fabric": fabric}))
         names = {f"gpu{number}": hosts.get(f"gpu{number}") for number in range(1, nodes + 1)}
-        (tmp_path / "hosts.yml").write_text(yaml.safe_dump({"gpu_nodes": {"hosts": names}}, sort_keys=False))
-        return [str(tmp_path / "hosts.yml")]
+        return [str(write_groups(tmp_path, names, fabric=fabric) / "hosts.yml")]
 
     return make
 

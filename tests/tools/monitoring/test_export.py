@@ -14,6 +14,7 @@ from railyard.base import paths
 from railyard.base.errors import UserError
 from railyard.operate.commands import checked_inventory
 from support import prometheus_tools
+from support.inventories.on_disk import write_groups
 
 INVENTORY = str(paths.repo_root() / "inventories/hgx-h100-roce")
 NODES = 64
@@ -24,14 +25,7 @@ def hosts(tmp_path):
     """Write an inventory of two nodes, with variables of group all."""
 
     def make(**variables):
-        folder = tmp_path / "small"
-        (folder / "group_vars").mkdir(parents=True)
-        nodes = {"gpu1": {"ansible_host": "192.0.2.1"}, "gpu2": {"ansible_host": "192.0.2.2"}}
-        (folder / "hosts.yml").write_text(yaml.safe_dump({"gpu_nodes": {"hosts": nodes}}))
-        rails = [{"name": "rail0", "netdev": "ens6", "subnet": "10.0.0.0/16"}]
-        fabric = {"transport": "tcp", "mtu": 9000, "rails": rails}
-        (folder / "group_vars/all.yml").write_text(yaml.safe_dump({"fabric": fabric, **variables}))
-        return str(folder)
+        return str(write_groups(tmp_path / "small", **variables))
 
     return make
 
@@ -56,7 +50,7 @@ def test_a_wrong_inventory_writes_nothing(call, hosts, tmp_path):
     for verb in (("targets", "-o", str(tmp_path / "t.json")), ("export", "-o", str(tmp_path / "out"))):
         status, _out, err = call("monitoring", verb[0], "-i", folder, *verb[1:])
         assert status == 2
-        assert "all.yml:" in err
+        assert "fabric.yml:" in err
         assert "network of rail rail0" in err
     assert sorted(one.name for one in tmp_path.iterdir()) == ["small"]
 
@@ -79,14 +73,11 @@ def test_the_export_has_every_file_that_its_readme_names(call, tmp_path):
 
 
 def test_a_monitoring_host_is_no_node_for_other_commands(call, hosts):
-    folder = Path(hosts())
-    group = {"hosts": {"monitor1": {"ansible_host": "192.0.2.9"}}}
-    written = yaml.safe_load((folder / "hosts.yml").read_text())
-    (folder / "hosts.yml").write_text(yaml.safe_dump({**written, "monitoring": group}))
-    status, out, _err = call("plan", "-i", str(folder), "--json")
+    folder = hosts(groups={"monitoring": {"hosts": {"monitor1": {"ansible_host": "192.0.2.9"}}}})
+    status, out, _err = call("plan", "-i", folder, "--json")
     assert (status, list(json.loads(out)["nodes"])) == (0, ["gpu1", "gpu2"])
     with pytest.raises(UserError, match="--limit monitor1 leaves no node"):
-        checked_inventory([str(folder)], "monitor1")
+        checked_inventory([folder], "monitor1")
 
 
 def test_a_second_export_changes_no_byte(call, tmp_path):

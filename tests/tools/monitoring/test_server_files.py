@@ -9,6 +9,7 @@ import yaml
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory import load
 from ansible_collections.railyard.fabric.plugins.plugin_utils.monitoring import server
 from support import prometheus_tools
+from support.inventories.on_disk import make_hosts, write_groups
 
 # Of the password `test`, from Prometheus' own documentation of basic auth.
 HASH = "$2b$12$hNf2lSsxfm0.i4a.1kVpSOVyBCfIB51VRjgBUyv6kdnyTlgWj81Ay"
@@ -36,17 +37,11 @@ RECEIVERS = [
 @pytest.fixture
 def made(tmp_path):
     """Make all files of a host, below a folder."""
-    inventory = tmp_path / "big"
-    (inventory / "group_vars").mkdir(parents=True)
-    nodes = {f"gpu{number}": {"ansible_host": f"192.0.2.{number}"} for number in (1, 2, 3)}
+    nodes = make_hosts("gpu1", "gpu2", "gpu3")
     # Without one of Railyard's exporters it is no target of Railyard's Prometheus.
     nodes["gpu3"] |= {"node_metrics_state": "ignored", "bmc_address": "192.0.2.103"}
     of_nodes = {"node_metrics_state": "present", "node_metrics_tls": "files", "monitoring_dcgm_port": 9400}
-    hosts = {"gpu_nodes": {"hosts": nodes, "vars": of_nodes}}
-    (inventory / "hosts.yml").write_text(yaml.safe_dump(hosts))
-    rails = [{"name": "rail0", "netdev": "ens6", "subnet": "10.0.0.0/16"}]
-    fabric = {"transport": "tcp", "mtu": 9000, "rails": rails}
-    (inventory / "group_vars/all.yml").write_text(yaml.safe_dump({"fabric": fabric}))
+    inventory = write_groups(tmp_path / "big", nodes, **of_nodes)
     argv = [
         "openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes",
         "-subj", "/CN=x", "-keyout", tmp_path / "x.key", "-out", tmp_path / "x.crt",

@@ -16,14 +16,10 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.verdict impo
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present import model
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present.documents import write_report
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder as run_folder
+from support.inventories.on_disk import FABRIC, make_hosts, write_groups
 from support.programs import REPO, playbook
 
 RUN = "20261121T101500Z-3f2a"
-FABRIC = {
-    "transport": "tcp",
-    "mtu": 9000,
-    "rails": [{"name": "rail0", "netdev": "ens6", "subnet": "10.0.0.0/16"}],
-}
 
 
 @pytest.fixture
@@ -35,14 +31,9 @@ def bmc():
 
 def opened(tmp_path: Path, port: int) -> tuple[Path, run_folder.RunFolder]:
     """Write an inventory of two nodes, of whose BMCs one is there, and a run folder that asks for both."""
-    # 192.0.2.0/24 is for documentation: a connection to a node would hang or fail.
-    hosts = {
-        f"gpu{number}": {"ansible_host": f"192.0.2.{number}", "bmc_address": f"127.0.0.{number + 1}"}
-        for number in (1, 2)
-    }
-    (tmp_path / "hosts.yml").write_text(
-        yaml.safe_dump({"gpu_nodes": {"hosts": hosts, "vars": {"fabric": FABRIC}}})
-    )
+    hosts = make_hosts()
+    hosts["gpu1"]["bmc_address"], hosts["gpu2"]["bmc_address"] = "127.0.0.2", "127.0.0.3"
+    write_groups(tmp_path, hosts)
     planned = plan.build_plan(load.load([str(tmp_path / "hosts.yml")], None))
     rules = policy.merge({"bmc_check": "tcp", "bmc_tcp_ports": [port], "bmc_timeout_s": 1})
     order = requests.work_order(RUN, planned, dict.fromkeys(hosts, FABRIC), rules, hosts)

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import json
 import sys
-from pathlib import Path
 
 import pytest
 import yaml
-from support.programs import REPO, playbook
+from support.programs import REPO, playbook, replace_plugins
 
-COLLECTION = Path("ansible_collections/railyard/fabric")
 PSID = "MT_0000000838"
 MODULE = """\
 from ansible.module_utils.basic import AnsibleModule
@@ -19,29 +17,16 @@ module.exit_json(**{})
 """
 
 
-def link_but(source: Path, target: Path, name: str) -> None:
-    """Make a folder that holds what another holds, but for one name."""
-    target.mkdir(parents=True)
-    for path in source.iterdir():
-        if path.name != name:
-            (target / path.name).symlink_to(path)
-
-
 @pytest.fixture
 def play(tmp_path):
     """Run tasks of a role, after `rdma_driver_info` has answered what it is given."""
-    collection = REPO / "collections" / COLLECTION
-    link_but(collection, tmp_path / COLLECTION, "plugins")
-    link_but(collection / "plugins", tmp_path / COLLECTION / "plugins", "modules")
     (tmp_path / "roles/apt_packages/tasks").mkdir(parents=True)
     (tmp_path / "roles/apt_packages/tasks/main.yml").write_text("[]\n")
     (tmp_path / "node/firmware").mkdir(parents=True)
 
     def run(tasks_from: str, answers: dict[str, dict[str, object]], variables: dict[str, object]) -> str:
-        modules = tmp_path / COLLECTION / "plugins/modules"
-        modules.mkdir()
-        for name, answer in answers.items():
-            (modules / f"{name}.py").write_text(MODULE.format(answer))
+        modules = {name: MODULE.format(answer) for name, answer in answers.items()}
+        replace_plugins(tmp_path, "modules", modules)
         variables = {
             "ansible_connection": "local",
             "ansible_python_interpreter": sys.executable,

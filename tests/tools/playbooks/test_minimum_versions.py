@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import datetime
 
-import pytest
-import yaml
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import minimum_versions
 from end_state import minimums
 from end_state.reading import NotReadError
 from support import programs
+from support.inventories.on_disk import write_groups
 
 TODAY = minimum_versions.READ + datetime.timedelta(days=30)
 # As nvcc 12.8 and dcgmi 4.3.0 print it in public reports; a blank line comes first with dcgmi.
@@ -58,26 +57,11 @@ def test_nodes_without_any_of_it_are_one_line():
     assert "no NVIDIA driver" in line
 
 
-@pytest.fixture
-def inventory(tmp_path):
-    def make(**variables):
-        fabric = {
-            "transport": "tcp",
-            "mtu": 9000,
-            "rails": [{"name": "rail0", "netdev": "ens6", "subnet": "10.0.0.0/16"}],
-        }
-        hosts = {"gpu1": {"ansible_host": "192.0.2.1"}, "gpu2": {"ansible_host": "192.0.2.2"}}
-        text = yaml.safe_dump({"gpu_nodes": {"hosts": hosts, "vars": {"fabric": fabric, **variables}}})
-        (tmp_path / "hosts.yml").write_text(text)
-        return tmp_path / "hosts.yml"
-
-    return make
-
-
-def test_a_pin_below_the_minimum_is_a_warning_before_any_node_is_touched(inventory):
+def test_a_pin_below_the_minimum_is_a_warning_before_any_node_is_touched(tmp_path):
     pins = {"nvidia-driver": "535.261.03-1~deb12u1", "cuda-drivers": "550.54.15-1"}
     firmware = {"ConnectX-7": "28.39.1002"}
-    where = inventory(nvidia_driver_pins=pins, nvidia_driver_cuda="13.1", rdma_stack_firmware_wanted=firmware)
+    wanted = {"nvidia_driver_cuda": "13.1", "rdma_stack_firmware_wanted": firmware}
+    where = write_groups(tmp_path, nvidia_driver_pins=pins, **wanted)
     done = programs.playbook("playbooks/preflight.yml", where)
     told = " ".join((done.stdout + done.stderr).split())
     assert done.returncode == 0, told
@@ -91,9 +75,8 @@ def test_a_pin_below_the_minimum_is_a_warning_before_any_node_is_touched(invento
     assert "CUDA" not in told
 
 
-def test_pins_at_the_minimum_say_nothing(inventory):
-    done = programs.playbook(
-        "playbooks/preflight.yml", inventory(nvidia_driver_pins={"nvidia-driver": "535.309.01-1"})
-    )
+def test_pins_at_the_minimum_say_nothing(tmp_path):
+    where = write_groups(tmp_path, nvidia_driver_pins={"nvidia-driver": "535.309.01-1"})
+    done = programs.playbook("playbooks/preflight.yml", where)
     assert done.returncode == 0
     assert "minimum" not in done.stdout + done.stderr

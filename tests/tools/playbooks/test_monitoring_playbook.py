@@ -3,26 +3,17 @@
 from __future__ import annotations
 
 import pytest
-import yaml
 from support import programs
-
-RAILS = [{"name": "rail0", "netdev": "ens6", "subnet": "10.0.0.0/16"}]
-FABRIC = {"transport": "tcp", "mtu": 9000, "rails": RAILS}
-# 192.0.2.0/24 is for documentation: a connection there would hang or fail.
-NODES = {"hosts": {"gpu1": {"ansible_host": "192.0.2.1"}, "gpu2": {"ansible_host": "192.0.2.2"}}}
+from support.inventories.on_disk import make_hosts, write_groups
 
 
 @pytest.fixture
 def run(tmp_path):
     """Run the playbook on an inventory with these variables of group monitoring; None: without that group."""
 
-    def go(variables, *options, **of_all):
-        hosts = {"gpu_nodes": NODES}
-        if variables is not None:
-            hosts["monitoring"] = {"hosts": {"monitor1": {"ansible_host": "192.0.2.9"}}, "vars": variables}
-        (tmp_path / "hosts.yml").write_text(yaml.safe_dump(hosts))
-        (tmp_path / "group_vars").mkdir()
-        (tmp_path / "group_vars/all.yml").write_text(yaml.safe_dump({"fabric": FABRIC, **of_all}))
+    def go(variables, *options, hosts=None, **of_all):
+        group = {"hosts": {"monitor1": {"ansible_host": "192.0.2.9"}}, "vars": variables}
+        write_groups(tmp_path, hosts, {} if variables is None else {"monitoring": group}, **of_all)
         done = programs.playbook("playbooks/monitoring.yml", tmp_path / "hosts.yml", *options)
         return done.returncode, " ".join((done.stdout + done.stderr).split())
 
@@ -70,9 +61,10 @@ BMCS = {"bmc_exporter_state": "present", "bmc_exporter_user": "monitor"}
         ),
     ],
 )
-def test_the_exporter_of_bmcs_is_checked_before_any_connection(run, more, message, monkeypatch):
-    monkeypatch.setitem(NODES["hosts"]["gpu1"], "bmc_address", "192.0.2.101")
-    status, said = run({**BMCS, **more})
+def test_the_exporter_of_bmcs_is_checked_before_any_connection(run, more, message):
+    hosts = make_hosts()
+    hosts["gpu1"]["bmc_address"] = "192.0.2.101"
+    status, said = run({**BMCS, **more}, hosts=hosts)
     assert status != 0
     assert message in said
     assert "UNREACHABLE" not in said

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import json
 import sys
-from pathlib import Path
 
 import pytest
 import yaml
-from support.programs import REPO, playbook
+from support.programs import REPO, playbook, replace_plugins
 
-COLLECTION = Path("ansible_collections/railyard/fabric")
 FABRIC = {
     "transport": "infiniband",
     "mtu": 4092,
@@ -49,23 +47,14 @@ def make_facts(node: int) -> dict[str, object]:
 @pytest.fixture
 def play(tmp_path):
     """Run an entry point on gpu1, gpu2 and gpu3, with modules that answer or record what they were given."""
-    collection = REPO / "collections" / COLLECTION
-    target = tmp_path / COLLECTION
-    for folder, but in ((Path(), "plugins"), (Path("plugins"), "modules")):
-        (target / folder).mkdir(parents=True, exist_ok=True)
-        for path in (collection / folder).iterdir():
-            if path.name != but:
-                (target / folder / path.name).symlink_to(path)
-    modules = target / "plugins/modules"
-    modules.mkdir()
-    (modules / "rail_info.py").write_text(
+    rail_info = (
         "from ansible.module_utils.basic import AnsibleModule\n"
         "import os\n"
         f"FACTS = { ({f'gpu{node}': make_facts(node) for node in range(1, 4)})!r}\n"
         "module = AnsibleModule({}, supports_check_mode=True)\n"
         "module.exit_json(rail_info=FACTS[os.environ['NODE']])\n"
     )
-    (modules / "opensm_partitions.py").write_text(
+    opensm_partitions = (
         "from ansible.module_utils.basic import AnsibleModule\n"
         "import json, os\n"
         "keys = 'state partitions ports managers unit mtu_4096 record'.split()\n"
@@ -74,6 +63,8 @@ def play(tmp_path):
         "    given.write(json.dumps([os.environ['NODE'], module.params]) + '\\n')\n"
         "module.exit_json(changed=True, unread=['gpu3 rail1 (0x1)'], left=False)\n"
     )
+    modules = {"rail_info": rail_info, "opensm_partitions": opensm_partitions}
+    replace_plugins(tmp_path, "modules", modules)
 
     def run(
         *options: str, entry: str = "partitions.yml", **variables: object

@@ -8,13 +8,8 @@ from pathlib import Path
 import pytest
 import yaml
 from support import programs
+from support.inventories.on_disk import FABRIC, make_hosts, write_groups
 from support.programs import REPO
-
-FABRIC = {
-    "transport": "tcp",
-    "mtu": 9000,
-    "rails": [{"name": "rail0", "netdev": "ens6", "subnet": "10.0.0.0/16"}],
-}
 
 
 def run(folder: Path, *argv: str, playbook: str = "playbooks/preflight.yml", **environment: str):
@@ -24,15 +19,7 @@ def run(folder: Path, *argv: str, playbook: str = "playbooks/preflight.yml", **e
 @pytest.fixture
 def inventory(tmp_path):
     def make(fabric=FABRIC, hosts=None):
-        (tmp_path / "group_vars" / "all").mkdir(parents=True, exist_ok=True)
-        (tmp_path / "group_vars" / "all" / "fabric.yml").write_text(yaml.safe_dump({"fabric": fabric}))
-        names = (
-            {"gpu1": {"ansible_host": "192.0.2.1"}, "gpu2": {"ansible_host": "192.0.2.2"}}
-            if hosts is None
-            else hosts
-        )
-        (tmp_path / "hosts.yml").write_text(yaml.safe_dump({"gpu_nodes": {"hosts": names}}))
-        return tmp_path
+        return write_groups(tmp_path, hosts, fabric=fabric)
 
     return make
 
@@ -93,10 +80,8 @@ def test_an_extra_variable_that_is_nearly_one_of_railyards_is_named(inventory, t
 
 
 def test_a_misspelt_variable_of_a_role_is_named_wherever_it_is(inventory):
-    hosts = {
-        "gpu1": {"ansible_host": "192.0.2.1", "node_tunning_profile": "none"},
-        "gpu2": {"ansible_host": "192.0.2.2", "node_tuning_profile": "none"},
-    }
+    hosts = make_hosts()
+    hosts["gpu1"]["node_tunning_profile"] = hosts["gpu2"]["node_tuning_profile"] = "none"
     extra = ["-e", "rail_network_takeover=true", "-e", "apt_packages_extra=1"]
     done = run(inventory(hosts=hosts), *extra, "-e", '{"railyard_own_variables": ["apt_packages_extra"]}')
     told = " ".join((done.stdout + done.stderr).split())
@@ -153,10 +138,8 @@ def test_qos_refuses_what_no_packet_can_carry_without_a_connection(inventory):
 
 
 def test_a_wrong_variable_of_a_role_is_refused_before_any_node_is_touched(inventory):
-    hosts = {
-        **{f"gpu{number}": {"ansible_host": f"192.0.2.{number}"} for number in range(1, 4)},
-        "gpu4": {"ansible_host": "192.0.2.4", "nccl_profile_forms": ["conf", "slurmd"]},
-    }
+    hosts = make_hosts("gpu1", "gpu2", "gpu3", "gpu4")
+    hosts["gpu4"]["nccl_profile_forms"] = ["conf", "slurmd"]
     for name in ("gpu1", "gpu3"):
         hosts[name]["node_tuning_profile"] = "fast"
     # Of a role that playbooks/tuning.yml, below, does not run.
@@ -182,11 +165,10 @@ def test_a_wrong_variable_of_a_role_is_refused_before_any_node_is_touched(invent
 
 
 def test_a_variable_of_a_role_that_cannot_be_rendered_is_named(inventory):
-    hosts = {
-        "gpu1": {"ansible_host": "192.0.2.1", "node_tuning_governor": "{{ governer }}"},
-        # A play that comes later may gather it.
-        "gpu2": {"ansible_host": "192.0.2.2", "node_tuning_governor": "{{ ansible_facts['later'] }}"},
-    }
+    hosts = make_hosts()
+    hosts["gpu1"]["node_tuning_governor"] = "{{ governer }}"
+    # A play that comes later may gather it.
+    hosts["gpu2"]["node_tuning_governor"] = "{{ ansible_facts['later'] }}"
     done = run(inventory(hosts=hosts), playbook="playbooks/tuning.yml")
     told = " ".join((done.stdout + done.stderr).split())
     assert done.returncode == 2, told
@@ -277,7 +259,7 @@ def test_provisioning_checks_the_inventory_once(inventory, tmp_path):
 )
 def test_a_measurement_of_hours_needs_the_users_confirmation(inventory, playbook, argv, status):
     rails = [{"name": f"rail{k}", "netdev": f"ens{k}", "subnet": f"10.{k}.0.0/24"} for k in range(8)]
-    hosts = {f"gpu{number:03d}": {"ansible_host": f"192.0.2.{number}"} for number in range(1, 33)}
+    hosts = make_hosts(*(f"gpu{number:03d}" for number in range(1, 33)))
     folder = inventory({**FABRIC, "rails": rails}, hosts)
     # Every pair with every test: by default what is measured fits the time that there is.
     policy = {"fabric_policy": {"pattern": "all_pairs"}}
@@ -292,8 +274,7 @@ def test_a_measurement_of_hours_needs_the_users_confirmation(inventory, playbook
 
 
 def test_a_pattern_by_leaves_wants_leaves(inventory):
-    folder = inventory(FABRIC, {"gpu1": {"ansible_host": "192.0.2.1"}, "gpu2": {"ansible_host": "192.0.2.2"}})
-    done = run(folder, "-e", "railyard_pattern=per_leaf", playbook="playbooks/sweep.yml")
+    done = run(inventory(), "-e", "railyard_pattern=per_leaf", playbook="playbooks/sweep.yml")
     told = done.stdout + done.stderr
     assert done.returncode == 2, told
     assert "UNREACHABLE" not in told

@@ -5,23 +5,16 @@ from __future__ import annotations
 import io
 import os
 import sys
-from pathlib import Path
 
 import pytest
-import yaml
 from railyard.base.progress import Progress
 from railyard.operate import commands, publish
 from railyard.operate.ansible import Outcome
 from rich.console import Console
+from support.inventories.on_disk import make_hosts, write_groups
 from support.programs import railyard
 from support.runs.run_builder import build_run
 
-RAILS = [{"name": "rail0", "netdev": "ens6", "subnet": "10.0.0.0/16"}]
-# 192.0.2.0/24 is for documentation: a connection to a node would hang or fail.
-NODES = {
-    f"gpu{number}": {"ansible_host": f"192.0.2.{number}", "node_metrics_state": "present"}
-    for number in (1, 2)
-}
 METRICS = "railyard_run_exit_status 0\n"
 
 
@@ -29,16 +22,10 @@ METRICS = "railyard_run_exit_status 0\n"
 def inventory(tmp_path):
     """Write an inventory with these monitoring hosts; return its folder."""
 
-    def write(hosts, **variables):
-        folder = tmp_path / "lab"
-        (folder / "group_vars").mkdir(parents=True)
-        groups = {"gpu_nodes": {"hosts": NODES}}
-        if hosts is not None:
-            groups["monitoring"] = {"hosts": hosts, "vars": {"monitoring_state": "present", **variables}}
-        (folder / "hosts.yml").write_text(yaml.safe_dump(groups))
-        fabric = {"fabric": {"transport": "tcp", "mtu": 9000, "rails": RAILS}}
-        (folder / "group_vars" / "all.yml").write_text(yaml.safe_dump(fabric))
-        return str(folder)
+    def write(hosts, nodes=None, **variables):
+        group = {"hosts": hosts, "vars": {"monitoring_state": "present", **variables}}
+        groups = {} if hosts is None else {"monitoring": group}
+        return str(write_groups(tmp_path / "lab", nodes, groups, node_metrics_state="present"))
 
     return write
 
@@ -48,8 +35,8 @@ def out():
     return Console(file=io.StringIO(), width=100)
 
 
-def publish_now(folder, reports, out, *reach, stops_asked=lambda: 0):
-    publish.publish_runs(commands.checked_inventory([folder], None), reach, reports, {}, stops_asked, out)
+def publish_now(folder, reports, out, *reach):
+    publish.publish_runs(commands.checked_inventory([folder], None), reach, reports, {}, lambda: 0, out)
     return out.file.getvalue()
 
 
@@ -218,15 +205,14 @@ def test_a_run_that_proves_nothing_is_published_and_its_status_kept(inventory, t
     served.mkdir()
     here = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}
     gone = {"ansible_host": "127.0.0.3", "ansible_port": 1, "monitoring_listen": "192.0.2.8"}
-    folder = inventory({"monitor1": {**here, "monitoring_listen": "192.0.2.9"}, "monitor2": gone})
-    nodes = yaml.safe_load((Path(folder) / "hosts.yml").read_text())
-    for name, node in nodes["gpu_nodes"]["hosts"].items():
+    nodes = make_hosts()
+    for name, node in nodes.items():
         node |= {
             "ansible_host": f"127.0.0.{name[-1]}",
             "ansible_port": 1,
             "management_address": f"192.0.2.{name[-1]}",
         }
-    (Path(folder) / "hosts.yml").write_text(yaml.safe_dump(nodes))
+    folder = inventory({"monitor1": {**here, "monitoring_listen": "192.0.2.9"}, "monitor2": gone}, nodes)
     where = f"__monitoring_runs_folder={served}"
     done = railyard("validate", "-i", folder, "--reports-dir", tmp_path / "reports", "--", "-e", where)
     assert done.returncode == 3, done.stdout + done.stderr

@@ -7,14 +7,9 @@ from pathlib import Path
 
 import pytest
 import yaml
-from support.programs import REPO, Done, playbook
+from support.inventories.on_disk import make_hosts, write_groups
+from support.programs import REPO, Done, playbook, replace_plugins
 
-COLLECTION = REPO / "collections" / "ansible_collections" / "railyard" / "fabric"
-FABRIC = {
-    "transport": "tcp",
-    "mtu": 9000,
-    "rails": [{"name": "rail0", "netdev": "ens6", "subnet": "10.0.0.0/16"}],
-}
 STAND_IN = """
 import os
 from pathlib import Path
@@ -60,24 +55,15 @@ class ActionModule(ActionBase):
 @pytest.fixture
 def validate(tmp_path):
     """Run validate.yml as site.yml does, on nodes; return the process and the run folder."""
-    plugins = tmp_path / "collections" / "ansible_collections" / "railyard" / "fabric" / "plugins"
-    (plugins / "action").mkdir(parents=True)
-    for kind in ("module_utils", "modules", "plugin_utils", "filter", "doc_fragments"):
-        (plugins / kind).symlink_to(COLLECTION / "plugins" / kind)
-    for action in (COLLECTION / "plugins" / "action").glob("*.py"):
-        (plugins / "action" / action.name).symlink_to(action)
-    for name in ("inspect", "stage", "run", "watch", "collect"):
-        stand_in = plugins / "action" / f"fabric_{name}.py"
-        stand_in.unlink(missing_ok=True)
-        stand_in.write_text(STAND_IN)
+    names = ("inspect", "stage", "run", "watch", "collect")
+    actions = {f"fabric_{name}": STAND_IN for name in names}
+    replace_plugins(tmp_path / "collections", "action", actions)
     (tmp_path / "diary").mkdir()
     play = {"import_playbook": str(REPO / "playbooks" / "validate.yml")}
     (tmp_path / "site.yml").write_text(yaml.safe_dump([play]))
 
     def run(*nodes: str, argv: tuple[str, ...] = ()) -> tuple[Done, Path]:
-        hosts = {name: {"ansible_host": f"192.0.2.{number}"} for number, name in enumerate(nodes, 1)}
-        inventory = {"gpu_nodes": {"hosts": hosts, "vars": {"fabric": FABRIC}}}
-        (tmp_path / "hosts.yml").write_text(yaml.safe_dump(inventory))
+        write_groups(tmp_path, make_hosts(*nodes))
         environment = {
             "ANSIBLE_COLLECTIONS_PATH": str(tmp_path / "collections"),
             "PYTHONPATH": str(tmp_path),

@@ -13,14 +13,9 @@ from ansible.parsing.vault import VaultLib, VaultSecret
 from railyard.base import paths
 from railyard.base.errors import UserError
 from railyard.operate import ansible_args
+from support.inventories.on_disk import write_groups
 
 PASSWORD = "open-sesame-7319"
-FABRIC = {
-    "transport": "tcp",
-    "cabling": "back_to_back",
-    "mtu": 9000,
-    "rails": [{"name": "rail0", "netdev": "ens6", "subnet": "10.0.1.0/24"}],
-}
 # As sudo -S: asks by the prompt of -p, reads a line, runs the rest; looks who else could read the password.
 SUDO = f"""#!{sys.executable}
 import glob, os, sys
@@ -50,13 +45,9 @@ def inventory(tmp_path):
     sudo = tmp_path / "sudo"
     sudo.write_text(SUDO)
     sudo.chmod(0o755)
-    folder = tmp_path / "mine"
-    (folder / "group_vars" / "all").mkdir(parents=True)
     host = {"ansible_connection": "local", "ansible_become_exe": str(sudo)}
     host["ansible_python_interpreter"] = sys.executable
-    (folder / "hosts.yml").write_text(yaml.safe_dump({"gpu_nodes": {"hosts": {"gpu1": host}}}))
-    (folder / "group_vars" / "all" / "fabric.yml").write_text(yaml.safe_dump({"fabric": FABRIC}))
-    return folder
+    return write_groups(tmp_path / "mine", {"gpu1": host})
 
 
 def verify(inventory: Path, *argv: str, answer: str | None = None) -> str:

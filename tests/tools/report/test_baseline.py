@@ -19,11 +19,11 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder 
 from railyard.base.errors import UserError
 from railyard.bundle import command
 from railyard.report import baseline as saving
+from support.inventories.on_disk import make_hosts, write_groups
 from support.programs import railyard
-from support.runs.fake_run import RUN
+from support.runs.fake_run import NODES, RUN, fabric
 from support.runs.run_builder import build_run
 from tools.report.test_run_schemas import wrong
-from tools.test_cli import FABRIC, HOSTS
 
 OTHER = "20261121T091500Z-0001"
 
@@ -48,11 +48,7 @@ def later(row, attempt):
 
 @pytest.fixture
 def inventory(tmp_path):
-    folder = tmp_path / "lab"
-    (folder / "group_vars/all").mkdir(parents=True)
-    (folder / "hosts.yml").write_text(HOSTS, encoding="utf-8")
-    (folder / "group_vars/all/fabric.yml").write_text(FABRIC, encoding="utf-8")
-    return folder
+    return write_groups(tmp_path / "lab", make_hosts(*NODES), fabric=fabric())
 
 
 @pytest.fixture
