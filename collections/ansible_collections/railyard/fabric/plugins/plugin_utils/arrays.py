@@ -1,11 +1,11 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""numpy, and the types of its arrays, for the modules that calculate with columns."""
+"""numpy, the types of its arrays, and an array that grows, for the modules that calculate with columns."""
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 try:
     import numpy as np
@@ -13,8 +13,39 @@ try:
 except ImportError:  # sanity's environment has none; elsewhere matplotlib installs it
     np = NDArray = None  # type: ignore[assignment]
 
-__all__ = ["Bools", "Floats", "Ints", "NDArray", "np"]
+__all__ = ["Bools", "Floats", "GrowingArray", "Ints", "NDArray", "np"]
 
 Ints: TypeAlias = "NDArray[np.int64]"
 Floats: TypeAlias = "NDArray[np.float64]"
 Bools: TypeAlias = "NDArray[np.bool_]"
+
+#: So much that an array's memory is of pages of its own, which are moved and returned without copying.
+_FIRST_SIZE = 1 << 15
+
+
+class GrowingArray:
+    """An array that is read in parts: many small arrays, joined later, would take the memory twice."""
+
+    def __init__(self) -> None:
+        #: The values, and room for more.
+        self._values: NDArray[Any] = np.zeros(0, dtype=np.int32)
+        self._count = 0
+
+    def add(self, values: NDArray[Any]) -> None:
+        """Append values; the type becomes as wide as they need."""
+        end = self._count + len(values)
+        wide = np.promote_types(self._values.dtype, values.dtype) if self._count else values.dtype
+        if wide != self._values.dtype:
+            self._values = self.array().astype(wide)
+        if end > len(self._values):
+            size = max(end, len(self._values) + len(self._values) // 8, _FIRST_SIZE)
+            try:
+                self._values.resize(size)
+            except ValueError:  # somebody has a view of it
+                self._values = np.resize(self._values, size)
+        self._values[self._count : end] = values
+        self._count = end
+
+    def array(self) -> NDArray[Any]:
+        """Return the values that were added until now."""
+        return self._values[: self._count]

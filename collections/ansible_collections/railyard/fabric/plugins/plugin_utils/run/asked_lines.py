@@ -18,7 +18,7 @@ from typing import Any, cast, overload
 
 from ansible_collections.railyard.fabric.plugins.module_utils.records.asked import AskedLine
 from ansible_collections.railyard.fabric.plugins.module_utils.runner.short_rows import Frames
-from ansible_collections.railyard.fabric.plugins.plugin_utils.arrays import Ints, NDArray, np
+from ansible_collections.railyard.fabric.plugins.plugin_utils.arrays import GrowingArray, Ints, NDArray, np
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder as run_folder
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import json_lines
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run.folder import RunFolder
@@ -60,10 +60,9 @@ class AskedLines(Sequence[AskedLine]):
         self._nodes: dict[bytes, int] = {}
         self._finish()
 
-    def _finish(self, parts: Sequence[list[NDArray[Any]]] = ()) -> None:
+    def _finish(self, taken: Sequence[GrowingArray] = ()) -> None:
         """Make the columns of what was taken."""
-        empty = np.zeros(0, dtype=np.int32)
-        columns = [np.concatenate([empty, *one]) for one in parts or [[]] * 7]
+        columns = [one.array() for one in taken or _new_columns()]
         self.at, self.kind, self.node, self.peer, self.number, self.group, self.round = columns
         self.names = [name.decode() for name in self._nodes]
         self.fingerprint = {"count": self._count, "sha256": self._digest.hexdigest()}
@@ -83,23 +82,23 @@ class AskedLines(Sequence[AskedLine]):
             RunFolderError: the file is there and cannot be read.
         """
         made = cls()
-        parts: list[list[NDArray[Any]]] = [[] for _column in range(7)]
+        columns = _new_columns()
         path = folder.path / run_folder.ASKED
         with run_folder.reading(path), suppress(FileNotFoundError), folder.open(path.name) as stream:
             for _begin, block in json_lines.blocks(stream, _BEGINS):
-                made._take(block, parts)
-        made._finish(parts)
+                made._take(block, columns)
+        made._finish(columns)
         return made
 
-    def _take(self, block: bytes, parts: Sequence[list[NDArray[Any]]]) -> None:
-        """Take lines; those of tests are added to the parts of the columns."""
+    def _take(self, block: bytes, columns: Sequence[GrowingArray]) -> None:
+        """Take lines; those of tests are added to the columns."""
         found = _LINE.findall(block)
         lengths = (sum(map(len, one)) + _AROUND + (_GROUPED if one[1] else 0) for one in found)
-        if sum(lengths) == len(block) and self._take_tests(block, found, parts):
+        if sum(lengths) == len(block) and self._take_tests(block, found, columns):
             return
         lines = list(io.BytesIO(block))
         for line in lines if len(lines) > 1 else ():
-            self._take(line, parts)
+            self._take(line, columns)
         for raw in json_lines.lines(io.BytesIO(block)) if len(lines) == 1 else ():
             for row in (None,) if raw is None else json_lines.rows_of(raw, Frames()):
                 if row is None:
@@ -110,7 +109,7 @@ class AskedLines(Sequence[AskedLine]):
                 self._count += 1
 
     def _take_tests(
-        self, block: bytes, found: Sequence[tuple[bytes, ...]], parts: Sequence[list[NDArray[Any]]]
+        self, block: bytes, found: Sequence[tuple[bytes, ...]], columns: Sequence[GrowingArray]
     ) -> bool:
         """Take the lines of tests into the columns; tell whether they all are what they look like."""
         head, group, number, node, peer, rail, at, tail = zip(*found, strict=True)
@@ -129,7 +128,7 @@ class AskedLines(Sequence[AskedLine]):
         if _NONE in here:
             return False
         numbers, groups = (np.array([int(one or _NONE) for one in values]) for values in (number, group))
-        columns = (
+        parts = (
             np.arange(self._count, self._count + len(found)),
             np.array(here),
             np.array([nodes[name] for name in node]),
@@ -138,8 +137,8 @@ class AskedLines(Sequence[AskedLine]):
             groups,
             np.array([int(one) for one in at]),
         )
-        for part, column in zip(parts, columns, strict=True):
-            part.append(column.astype(np.int32) if column.max() < _HALF else column)
+        for column, part in zip(columns, parts, strict=True):
+            column.add(part.astype(np.int32) if part.max() < _HALF else part)
         self._digest.update(block)
         self._count += len(found)
         return True
@@ -242,6 +241,10 @@ class AskedLines(Sequence[AskedLine]):
     def _in_order(self, tests: Ints) -> list[AskedLine]:
         places = {*self.others, *self.at[tests].tolist()}
         return [self._at(place) for place in sorted(places)]
+
+
+def _new_columns() -> list[GrowingArray]:
+    return [GrowingArray() for _column in range(7)]
 
 
 def number_of(name: str | None, letter: str) -> int:
