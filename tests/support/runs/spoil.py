@@ -19,6 +19,11 @@ GARBAGE: list[Any] = [
     ["1", "2"], [5, 1], [0, 0], [-3, 2], 1e300, {"a": 1},
 ]  # fmt: skip
 
+#: For the place of any value: what may be another type's, or beyond all sense.
+ODD: list[Any] = [
+    None, "", "x", "9000", True, -1, 0, float("nan"), float("inf"), 10**400, [], {}, [None], {"a": 1}, [[]],
+]  # fmt: skip
+
 #: What a run of TCP asks between two nodes.
 CHECKS_BETWEEN = (
     "path_mtu",
@@ -64,6 +69,19 @@ def at(value: Any, path: tuple[Any, ...]) -> Any:
     for key in path:
         value = value[key]
     return value
+
+
+def put(row: dict[str, Any], path: tuple[Any, ...], value: Any) -> dict[str, Any]:
+    """Return a copy of a row with this value at a place."""
+    spoilt = copy.deepcopy(row)
+    at(spoilt, path[:-1])[path[-1]] = value
+    return spoilt
+
+
+def may_be(odd: Any, before: Any) -> bool:
+    """Tell whether a value is of the type of what was there, or one of them says that nothing is known."""
+    same = type(odd) is type(before) or {type(odd), type(before)} == {int, float}
+    return same or None in (odd, before)
 
 
 def mutate(row: dict[str, Any], path: str, value: Any, remove: bool = False) -> None:

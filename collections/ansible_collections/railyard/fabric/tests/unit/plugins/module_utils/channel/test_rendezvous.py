@@ -26,6 +26,7 @@ from support.nodes.meeting import CALL, RUN, SECRET, TERMS
 # Guards against hanging alone: the tests hold where any process sleeps for ten seconds at any moment.
 LONG_S, SOON_S = 600.0, 60.0
 Ends = tuple[socket.socket, socket.socket]
+Talk = tuple[Channel, Channel]
 
 
 @pytest.fixture
@@ -68,6 +69,15 @@ def dial(sock: socket.socket, terms: Terms = TERMS) -> Channel:
     return channel
 
 
+@pytest.fixture
+def talk(ends: Ends) -> Talk:
+    """Two nodes that have proven themselves to each other."""
+    far = Answering(ends[1])
+    near = dial(ends[0])
+    far.wait()
+    return near, far.channel
+
+
 def test_both_prove_themselves_and_talk(ends: Ends) -> None:
     far = Answering(ends[1])
     near = dial(ends[0])
@@ -104,58 +114,48 @@ def test_a_node_that_speaks_something_else_is_an_unknown_peer(ends: Ends, answer
         dial(ends[0])
 
 
-def test_a_line_without_the_seal_ends_the_conversation(ends: Ends) -> None:
-    far = Answering(ends[1])
-    near = dial(ends[0])
-    far.wait()
+def test_a_line_without_the_seal_ends_the_conversation(ends: Ends, talk: Talk) -> None:
+    near, far = talk
     ends[0].sendall(b'{"t":"done"}\n')
     with pytest.raises(ChannelClosed, match="HMAC"):
-        far.channel.receive(SOON_S)
-    far.channel.send({"t": "x"})
+        far.receive(SOON_S)
+    far.send({"t": "x"})
     assert near.receive(SOON_S) == {"t": "x"}
 
 
-def test_a_repeated_line_ends_the_conversation(ends: Ends) -> None:
-    far = Answering(ends[1])
-    near = dial(ends[0])
-    far.wait()
+def test_a_repeated_line_ends_the_conversation(ends: Ends, talk: Talk) -> None:
+    near, far = talk
     near.send({"t": "go"})
     line = ends[1].recv(4096, socket.MSG_PEEK)
     ends[0].sendall(line)
-    assert far.channel.receive(SOON_S) == {"t": "go"}
+    assert far.receive(SOON_S) == {"t": "go"}
     with pytest.raises(ChannelClosed, match="HMAC"):
-        far.channel.receive(SOON_S)
+        far.receive(SOON_S)
 
 
-def test_a_line_too_deep_to_be_read_ends_the_conversation(ends: Ends) -> None:
-    far = Answering(ends[1])
-    near = dial(ends[0])
-    far.wait()
+def test_a_line_too_deep_to_be_read_ends_the_conversation(ends: Ends, talk: Talk) -> None:
+    near, far = talk
     deep = b"[" * 200000
     ends[0].sendall(near._seal("dial", 0, deep) + b" " + deep + b"\n")
     with pytest.raises(ChannelClosed, match="not JSON"):
-        far.channel.receive(SOON_S)
+        far.receive(SOON_S)
 
 
-def test_silence_has_an_end(ends: Ends) -> None:
-    far = Answering(ends[1])
-    near = dial(ends[0])
-    far.wait()
+def test_silence_has_an_end(talk: Talk) -> None:
+    near, far = talk
     begun = time.monotonic()
     with pytest.raises(ChannelClosed, match="sent nothing"):
         near.receive(0.3)
     assert time.monotonic() - begun < SOON_S
-    far.channel.close()
+    far.close()
     with pytest.raises(ChannelClosed, match="closed"):
         near.receive(SOON_S)
 
 
-def test_what_has_come_is_heard_by_who_was_held_up(ends: Ends, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_has_come_is_heard_by_who_was_held_up(talk: Talk, monkeypatch: pytest.MonkeyPatch) -> None:
+    near, far = talk
     """`gpu002 said nothing for 10 s` was reported of a node whose line had arrived."""
-    far = Answering(ends[1])
-    near = dial(ends[0])
-    far.wait()
-    far.channel.send({"t": "x"})
+    far.send({"t": "x"})
     monkeypatch.setattr(rendezvous, "time", HeldClock())
     assert near.receive(2.0) == {"t": "x"}
     with pytest.raises(ChannelClosed, match="sent nothing"):

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 import tarfile
 from collections.abc import Sequence
@@ -24,6 +23,8 @@ from support.nodes import node_run
 
 RUN, OTHER = "20261121T101500Z-3f2a", "20261121T111500Z-4444"
 SECRET = "0123456789abcdef" * 2
+# Of the words "a program", by coreutils.
+SHA256 = "d69ea8cda2433733c1ce02de65da8f48e6a3dbba6bb18876a2062908e54ef7cb"
 
 
 def order(**changes: Any) -> dict[str, Any]:
@@ -64,44 +65,47 @@ def systemd() -> Systemd:
     return Systemd()
 
 
-@pytest.fixture
-def control(tmp_path: Path, systemd: Systemd) -> Control:
-    return Control(RUN, "gpu001", systemd, "systemd", str(tmp_path / "var"), str(tmp_path / "run"))
+class Node(Control):
+    """A node's end of a run, and the program that the controller hands over to it."""
+
+    def __init__(self, folder: Path, systemd: Systemd, run: str = RUN) -> None:
+        super().__init__(run, "gpu001", systemd, "systemd", str(folder / "var"), str(folder / "run"))
+        self.program = folder / "program.pyz"
+        self.program.write_bytes(b"a program")
+
+    def begin(self, python: str = "/usr/bin/python3", check: bool = False) -> dict[str, Any]:
+        return self.start(python, SHA256, "me@here", 90.0, 500.0, check)
 
 
 @pytest.fixture
-def program(tmp_path: Path) -> tuple[str, str]:
-    path = tmp_path / "program.pyz"
-    path.write_bytes(b"a program")
-    # sha256 of the words "a program", by coreutils.
-    digest = subprocess.run(
-        ["sha256sum", str(path)], capture_output=True, text=True, check=True
-    ).stdout.split()[0]
-    return str(path), digest
+def control(tmp_path: Path, systemd: Systemd) -> Node:
+    return Node(tmp_path, systemd)
 
 
-def stage(control: Control, program: tuple[str, str], check: bool = False, **changes: Any) -> dict[str, Any]:
-    text = work_order.pack(order(**changes))
-    return control.stage(text, program[1], program[0], "me@here", 90.0, check)
+def stage(
+    control: Node,
+    packed: str | None = None,
+    sha256: str = SHA256,
+    check: bool = False,
+    with_program: bool = True,
+    **changes: Any,
+) -> dict[str, Any]:
+    program = str(control.program) if with_program else None
+    return control.stage(packed or work_order.pack(order(**changes)), sha256, program, "me@here", 90.0, check)
 
 
-def test_staging_asks_for_the_program_once(control: Control, program: tuple[str, str]) -> None:
-    asked = control.stage(work_order.pack(order()), program[1], None, "me@here", 90.0, False)
+def test_staging_asks_for_the_program_once(control: Node) -> None:
+    asked = stage(control, with_program=False)
     assert asked["program_needed"] is True
-    assert stage(control, program)["program_needed"] is False
-    again = control.stage(work_order.pack(order()), program[1], None, "me@here", 90.0, False)
-    assert again == {
-        "changed": False,
-        "program_needed": False,
-        "program_path": control.program_path(program[1]),
-    }
-    assert Path(again["program_path"]).read_bytes() == b"a program"
+    assert stage(control)["program_needed"] is False
+    again = stage(control, with_program=False)
+    program_path = control.program_path(SHA256)
+    assert again == {"changed": False, "program_needed": False, "program_path": program_path}
+    assert Path(program_path).read_bytes() == b"a program"
 
 
-def test_the_secret_is_for_root_alone_and_goes_with_the_run(
-    control: Control, program: tuple[str, str]
-) -> None:
-    stage(control, program)
+def test_the_secret_is_for_root_alone_and_goes_with_the_run(control: Node) -> None:
+    stage(control)
     assert os.stat(control.order_path).st_mode & 0o777 == 0o600
     assert os.stat(os.path.dirname(control.order_path)).st_mode & 0o777 == 0o700
     assert control.collect(False)["changed"] is True
@@ -113,17 +117,15 @@ def test_the_secret_is_for_root_alone_and_goes_with_the_run(
     )
 
 
-def test_the_secret_of_a_run_whose_controller_died_goes_with_the_next_run(
-    control: Control, program: tuple[str, str]
-) -> None:
+def test_the_secret_of_a_run_whose_controller_died_goes_with_the_next_run(control: Node) -> None:
     dead = Path(control.order_path).parent.with_name(OTHER)
     dead.mkdir(parents=True)
     (dead / "work_order.json").write_text(SECRET)
     stranger = dead.with_name("not-a-run")
     stranger.mkdir()
-    stage(control, program, check=True)
+    stage(control, check=True)
     assert dead.exists()
-    stage(control, program)
+    stage(control)
     assert not dead.exists()
     assert stranger.exists()
     assert os.path.exists(control.order_path)
@@ -134,16 +136,14 @@ def test_the_secret_of_a_run_whose_controller_died_goes_with_the_next_run(
     ["{}", "a" * 7, work_order.pack(order())[:-8], work_order.pack({"x": "0" * work_order.MOST_BYTES})],
     ids=["JSON", "no base64", "cut off", "a bomb"],
 )
-def test_an_order_that_came_damaged_is_refused(
-    control: Control, program: tuple[str, str], packed: str
-) -> None:
+def test_an_order_that_came_damaged_is_refused(control: Node, packed: str) -> None:
     with pytest.raises(MeasurementError, match="test schedule"):
-        control.stage(packed, program[1], program[0], "me@here", 90.0, False)
+        stage(control, packed)
 
 
-def test_a_program_that_came_damaged_is_refused(control: Control, program: tuple[str, str]) -> None:
+def test_a_program_that_came_damaged_is_refused(control: Node) -> None:
     with pytest.raises(MeasurementError, match="has SHA-256"):
-        control.stage(work_order.pack(order()), "0" * 64, program[0], "me@here", 90.0, False)
+        stage(control, sha256="0" * 64)
 
 
 @pytest.mark.parametrize(
@@ -155,32 +155,26 @@ def test_a_program_that_came_damaged_is_refused(control: Control, program: tuple
         ({"schema": 9}, "schema is 9"),
     ],
 )
-def test_an_order_that_is_not_complete_is_refused(
-    control: Control, program: tuple[str, str], changes: dict[str, Any], said: str
-) -> None:
+def test_an_order_that_is_not_complete_is_refused(control: Node, changes: dict[str, Any], said: str) -> None:
     with pytest.raises(MeasurementError, match=said):
-        stage(control, program, **changes)
+        stage(control, **changes)
 
 
-def test_check_mode_touches_nothing(
-    control: Control, program: tuple[str, str], tmp_path: Path, systemd: Systemd
-) -> None:
-    assert stage(control, program, check=True)["changed"] is True
+def test_check_mode_touches_nothing(control: Node, tmp_path: Path, systemd: Systemd) -> None:
+    assert stage(control, check=True)["changed"] is True
     assert not (tmp_path / "var").exists()
     assert not (tmp_path / "run").exists()
-    stage(control, program)
-    assert control.start("python3", program[1], "me@here", 90.0, 500.0, True)["changed"] is True
+    stage(control)
+    assert control.begin(check=True)["changed"] is True
     assert control.collect(True)["changed"] is True
     assert control.remove(True) is True
     assert os.path.exists(control.order_path)
     assert systemd.active == []
 
 
-def test_the_runner_is_a_unit_that_ends_with_all_it_started(
-    control: Control, program: tuple[str, str], systemd: Systemd
-) -> None:
-    stage(control, program)
-    started = control.start("/usr/bin/python3", program[1], "me@here", 90.0, 500.0, False)
+def test_the_runner_is_a_unit_that_ends_with_all_it_started(control: Node, systemd: Systemd) -> None:
+    stage(control)
+    started = control.begin()
     assert started["changed"] is True
     assert started["unit"] == f"railyard-runner-{RUN}"
     argv = next(asked for asked in systemd.asked if asked[0] == "systemd-run")
@@ -188,13 +182,13 @@ def test_the_runner_is_a_unit_that_ends_with_all_it_started(
     limit = next(word for word in argv if word.startswith("RuntimeMaxSec="))
     assert float(limit.split("=")[1]) == 560
     command = argv[argv.index("--") + 1 :]
-    assert command[:2] == ["/usr/bin/python3", control.program_path(program[1])]
+    assert command[:2] == ["/usr/bin/python3", control.program_path(SHA256)]
     assert SECRET not in " ".join(argv)
     # Running already: left alone.
-    assert control.start("/usr/bin/python3", program[1], "me@here", 90.0, 500.0, False)["changed"] is False
+    assert control.begin()["changed"] is False
 
 
-def test_stop_ends_the_runner_first_and_then_its_tools(control: Control, systemd: Systemd) -> None:
+def test_stop_ends_the_runner_first_and_then_its_tools(control: Node, systemd: Systemd) -> None:
     tool = units.tool_unit(RUN, "m00003", "client") + ".service"
     systemd.active = [tool, units.runner_unit(RUN) + ".service"]
     assert control.stop(False) is True
@@ -203,15 +197,13 @@ def test_stop_ends_the_runner_first_and_then_its_tools(control: Control, systemd
     assert control.stop(False) is False
 
 
-def test_what_tools_printed_is_for_root_alone(
-    tmp_path: Path, control: Control, program: tuple[str, str]
-) -> None:
+def test_what_tools_printed_is_for_root_alone(tmp_path: Path, control: Node) -> None:
     """On a shared node, under a careless umask, and in what is unpacked from the archive."""
     # A folder of a version that let others in.
     os.makedirs(os.path.join(os.path.dirname(control.folder)), mode=0o755)
     mask = os.umask(0)
     try:
-        stage(control, program)
+        stage(control)
         Path(control.folder, "results.jsonl").write_text('{"id":"m00000"}\n')
         Path(control.folder, "raw", "m00000.client.txt").write_text("words")
         packed = control.collect(False)
@@ -225,10 +217,8 @@ def test_what_tools_printed_is_for_root_alone(
         assert {one.mode for one in archive.getmembers()} == {0o600}
 
 
-def test_collecting_packs_rows_and_raw_by_the_names_that_rows_use(
-    control: Control, program: tuple[str, str]
-) -> None:
-    stage(control, program)
+def test_collecting_packs_rows_and_raw_by_the_names_that_rows_use(control: Node) -> None:
+    stage(control)
     Path(control.folder, "results.jsonl").write_text('{"id":"m00000"}\n{"id":"m00001"}\n')
     Path(control.folder, "raw", "m00000.client.txt").write_text("words")
     packed = control.collect(False)
@@ -244,10 +234,8 @@ def test_collecting_packs_rows_and_raw_by_the_names_that_rows_use(
     assert control.collect(False)["archive"] is None
 
 
-def test_runs_that_no_one_fetched_are_named(
-    control: Control, program: tuple[str, str], tmp_path: Path
-) -> None:
-    stage(control, program)
+def test_runs_that_no_one_fetched_are_named(control: Node, tmp_path: Path) -> None:
+    stage(control)
     (tmp_path / "var" / "runs" / OTHER).mkdir()
     assert control.leftovers() == [OTHER]
     (tmp_path / "var" / "runs" / OTHER / "collected").write_text("1")
@@ -255,13 +243,13 @@ def test_runs_that_no_one_fetched_are_named(
 
 
 def test_a_second_controller_learns_who_runs_since_when_and_until_when(
-    control: Control, program: tuple[str, str], tmp_path: Path, systemd: Systemd
+    control: Node, tmp_path: Path, systemd: Systemd
 ) -> None:
-    stage(control, program)
-    second = Control(OTHER, "gpu001", systemd, "systemd", str(tmp_path / "var"), str(tmp_path / "run"))
+    stage(control)
+    second = Node(tmp_path, systemd, OTHER)
     for check in (True, False):
         with pytest.raises(MeasurementError) as refused:
-            stage(second, program, check=check, run=OTHER)
+            stage(second, check=check, run=OTHER)
         assert refused.value.error_class == "lease"
     assert RUN in refused.value.message
     assert "me@here" in refused.value.message
@@ -270,19 +258,19 @@ def test_a_second_controller_learns_who_runs_since_when_and_until_when(
     # It is not the second's to release.
     assert second.lease.release(OTHER) is False
     control.collect(False)
-    assert stage(second, program, run=OTHER)["changed"] is True
+    assert stage(second, run=OTHER)["changed"] is True
 
 
 def test_a_systemd_that_does_not_answer_does_not_prove_that_nothing_runs(
-    tmp_path: Path, program: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(runner_process, "_SYSTEMD", str(tmp_path))
-    control = Control(RUN, "gpu001", Late(), "systemd", str(tmp_path / "var"), str(tmp_path / "run"))
-    stage(control, program)
+    control = Node(tmp_path, Late())
+    stage(control)
     for act in (
         lambda: control.collect(False),
         lambda: control.stop(False),
-        lambda: control.start(sys.executable, program[1], "me@here", 90.0, 500.0, False),
+        lambda: control.begin(sys.executable),
     ):
         with pytest.raises(OSError, match="Connection timed out"):
             act()

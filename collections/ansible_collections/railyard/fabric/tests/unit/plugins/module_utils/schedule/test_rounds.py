@@ -29,6 +29,13 @@ def order(nodes: int, rails: int = 2, **changes: Any) -> dict[str, Any]:
     return {**made, **changes}
 
 
+def assert_shares_are_parts_of_the_whole(made: dict[str, Any]) -> None:
+    whole = list(rounds.asked_tests(made))
+    for entry in made["roster"]:
+        share = list(rounds.asked_tests(made, entry["name"]))
+        assert share == [test for test in whole if entry["name"] in (test["node"], test["peer"])]
+
+
 def test_a_planned_test_of_rdma_has_its_class() -> None:
     declared = {"rdma_traffic_class": 106, "rdma_service_level": 3, "rdma_default_class": True}
     tests = list(rounds.asked_tests(order(2, transport="roce", policy=declared)))
@@ -94,10 +101,7 @@ def test_all_pairs_meet_once_and_no_one_twice_in_a_round(nodes: int, seed: int) 
 
 @pytest.mark.parametrize("nodes", [1, 2, 5, 8])
 def test_a_nodes_share_is_its_part_of_the_full_schedule(nodes: int) -> None:
-    whole = list(rounds.asked_tests(order(nodes, seed=3)))
-    for entry in order(nodes)["roster"]:
-        share = list(rounds.asked_tests(order(nodes, seed=3), entry["name"]))
-        assert share == [test for test in whole if entry["name"] in (test["node"], test["peer"])]
+    assert_shares_are_parts_of_the_whole(order(nodes, seed=3))
 
 
 def test_a_share_is_found_without_walking_through_all_pairs() -> None:
@@ -115,11 +119,8 @@ def test_seeds_change_the_order_and_are_repeatable() -> None:
 
 def test_one_rail_needs_no_sum() -> None:
     assert len(list(rounds.asked_tests(order(2, rails=1)))) == 10
-    assert {test["rail"] for test in rounds.asked_tests(order(2, rails=3, rails_=None))} == {
-        "rail0",
-        "rail1",
-        "rail2",
-    }
+    rails = {test["rail"] for test in rounds.asked_tests(order(2, rails=3, rails_=None))}
+    assert rails == {"rail0", "rail1", "rail2"}
 
 
 def test_only_the_rails_that_are_wanted_and_that_both_have() -> None:
@@ -144,10 +145,7 @@ def test_of_some_rounds_each_node_meets_as_many_others_and_ids_follow_one_anothe
     assert set(met.values()) <= ({3} if nodes % 2 == 0 else {2, 3})
     assert [meeting.number for meeting in meetings] == list(range(len(meetings)))
     assert [meeting.round for meeting in meetings] == sorted(meeting.round for meeting in meetings)
-    whole = list(rounds.asked_tests(order(nodes, **some)))
-    for entry in order(nodes)["roster"]:
-        share = list(rounds.asked_tests(order(nodes, **some), entry["name"]))
-        assert share == [test for test in whole if entry["name"] in (test["node"], test["peer"])]
+    assert_shares_are_parts_of_the_whole(order(nodes, **some))
 
 
 @pytest.mark.parametrize(
@@ -212,9 +210,8 @@ def test_rdma_follows_tcp_and_both_directions_come_once(transport: str) -> None:
     assert shape(tests) == 2 * (2 * way + bi) + 2 * together
     assert [test["id"] for test in tests] == [f"m{number:05d}" for number in range(40)]
     # Both directions at once have no first: the node before the peer in the roster asks.
-    assert {(test["node"], test["peer"]) for test in tests if test["direction"] == "bi"} == {
-        ("gpu001", "gpu002")
-    }
+    both_ways = {(test["node"], test["peer"]) for test in tests if test["direction"] == "bi"}
+    assert both_ways == {("gpu001", "gpu002")}
     groups = [test["group"] for test in tests[32:]]
     assert groups == ["g00032"] * 2 + ["g00034"] * 2 + ["g00036"] * 2 + ["g00038"] * 2
 
@@ -253,9 +250,7 @@ def test_in_a_mixed_fabric_only_pairs_of_rdma_nodes_test_rdma_and_ids_agree(seed
     names = {f"gpu{number:03d}" for number in range(1, 6)}
     assert asked == {frozenset(pair) for pair in combinations(names - tcp, 2)}
     assert len({test["id"] for test in whole}) == len(whole)
-    for entry in mixed["roster"]:
-        share = list(rounds.asked_tests(mixed, entry["name"]))
-        assert share == [test for test in whole if entry["name"] in (test["node"], test["peer"])]
+    assert_shares_are_parts_of_the_whole(mixed)
 
 
 @pytest.mark.parametrize("switch", [True, False])
