@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.rdma.opensm_partit
     render,
 )
 from support import simulated as subnets
+from support.programs import wait_until
 
 NODES = ("gpu001", "gpu002", "gpu003", "gpu004")
 RAILS = ("rail0", "rail1")
@@ -63,19 +63,16 @@ class Opensm:
     def _has_begun(self) -> bool:
         """Wait until it logs its first state; ibsim refuses one that comes while it still has the last."""
         assert self.manager is not None
-        deadline = time.monotonic() + 20
-        while "Entering" not in opensm_apply.read_since(str(self.log), self.mark):
-            if self.manager.process.poll() is not None or time.monotonic() > deadline:
-                return False
-            time.sleep(0.1)
-        return True
+        process = self.manager.process
+        wait_until(lambda: self._has_logged("Entering") or process.poll() is not None, 20)
+        return self._has_logged("Entering")
+
+    def _has_logged(self, words: str) -> bool:
+        return words in opensm_apply.read_since(str(self.log), self.mark)
 
     def wait(self, limit_s: float = 20) -> None:
         """Wait until the opensm that was started last has brought the subnet up."""
-        deadline = time.monotonic() + limit_s
-        while "SUBNET UP" not in opensm_apply.read_since(str(self.log), self.mark):
-            assert time.monotonic() < deadline, self.log.read_text()
-            time.sleep(0.1)
+        assert wait_until(lambda: self._has_logged("SUBNET UP"), limit_s), self.log.read_text()
 
     def ask(self, argv: list[str]) -> str | None:
         done = self.subnet.run(*argv)

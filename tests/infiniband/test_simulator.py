@@ -16,6 +16,7 @@ from railyard.lab.subnet.net import End, Rate, render
 from railyard.lab.subnet.simulator import Simulation, send
 from support import simulated
 from support.net_faults import OtherRate
+from support.programs import wait_until
 
 
 def links(text: str) -> list[str]:
@@ -147,7 +148,4 @@ def test_nothing_is_left_when_the_program_is_killed(tmp_path: Path) -> None:
         finally:
             holder.send_signal(signal.SIGKILL)
         holder.wait()
-    deadline = time.monotonic() + 5
-    while processes_of(tmp_path) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert processes_of(tmp_path) == []
+    assert wait_until(lambda: not processes_of(tmp_path), 5)

@@ -9,7 +9,8 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,14 @@ def run(argv: list[Any], **options: Any) -> Done:
     """Run a program without a terminal; return how it ended and what it printed."""
     options = {"stdin": subprocess.DEVNULL, "timeout": 600, **options}
     return subprocess.run([*map(str, argv)], capture_output=True, text=True, check=False, **options)
+
+
+def wait_until(holds: Callable[[], object], limit_s: float = 60, pause_s: float = 0.05) -> bool:
+    """Wait until something holds; return whether it does, at the latest when the time is over."""
+    deadline = time.monotonic() + limit_s
+    while not (held := bool(holds())) and time.monotonic() < deadline:
+        time.sleep(pause_s)
+    return held
 
 
 def railyard(

@@ -8,14 +8,13 @@ import os
 import re
 import subprocess
 import sys
-import time
 
 import pytest
 import typer
 from railyard import cli
 from rich.text import Text
 from support.inventories.on_disk import make_hosts, write_groups
-from support.programs import BIN, REPO, Done, railyard, run
+from support.programs import BIN, REPO, Done, railyard, run, wait_until
 from support.runs.fake_run import NODES, RUN, fabric
 from support.runs.run_builder import build_run
 
@@ -257,10 +256,7 @@ def test_ctrl_c_before_the_run_is_no_traceback(inventory, tmp_path):
         text=True,
         start_new_session=True,
     )
-    until = time.monotonic() + 300
-    while time.monotonic() < until and not begun.exists():
-        time.sleep(0.1)
-    assert begun.exists()
+    assert wait_until(begun.exists, 300)
     os.killpg(process.pid, 2)
     output, _ = process.communicate(timeout=600)
     assert process.returncode == 3, output

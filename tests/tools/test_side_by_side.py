@@ -8,12 +8,12 @@ import re
 import signal
 import subprocess
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from railyard.base.paths import repo_root
 from railyard.lab.process import state_of
+from support.programs import wait_until
 
 TOOLS = repo_root() / "tools"
 LONG_S = 600  # a part that is ended would sleep so long
@@ -56,7 +56,7 @@ class Plan:
     def pid(self, name: str) -> int:
         """Wait until a part has written its process id; return it."""
         file = self.folder / name
-        wait_until(lambda: file.exists() and file.read_text().endswith("\n"))
+        assert wait_until(lambda: file.exists() and file.read_text().endswith("\n"))
         return int(file.read_text())
 
     def pid_if_begun(self, name: str) -> int:
@@ -74,13 +74,6 @@ def plan(tmp_path):
             for number in (signal.SIGINT, signal.SIGKILL):
                 process.send_signal(number)
                 time.sleep(2)
-
-
-def wait_until(there: Callable[[], bool]) -> None:
-    until = time.monotonic() + 60
-    while not there():
-        assert time.monotonic() < until
-        time.sleep(0.05)
 
 
 def alive(pid: int) -> bool:
@@ -151,7 +144,7 @@ def test_an_interrupt_ends_what_goes_on_beside_later_stages(plan):
     assert process.returncode == 130
     assert rows(out) == {"a": "passed", "b": "interrupted", "never": "not run", "c": "interrupted"}
     assert out.count("\ncleaned up\n") == 2
-    wait_until(lambda: not any(alive(pid) for pid in pids))
+    assert wait_until(lambda: not any(alive(pid) for pid in pids))
 
 
 def test_what_goes_on_beside_later_stages_has_its_budget_to_the_end(plan):
@@ -239,7 +232,7 @@ def test_a_part_that_heeds_no_signal_is_ended_all_the_same(plan):
     # Its child has a session of its own, which a signal to the group does not reach.
     part = f"trap '' INT TERM; echo $$ >pid; setsid bash -c 'echo $$ >child; sleep {LONG_S}'; true"
     plan.run("--grace", "0", "a=0", a=part)
-    wait_until(lambda: not alive(plan.pid_if_begun("pid")) and not alive(plan.pid_if_begun("child")))
+    assert wait_until(lambda: not alive(plan.pid_if_begun("pid")) and not alive(plan.pid_if_begun("child")))
 
 
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
@@ -254,7 +247,7 @@ def test_an_interrupt_lets_parts_clean_up_and_leaves_no_child(plan, number, stat
     assert re.search(rf"{number.name}: stopping, labs are taken down: a \(\d+ s\), b \(\d+ s\)\n", out)
     assert out.count("\ncleaned up\n") == 2
     assert rows(out) == {"a": "interrupted", "b": "interrupted", "c": "not run"}
-    wait_until(lambda: not any(alive(pid) for pid in pids))
+    assert wait_until(lambda: not any(alive(pid) for pid in pids))
 
 
 def test_a_second_interrupt_ends_it_at_once(plan):

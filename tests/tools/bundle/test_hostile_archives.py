@@ -19,7 +19,7 @@ from railyard.base.paths import repo_root
 from railyard.bundle import files
 from railyard.report import rebuild
 from support import railyard_server
-from support.programs import BIN, REPO
+from support.programs import BIN, REPO, wait_until
 from tools.bundle.test_bundle import bundled, healthy, site  # noqa: F401 - fixtures
 
 sys.path.insert(0, str(repo_root() / "benchmarks" / "hostile"))
@@ -57,9 +57,7 @@ def test_a_judge_that_is_ended_leaves_nothing(tmp_path):
     process = subprocess.Popen(
         [program, "judge", archive], env={**os.environ, "TMPDIR": str(place)}, stderr=subprocess.PIPE
     )
-    deadline_s = time.monotonic() + 30
-    while not [*place.glob("*/*/plan.json")] and time.monotonic() < deadline_s:
-        time.sleep(0.01)
+    wait_until(lambda: [*place.glob("*/*/plan.json")], 30, 0.01)
     process.send_signal(signal.SIGTERM)
     _out, error = process.communicate(timeout=30)
     assert (process.returncode, b"interrupted" in error, [*place.iterdir()]) == (3, True, [])

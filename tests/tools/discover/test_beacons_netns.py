@@ -11,11 +11,12 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from support.nodes.rail_namespaces import MARKS, NODES, Rails, environment, ip, two_nodes
+from support.programs import wait_until
 
 pytestmark = MARKS
 
@@ -95,13 +96,6 @@ def pids(rails: Rails, node: str) -> list[int]:
     return [int(one) for one in ip("netns", "pids", rails.namespace(node)).split()]
 
 
-def wait_until(holds: Callable[[], bool], limit_s: float = 15.0) -> None:
-    deadline = time.monotonic() + limit_s
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
-
-
 def is_up(rails: Rails, node: str, netdev: str) -> bool:
     return "UP" in json.loads(ip("-n", rails.namespace(node), "-j", "link", "show", netdev))[0]["flags"]
 
@@ -129,7 +123,7 @@ def test_rails_hear_each_other_a_crossed_cable_shows_and_strangers_are_counted(r
     mac = json.loads(ip("-n", rails.namespace(other), "-j", "link", "show", "ens6d1"))[0]["address"]
     assert heard[one]["ens6"]["senders"][0]["mac"] == mac
     for node in NODES:
-        wait_until(lambda node=node: not pids(rails, node))  # type: ignore[misc]
+        assert wait_until(lambda node=node: not pids(rails, node), 15)  # type: ignore[misc]
     found = collect(rails, STRANGER, run="another", secret="unknown")
     assert senders(found) == {"ens6": {(STRANGER, "ens6d1")}, "ens6d1": {(STRANGER, "ens6")}}
 
@@ -163,7 +157,7 @@ def test_the_process_holds_no_file_and_leaves_none(rails: Rails) -> None:
 def test_the_process_ends_after_its_longest_time(rails: Rails) -> None:
     start(rails, NODES[0], longest_s=1)
     assert len(pids(rails, NODES[0])) == 1
-    wait_until(lambda: not pids(rails, NODES[0]), 5)
+    assert wait_until(lambda: not pids(rails, NODES[0]), 5)
     found = module(rails, NODES[0], collect_beacons=True)
     assert found["failed"].startswith("CollectError: the process that sent beacons is gone: its longest time")
 
@@ -172,7 +166,7 @@ def test_the_process_ends_where_the_collector_is_killed(rails: Rails) -> None:
     start(rails, NODES[0])
     killed = rails.python(NODES[0], KILLED, NODES[0])
     assert killed.wait(20) == -signal.SIGKILL
-    wait_until(lambda: not pids(rails, NODES[0]), 5)
+    assert wait_until(lambda: not pids(rails, NODES[0]), 5)
 
 
 def test_a_second_start_leaves_the_first_and_another_key_is_another(rails: Rails) -> None:
@@ -192,7 +186,7 @@ def test_a_port_that_was_down_is_raised_and_is_down_again(rails: Rails, way: str
     for node in NODES:
         ip("-n", rails.namespace(node), "link", "set", "ens6d1", "down")
         start(rails, node, link_up=True, longest_s=4 if way == "longest" else 60)
-    wait_until(lambda: is_up(rails, one, "ens6d1"))
+    assert wait_until(lambda: is_up(rails, one, "ens6d1"), 15)
     if way == "collected":
         time.sleep(2)
         heard = collect(rails, one)
@@ -203,7 +197,7 @@ def test_a_port_that_was_down_is_raised_and_is_down_again(rails: Rails, way: str
     elif way != "longest":
         for process in pids(rails, one):
             os.kill(process, getattr(signal, way))
-    wait_until(lambda: not pids(rails, one), 10)
+    assert wait_until(lambda: not pids(rails, one), 10)
     assert not is_up(rails, one, "ens6d1")
     assert is_up(rails, one, "ens6")
 

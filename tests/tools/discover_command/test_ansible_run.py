@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import signal
-import time
 from collections import Counter
 
 import pytest
 from support.discover.nodes import made_up
 from support.nodes.bare_cluster import ASKS_PASSWORD, CHANGED_KEY, TIMED_OUT, BareCluster
+from support.programs import wait_until
 
 # With the namespaces' tests, in the part `discover`: they wait more than they compute.
 pytestmark = pytest.mark.lab
@@ -144,9 +144,7 @@ def test_ctrl_c_ends_the_beacons_and_writes_nothing(cluster):
     file = listed(cluster, ["gpu1", "gpu2"])
     folder = cluster.folder / "mine"
     discovery = cluster.begin("-o", folder, "--hosts-from", file, "--listen-s", "200")
-    deadline = time.monotonic() + 120
-    while len(cluster.arguments()) < 2 and time.monotonic() < deadline:
-        time.sleep(0.2)
+    wait_until(lambda: len(cluster.arguments()) == 2, 120)
     discovery.send_signal(signal.SIGINT)
     said, _error = discovery.communicate(timeout=120)
     assert discovery.returncode == 3, said

@@ -5,10 +5,10 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
-import time
 
 import pytest
 from railyard.lab.process import LabError, state_of, tied
+from support.programs import wait_until
 
 # What has ended may still wait to be counted.
 GONE = ("", "Z", "X")
@@ -42,7 +42,4 @@ with tied(["sleep", "60"]) as process:
     assert state_of(child) not in GONE
     lab.send_signal(signal.SIGKILL)
     lab.wait(60)
-    until = time.monotonic() + 60
-    while state_of(child) not in GONE and time.monotonic() < until:
-        time.sleep(0.02)
-    assert state_of(child) in GONE
+    assert wait_until(lambda: state_of(child) in GONE)

@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -18,6 +17,7 @@ from railyard.base import orphans
 from railyard.base.progress import Line
 from railyard.operate import ansible_args
 from railyard.operate.ansible import AnsibleRun, ansible_environment
+from support.programs import wait_until
 
 INVENTORY = """
 gpu_nodes:
@@ -142,12 +142,12 @@ def test_what_a_node_says_is_no_event(tmp_path, inventory):
 
 def test_ctrl_c_stops_ansible_and_its_workers(tmp_path, inventory):
     seconds = f"3{os.getpid() % 1000:03d}.25"
-    seen: list[str] = []
+    seen: list[int] = []
     lines: list[Line] = []
 
     def stops_asked() -> int:
         # Once the nodes are at work, the user presses Ctrl-C, once.
-        seen.extend(sleepers(seconds))
+        seen.extend(running("sleep", seconds))
         return 1 if seen else 0
 
     run = AnsibleRun(
@@ -162,7 +162,7 @@ def test_ctrl_c_stops_ansible_and_its_workers(tmp_path, inventory):
     assert outcome.interrupted
     assert time.monotonic() - began < 300
     assert "stopping; once more to stop without cleaning up" in [line.text for line in lines]
-    assert_none_sleeps(seconds)
+    assert wait_until(lambda: not running("sleep", seconds))
 
 
 def test_what_a_killed_ansible_leaves_is_ended(tmp_path, inventory, monkeypatch):
@@ -171,15 +171,15 @@ def test_what_a_killed_ansible_leaves_is_ended(tmp_path, inventory, monkeypatch)
     monkeypatch.setattr("railyard.operate.ansible.AnsibleRun._signal", lambda self, number: None)
     monkeypatch.setattr("railyard.operate.ansible._TERMINATE_GRACE_S", 0)
     seconds = f"4{os.getpid() % 1000:03d}.25"
-    seen: list[str] = []
+    seen: list[int] = []
 
     def stops_asked() -> int:
-        seen.extend(sleepers(seconds))
+        seen.extend(running("sleep", seconds))
         return 2 if seen else 0
 
     run = AnsibleRun(write(tmp_path, SLOW.format(seconds=seconds)), [inventory], [], stops_asked=stops_asked)
     assert run.run().return_code == 254
-    assert_none_sleeps(seconds)
+    assert wait_until(lambda: not running("sleep", seconds))
 
 
 def test_shared_connections_of_ssh_are_no_orphans():
@@ -196,26 +196,6 @@ def test_shared_connections_of_ssh_are_no_orphans():
     finally:
         shared.kill()
         shared.wait()
-
-
-def sleepers(seconds: str) -> list[str]:
-    found = []
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
-        try:
-            words = path.read_bytes().split(b"\0")
-        except OSError:
-            continue
-        if words[:2] == [b"sleep", seconds.encode()]:
-            found.append(path.parent.name)
-    return found
-
-
-def assert_none_sleeps(seconds: str) -> None:
-    """Assert that what was to sleep so long is gone; what was killed may wait for a processor to die on."""
-    until = time.monotonic() + 60
-    while sleepers(seconds) and time.monotonic() < until:
-        time.sleep(0.1)
-    assert sleepers(seconds) == []
 
 
 def test_a_password_from_the_prompt_reaches_ansible(tmp_path, inventory):
@@ -263,11 +243,11 @@ def test_ansible_ends_when_what_started_it_is_killed(tmp_path):
     )
     caller = subprocess.Popen([sys.executable, "-c", script, str(playbook)], stdout=subprocess.DEVNULL)
     try:
-        assert wait_for(lambda: running("sleep", seconds), 300)
+        assert wait_until(lambda: running("sleep", seconds), 300)
     finally:
         caller.kill()
         caller.wait()
-    assert wait_for(lambda: not running("ansible-playbook", str(playbook)), 60)
+    assert wait_until(lambda: not running("ansible-playbook", str(playbook)))
 
 
 def running(program: str, word: str) -> list[int]:
@@ -279,10 +259,3 @@ def running(program: str, word: str) -> list[int]:
             if word in words and program in map(os.path.basename, words):
                 found.append(int(entry.parent.name))
     return found
-
-
-def wait_for(condition: Callable[[], bool], patience_s: float) -> bool:
-    deadline = time.monotonic() + patience_s
-    while not (met := bool(condition())) and time.monotonic() < deadline:
-        time.sleep(0.2)
-    return met

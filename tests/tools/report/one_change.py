@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import copy
 import functools
-import importlib
 import itertools
 import json
-import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -15,10 +13,8 @@ from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.module_utils.runner import short_rows
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run.folder import RunFolder
-from tools.report.test_plain import apart, lines_of, written
-
-sys.path.insert(0, str(Path(__file__).parents[3] / "benchmarks" / "judge"))
-sound_run = importlib.import_module("sound_run")
+from support.runs.sweeps import build_sweep, lines_of, sound_run
+from tools.report.test_plain import apart, written
 
 Row = dict[str, Any]
 Change = Callable[[Row, Row], None]
@@ -82,10 +78,7 @@ KINDS: dict[str, tuple[str, Any, Row, tuple[str, str]]] = {
 def sweep(kind: str, place: Path) -> tuple[RunFolder, list[Row], dict[str, short_rows.Shortener], str]:
     """Return a sound sweep of three nodes with two rails, its rows, who wrote them short, and these lines."""
     transport, change, rules, _tests = KINDS[kind]
-    path, rules = place / kind / "made" / sound_run.RUN, {"questions": "together", **rules}
-    made = RunFolder(
-        sound_run.build(path, 3, 2, rules=rules, change=change, short=False, transport=transport)
-    )
+    made = build_sweep(place / kind, rules, change=change, short=False, transport=transport)
     if kind == "soft":
         facts = lines_of(made, "facts")
         for port in itertools.chain(*(one["hcas"] for one in facts)):

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import os
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -35,9 +33,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.present import sum
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder as run_folder
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import stale_secrets
 from ansible_collections.railyard.fabric.tests.unit.plugins.action.test_fabric_srun import Step
-
-sys.path.insert(0, str(Path(__file__).parents[3] / "benchmarks" / "judge"))
-sound_run = importlib.import_module("sound_run")
+from support.runs.sweeps import sound_run
 
 A, B, C, D = (f"gpu{number:04d}" for number in range(1, 5))
 CHECK = "rdma_bandwidth_concurrent"

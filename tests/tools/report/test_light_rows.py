@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import random
 import shutil
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence import result_rows
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.verdict import rejudge
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder as run_folder
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run.asked_lines import AskedLines
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run.folder import RunFolder, RunFolderError
+from support.runs.sweeps import judge_lines, sound_run
 
-sys.path.insert(0, str(Path(__file__).parents[3] / "benchmarks" / "judge"))
-sound_run = importlib.import_module("sound_run")
 WORDS = (None, True, "x", "", [], {}, [1], 0, -1, 1.0, 2**64, 2**70, "failed", "gpu0002", "server")
 
 
@@ -66,11 +62,6 @@ def spoilt(folder: RunFolder, path: Path, seed: int) -> RunFolder:
     rows = draw.sample(rows, len(rows) - seed // 8)
     copy.write(run_folder.RESULTS, "".join(json.dumps(row) + "\n" for row in rows))
     return copy
-
-
-def judge_lines(folder: RunFolder) -> tuple[list[str], rejudge.Judged]:
-    judged = rejudge.judge_folder(folder.path)
-    return [run_folder.line(one) for one in judged.verdicts], judged
 
 
 @pytest.mark.parametrize("seed", range(16))

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import functools
-import importlib
 import itertools
 import json
 import operator
 import random
 import shutil
-import sys
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -19,13 +17,10 @@ from ansible_collections.railyard.fabric.plugins.module_utils.runner import shor
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence import result_rows
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.rules import passing_tests
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.verdict import rejudge, verdict
-from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder as run_folder
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run.folder import RunFolder
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
-
-sys.path.insert(0, str(Path(__file__).parents[3] / "benchmarks" / "judge"))
-sound_run = importlib.import_module("sound_run")
+from support.runs.sweeps import build_sweep, judge_lines, lines_of, record_passing
 
 WORDS = (None, True, "x", "", [], {}, 0, -1, 1.5, 2**31, 2**32 - 1, 2**62, 2**63, 2**70, float("nan"),
          "gpu0002", "10.1.0.2")  # fmt: skip
@@ -67,9 +62,7 @@ def apart(row: dict[str, Any]) -> dict[str, Any]:
 @pytest.fixture(scope="module", params=["roce", "tcp"])
 def sweep(request: Any, tmp_path_factory: Any) -> RunFolder:
     """Return a sweep of three nodes with two rails in which all is well."""
-    place = tmp_path_factory.mktemp(request.param) / "made" / sound_run.RUN
-    rules = {"questions": "together"}
-    return RunFolder(sound_run.build(place, 3, 2, rules=rules, change=apart, transport=request.param))
+    return build_sweep(tmp_path_factory.mktemp(request.param), change=apart, transport=request.param)
 
 
 def keys_of(value: Any) -> Any:
@@ -159,11 +152,6 @@ def spoil(lines: list[dict[str, Any]], draw: random.Random) -> None:
         lines[lines.index(line)] = frames.expand(line) or line
 
 
-def judge_lines(folder: RunFolder) -> tuple[list[str], rejudge.Judged]:
-    judged = rejudge.judge_folder(folder.path)
-    return [run_folder.line(one) for one in judged.verdicts], judged
-
-
 def written(folder: RunFolder, path: Path, **files: list[dict[str, Any]]) -> RunFolder:
     """Return a copy of a folder with these lines for `results` and `facts`."""
     copy = RunFolder(shutil.copytree(folder.path, path / "made" / folder.name, dirs_exist_ok=True))
@@ -171,10 +159,6 @@ def written(folder: RunFolder, path: Path, **files: list[dict[str, Any]]) -> Run
         text = (json.dumps(line, sort_keys=True, separators=(",", ":")) + "\n" for line in lines)
         copy.write(f"{name}.jsonl", "".join(text))
     return copy
-
-
-def lines_of(folder: RunFolder, name: str = "results") -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (folder.path / f"{name}.jsonl").open(encoding="utf-8")]
 
 
 @pytest.mark.parametrize("seed", range(80))
@@ -222,11 +206,9 @@ def faulty(row: dict[str, Any]) -> dict[str, Any] | None:
 @pytest.fixture(scope="module", params=["roce", "tcp"])
 def bad_sweep(request: Any, tmp_path_factory: Any) -> tuple[RunFolder, Path, dict[str, dict[str, Any]]]:
     """Return a sweep in which not all is well, a place for spoilt copies, and id -> verdict."""
-    place, rules = tmp_path_factory.mktemp(request.param), {"questions": "together"}
-    made = sound_run.build(
-        place / "made" / sound_run.RUN, 3, 2, rules=rules, change=faulty, transport=request.param
-    )
-    return RunFolder(made), place / "spoilt", {one["id"]: one for one in rejudge.judge_folder(made).verdicts}
+    place = tmp_path_factory.mktemp(request.param)
+    made = build_sweep(place, change=faulty, transport=request.param)
+    return made, place / "spoilt", {one["id"]: one for one in rejudge.judge_folder(made.path).verdicts}
 
 
 json_values = st.recursive(
@@ -272,14 +254,7 @@ def test_a_nodes_garbage_stops_no_judge_makes_nothing_good_and_is_no_matter_of_o
 
 
 def test_all_of_a_sound_sweep_is_plain(sweep: RunFolder, monkeypatch: Any) -> None:
-    found: list[passing_tests.PassingTests] = []
-    find = passing_tests.find_passing
-
-    def seen(*given: Any) -> passing_tests.PassingTests:
-        found.append(find(*given))
-        return found[-1]
-
-    monkeypatch.setattr(verdict.passing_tests, "find_passing", seen)
+    found = record_passing(monkeypatch)
     judged = rejudge.judge_folder(sweep.path)
     tests = [one["id"] for one in judged.verdicts if one["check"] in passing_tests.CHECKED]
     assert tests

@@ -19,6 +19,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.rules import
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.verdict import rejudge, verdict
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import asked_lines
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run.folder import RunFolder
+from support.runs.sweeps import record_passing
 from tools.report.column_cases import LEFT, PLAIN, REFUSED, TABLE
 from tools.report.one_change import spoilt
 
@@ -41,14 +42,7 @@ def test_what_a_rule_holds_against_a_row_keeps_its_test_from_passing(
 ) -> None:
     *changed, expected = TABLE[name]
     folder, identity = spoilt(*changed, place)
-    found: list[passing_tests.PassingTests] = []
-    find = passing_tests.find_passing
-
-    def seen(*given: Any) -> passing_tests.PassingTests:
-        found.append(find(*given))
-        return found[-1]
-
-    monkeypatch.setattr(verdict.passing_tests, "find_passing", seen)
+    found = record_passing(monkeypatch)
     by_columns = verdicts(folder)
     outcome = by_columns[identity]["outcome"]
     word = PLAIN if identity in found[0] else LEFT if outcome == "pass" else REFUSED

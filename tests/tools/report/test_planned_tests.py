@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import random
-import sys
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,9 +17,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.run import documen
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder as run_folder
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run.asked_lines import AskedLines
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run.folder import RunFolder
-
-sys.path.insert(0, str(Path(__file__).parents[3] / "benchmarks" / "judge"))
-sound_run = importlib.import_module("sound_run")
+from support.runs.sweeps import build_sweep
 
 VALUES = (None, True, 1, 1.5, "", "x", "gpu0002", "rail1", "m00000", "m00001", "g00001", 10**30, [], {},
           "\u00fc", "path_mtu", "link", "\ud800")  # fmt: skip
@@ -30,8 +26,7 @@ VALUES = (None, True, 1, 1.5, "", "x", "gpu0002", "rail1", "m00000", "m00001", "
 @pytest.fixture(scope="module")
 def sweep(tmp_path_factory: Any) -> RunFolder:
     """Return a sweep of three nodes with two rails in which all is well, its rows short."""
-    place = tmp_path_factory.mktemp("asked") / "made" / sound_run.RUN
-    return RunFolder(sound_run.build(place, 3, 2, rules={"questions": "together"}, short=True))
+    return build_sweep(tmp_path_factory.mktemp("asked"), short=True)
 
 
 def written(sweep: RunFolder, path: Path, text: bytes) -> RunFolder:

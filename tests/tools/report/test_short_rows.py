@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import copy
 import errno
-import importlib
 import json
 import random
 import re
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +18,8 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.launch import arch
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder as run_folder
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run.folder import RunFolder
 from railyard.bundle import command, files
+from support.runs.sweeps import build_sweep, lines_of, sound_run
 from tools.report.test_light_rows import WORDS, spoil
-
-sys.path.insert(0, str(Path(__file__).parents[3] / "benchmarks" / "judge"))
-sound_run = importlib.import_module("sound_run")
 
 
 def sweep(path: Path, short: bool, seed: int = 0) -> RunFolder:
@@ -39,13 +35,7 @@ def sweep(path: Path, short: bool, seed: int = 0) -> RunFolder:
                 spoil(changed, random.Random(number * 1000 + seed))
         return changed
 
-    rules = {"questions": "together"}
-    made = sound_run.build(path / "made" / sound_run.RUN, 3, 2, rules=rules, change=change, short=short)
-    return RunFolder(made)
-
-
-def lines_of(folder: RunFolder) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (folder.path / run_folder.RESULTS).open(encoding="utf-8")]
+    return build_sweep(path, change=change, short=short)
 
 
 def heard(row: dict[str, Any]) -> dict[str, Any]:

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
 from types import SimpleNamespace
@@ -35,6 +35,7 @@ from support.nodes.rail_namespaces import (
     two_nodes,
     write_tool,
 )
+from support.programs import wait_until
 
 pytestmark = MARKS
 CHECKS = ("path_mtu", "path_mtu_one_way", "ping_rtt", "tcp_bandwidth", "tcp_latency")
@@ -53,15 +54,6 @@ def whole_run(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Row]]:
 def rails() -> Iterator[Rails]:
     with two_nodes() as made:
         yield made
-
-
-def wait_for(condition: Callable[[], bool], seconds: float = 20) -> bool:
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        if condition():
-            return True
-        time.sleep(0.05)
-    return False
 
 
 def of_check(rows: list[Row], check: str, node: str = "gpuserver1") -> Row:
@@ -397,14 +389,14 @@ def test_traffic_over_another_rail_is_not_proven(rails: Rails, tmp_path: Path) -
 def test_killed_in_mid_test_nothing_runs_on_and_no_row_is_lost(rails: Rails, tmp_path: Path) -> None:
     common = order(rails=["rail0"], policy={**QUICK, "iperf3_duration_s": 20})
     first, second = both(rails, tmp_path, common)
-    assert wait_for(lambda: any("iperf3 -c" in line for line in rails.processes("gpuserver1")))
+    assert wait_until(lambda: any("iperf3 -c" in line for line in rails.processes("gpuserver1")), 20)
     before = len(first.rows())
     os.kill(first.process.pid, signal.SIGKILL)
     first.wait(5)
-    assert wait_for(lambda: rails.processes("gpuserver1") == [], 3), rails.processes("gpuserver1")
+    assert wait_until(lambda: rails.processes("gpuserver1") == [], 3), rails.processes("gpuserver1")
     assert len(first.rows()) == before == 3
     # The other end notices at once, tries again once, and has to stop.
-    assert wait_for(lambda: len(second.rows()) >= 4)
+    assert wait_until(lambda: len(second.rows()) >= 4, 20)
     os.kill(second.process.pid, signal.SIGTERM)
     assert second.wait(15) == 1
     rows = second.rows()
