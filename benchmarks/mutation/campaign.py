@@ -45,7 +45,7 @@ REPORT = Path("tests/tools/report")
 JUDGE, BOUNDS = "plugin_utils/judge", "plugin_utils/bounds"
 MEASURE, RUNNER = "module_utils/measure", "module_utils/runner"
 #: The tests of which rows are trusted.
-TRUSTED = ("evidence", "evidence_rdma", "rdma_without_ip", "false_pass_rows", "row_counters")
+TRUSTED = ("evidence", "false_pass", "false_pass_rdma", "rdma_without_ip", "row_counters")
 #: Module -> the names of its own tests' files; the others of TESTS follow.
 MODULES = {
     f"{JUDGE}/verdict/verdict": ("verdict", "attempts", "forged", "fleet"),
@@ -63,7 +63,7 @@ MODULES = {
     f"{BOUNDS}/packets": ("bounds_of_rdma", "bounds"),
     f"{JUDGE}/attribution/fleet": ("fleet",),
     f"{JUDGE}/evidence/aggregate": ("aggregate", "own_windows"),
-    f"{JUDGE}/evidence/row_numbers": ("row_numbers", "false_pass_rows"),
+    f"{JUDGE}/evidence/row_numbers": ("row_numbers",),
     f"{JUDGE}/evidence/formulas": ("formulas", "row_numbers", "row_counters", "plain_rules"),
     f"{JUDGE}/evidence/row_counters": ("row_counters", "row_counters_rdma", "forged"),
     "plugin_utils/outcome/answer": ("answer",),
@@ -71,7 +71,7 @@ MODULES = {
         f"{JUDGE}/{name}": ("plain_rules", "plain")
         for name in ("rules/passing_tests", "evidence/columns/views", "evidence/columns/overlaps")
     },
-    f"{MEASURE}/proof": ("proof", "port_proof", "false_pass_rows"),
+    f"{MEASURE}/proof": ("proof", "port_proof", "false_pass_rdma"),
     f"{MEASURE}/outliers": ("outliers", "fleet"),
     f"{RUNNER}/confirm": ("confirm",),
 }
