@@ -87,7 +87,7 @@ def play_here(folder: Path, play: str, variables: Mapping[str, Any], **environme
 
 
 def replace_plugins(folder: Path, kind: str, texts: Mapping[str, str]) -> None:
-    """Make the collection in a folder, of links to this one, with other plugins of a kind, by name."""
+    """Make the collection in a folder, of links to this one, with other plugins of one type, by name."""
     source, target = REPO / "collections" / _COLLECTION, folder / _COLLECTION
     own = {"__pycache__", *(f"{name}.py" for name in texts)}
     for part, but in (("", {"plugins"}), ("plugins", {kind}), (f"plugins/{kind}", own)):

@@ -29,7 +29,7 @@ def order(nodes: int, rails: int = 2, **changes: Any) -> dict[str, Any]:
     return {**made, **changes}
 
 
-def assert_shares_are_parts_of_the_whole(made: dict[str, Any]) -> None:
+def check_shares(made: dict[str, Any]) -> None:
     whole = list(rounds.asked_tests(made))
     for entry in made["roster"]:
         share = list(rounds.asked_tests(made, entry["name"]))
@@ -101,7 +101,7 @@ def test_all_pairs_meet_once_and_no_one_twice_in_a_round(nodes: int, seed: int) 
 
 @pytest.mark.parametrize("nodes", [1, 2, 5, 8])
 def test_a_nodes_share_is_its_part_of_the_full_schedule(nodes: int) -> None:
-    assert_shares_are_parts_of_the_whole(order(nodes, seed=3))
+    check_shares(order(nodes, seed=3))
 
 
 def test_a_share_is_found_without_walking_through_all_pairs() -> None:
@@ -145,7 +145,7 @@ def test_of_some_rounds_each_node_meets_as_many_others_and_ids_follow_one_anothe
     assert set(met.values()) <= ({3} if nodes % 2 == 0 else {2, 3})
     assert [meeting.number for meeting in meetings] == list(range(len(meetings)))
     assert [meeting.round for meeting in meetings] == sorted(meeting.round for meeting in meetings)
-    assert_shares_are_parts_of_the_whole(order(nodes, **some))
+    check_shares(order(nodes, **some))
 
 
 @pytest.mark.parametrize(
@@ -250,7 +250,7 @@ def test_in_a_mixed_fabric_only_pairs_of_rdma_nodes_test_rdma_and_ids_agree(seed
     names = {f"gpu{number:03d}" for number in range(1, 6)}
     assert asked == {frozenset(pair) for pair in combinations(names - tcp, 2)}
     assert len({test["id"] for test in whole}) == len(whole)
-    assert_shares_are_parts_of_the_whole(mixed)
+    check_shares(mixed)
 
 
 @pytest.mark.parametrize("switch", [True, False])
