@@ -100,15 +100,10 @@ class Measurement:
 
 @dataclass(frozen=True)
 class PassedTests:
-    """Measurements that clearly pass, and differ only in id, nodes and observed values."""
+    """Measurements that clearly pass, and differ only in id, nodes and observed values; all text is clean."""
 
     first: Measurement
     passes: Passes
-
-    @classmethod
-    def of_passes(cls, passes: Passes) -> PassedTests:
-        """Return them with clean text."""
-        return cls(Measurement.of_verdict(clean_all(passes.first)), passes)
 
     def __len__(self) -> int:
         return self.passes.count
