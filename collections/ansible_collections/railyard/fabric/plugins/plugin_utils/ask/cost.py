@@ -85,8 +85,10 @@ class Cost:
         return f"Measuring takes about {self.time_text()}: {meet} in {rounds}, {data}."
 
     def time_text(self) -> str:
-        """Return the duration as text."""
-        minutes = max(1, round(self.duration_s / 60))
+        """Return the duration as text; a minute or two in seconds, since minutes are too coarse for them."""
+        if self.duration_s < 150:
+            return f"{max(10, round(self.duration_s, -1)):.0f} s"
+        minutes = round(self.duration_s / 60)
         return f"{minutes} min" if minutes < 120 else f"{self.duration_s / 3600:.1f} h"
 
     def refusal(self) -> str | None:
