@@ -122,8 +122,7 @@ def test_rails_hear_each_other_a_crossed_cable_shows_and_strangers_are_counted(r
     assert heard[one]["ens6d1"]["strangers"] == 0
     mac = json.loads(ip("-n", rails.namespace(other), "-j", "link", "show", "ens6d1"))[0]["address"]
     assert heard[one]["ens6"]["senders"][0]["mac"] == mac
-    for node in NODES:
-        assert wait_until(lambda node=node: not pids(rails, node), 15)  # type: ignore[misc]
+    assert wait_until(lambda: not any(pids(rails, node) for node in NODES), 15)
     found = collect(rails, STRANGER, run="another", secret="unknown")
     assert senders(found) == {"ens6": {(STRANGER, "ens6d1")}, "ens6d1": {(STRANGER, "ens6")}}
 

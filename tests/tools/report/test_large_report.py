@@ -7,8 +7,13 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.verdict import rejudge, stored_judgement
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.verdict import (
+    folded,
+    rejudge,
+    stored_judgement,
+)
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present import (
     charts,
     comparison,
@@ -17,6 +22,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.present import (
     meetings,
     model,
     prometheus,
+    spread,
     summary,
 )
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run.folder import RunFolder
@@ -95,3 +101,12 @@ def test_a_judgement_is_kept_unless_most_of_it_is_passes_in_columns(
         state = stored_judgement.digest_files(folder)
         digest = stored_judgement.store(folder, rejudge.judge_folder(path), state)
         assert bool(digest) == (stored_judgement.load(folder, digest) is not None) == is_kept
+
+
+def test_no_document_shows_so_many_tests_singly() -> None:
+    limits = (model.ROWS_SHOWN, charts._BARS_SHOWN, junit._MOST_CASES, prometheus.MOST_SERIES)
+    assert max(limits) < rejudge.MOST_SINGLE < folded.MOST_LINES
+
+
+def test_a_value_that_some_tests_of_a_group_lack_is_left_out() -> None:
+    assert spread.describe([1.0, np.array([np.nan, 2.0, 4.0])]) == (1.0, 2.0, 4.0)

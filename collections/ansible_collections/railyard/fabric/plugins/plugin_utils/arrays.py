@@ -19,7 +19,8 @@ Ints: TypeAlias = "NDArray[np.int64]"
 Floats: TypeAlias = "NDArray[np.float64]"
 Bools: TypeAlias = "NDArray[np.bool_]"
 
-#: So much that an array's memory is of pages of its own, which are moved and returned without copying.
+#: Elements of a new array: 128 KiB of 32-bit numbers, glibc's default M_MMAP_THRESHOLD (mallopt(3)).
+#: Larger memory is mapped separately: growing it moves pages without copying, and freeing it returns them.
 _FIRST_SIZE = 1 << 15
 
 

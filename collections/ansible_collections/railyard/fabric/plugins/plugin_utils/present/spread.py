@@ -145,6 +145,7 @@ def _of_rate(
 
 
 def describe(values: Sequence[float | Floats]) -> tuple[float, float, float]:
-    """Return minimum, median and maximum of one or more values, which are numbers or columns of them."""
+    """Return minimum, median and maximum of numbers and columns of them; NaN in a column is no value."""
     numbers = np.hstack(values)
+    numbers = numbers[~np.isnan(numbers)]
     return float(np.min(numbers)), float(np.median(numbers)), float(np.max(numbers))

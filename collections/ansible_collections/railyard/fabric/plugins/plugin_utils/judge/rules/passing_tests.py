@@ -119,10 +119,8 @@ class PassingTests:
             for what in np.unique(self.asked.of_what[mine]).tolist():
                 tests = mine[self.asked.of_what[mine] == what]
                 at = self._at[tests]
-                yield (
-                    tests,
-                    readings.merge_metrics(pair.client.every_metric(at), pair.server.every_metric(at)),
-                )
+                shown = readings.merge_metrics(pair.client.every_metric(at), pair.server.every_metric(at))
+                yield tests, shown
 
     def rows(self, parts: Iterable[Part]) -> ByRail:
         """Return their rows by rail.

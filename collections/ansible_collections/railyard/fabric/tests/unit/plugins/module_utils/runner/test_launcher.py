@@ -174,7 +174,8 @@ def play_of(check: str, launcher: Any, address: str, raw: Path, port: int = 1860
         run_context=context, place=Place("gpu002", "rail0", "lo", address), peer_address="10.0.1.1"
     )
     test = {"id": "m1", "check": check, "tool": tool.name, "node": "gpu001", "rail": "rail0"}
-    return RailToolSession(session, None, test, port, tool.capabilities)  # type: ignore[arg-type]
+    meeting: Any = None
+    return RailToolSession(session, meeting, test, port, tool.capabilities)
 
 
 @pytest.mark.parametrize(

@@ -38,9 +38,9 @@ def change_drives(*drives: dict[str, Any], **rules: Any) -> FakeRun:
         values = {name: value for name, value in values.items() if value is not None}
         made.append({**healthy, "name": f"nvme{number}n1", **change, "values": values})
     row["health"]["drives"] = made
-    for told in list_accounts(run, row["host"]):
-        [disk] = told["disks"]
-        told["disks"] = [{**disk, "name": one["name"], "model": one["model"]} for one in made]
+    for account in list_accounts(run, row["host"]):
+        [disk] = account["disks"]
+        account["disks"] = [{**disk, "name": one["name"], "model": one["model"]} for one in made]
     # smartctl's status of the last one is the row's own.
     row["exit_status"] = made[-1]["exit_status"]
     row["metrics"] = {"drives": len(made), "drives_read": sum(one["smart"] == "read" for one in made)}
@@ -234,8 +234,8 @@ def test_the_plan_counts_its_time() -> None:
 def test_an_account_of_another_drive_than_was_measured_is_unmeasured() -> None:
     """J8: fio measured one drive, and smartctl was called for another."""
     run = change_drives({"name": "sda"})
-    for told in list_accounts(run, "gpuserver2"):
-        told["disks"][0]["name"] = "sdb"
+    for account in list_accounts(run, "gpuserver2"):
+        account["disks"][0]["name"] = "sdb"
     found = verdict(run)
     assert (found["outcome"], found["cause_class"]) == ("unmeasured", "row_garbled")
     assert "it describes sda FAST 9000, fio measured sdb FAST 9000" in found["cause"]
@@ -245,8 +245,8 @@ def test_an_account_of_another_drive_than_was_measured_is_unmeasured() -> None:
 def test_an_account_of_another_model_than_was_measured_is_unmeasured(model: str | None, outcome: str) -> None:
     """J8: the name is right, the drive is another. Of some drives the kernel knows no model."""
     run = change_drives({"name": "sda", "model": "INTEL SSDPE2KE016T8"})
-    for told in list_accounts(run, "gpuserver2"):
-        told["disks"][0] |= {"name": "sda", "model": model}
+    for account in list_accounts(run, "gpuserver2"):
+        account["disks"][0] |= {"name": "sda", "model": model}
     found = verdict(run)
     assert found["outcome"] == outcome
     assert (found["cause_class"] == "row_garbled") == (outcome == "unmeasured")

@@ -59,8 +59,8 @@ def test_drives_that_others_may_use_are_reported_and_not_judged(shared: dict[str
     slow = {"gpu3": {"storage_read": 0.5, "storage_random_read": 0.6}}
     run = with_drives(NODES, slow=slow, **shared)
     assert {one["outcome"] for one in drives_of(run)} == {"recorded"}
-    told = [one for one in drives_of(run) if "others may use these drives" in one["basis"]]
-    assert {(one["node"], one["check"]) for one in told} == {
+    account = [one for one in drives_of(run) if "others may use these drives" in one["basis"]]
+    assert {(one["node"], one["check"]) for one in account} == {
         ("gpu3", "storage_read"), ("gpu3", "storage_random_read"),
     }  # fmt: skip
 
@@ -68,9 +68,9 @@ def test_drives_that_others_may_use_are_reported_and_not_judged(shared: dict[str
 def test_one_number_alone_is_reported_and_fails_no_one() -> None:
     run = with_drives(NODES, node_class="hardware", slow={"gpu3": {"storage_read": 0.5}})
     assert {one["outcome"] for one in drives_of(run)} == {"recorded"}
-    told = [one for one in drives_of(run) if "the median of 3 peer drives" in one["basis"]]
-    assert all(one["basis"].startswith("no published threshold; ") for one in told)
-    assert [(one["node"], one["check"]) for one in told] == [("gpu3", "storage_read")]
+    account = [one for one in drives_of(run) if "the median of 3 peer drives" in one["basis"]]
+    assert all(one["basis"].startswith("no published threshold; ") for one in account)
+    assert [(one["node"], one["check"]) for one in account] == [("gpu3", "storage_read")]
 
 
 def test_of_two_like_drives_neither_is_named_as_the_cause() -> None:
@@ -78,8 +78,8 @@ def test_of_two_like_drives_neither_is_named_as_the_cause() -> None:
     both = {"storage_read": 1790 / 2376, "storage_random_read": 1790 / 2376}
     run = with_drives(slow={"gpuserver1": both})
     assert {one["outcome"] for one in drives_of(run)} == {"recorded"}
-    told = [one for one in drives_of(run) if "either of the two may be wrong" in one["basis"]]
-    assert {(one["node"], one["check"]) for one in told} == {
+    account = [one for one in drives_of(run) if "either of the two may be wrong" in one["basis"]]
+    assert {(one["node"], one["check"]) for one in account} == {
         ("gpuserver1", "storage_read"), ("gpuserver1", "storage_random_read"),
     }  # fmt: skip
 
@@ -94,8 +94,8 @@ def test_a_node_with_other_drives_than_its_peers_is_reported(disks: dict[str, An
     run = with_drives(
         NODES, node_class="hardware", slow={"gpu3": {"storage_read": 0.2, "storage_write": 0.2}}
     )
-    for told in list_accounts(run, "gpu3"):
-        told["disks"] = [] if disks is None else [{**told["disks"][0], **disks}]
+    for account in list_accounts(run, "gpu3"):
+        account["disks"] = [] if disks is None else [{**account["disks"][0], **disks}]
     assert set(outcomes(run, "gpu3").values()) == {"unmeasured"}
     assert {one["outcome"] for one in drives_of(run) if one["node"] != "gpu3"} == {"recorded"}
     [read] = [one for one in drives_of(run) if (one["node"], one["check"]) == ("gpu3", "storage_read")]
@@ -114,16 +114,16 @@ def test_two_honest_kinds_of_drives_are_recorded() -> None:
         for node in others:
             if declared:
                 run.plan["nodes"][node]["gpus"] = {"count": 0}
-        for told in list_accounts(run, *others):
-            told["disks"][0]["model"] = "another"
+        for account in list_accounts(run, *others):
+            account["disks"][0]["model"] = "another"
         assert {one["outcome"] for one in drives_of(run)} == {"recorded"}
     assert all("which no peer has at that mount" in one["basis"] for one in drives_of(run))
 
 
 def test_a_site_bounds_drives_that_differ() -> None:
     run = with_drives(NODES, floors={"storage_read": {"bandwidth_bytes_per_s": [1.5e9, 8e9]}})
-    for told in list_accounts(run, "gpu3"):
-        told["disks"][0]["model"] = "another"
+    for account in list_accounts(run, "gpu3"):
+        account["disks"][0]["model"] = "another"
     assert outcomes(run, "gpu3")["storage_read"] == "pass"
 
 
@@ -140,8 +140,8 @@ def test_a_slow_percentile_counts_when_it_is_slow_and_not_merely_a_multiple(
 
 def test_a_link_trained_below_its_ends_fails_the_read_and_is_named() -> None:
     run = with_drives()
-    for told in list_accounts(run, "gpuserver2"):
-        told["disks"][0]["pcie"].update(width=2.0)
+    for account in list_accounts(run, "gpuserver2"):
+        account["disks"][0]["pcie"].update(width=2.0)
     [bad] = [one for one in drives_of(run) if one["outcome"] != "recorded"]
     assert (bad["node"], bad["check"], bad["cause_class"]) == ("gpuserver2", "storage_read", "drive_slot")
     assert "nvme0n1 runs at 2 lanes, 4 are possible" in bad["cause"]
