@@ -273,6 +273,9 @@ def bundle(
 @app.command(epilog="Exit status: 0 written; 2 bad input, nothing is written.")
 def export(
     run: RunArgument,
+    tests: Annotated[
+        list[str] | None, typer.Argument(metavar="[TEST]...", help="Ids of tests. Default: all.")
+    ] = None,
     form: Annotated[str, typer.Option("--format", help="jsonl, csv or parquet.")] = "jsonl",
     output: Annotated[
         Path | None, typer.Option("-o", "--output", help="File to write. Default: standard output.")
@@ -287,7 +290,7 @@ def export(
     from railyard.report import rebuild
 
     folder = rebuild.find(run, reports_dir or paths.reports_dir())
-    end(exporting.run(folder, form, output, verdicts=verdicts))
+    end(exporting.run(folder, form, output, verdicts=verdicts, tests=tests))
 
 
 app.add_typer(monitoring, name="monitoring")

@@ -45,7 +45,10 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
     "runs metrics": (("For node_exporter", "-o /var/lib/prometheus/node-exporter/railyard_runs.prom"),),
     "runs trends": (("One node over all runs", "mine --node gpu001"),),
     "runs prune": (("List what would go", "mine --keep 20 --check"),),
-    "export": (("A table for a notebook", "mine --format parquet -o mine.parquet"),),
+    "export": (
+        ("What both ends measured in a test", "mine m00042"),
+        ("A table for a notebook", "mine --format parquet -o mine.parquet"),
+    ),
     "bundle": (("Pack the latest run for somebody else", "mine -o mine.bundle.tar.gz"),),
     "parse": (
         ("One output of ib_write_bw", "ib_write_bw bw.txt"),

@@ -7,7 +7,7 @@ import re
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -34,7 +34,14 @@ _FORMULA = re.compile(
 _NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
 
 
-def run(folder: Path, form: str, output: Path | None, *, verdicts: bool = False) -> int:
+def run(
+    folder: Path,
+    form: str,
+    output: Path | None,
+    *,
+    verdicts: bool = False,
+    tests: Collection[str] | None = None,
+) -> int:
     """Write all rows of a run folder, or all verdicts.
 
     Args:
@@ -42,6 +49,7 @@ def run(folder: Path, form: str, output: Path | None, *, verdicts: bool = False)
         form: one of FORMATS.
         output: the file; standard output where it is None.
         verdicts: judge the run, and write a verdict for each planned test, also of a large run.
+        tests: ids; only what is of these tests is written.
 
     Raises:
         JudgeError, PolicyError: the run cannot be judged.
@@ -56,7 +64,9 @@ def run(folder: Path, form: str, output: Path | None, *, verdicts: bool = False)
         raise UserError(f"{output} is there already", "remove it, or name another file")
     RunFolder(folder).manifest()
     dropped: list[None] = []
-    rows = iter(rejudge.judge_folder(folder).verdicts) if verdicts else _rows(folder, dropped)
+    rows = iter(rejudge.judge_folder(folder).verdicts) if verdicts else _rows(folder, dropped, tests)
+    if tests:
+        rows = (row for row in rows if row.get("id") in tests)
     if output is None:
         sys.stdout.flush()
         _write(rows, form, standard.binary())
@@ -70,9 +80,9 @@ def run(folder: Path, form: str, output: Path | None, *, verdicts: bool = False)
     return 0
 
 
-def _rows(folder: Path, dropped: list[None]) -> Iterator[Mapping[str, Any]]:
-    """Yield the rows; what is none goes to `dropped`."""
-    for row in RunFolder(folder).each_row(run_folder.RESULTS):
+def _rows(folder: Path, dropped: list[None], tests: Collection[str] | None) -> Iterator[Mapping[str, Any]]:
+    """Yield the rows (of some tests); what is none goes to `dropped`."""
+    for row in RunFolder(folder).each_row(run_folder.RESULTS, tests or None):
         if row is None:
             dropped.append(row)
         else:
