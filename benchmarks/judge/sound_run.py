@@ -26,7 +26,7 @@ sys.path[:0] = [str(ROOT / "collections"), str(Path(__file__).parent)]
 import sound_numbers as numbers
 from ansible_collections.railyard.fabric.plugins.module_utils.facts.netdev import COUNTERS
 from ansible_collections.railyard.fabric.plugins.module_utils.measure.counters import received
-from ansible_collections.railyard.fabric.plugins.module_utils.runner import short_rows
+from ansible_collections.railyard.fabric.plugins.module_utils.runner import row_packer
 from ansible_collections.railyard.fabric.plugins.module_utils.schedule import rounds as schedule
 from ansible_collections.railyard.fabric.plugins.plugin_utils.ask import pattern, requests
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import policy
@@ -66,7 +66,7 @@ def build(
     seed: int = 0,
     rules: Mapping[str, Any] | None = None,
     change: Change = lambda row: row,
-    short: bool | None = None,
+    packed: bool | None = None,
     transport: str = "roce",
 ) -> Path:
     """Write a run folder without verdicts.
@@ -78,7 +78,7 @@ def build(
         seed: of what is drawn.
         rules: keys of `fabric_policy` beside those of POLICY.
         change: called with each result row; returns it changed, or None to leave it out.
-        short: write rows short; None: as the runner does, those of a sweep.
+        packed: pack rows; None: as the runner does, those of a sweep.
         transport: of the rails.
     """
     (path / "raw").mkdir(parents=True)
@@ -102,8 +102,8 @@ def build(
     run.write(folder.ASKED, "".join(folder.line(line) + "\n" for line in asked))
     fleet = _Fleet(plan, merged, random.Random(seed))  # noqa: S311 - nothing secret is drawn
     run.write(folder.FACTS, "".join(folder.line(fleet.facts(name)) + "\n" for name in names))
-    short = merged["questions"] == schedule.TOGETHER if short is None else short
-    counts = _write_rows(path / folder.RESULTS, fleet, asked, change, short)
+    packed = merged["questions"] == schedule.TOGETHER if packed is None else packed
+    counts = _write_rows(path / folder.RESULTS, fleet, asked, change, packed)
     rounds = max((line["round"] or 0 for line in asked), default=0) + 1
     lasted = datetime.timedelta(seconds=60 + rounds * fleet.meeting_s(asked))
     manifest = {
@@ -125,18 +125,32 @@ def build(
     return path
 
 
-def _write_rows(target: Path, fleet: _Fleet, asked: list[Any], change: Change, short: bool) -> dict[str, int]:
+def _write_rows(
+    target: Path, fleet: _Fleet, asked: list[Any], change: Change, packed: bool
+) -> dict[str, int]:
     """Write the rows node by node, as they are collected, without holding them all; return how many each."""
     counts = dict.fromkeys(fleet.names, 0)
-    shorteners = {name: short_rows.Shortener() for name in fleet.names}
+    packers = {name: row_packer.Packer() for name in fleet.names}
+    #: Rows that a runner writes together: of all rails of a meeting.
+    meetings: dict[str, list[Any]] = {name: [] for name in fleet.names}
+
+    def write(host: str) -> None:
+        for line in packers[host].lines(meetings[host]) if packed else meetings[host]:
+            files[host].write(folder.line(line) + "\n")
+        meetings[host].clear()
+
     with tempfile.TemporaryDirectory(dir=target.parent) as place:
         files = {name: (Path(place) / name).open("w", encoding="utf-8") for name in fleet.names}
         for row in fleet.rows(asked):
             told = change(row)
             if told is not None:
-                for line in shorteners[row["host"]].lines([told]) if short else [told]:
-                    files[row["host"]].write(folder.line(line) + "\n")
+                rows = meetings[row["host"]]
+                if rows and any(rows[-1][key] != told[key] for key in ("check", "group", "end")):
+                    write(row["host"])
+                rows.append(told)
                 counts[row["host"]] += 1
+        for host in fleet.names:
+            write(host)
         with target.open("wb") as whole:
             for name, one in files.items():
                 one.close()

@@ -187,7 +187,7 @@ class Run:
         )
 
     def rows(self) -> list[dict]:
-        """Return the result rows in full, as users are given them: those of a sweep are written short."""
+        """Return the result rows in full, as users are given them: those of a sweep are packed."""
         told = run(BIN / "railyard", "export", self.path)
         assert told.returncode == 0, told.stdout
         return [json.loads(line) for line in told.stdout.splitlines()]

@@ -31,7 +31,7 @@ def build_sweep(place: Path, rules: Row | None = None, **changes: Any) -> RunFol
 
 
 def lines_of(folder: RunFolder, name: str = "results") -> list[Row]:
-    """Return the rows of a file as they are written, short ones too."""
+    """Return the rows of a file as they are written, packed ones too."""
     return [json.loads(line) for line in (folder.path / f"{name}.jsonl").open(encoding="utf-8")]
 
 

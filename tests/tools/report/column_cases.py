@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Iterator
 from functools import partial
 
-from ansible_collections.railyard.fabric.plugins.module_utils.runner import short_rows
+from ansible_collections.railyard.fabric.plugins.module_utils.runner import packed_rows
 from tools.report.one_change import (
     BEGIN_MS,
     BOTH,
@@ -287,7 +287,7 @@ def not_the_asked() -> Iterator[tuple[str, Case]]:
             (-4_000_500, REFUSED), (-3_999_500, LEFT), (-3_998_900, PLAIN),
             (LAST_MS + 500, REFUSED), (LAST_MS - 500, LEFT), (LAST_MS - 1_100, PLAIN),
         ):  # fmt: skip
-            when = put(at, "started", short_rows.timestamp(BEGIN_MS + at_ms))
+            when = put(at, "started", packed_rows.timestamp(BEGIN_MS + at_ms))
             yield f"started after {at_ms} ms at {at[0]}", ("tcp", RATE, when, nothing, word)
         for key, new, word in (
             ("attempt", 2, REFUSED), ("proof", "unproven", REFUSED), ("proof_reason", "none", REFUSED),
@@ -314,6 +314,9 @@ def not_the_asked() -> Iterator[tuple[str, Case]]:
             CLIENT, "argv", lambda was, new=new: [[new if one == "10.0.0.1" else one for one in was[0]]]
         )
         yield f"told {new} in place of its peer", ("tcp", RATE, told, nothing, word)
+    for new, word in (("18622", PLAIN), ("ens0", LEFT), ("10.0.0.9", LEFT)):
+        told = put(BOTH, "argv", lambda was, new=new: [[new if one == "18621" else one for one in was[0]]])
+        yield f"port {new}", ("roce", RATE, told, nothing, word)
     # Of the other rail's counters they are none.
     far = both(*(put(BOTH, f"counters.{way}_{what}", lambda span: [2**50 + at for at in span])
                  for way, what in itertools.product(("rx", "tx"), ("bytes", "packets"))))  # fmt: skip
@@ -358,5 +361,5 @@ for _kind in KINDS:
         RATE,
         nothing,
         nothing,
-        LEFT if _kind in ("digits", "short boots") else PLAIN,
+        LEFT if _kind == "digits" else PLAIN,
     )

@@ -11,10 +11,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.module_utils.runner import short_rows
+from ansible_collections.railyard.fabric.plugins.module_utils.runner import row_packer
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run.folder import RunFolder
+from support.runs import packed_lines
+from support.runs.packed_lines import FIRST
 from support.runs.sweeps import build_sweep, lines_of, sound_run
-from tools.report.test_plain import apart, written
+from tools.report.test_plain import apart, expand_row, tell, written
 
 Row = dict[str, Any]
 Change = Callable[[Row, Row], None]
@@ -70,15 +72,14 @@ KINDS: dict[str, tuple[str, Any, Row, tuple[str, str]]] = {
     "busy": ("tcp", apart, {"allow_busy": True}, ("m00056", "m00058")),
     "digits": ("tcp", digits, {}, ("m00056", "m00058")),
     "boots": ("tcp", partial(booted, "630994f3"), {}, ("m00056", "m00058")),
-    "short boots": ("tcp", partial(booted, "630994"), {}, ("m00056", "m00058")),
 }
 
 
 @functools.cache
-def sweep(kind: str, place: Path) -> tuple[RunFolder, list[Row], dict[str, short_rows.Shortener], str]:
-    """Return a sound sweep of three nodes with two rails, its rows, who wrote them short, and these lines."""
+def sweep(kind: str, place: Path) -> tuple[RunFolder, list[Row], dict[str, row_packer.Packer], str]:
+    """Return a sound sweep of three nodes with two rails, its rows, who packed them, and these lines."""
     transport, change, rules, _tests = KINDS[kind]
-    made = build_sweep(place / kind, rules, change=change, short=False, transport=transport)
+    made = build_sweep(place / kind, rules, change=change, packed=False, transport=transport)
     if kind == "soft":
         facts = lines_of(made, "facts")
         for port in itertools.chain(*(one["hcas"] for one in facts)):
@@ -91,10 +92,10 @@ def sweep(kind: str, place: Path) -> tuple[RunFolder, list[Row], dict[str, short
     for name in ("plan.json", "facts.jsonl") if kind == "digits" else ():
         made.write(name, (made.path / name).read_text(encoding="utf-8").replace("ens1f0", DIGITS))
     rows, lines = lines_of(made), []
-    shorteners = {row["host"]: short_rows.Shortener() for row in rows}
+    packers = {row["host"]: row_packer.Packer() for row in rows}
     for row in rows:
-        lines += shorteners[row["host"]].lines([row])
-    return made, rows, shorteners, json.dumps(lines)
+        lines += packers[row["host"]].lines([row])
+    return made, rows, packers, json.dumps(packed_lines.unpack(lines))
 
 
 # Changes of a test's two rows, the client's first.
@@ -179,30 +180,26 @@ def most(factor: float, times: float) -> Any:
     )  # fmt: skip
 
 
-# Edits of short rows: they and all lines.
+# Edits of packed rows: they and all lines.
 
 
-def exchange_digests(short: list[Row], lines: list[Row]) -> None:
+def exchange_digests(packed: list[Row], lines: list[Row]) -> None:
     """Let each end have heard the digest of what the other one says by now."""
-    frames = short_rows.Frames()
-    for line in lines:
-        frames.add(line)
-    for one, other in (short, short[::-1]):
-        made = frames.expand(one)
+    for one, other in (packed, packed[::-1]):
+        made = expand_row(one, lines)[0]
         if made is not None:
-            heard = other["v"][5].partition(".")[0]
-            other["v"][5] = f"{heard}.{short_rows._digest(made)}"
+            tell(other, made)
 
 
 def value(at: tuple[int, ...], place: int, new: Any, retell: bool = True) -> Edit:
     """Put a value in its place, or what follows from it."""
 
-    def edit(short: list[Row], lines: list[Row]) -> None:
+    def edit(packed: list[Row], lines: list[Row]) -> None:
         for which in at:
-            values = short[which]["v"]
+            values = packed[which]["v"]
             values[place] = new(values[place]) if callable(new) else new
         if retell:
-            exchange_digests(short, lines)
+            exchange_digests(packed, lines)
 
     return edit
 
@@ -210,20 +207,20 @@ def value(at: tuple[int, ...], place: int, new: Any, retell: bool = True) -> Edi
 def beside(at: tuple[int, ...], place: int, after: bool, by: int) -> Edit:
     """Let a counter begin where it ended in another row, or end where it began there, but for so many."""
 
-    def edit(short: list[Row], lines: list[Row]) -> None:
-        mine = short[at[0]]
+    def edit(packed: list[Row], lines: list[Row]) -> None:
+        mine = packed[at[0]]
         its = next(one for one in lines if one.get("as") == mine["as"] and one is not mine)["v"]
         mine["v"][place] = (its[place] + its[place + 1] if after else its[place] - mine["v"][place + 1]) + by
-        exchange_digests(short, lines)
+        exchange_digests(packed, lines)
 
     return edit
 
 
-def frame_of(short: Row, lines: list[Row]) -> Row:
-    """Give a short row a frame of its own, and return what it says."""
-    own = json.loads(json.dumps(next(one for one in lines if one.get("frame") == short["as"])))
-    own["frame"] = short["as"] = short["as"][:-5] + "00000"
-    lines.insert(lines.index(short), own)
+def frame_of(packed: Row, lines: list[Row]) -> Row:
+    """Give a packed row a frame of its own, and return what it says."""
+    own = json.loads(json.dumps(next(one for one in lines if one.get("frame") == packed["as"])))
+    own["frame"] = packed["as"] = packed["as"][:-8] + "00000000"
+    lines.insert(lines.index(packed), own)
     made: Row = own["row"]
     return made
 
@@ -231,14 +228,14 @@ def frame_of(short: Row, lines: list[Row]) -> Row:
 def fixed(at: tuple[int, ...], name: str, new: Any = None) -> Edit:
     """Let a metric be where a frame has what is alike in all of its rows."""
 
-    def edit(short: list[Row], lines: list[Row]) -> None:
+    def edit(packed: list[Row], lines: list[Row]) -> None:
         for which in at:
-            alike, own = frame_of(short[which], lines)["metrics"]
-            seen = short[which]["v"].pop(6 + own.index(name)) if name in own else None
+            alike, own = frame_of(packed[which], lines)["metrics"]
+            seen = packed[which]["v"].pop(FIRST + list(own).index(name)) if name in own else None
             alike[name] = seen if new is None else new
             if name in own:
-                own.remove(name)
-        exchange_digests(short, lines)
+                del own[name]
+        exchange_digests(packed, lines)
 
     return edit
 
@@ -246,10 +243,10 @@ def fixed(at: tuple[int, ...], name: str, new: Any = None) -> Edit:
 def framed(at: tuple[int, ...], key: str, new: Any) -> Edit:
     """Let a frame say something."""
 
-    def edit(short: list[Row], lines: list[Row]) -> None:
+    def edit(packed: list[Row], lines: list[Row]) -> None:
         for which in at:
-            frame_of(short[which], lines)[key] = new
-        exchange_digests(short, lines)
+            frame_of(packed[which], lines)[key] = new
+        exchange_digests(packed, lines)
 
     return edit
 
@@ -257,17 +254,17 @@ def framed(at: tuple[int, ...], key: str, new: Any) -> Edit:
 def of_other_rail(at: tuple[int, ...]) -> Edit:
     """Let a row be one of the frame of the node's other rail."""
 
-    def edit(short: list[Row], lines: list[Row]) -> None:
+    def edit(packed: list[Row], lines: list[Row]) -> None:
         frames = {one["frame"]: one["row"] for one in lines if "frame" in one}
         for which in at:
-            mine = frames[short[which]["as"]]
+            mine = frames[packed[which]["as"]]
             alike = [
                 name
                 for name, one in frames.items()
                 if one["rail"] != mine["rail"]
                 and all(one[key] == mine[key] for key in ("host", "end", "check"))
             ]
-            short[which]["as"] = alike[0]
+            packed[which]["as"] = alike[0]
 
     return edit
 
@@ -277,8 +274,8 @@ def nothing(*_given: Any) -> None:
 
 
 def spoilt(kind: str, which: int, change: Change, edit: Edit, place: Path) -> tuple[RunFolder, str]:
-    """Return a sweep in which one test's rows are changed, then their short rows; and the test's id."""
-    folder, rows, shorteners, before = sweep(kind, place)
+    """Return a sweep in which one test's rows are changed, then their packed rows; and the test's id."""
+    folder, rows, packers, before = sweep(kind, place)
     identity = KINDS[kind][-1][which]
     mine = [row for row in rows if row["id"] == identity]
     ends = sorted(json.loads(json.dumps(mine)), key=lambda row: str(row["end"]))
@@ -289,11 +286,13 @@ def spoilt(kind: str, which: int, change: Change, edit: Edit, place: Path) -> tu
     for row, host in [(row, str(row["host"])) for row in mine]:
         at = next(at for at, line in enumerate(lines) if line.get("id") == identity and _host(line) == host)
         new = next(one for one in ends if one["host"] == row["host"])
-        lines[at : at + 1] = copy.deepcopy(shorteners[host]).lines([new])
-    short = [line for line in lines if line.get("id") == identity]
-    assert all("as" in line for line in short), "a row is written in full, and in no column"
-    short.sort(key=lambda line: _host(line) != ends[0]["host"])
-    edit(short, lines)
+        frames = [line for line in lines if "frame" in line]
+        changed = packed_lines.unpack([*frames, *copy.deepcopy(packers[host]).lines([new])])
+        lines[at : at + 1] = changed[len(frames) :]
+    packed = [line for line in lines if line.get("id") == identity]
+    assert all("as" in line for line in packed), "a row is written in full, and in no column"
+    packed.sort(key=lambda line: _host(line) != ends[0]["host"])
+    edit(packed, lines)
     return written(folder, place / "spoilt" / kind, results=lines), identity
 
 

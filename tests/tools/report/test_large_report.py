@@ -81,7 +81,7 @@ def write_documents(path: Path, monkeypatch: pytest.MonkeyPatch, most_single: in
 def test_groups_of_passes_and_single_verdicts_give_the_same_documents(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rules: Row, change: Any, lines: int
 ) -> None:
-    path = sound_run.build(tmp_path / "made" / sound_run.RUN, 4, 2, rules=rules, change=change, short=True)
+    path = sound_run.build(tmp_path / "made" / sound_run.RUN, 4, 2, rules=rules, change=change, packed=True)
     for module, name, limit in (*FOLDED, (meetings, "NODES_SHOWN", lines)):
         monkeypatch.setattr(module, name, limit)
     # More series than the groups leave, so that both are folded.
@@ -96,7 +96,7 @@ def test_a_judgement_is_kept_unless_most_of_it_is_passes_in_columns(
 ) -> None:
     for rules, most_single, is_kept in (({"questions": "together"}, 1, False), ({}, 10**6, True)):
         path = tmp_path / str(most_single) / "made" / sound_run.RUN
-        folder = RunFolder(sound_run.build(path, 10, 2, rules=rules, short=not is_kept))
+        folder = RunFolder(sound_run.build(path, 10, 2, rules=rules, packed=not is_kept))
         monkeypatch.setattr(rejudge, "MOST_SINGLE", most_single)
         state = stored_judgement.digest_files(folder)
         digest = stored_judgement.store(folder, rejudge.judge_folder(path), state)

@@ -8,18 +8,21 @@ import json
 import operator
 import random
 import shutil
+import struct
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.railyard.fabric.plugins.module_utils.runner import short_rows
+from ansible_collections.railyard.fabric.plugins.module_utils.runner import packed_rows
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence import result_rows
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.rules import passing_tests
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.verdict import rejudge, verdict
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run.folder import RunFolder
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
+from support.runs import packed_lines
+from support.runs.packed_lines import FIRST, HEARD
 from support.runs.sweeps import build_sweep, judge_lines, lines_of, record_passing
 
 WORDS = (None, True, "x", "", [], {}, 0, -1, 1.5, 2**31, 2**32 - 1, 2**62, 2**63, 2**70, float("nan"),
@@ -84,23 +87,23 @@ def other_than(old: Any, draw: random.Random) -> Any:
 
 def parts_of(frame: dict[str, Any]) -> list[range]:
     """Return where its rows have metrics, counters' growth, window, iterations; and counters' begins."""
-    counters = 6 + len(frame["metrics"][1])
+    counters = FIRST + len(frame["metrics"][1])
     window = counters + 2 * len(frame["counters"])
     words = window + 2 * bool(frame["window_s"])
     last = words + sum(word is None for argv in frame["argv"] for word in argv)
-    return [range(6, counters), range(counters + 1, window, 2), range(window, words),
+    return [range(FIRST, counters), range(counters + 1, window, 2), range(window, words),
             range(last, last + bool(frame["iterations"])), range(counters, window, 2)]  # fmt: skip
 
 
 def spoil(lines: list[dict[str, Any]], draw: random.Random) -> None:
-    """Change short rows or frames, or the order of two of them; mostly a row's peer knows of the change."""
-    frames = short_rows.Frames()
-    short = [place for place, line in enumerate(lines) if "as" in line]
+    """Change packed rows or frames, or the order of two of them; mostly a row's peer knows of the change."""
+    frames = packed_rows.Frames()
+    packed = [place for place, line in enumerate(lines) if "as" in line]
     framed = [line["row"] for line in lines if "frame" in line and frames.add(line)]
-    one, other = draw.sample(short, 2)
+    one, other = draw.sample(packed, 2)
     line, way = lines[one], draw.random()
     both = [its for its in lines if "as" in its and its["id"] == line["id"]]
-    sound = all(frames.expand(its) for its in both)
+    sound = all(None not in expand_row(its, lines) for its in both)
     if way < 0.02:
         line["id"], lines[other]["id"] = lines[other]["id"], line["id"]
     elif way < 0.04:
@@ -144,19 +147,31 @@ def spoil(lines: list[dict[str, Any]], draw: random.Random) -> None:
             values[place] = lines[other]["v"][min(place, len(lines[other]["v"]) - 1)]
     # Else the digest alone would tell.
     for its, peer in itertools.permutations(both, 2) if draw.random() < 0.85 else ():
-        made = frames.expand(its)
-        if made is not None and isinstance(peer["v"][5], str):
-            with suppress(TypeError):  # of what no row says there is no digest
-                peer["v"][5] = f"{peer['v'][5].partition('.')[0]}.{short_rows._digest(made)}"
+        made = expand_row(its, lines)[0]
+        if made is not None and isinstance(peer["v"][HEARD], str):
+            tell(peer, made)
     if line in lines and draw.random() < 0.1:
-        lines[lines.index(line)] = frames.expand(line) or line
+        lines[lines.index(line)] = expand_row(line, lines)[0] or line
+
+
+def expand_row(line: dict[str, Any], lines: list[dict[str, Any]]) -> list[dict[str, Any] | None]:
+    """Return a packed row in full."""
+    frames = [its for its in lines if its.get("frame") == line["as"]]
+    return list(packed_lines.each_row([*frames, line])) or [None]
+
+
+def tell(line: dict[str, Any], row: dict[str, Any]) -> None:
+    """Let a packed row have heard the digest of a row."""
+    with suppress(TypeError, ValueError, AttributeError, struct.error, OverflowError):  # it has no digest
+        line["v"][HEARD] = f"{line['v'][HEARD].partition('.')[0]}.{packed_rows.digest_of_row(row):016x}"
 
 
 def written(folder: RunFolder, path: Path, **files: list[dict[str, Any]]) -> RunFolder:
-    """Return a copy of a folder with these lines for `results` and `facts`."""
+    """Return a copy of a folder with these lines, packed where they can be, for `results` and `facts`."""
     copy = RunFolder(shutil.copytree(folder.path, path / "made" / folder.name, dirs_exist_ok=True))
     for name, lines in files.items():
-        text = (json.dumps(line, sort_keys=True, separators=(",", ":")) + "\n" for line in lines)
+        made = packed_lines.pack(lines)
+        text = (json.dumps(line, sort_keys=True, separators=(",", ":")) + "\n" for line in made)
         copy.write(f"{name}.jsonl", "".join(text))
     return copy
 
@@ -165,7 +180,7 @@ def written(folder: RunFolder, path: Path, **files: list[dict[str, Any]]) -> Run
 def test_by_the_column_and_one_by_one_the_verdicts_are_the_same(
     seed: int, sweep: RunFolder, tmp_path: Path, monkeypatch: Any
 ) -> None:
-    lines, draw = lines_of(sweep), random.Random(seed)
+    lines, draw = packed_lines.unpack(lines_of(sweep)), random.Random(seed)
     for _time in range((seed + 4) // 5):
         spoil(lines, draw)
     folder = written(sweep, tmp_path, results=lines)
@@ -177,10 +192,10 @@ def test_by_the_column_and_one_by_one_the_verdicts_are_the_same(
     assert judge_lines(folder) == by_column
 
 
-def test_a_counter_that_no_column_holds_reaches_into_others(
+def test_a_counter_that_cannot_be_added_overlaps_with_others(
     sweep: RunFolder, tmp_path: Path, monkeypatch: Any
 ) -> None:
-    lines = lines_of(sweep)
+    lines = packed_lines.unpack(lines_of(sweep))
     frames = {line["frame"]: line["row"] for line in lines if "frame" in line}
     first = next(line for line in lines if "as" in line)
     first["v"][parts_of(frames[first["as"]])[1][0]] = 1 << 62
@@ -232,6 +247,8 @@ def test_a_nodes_garbage_stops_no_judge_makes_nothing_good_and_is_no_matter_of_o
 ) -> None:
     folder, place, before = bad_sweep
     files = {name: lines_of(folder, name) for name in ("facts", "results")}
+    if draw.random() < 0.7:
+        files["results"] = packed_lines.unpack(files["results"])
     for line in itertools.chain(*files.values()):
         whose = line.get("frame") or line.get("as") or line.get("host") or line["node"]
         own = whose.partition("/")[0] == node

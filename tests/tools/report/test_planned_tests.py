@@ -26,7 +26,7 @@ VALUES = (None, True, 1, 1.5, "", "x", "gpu0002", "rail1", "m00000", "m00001", "
 @pytest.fixture(scope="module")
 def sweep(tmp_path_factory: Any) -> RunFolder:
     """Return a sweep of three nodes with two rails in which all is well, its rows short."""
-    return build_sweep(tmp_path_factory.mktemp("asked"), short=True)
+    return build_sweep(tmp_path_factory.mktemp("asked"), packed=True)
 
 
 def written(sweep: RunFolder, path: Path, text: bytes) -> RunFolder:

@@ -10,10 +10,10 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ansible_collections.railyard.fabric.plugins.module_utils.runner import short_rows
-from ansible_collections.railyard.fabric.plugins.module_utils.runner.short_rows import (
+from ansible_collections.railyard.fabric.plugins.module_utils.runner import packed_rows
+from ansible_collections.railyard.fabric.plugins.module_utils.runner.packed_rows import (
     FRAME_BEGINS,
-    SHORT_BEGINS,
+    PACKED_BEGINS,
     Frames,
 )
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.verdict import rejudge
@@ -120,7 +120,7 @@ def _content(path: Path) -> bytes:
 
 
 def _read_text(run: Path, name: str, content: bytes) -> str:
-    """Return the text of a file; short rows of results in full, since a value's kind depends on its key."""
+    """Return the text of a file; packed rows of results in full, since a value's kind depends on its key."""
     if name == run_folder.RESULTS and FRAME_BEGINS in content:
         content = _in_full(run, content)
     return content.decode("utf-8", "surrogateescape")
@@ -132,15 +132,15 @@ def _in_full(run: Path, content: bytes) -> bytes:
     frames, lines, size = Frames(), [], 0
     for line in content.splitlines(keepends=True):
         rows: list[dict[str, Any]] = []
-        if line.startswith((FRAME_BEGINS, SHORT_BEGINS)):
+        if line.startswith((FRAME_BEGINS, PACKED_BEGINS)):
             rows, torn = json_lines.parse_lines(line, frames)
             if not rows and not torn:
                 continue  # a frame
         for row in rows:
             said = row["other_end"]
-            said["boot_id"] = short_rows.boot_id_of(said, boot_ids.get(said["host"]))
-        lines.append(f"{run_folder.line(rows[0])}\n".encode() if rows else line)
-        size += len(lines[-1])
+            said["boot_id"] = packed_rows.boot_id_of(said, boot_ids.get(said["host"]))
+        lines += [f"{run_folder.line(row)}\n".encode() for row in rows] or [line]
+        size += sum(map(len, lines[-max(len(rows), 1) :]))
         if size > MOST_BYTES:
             raise UserError(
                 f"{run_folder.RESULTS} of {run} is in full larger than {MOST_BYTES >> 20} MiB",

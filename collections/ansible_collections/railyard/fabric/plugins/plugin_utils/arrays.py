@@ -19,9 +19,9 @@ Ints: TypeAlias = "NDArray[np.int64]"
 Floats: TypeAlias = "NDArray[np.float64]"
 Bools: TypeAlias = "NDArray[np.bool_]"
 
-#: Elements of a new array: 128 KiB of 32-bit numbers, glibc's default M_MMAP_THRESHOLD (mallopt(3)).
-#: Larger memory is mapped separately: growing it moves pages without copying, and freeing it returns them.
-_FIRST_SIZE = 1 << 15
+#: Size of a new array: glibc's default M_MMAP_THRESHOLD (mallopt(3)). Larger memory is mapped separately:
+#: growing it moves pages without copying, and freeing it returns them.
+_FIRST_BYTES = 128 << 10
 
 
 class GrowingArray:
@@ -35,11 +35,14 @@ class GrowingArray:
     def add(self, values: NDArray[Any]) -> None:
         """Append values; the type becomes as wide as they need."""
         end = self._count + len(values)
-        wide = np.promote_types(self._values.dtype, values.dtype) if self._count else values.dtype
+        if not self._count:
+            self._values = np.zeros(0, dtype=values.dtype)
+        wide = np.promote_types(self._values.dtype, values.dtype)
         if wide != self._values.dtype:
             self._values = self.array().astype(wide)
         if end > len(self._values):
-            size = max(end, len(self._values) + len(self._values) // 8, _FIRST_SIZE)
+            first = _FIRST_BYTES // self._values.itemsize
+            size = max(end, len(self._values) + len(self._values) // 8, first)
             try:
                 self._values.resize(size)
             except ValueError:  # somebody has a view of it

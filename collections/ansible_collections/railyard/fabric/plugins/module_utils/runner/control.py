@@ -22,8 +22,8 @@ from ..channel.errors import MeasurementError
 from ..schedule import work_order
 from . import process
 from .lease import Lease
+from .packed_rows import count_rows
 from .record import RAW, RESULTS, STATUS
-from .short_rows import FRAME_BEGINS
 
 STATE_FOLDER = "/var/lib/railyard"
 RUN_FOLDER = "/run/railyard"
@@ -296,6 +296,6 @@ def _write_secret(path: str, text: str) -> None:
 def _count_rows(path: str) -> int:
     try:
         with open(path, "rb") as handle:
-            return sum(not line.startswith(FRAME_BEGINS) for line in handle)
+            return sum(map(count_rows, handle))
     except OSError:
         return 0

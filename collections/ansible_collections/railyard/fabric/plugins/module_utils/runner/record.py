@@ -16,7 +16,7 @@ from .. import node_files
 from ..schedule import rounds
 from .eta import Pace, uptime_s
 from .raw_names import archive_name, raw_name
-from .short_rows import Shortener
+from .row_packer import Packer
 
 SCHEMA = 1
 RESULTS = "results.jsonl"
@@ -54,8 +54,8 @@ class Record:
         self._lock = threading.Lock()
         self._written: set[tuple[str, int]] = set()
         # A sweep has very many rows, and most of them are nearly equal.
-        short = order["policy"].get("questions", rounds.EVERY) == rounds.TOGETHER
-        self._shortener = Shortener() if short else None
+        packs = order["policy"].get("questions", rounds.EVERY) == rounds.TOGETHER
+        self._packer = Packer() if packs else None
         self._status: dict[str, Any] = {
             "schema": SCHEMA,
             "run": order["run"],
@@ -90,13 +90,13 @@ class Record:
             # Numbers, since a clock may be set back; a missing number shows a lost row.
             first = int(self._order.get("rows_before", 0)) + len(self._written) + 1
             fresh = [{**row, "sequence": number} for number, row in enumerate(fresh, first)]
-            written = self._shortener.lines(fresh) if self._shortener else fresh
+            written = self._packer.lines(fresh) if self._packer else fresh
             lines = [json.dumps(row, sort_keys=True, separators=(",", ":")) + "\n" for row in written]
             try:
                 self._write("".join(lines).encode())
             except OSError:
-                # The frame of a short row may not have been written.
-                self._shortener = Shortener() if self._shortener else None
+                # The frame of a packed row may not have been written.
+                self._packer = Packer() if self._packer else None
                 raise
             self._written.update(map(_key, fresh))
             for row in fresh:

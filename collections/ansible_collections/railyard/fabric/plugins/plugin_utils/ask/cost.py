@@ -33,8 +33,8 @@ WAYS: Mapping[str, Mapping[str, str]] = {
 }
 # A row of results.jsonl: 1.3 kB where a node has two rails, 2.5 kB where it has eight, with their counters.
 _ROW_BYTES, _ROW_BYTES_OF_A_RAIL = 900, 200
-# The short row of a sweep, and what a rail of a node has of it only once.
-_SHORT_ROW_BYTES, _FRAMES_BYTES = 270, 6 * 1000
+# The packed row of a sweep, and what a rail of a node has of it only once.
+_PACKED_ROW_BYTES, _FRAMES_BYTES = 260, 6 * 1000
 _UNITS = ((1e18, "EB"), (1e15, "PB"), (1e12, "TB"), (1e9, "GB"), (1e6, "MB"))
 
 
@@ -151,7 +151,7 @@ def estimate_order(order: Order) -> Cost:
     of_all = nodes * (nodes - 1) // 2
     result_bytes = rows * (_ROW_BYTES + _ROW_BYTES_OF_A_RAIL * rails)
     if order["policy"].get("questions") == schedule.TOGETHER:
-        result_bytes = rows * _SHORT_ROW_BYTES + nodes * rails * _FRAMES_BYTES
+        result_bytes = rows * _PACKED_ROW_BYTES + nodes * rails * _FRAMES_BYTES
     return Cost(
         nodes=nodes,
         pairs=min(pairs, of_all),

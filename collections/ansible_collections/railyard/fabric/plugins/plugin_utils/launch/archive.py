@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
 from ansible_collections.railyard.fabric.plugins.module_utils.runner import raw_names
-from ansible_collections.railyard.fabric.plugins.module_utils.runner.short_rows import FRAME_BEGINS, Frames
+from ansible_collections.railyard.fabric.plugins.module_utils.runner.packed_rows import Frames, count_rows
 from ansible_collections.railyard.fabric.plugins.plugin_utils.launch.archive_limits import (
     LONGEST_ROW,
     NodeLimits,
@@ -228,26 +228,23 @@ def _take(lines: Iterator[bytes], run: str, host: str, limits: NodeLimits, harve
     """Take the rows of the host's own ends of tests; what is left out is noted."""
     torn, foreign, frames = False, 0, Frames()
     for text in lines:
-        harvest.lines += not text.startswith(FRAME_BEGINS)
+        harvest.lines += count_rows(text)
         found, damaged = json_lines.as_written(text)
         torn = torn or damaged
         for line in found:
-            row = line.get("row") if "frame" in line else frames.expand(line) if "as" in line else line
-            if (
-                not isinstance(row, dict)
-                or json_lines.is_deep(row)
-                or ("frame" in line and not frames.add(line))
-            ):
+            is_frame = "frame" in line
+            rows = [line.get("row")] if is_frame else frames.rows(line) if "packed" in line else [line]
+            whole = [row for row in rows if isinstance(row, dict) and not json_lines.is_deep(row)]
+            if not whole or (is_frame and not frames.add(line)):
                 torn = True
-            elif (
-                row.get("run") == run
-                and row.get("host") == host
-                and ("frame" in line or _is_own(row, limits))
+            elif all(
+                row.get("run") == run and row.get("host") == host and (is_frame or _is_own(row, limits))
+                for row in whole
             ):
                 # Python's objects of a line are up to twenty times as large.
                 harvest.rows.append(f"{folder.line(line)}\n".encode())
             else:
-                foreign += 1
+                foreign += len(whole)
     if torn:
         harvest.notes.append("a torn line was dropped")
     if foreign:
@@ -265,16 +262,17 @@ def _lines(stream: BinaryIO, size: int, limits: NodeLimits) -> Iterator[bytes]:
     if size > (rows + LONGEST_ROW) * limits.row_bytes:
         raise ArchiveError(f"{folder.RESULTS} in it has {size} bytes, too many for {rows} tests")
     longest = LONGEST_ROW * limits.row_bytes
-    counts = {True: 0, False: 0}
+    lines = taken = 0
     while size:
         text = stream.readline(min(size, longest + 1))
-        is_frame = text.startswith(FRAME_BEGINS)
-        counts[is_frame] += 1
+        taken += count_rows(text)
+        lines += 1
         if not text:
             raise EOFError("it ends early")
         if len(text) > longest:
             raise ArchiveError(f"{folder.RESULTS} in it has a line of more than {longest} bytes")
-        if counts[is_frame] > rows:
+        # No row needs a second line, a frame.
+        if taken > rows or lines > 2 * rows:
             raise ArchiveError(f"{folder.RESULTS} in it has more rows than the {rows} that were planned")
         size -= len(text)
         yield text

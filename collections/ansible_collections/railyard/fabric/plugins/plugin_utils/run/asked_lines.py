@@ -17,7 +17,7 @@ from contextlib import suppress
 from typing import Any, cast, overload
 
 from ansible_collections.railyard.fabric.plugins.module_utils.records.asked import AskedLine
-from ansible_collections.railyard.fabric.plugins.module_utils.runner.short_rows import Frames
+from ansible_collections.railyard.fabric.plugins.module_utils.runner.packed_rows import Frames
 from ansible_collections.railyard.fabric.plugins.plugin_utils.arrays import GrowingArray, Ints, NDArray, np
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder as run_folder
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import json_lines
@@ -205,12 +205,11 @@ class AskedLines(Sequence[AskedLine]):
 
     def distinct(self) -> list[AskedLine]:
         """Return a subset of the lines that has each check with each of its nodes and rails."""
-        size = max(len(self.names), 1)
-        places = [
-            np.unique(self.kind.astype(np.int64) * size + end, return_index=True)[1]
-            for end in (self.node, self.peer)
-        ]
-        return self._in_order(np.concatenate(places))
+        first = np.full((2, len(self.kinds), len(self.names)), _NONE, dtype=np.int32)
+        for of_end, end in zip(first, (self.node, self.peer), strict=True):
+            # Of equal indexes the last one counts.
+            of_end[self.kind[::-1], end[::-1]] = np.arange(len(self.kind), dtype=np.int32)[::-1]
+        return self._in_order(first[first != _NONE])
 
     def doubtful(
         self, rails: Mapping[str, Collection[str]], is_test: Callable[[str], bool]

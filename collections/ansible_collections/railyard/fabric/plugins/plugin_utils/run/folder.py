@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.module_utils import owner_lock
-from ansible_collections.railyard.fabric.plugins.module_utils.runner.short_rows import SHORT_BEGINS, Frames
+from ansible_collections.railyard.fabric.plugins.module_utils.runner.packed_rows import PACKED_BEGINS, Frames
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import json_lines
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run.json_lines import MOST_LINE_BYTES
 
@@ -192,21 +192,21 @@ class RunFolder:
             yield from json_lines.each(stream, of)
 
     def each_row_at(
-        self, name: str, frames: Frames, short: Callable[[int, bytes], Iterable[tuple[int, bytes]]]
+        self, name: str, frames: Frames, packed: Callable[[int, bytes], Iterable[tuple[int, bytes]]]
     ) -> Iterator[tuple[tuple[int, int], Mapping[str, Any] | None]]:
         """Yield what `each_row` does, each with where its line begins in the file and how long it is.
 
         Args:
             name: the file.
-            frames: takes those that are read, by which single short rows can be read again.
-            short: takes lines of short rows, and where they begin; returns those that are to be made whole.
+            frames: takes those that are read, by which packed rows can be read again.
+            packed: takes lines of packed rows, and where they begin; returns those that are to be expanded.
 
         Raises:
             RunFolderError: the file cannot be read.
         """
         with reading(self.path / name), self.open(name) as stream:
-            for begin, block in json_lines.blocks(stream, SHORT_BEGINS):
-                taken = short(begin, block) if block.startswith(SHORT_BEGINS) else ((begin, block),)
+            for begin, block in json_lines.blocks(stream, PACKED_BEGINS):
+                taken = packed(begin, block) if block.startswith(PACKED_BEGINS) else ((begin, block),)
                 for at, line in taken:
                     for raw in json_lines.lines(io.BytesIO(line)):
                         for row in (None,) if raw is None else json_lines.rows_of(raw, frames):

@@ -13,7 +13,11 @@ import sys
 from collections.abc import Container, Iterable, Iterator
 from typing import Any, BinaryIO
 
-from ansible_collections.railyard.fabric.plugins.module_utils.runner.short_rows import FRAME_BEGINS, Frames
+from ansible_collections.railyard.fabric.plugins.module_utils.runner.packed_rows import (
+    FRAME_BEGINS,
+    PACKED_BEGINS,
+    Frames,
+)
 
 #: No honest row comes near; what Python makes of JSON is many times as large.
 MOST_LINE_BYTES = 8 << 20
@@ -24,7 +28,7 @@ _BLOCK_BYTES = 1 << 20
 def parse_lines(data: bytes, frames: Frames | None = None) -> tuple[list[dict[str, Any]], bool]:
     """Read JSON Lines; return the complete rows, and whether anything had to be dropped.
 
-    Short rows are made whole by the frames before them, here or in `frames` (`runner.short_rows`).
+    Packed rows are expanded with the frames before them, here or in `frames` (`runner.packed_rows`).
 
     A line that is not a JSON object is dropped at any place: after a torn line more may have been
     appended. So is one beyond MOST_LINE_BYTES, unread. Numbers that are not JSON (`read`) are null, and
@@ -34,7 +38,7 @@ def parse_lines(data: bytes, frames: Frames | None = None) -> tuple[list[dict[st
 
 
 def as_written(data: bytes) -> tuple[list[dict[str, Any]], bool]:
-    """Return what `parse_lines` does, but keep frames and short rows as they are."""
+    """Return what `parse_lines` does, but keep frames and packed rows as they are."""
     return whole_rows(each(io.BytesIO(data), whole=False))
 
 
@@ -61,8 +65,8 @@ def each(
     for raw in lines(stream):
         if raw is None:
             yield None
-        elif of is None or raw.startswith(FRAME_BEGINS) or _names_one(raw, of):
-            yield from rows_of(raw, frames, whole)
+        elif of is None or raw.startswith((FRAME_BEGINS, PACKED_BEGINS)) or _names_one(raw, of):
+            yield from rows_of(raw, frames, whole, of)
 
 
 def blocks(stream: BinaryIO, begins: bytes) -> Iterator[tuple[int, bytes]]:
@@ -95,8 +99,10 @@ def lines(stream: BinaryIO) -> Iterator[bytes | None]:
             yield raw
 
 
-def rows_of(raw: bytes, frames: Frames, whole: bool = True) -> Iterator[dict[str, Any] | None]:
-    """Yield a line's row, nothing where it is a frame, None where it is neither."""
+def rows_of(
+    raw: bytes, frames: Frames, whole: bool = True, of: Container[str] | None = None
+) -> Iterator[dict[str, Any] | None]:
+    """Yield a line's rows (of packed ones those of some ids), none of a frame, None where it is neither."""
     try:
         row = read(raw.decode("utf-8"))
     except (ValueError, RecursionError):
@@ -105,8 +111,9 @@ def rows_of(raw: bytes, frames: Frames, whole: bool = True) -> Iterator[dict[str
         if frames.add(row):
             return
         row = None
-    elif whole and isinstance(row, dict) and "as" in row:
-        row = frames.expand(row)
+    elif whole and isinstance(row, dict) and "packed" in row:
+        yield from frames.rows(row, of)
+        return
     yield row if isinstance(row, dict) else None
 
 

@@ -5,8 +5,8 @@
 
 A row takes six times as much memory as its line, and a sweep of 232 nodes has 1.7 million rows. Of a good
 test's row only the parts are kept that are compared with other tests' rows: its identity, its counters and
-its metrics. The test itself is judged by the complete row from the folder, with the same rules. Short rows
-are always kept as columns (`columns/tables.py`).
+its metrics. The test itself is judged by the complete row from the folder, with the same rules. Packed rows
+are always kept as columns (`columns/lines.py`).
 """
 
 from __future__ import annotations
@@ -18,22 +18,19 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.module_utils.records.asked import AskedLine
-from ansible_collections.railyard.fabric.plugins.module_utils.runner.short_rows import FRAME_BEGINS, Frames
+from ansible_collections.railyard.fabric.plugins.module_utils.runner.packed_rows import FRAME_BEGINS, Frames
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue import CHECKS
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.policy import are_pairs
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence.columns.tables import (
-    BEYOND,
-    ShortRow,
-    Tables,
-)
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence.columns.lines import Tables
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence.columns.tables import PackedRow
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder as run_folder
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import json_lines
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run.documents import Row
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run.folder import RunFolder, RunFolderError
 
-#: Smaller files are kept in memory, which is faster; short rows never are.
+#: Smaller files are kept in memory, which is faster; packed rows never are.
 TRIMMED_FROM_BYTES = 256 << 20
-#: Short rows begin within this part of a file.
+#: Packed rows begin within this part of a file.
 _HEAD_BYTES = 1 << 20
 #: Keys that a trimmed row keeps. Texts repeat in many rows and are interned.
 _TEXTS = ("run", "id", "host", "end", "check", "status", "proof", "netdev", "hca", "started")
@@ -51,7 +48,7 @@ class ResultRows:
     """The rows of a folder, in their order; trimmed if there are many.
 
     Attributes:
-        tables: the short rows.
+        tables: the packed rows.
         others: all other rows, with the positions of their lines.
         torn: a line is missing or incomplete.
 
@@ -67,19 +64,19 @@ class ResultRows:
         self._path = folder.path / run_folder.RESULTS
         self._handle: int | None = None
         self._frames = Frames()
-        self._read: dict[tuple[int, int], dict[str, Any]] = {}
-        self.tables = Tables(self._frames, self._short_at)
+        self._read: dict[tuple[int, int], Sequence[Row]] = {}
+        self.tables = Tables(self._frames, self)
         self.others: list[tuple[int, Row]]
-        many, short = self._size()
-        if many or short:
+        many, packed = self._size()
+        if many or packed:
             self.others, self.torn = self._light(folder, asked, many)
         else:
             held, self.torn = folder.rows(run_folder.RESULTS)
             self.others = list(enumerate(held))
 
     def __iter__(self) -> Iterator[Row]:
-        short = self.tables.in_file()
-        yield from (row for _at, row in heapq.merge(self.others, short, key=operator.itemgetter(0)))
+        packed = self.tables.in_file()
+        yield from (row for _at, row in heapq.merge(self.others, packed, key=operator.itemgetter(0)))
 
     def read_complete(self, row: Row) -> Row:
         """Return the complete row from the folder.
@@ -87,16 +84,16 @@ class ResultRows:
         Raises:
             RunFolderError: it cannot be read, or has changed.
         """
-        if isinstance(row, ShortRow):
+        if isinstance(row, PackedRow):
             return row.read_complete()
         trimmed: Mapping[Any, Any] = row
         place = trimmed.get(_PLACE)
         if place is None:
             return row
-        found = self._at(place)
-        if any(found.get(key) != row.get(key) for key in _SAME):
-            raise self._changed()
-        return found
+        for found in self._at(place):
+            if all(found.get(key) == row.get(key) for key in _SAME):
+                return found
+        raise self.changed()
 
     def close(self) -> None:
         """Close the file."""
@@ -104,32 +101,36 @@ class ResultRows:
             os.close(self._handle)
             self._handle = None
 
-    def _short_at(self, place: tuple[int, int], identity: str, sequence: int) -> dict[str, Any]:
+    def read_packed(self, place: tuple[int, int], at: int, identity: str, sequence: int) -> Row:
+        """Return a packed row in full, as `tables.File`."""
         found = self._at(place)
-        if found.get("id") != identity or sequence not in (BEYOND, found.get("sequence")):
-            raise self._changed()
-        return found
+        if not at < len(found) or (found[at]["id"], found[at]["sequence"]) != (identity, sequence):
+            raise self.changed()
+        return found[at]
 
-    def _at(self, place: tuple[int, int]) -> dict[str, Any]:
-        """Return the complete row at a position and length of the file."""
-        if (known := self._read.get(place)) is not None:
-            return known
+    def read_line(self, place: tuple[int, int]) -> bytes:
+        """Return the bytes at a position and length of the file."""
         with run_folder.reading(self._path):
             if self._handle is None:
                 self._handle = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
-            found, _torn = json_lines.parse_lines(os.pread(self._handle, place[1], place[0]), self._frames)
-        if len(found) != 1:
-            raise self._changed()
+            return os.pread(self._handle, place[1], place[0])
+
+    def _at(self, place: tuple[int, int]) -> Sequence[Row]:
+        """Return the complete rows at a position and length of the file."""
+        if (known := self._read.get(place)) is not None:
+            return known
+        found, _torn = json_lines.parse_lines(self.read_line(place), self._frames)
         if len(self._read) >= _AT_HAND:
             self._read.clear()
-        self._read[place] = found[0]
-        return found[0]
+        self._read[place] = found
+        return found
 
-    def _changed(self) -> RunFolderError:
+    def changed(self) -> RunFolderError:
+        """Return the error for a file that has changed."""
         return RunFolderError(f"{self._path} was changed while it was judged; judge the run again")
 
     def _size(self) -> tuple[bool, bool]:
-        """Tell whether there are many rows, and whether there are short ones."""
+        """Tell whether there are many rows, and whether there are packed ones."""
         try:
             # Opening a pipe would block.
             if not self._path.is_file():

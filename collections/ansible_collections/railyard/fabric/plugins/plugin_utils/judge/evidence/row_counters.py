@@ -31,7 +31,10 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.policy impo
 )
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence import formulas
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence.columns import overlaps
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence.columns.overlaps import Source
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence.columns.spans import (
+    Source,
+    source_of,
+)
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence.formulas import Numbers
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence.row_numbers import (
     read_attempt,
@@ -46,7 +49,6 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.run.documents impo
 AttemptKey = tuple[str, str, int]
 #: Begin and end of a counter, and the attempt that it belongs to.
 Span = tuple[int, int, AttemptKey]
-_OF_NETDEV = ("tx_", "rx_")
 _ABSENT = (None, None)
 #: Tolerance between what the two ends count of one transfer in their own windows.
 _WINDOWS_APART = 0.10
@@ -190,7 +192,7 @@ class Claims:
                     self._rails.setdefault(host, set()).add(str(test["rail"]))
         for host, rail in rows.proven_rails():
             self._rails.setdefault(host, set()).add(rail)
-        for row in list(overlaps.find_overlapping(rows.proven(), _find_source, spans)):
+        for row in list(overlaps.find_overlapping(rows.proven(), spans)):
             _add_spans(spans, row)
         #: Attempt -> how its counters overlap with another test's.
         self.shared: dict[AttemptKey, str] = {}
@@ -231,9 +233,4 @@ def _add_spans(spans: dict[Source, list[Span]], row: Row) -> None:
     counters, turn = row.get("counters"), _find_attempt_key(row)
     for name, span in counters.items() if isinstance(counters, Mapping) else ():
         if is_pair(span) and span[0] < span[1]:
-            spans.setdefault(_find_source(row, str(name)), []).append((span[0], span[1], turn))
-
-
-def _find_source(row: Row, name: str) -> Source:
-    """Return the device of a counter: two rails on one netdev or one port count the same bytes."""
-    return str(row.get("host")), str(row.get("netdev" if name.startswith(_OF_NETDEV) else "hca")), name
+            spans.setdefault(source_of(row, str(name)), []).append((span[0], span[1], turn))

@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Assign rows to planned tests. Short rows stay columns, and become objects only when they are read."""
+"""Assign rows to planned tests. Packed rows stay columns, and become objects only when they are read."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence.col
 )
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence.columns.rail_rows import Part
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence.columns.tables import (
-    ShortRow,
+    PackedRow,
     Table,
 )
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence.result_rows import ResultRows
@@ -38,13 +38,13 @@ class RowsByTest(Mapping[str, Sequence[Row]]):
     """Test id -> its rows by the planned hosts, in the order of the file; rows by other hosts are ignored.
 
     Attributes:
-        others: test id -> rows, of tests with rows that are not short.
-        parts: the short rows of all other tests.
+        others: test id -> rows, of tests with rows that are not packed.
+        parts: the packed rows of all other tests.
         strange: rows of other runs, and of hosts that the plan does not name for the test.
 
     Args:
         run: the run id.
-        results: the result rows, complete, trimmed or short.
+        results: the result rows, complete, trimmed or packed.
         asked: the planned tests.
     """
 
@@ -52,10 +52,11 @@ class RowsByTest(Mapping[str, Sequence[Row]]):
         self._asked = asked
         placed: dict[str, list[tuple[int, Row]]] = {}
         strange: list[tuple[int, Row]] = []
-        rows = list(results.others if isinstance(results, ResultRows) else enumerate(results))
+        folder = results if isinstance(results, ResultRows) else None
+        rows = list(enumerate(results) if folder is None else folder.others)
         self.parts: list[Part] = []
-        for table in results.tables if isinstance(results, ResultRows) else ():
-            places = asked.find(table.numbers.array())
+        for table in () if folder is None else folder.tables:
+            places = asked.find(table.numbers)
             hosts = spread_by_frame(table, (asked.nodes.get(frame.row["host"], -1) for frame in table.frames))
             good = (places >= 0) & (hosts >= 0)
             node, peer = (np.append(ends, -1)[places] for ends in (asked.node, asked.peer))
@@ -63,7 +64,7 @@ class RowsByTest(Mapping[str, Sequence[Row]]):
             mine = good & spread_by_frame(table, (frame.row.get("run") == run for frame in table.frames))
             indices = np.flatnonzero(mine).astype(np.int32)
             self.parts.append(Part(table, indices, places[mine].astype(np.int32)))
-            rows += ((table.begin.at(at), table.row(at)) for at in np.flatnonzero(~mine).tolist())
+            rows += ((int(table.begin[at]), table.row(at)) for at in np.flatnonzero(~mine).tolist())
         for place, row in rows:
             identity = str(row.get("id"))
             line = asked.lines.by_id(identity)
@@ -80,7 +81,7 @@ class RowsByTest(Mapping[str, Sequence[Row]]):
         self._sort()
 
     def _leave_mixed(self, placed: dict[str, list[tuple[int, Row]]]) -> None:
-        """Move short rows out of the columns if their test has other rows too."""
+        """Move packed rows out of the columns if their test has other rows too."""
         numbers = np.array([number_of(identity, "m") for identity in placed], dtype=np.int64)
         mixed = np.zeros(len(self._asked.number), dtype=bool)
         found = self._asked.find(numbers)
@@ -89,25 +90,27 @@ class RowsByTest(Mapping[str, Sequence[Row]]):
             taken = mixed[tests]
             for at in indices[taken].tolist():
                 row = table.row(at)
-                placed[row["id"]].append((table.begin.at(at), row))
+                placed[row["id"]].append((int(table.begin[at]), row))
             self.parts[number] = Part(table, indices[~taken], tests[~taken])
 
     def _sort(self) -> None:
         """Sort the rows in the columns by test, then by position in the file."""
         empty = np.zeros(0, dtype=np.int32)
+        of_parts = np.zeros(0, dtype=np.int16)
         each = [np.full(len(one.tests), number, np.int16) for number, one in enumerate(self.parts)]
-        begin = [one.table.begin.array()[one.indices] for one in self.parts]
+        begin = [one.table.begin[one.indices] for one in self.parts]
         tests = np.concatenate([empty, *(one.tests for one in self.parts)])
         turn = np.lexsort((np.concatenate([empty, *begin]), tests))
-        self._part = np.concatenate([empty, *each])[turn]
+        self._part = np.concatenate([of_parts, *each])[turn]
         self._index = np.concatenate([empty, *(one.indices for one in self.parts)])[turn]
-        self._begin = np.searchsorted(tests[turn], np.arange(len(self._asked.number) + 1))
+        begin_of_tests = np.searchsorted(tests[turn], np.arange(len(self._asked.number) + 1))
+        self._begin = begin_of_tests.astype(np.int32)
 
     def __getitem__(self, identity: str) -> Sequence[Row]:
         if (found := self.others.get(identity)) is not None:
             return found
         place = self._asked.place(identity)
-        if place >= 0 and (mine := self._read_short_rows(place)):
+        if place >= 0 and (mine := self._read_packed_rows(place)):
             return mine
         raise KeyError(identity)
 
@@ -115,7 +118,7 @@ class RowsByTest(Mapping[str, Sequence[Row]]):
         place = self._asked.place(str(identity))
         return identity in self.others or (place >= 0 and bool(self._begin[place] < self._begin[place + 1]))
 
-    def _read_short_rows(self, place: int) -> list[ShortRow]:
+    def _read_packed_rows(self, place: int) -> list[PackedRow]:
         mine = slice(*self._begin[place : place + 2].tolist())
         each = zip(self._part[mine].tolist(), self._index[mine].tolist(), strict=True)
         return [self.parts[part].table.row(index) for part, index in each]
@@ -155,7 +158,7 @@ class RowsByTest(Mapping[str, Sequence[Row]]):
         """Return the number of rows per host."""
         found = Counter(str(row.get("host")) for mine in self.others.values() for row in mine)
         for table, indices, _tests in self.parts:
-            frames = np.bincount(table.frame_of.array()[indices], minlength=len(table.frames))
+            frames = np.bincount(table.frame_of[indices], minlength=len(table.frames))
             for frame, count in zip(table.frames, frames.tolist(), strict=True):
                 found[str(frame.row.get("host"))] += count
         return +found
@@ -185,4 +188,4 @@ def _find_place(one: tuple[int, Any]) -> int:
 
 def spread_by_frame(table: Table, values: Iterable[Any]) -> Column:
     """Return for each row the value of its frame."""
-    return np.array(list(values))[table.frame_of.array()]
+    return np.array(list(values))[table.frame_of]

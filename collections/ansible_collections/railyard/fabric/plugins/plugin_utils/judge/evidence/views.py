@@ -19,7 +19,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.catalogue.tests im
 from ansible_collections.railyard.fabric.plugins.module_utils.records.asked import AskedLine
 from ansible_collections.railyard.fabric.plugins.module_utils.records.node_rows import NodeRow
 from ansible_collections.railyard.fabric.plugins.module_utils.records.pair_rows import PairRow
-from ansible_collections.railyard.fabric.plugins.module_utils.runner import short_rows
+from ansible_collections.railyard.fabric.plugins.module_utils.runner import packed_rows
 from ansible_collections.railyard.fabric.plugins.plugin_utils.bounds.facts import BoundFacts
 from ansible_collections.railyard.fabric.plugins.plugin_utils.bounds.rail_end import RailEnd
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue import CHECKS
@@ -243,9 +243,9 @@ class RowPair:
                 return "facts_garbled", f"{its['host']}: boot_id is {boot_id!r}"
             if received is None:
                 return "ends_disagree", f"{row['host']} received no result from {its['host']} over the rail"
-            if short_rows.boot_id_of(received, boot_id) != boot_id:
+            if packed_rows.boot_id_of(received, boot_id) != boot_id:
                 return "node_rebooted", its["host"]
-            for key in short_rows.unlike(received, its):
+            for key in packed_rows.unlike(received, its):
                 return "ends_disagree", f"{its['host']} sent {row['host']} another {key} than it recorded"
         return None
 

@@ -26,6 +26,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue i
     PATH_MTU,
     RDMA_LATENCY,
 )
+from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.policy import Policy
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence import formulas, row_numbers
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence.views import RowEnd, RowNumbers
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.rules.rule import (
@@ -209,7 +210,7 @@ def list_iteration_rules(check: str) -> Iterator[Rule]:
     )
 
 
-def describe_wrong_gbps(claimed_gbps: float, iterations: float, policy: Mapping[str, Any]) -> str:
+def describe_wrong_gbps(claimed_gbps: float, iterations: float, policy: Policy) -> str:
     """Describe an RDMA bandwidth that does not match the number of messages in perftest's window."""
     of = f"{iterations:.0f} iterations in {measured_s(policy):g} s"
     return f"{claimed_gbps:g} Gbit/s does not follow from {of}"

@@ -46,8 +46,8 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.run.documents impo
 
 #: The checks that a sweep plans between two nodes.
 CHECKED = ("path_mtu", "tcp_bandwidth_concurrent", "rdma_bandwidth_concurrent")
-#: Number of tests that are checked at once, because rules make temporary columns.
-_AT_ONCE = 1 << 17
+#: Number of tests that are checked at once, because their rows are read, and rules make temporary columns.
+_AT_ONCE = 1 << 16
 
 
 class RowJudge(NamedTuple):
@@ -87,6 +87,10 @@ class PassingTests:
     def __bool__(self) -> bool:
         return bool((self._group >= 0).any())
 
+    def has(self, tests: Column) -> Column:
+        """Tell which of these tests, given by their places, pass."""
+        return self._group[tests] >= 0
+
     @property
     def places(self) -> Column:
         """The places of the passing tests."""
@@ -103,6 +107,10 @@ class PassingTests:
             line = self.asked.line(place)
             if check in (None, line["check"]):
                 yield int(self.asked.at[place]), line
+
+    def find_servers(self, tests: Column) -> tuple[list[ColumnEnd], Column, Column]:
+        """Return all servers' rows, and for some tests the index of their row's end and the place there."""
+        return [pair.server for pair, _bounds in self._groups], self._group[tests], self._at[tests]
 
     def drop(self, tests: Column) -> None:
         """Remove tests."""

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -176,7 +176,7 @@ def _read_folder(path: str | Path, manifest: Manifest | None = None) -> Iterator
         results.close()
 
 
-def _read_order(folder: RunFolder, name: str) -> Mapping[str, Any] | None:
+def _read_order(folder: RunFolder, name: str) -> Order | None:
     """Return a test schedule of the run, None if it cannot be read."""
     try:
         return folder.document(name)

@@ -59,7 +59,12 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.outcome.answer imp
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import documents
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run.asked_lines import AskedLines
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run.baseline import Saved
-from ansible_collections.railyard.fabric.plugins.plugin_utils.run.documents import Manifest, Plan, Row
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run.documents import (
+    Manifest,
+    Plan,
+    Row,
+    Verdict,
+)
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run.folder import CONFIRM_ARCHIVES
 
 
@@ -67,7 +72,7 @@ class JudgeError(ValueError):
     """There is nothing to judge, or the plan and the planned tests contradict each other."""
 
 
-def judge(*documents: Any, **more: Any) -> list[dict[str, Any]]:
+def judge(*documents: Any, **more: Any) -> list[Verdict]:
     """Return a verdict for each planned test, in their order; arguments and errors as `judge_tests`."""
     return list(Verdicts(judge_tests(*documents, **more)))
 

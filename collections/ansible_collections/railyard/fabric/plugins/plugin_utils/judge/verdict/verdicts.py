@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple, overload
+from typing import NamedTuple, overload
 
 from ansible_collections.railyard.fabric.plugins.module_utils.records.asked import AskedLine
 from ansible_collections.railyard.fabric.plugins.plugin_utils.arrays import Floats, Ints, np
@@ -87,7 +87,7 @@ class Divided(NamedTuple):
         yield from self.single
         yield from (group.first for group in self.passes)
 
-    def each_pair(self) -> Iterator[Mapping[str, Any]]:
+    def each_pair(self) -> Iterator[Row]:
         """Yield all single verdicts, and node and peer of each pair of nodes with passes."""
         yield from self.single
         if self.passes:
@@ -105,7 +105,7 @@ def divide(verdicts: Sequence[Verdict] | Divided) -> Divided:
     return verdicts.divided if isinstance(verdicts, Verdicts) else Divided(verdicts)
 
 
-class Verdicts(Sequence[dict[str, Any]]):
+class Verdicts(Sequence[Verdict]):
     """Verdicts in the order of the planned tests.
 
     Args:
@@ -123,12 +123,12 @@ class Verdicts(Sequence[dict[str, Any]]):
         at = self._passing.asked.at[tests]
         #: For each verdict its place among the rest, or (negative) its test's place minus the number of
         #: tests.
-        self._where = np.empty(len(self._rest) + len(tests), dtype=np.int64)
+        self._where = np.empty(len(self._rest) + len(tests), dtype=np.int32)
         self._where[np.array(self._places, dtype=np.int64)] = np.arange(len(self._rest))
         self._where[at] = tests - len(self._passing.asked.number)
 
     @property
-    def placed(self) -> Iterator[tuple[int, dict[str, Any]]]:
+    def placed(self) -> Iterator[tuple[int, Verdict]]:
         """All verdicts on tests that do not clearly pass, with their places."""
         return zip(self._places, map(expand_rows, self._rest), strict=True)
 
@@ -142,7 +142,7 @@ class Verdicts(Sequence[dict[str, Any]]):
             groups.append(Passes(self, places, self[int(places[0])], names, *ends, shown))
         return Divided(self._rest, groups)
 
-    def read_rows(self, identities: Iterable[str]) -> Iterator[Mapping[str, Any]]:
+    def read_rows(self, identities: Iterable[str]) -> Iterator[Row]:
         """Yield the complete rows of some tests.
 
         Raises:
@@ -152,7 +152,7 @@ class Verdicts(Sequence[dict[str, Any]]):
             yield from map(self._read_complete, self._rows.get(identity, ()))
 
     @property
-    def rest(self) -> Sequence[dict[str, Any]]:
+    def rest(self) -> Sequence[Verdict]:
         """All verdicts on tests that do not clearly pass; their `rows` may be `Ids`."""
         return self._rest
 
@@ -164,26 +164,26 @@ class Verdicts(Sequence[dict[str, Any]]):
     def __len__(self) -> int:
         return len(self._where)
 
-    def __iter__(self) -> Iterator[dict[str, Any]]:
+    def __iter__(self) -> Iterator[Verdict]:
         return map(self._at, self._where.tolist())
 
     @overload
-    def __getitem__(self, at: int) -> dict[str, Any]: ...
+    def __getitem__(self, at: int) -> Verdict: ...
 
     @overload
-    def __getitem__(self, at: slice) -> list[dict[str, Any]]: ...
+    def __getitem__(self, at: slice) -> list[Verdict]: ...
 
-    def __getitem__(self, at: int | slice) -> dict[str, Any] | list[dict[str, Any]]:
+    def __getitem__(self, at: int | slice) -> Verdict | list[Verdict]:
         found = self._where[at].tolist()
         return list(map(self._at, found)) if isinstance(at, slice) else self._at(found)
 
-    def _at(self, where: int) -> dict[str, Any]:
+    def _at(self, where: int) -> Verdict:
         if where >= 0:
             return expand_rows(self._rest[where])
         place = where + len(self._passing.asked.number)
         return self._passing.answer(place).to_verdict(self._passing.asked.line(place), self._rows)
 
 
-def expand_rows(one: Verdict) -> dict[str, Any]:
+def expand_rows(one: Verdict) -> Verdict:
     """Return a verdict as it is written."""
     return {**one, "rows": list(one["rows"])} if isinstance(one["rows"], Ids) else dict(one)

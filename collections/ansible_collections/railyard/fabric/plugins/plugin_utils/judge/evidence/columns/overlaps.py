@@ -1,82 +1,92 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Find short rows whose counters may overlap with another row's, by column. The rows then decide."""
+"""Find packed rows whose counters may overlap with another row's, by column. The rows then decide."""
 
 from __future__ import annotations
 
-import bisect
-import itertools
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from typing import Any
+from collections.abc import Collection, Iterable, Iterator
+from typing import Any, NamedTuple
 
 from ansible_collections.railyard.fabric.plugins.plugin_utils.arrays import np
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence.columns.planned_tests import (
+    Column,
+)
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence.columns.spans import (
+    MOST,
+    Source,
+    source_of,
+)
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence.columns.tables import (
-    ShortRow,
+    PackedRow,
     Table,
 )
 
-Source = tuple[str, str, str]
-"""A host, its netdev or port, and the counter's name."""
-#: Beyond it two values of a column cannot be added.
-_MOST = 1 << 61
-
 
 def find_overlapping(
-    parts: Iterable[tuple[Table, Any]], source_of: Callable[[Any, str], Source], elsewhere: Collection[Source]
-) -> Iterator[ShortRow]:
+    parts: Iterable[tuple[Table, Column]], elsewhere: Collection[Source]
+) -> Iterator[PackedRow]:
     """Yield the rows with a counter span that overlaps another one, or may overlap.
 
     Args:
         parts: tables, and the rows of them to check.
-        source_of: returns the device of a counter of a row or frame.
-        elsewhere: counters that rows other than short ones have too.
+        elsewhere: counters that rows other than packed ones have too.
     """
-    rows = list(parts)
-    firsts = [0, *itertools.accumulate(len(indices) for _table, indices in rows)]
-    found: set[int] = set()
+    every = []
+    for table, indices in parts:
+        hosts = {*table.doubtful, *(host for host, _device, _name in elsewhere)}
+        of_frames = np.array([frame.row["host"] in hosts for frame in table.frames], dtype=bool)
+        mine = indices[of_frames[table.frame_of[indices]]]
+        if len(mine):
+            every.append(_Rows(table, mine, table.rows(mine)))
+    found: set[tuple[int, int]] = set()
     # One counter at a time, to save memory.
-    for name in dict.fromkeys(name for table, _indices in rows for name in table.kind.counters):
-        found |= _find_overlapping_spans(name, rows, firsts, source_of, elsewhere)
-    for place in sorted(found):
-        number = bisect.bisect_right(firsts, place) - 1
-        table, indices = rows[number]
-        yield table.row(int(indices[place - firsts[number]]))
+    for name in dict.fromkeys(name for rows in every for name in rows.table.kind.counters):
+        found |= _find_overlapping_spans(name, every, elsewhere)
+    for part, place in sorted(found):
+        rows = every[part]
+        yield rows.table.row(int(rows.indices[place]))
+
+
+class _Rows(NamedTuple):
+    """Rows of a table, and their columns."""
+
+    table: Table
+    indices: Column
+    columns: Any
 
 
 def _find_overlapping_spans(
-    name: str,
-    rows: Sequence[tuple[Table, Any]],
-    firsts: Sequence[int],
-    source_of: Callable[[Any, str], Source],
-    elsewhere: Collection[Source],
-) -> set[int]:
-    """Return the places of the rows in which a counter of this name overlaps, or may overlap."""
+    name: str, every: list[_Rows], elsewhere: Collection[Source]
+) -> set[tuple[int, int]]:
+    """Return the rows in which a counter of this name overlaps, or may overlap: part, and place in it."""
     numbers: dict[Source, int] = {}
-    bad: set[int] = set()
-    found: set[int] = set()
-    spans: list[list[Any]] = [[], [], [], []]
-    for (table, indices), first in zip(rows, firsts, strict=False):
-        places = np.arange(first, first + len(indices), dtype=np.int32)
-        whose = [source_of(frame.row, name) for frame in table.frames]
-        every = np.array([numbers.setdefault(one, len(numbers)) for one in whose], dtype=np.int32)
-        source = every[table.frame_of.array()[indices]]
-        for number in (at for at, one in enumerate(table.kind.counters) if one == name):
-            place = table.kind.counters_at + 2 * number
-            begin, grown = (table.column(at)[indices].astype(np.int64) for at in (place, place + 1))
-            far = (np.abs(begin) >= _MOST) | (np.abs(grown) >= _MOST)
-            bad |= set(source[far].tolist()) | {numbers[one] for one in whose if one in elsewhere}
-            # The column cannot hold the number, but its row may claim it.
-            found |= set(places[far].tolist())
-            counts = ~far & (grown > 0)
-            for kept, values in zip(spans, (source, begin, begin + grown, places), strict=True):
-                kept.append(values[counts])
-    source, begin, end, places = (np.concatenate(one) for one in spans)
+    parts: list[list[Column]] = [[], [], [], [], []]
+    for part, rows in enumerate(every):
+        if name not in rows.table.kind.counters:
+            continue
+        whose = [source_of(frame.row, name) for frame in rows.table.frames]
+        of_frames = np.array([numbers.setdefault(one, len(numbers)) for one in whose], dtype=np.int32)
+        begin, grown = (rows.columns[f"{what} {name}"].astype(np.int64) for what in ("before", "growth"))
+        places = np.arange(len(begin))
+        source = of_frames[rows.table.frame_of[rows.indices]]
+        for kept, values in zip(
+            parts, (source, begin, grown, np.full(len(begin), part), places), strict=True
+        ):
+            kept.append(values)
+    source, begin, grown, part_of, places = map(np.concatenate, parts)
+    far = (np.abs(begin) >= MOST) | (np.abs(grown) >= MOST)
+    # The sum of such numbers may be wrong.
+    bad = {*source[far].tolist(), *(numbers[one] for one in numbers.keys() & set(elsewhere))}
+    found = set(zip(part_of[far].tolist(), places[far].tolist(), strict=True))
+    counts = ~far & (grown > 0)
+    source, begin, grown, part_of, places = (one[counts] for one in (source, begin, grown, part_of, places))
     order = np.lexsort((begin, source))
-    source, begin, end = source[order], begin[order], end[order]
+    source, begin, end = source[order], begin[order], (begin + grown)[order]
     # In sorted order a span that overlaps any later span overlaps the next one.
     into = (source[1:] == source[:-1]) & (begin[1:] < end[:-1])
     bad |= set(source[1:][into].tolist())
     if bad:
-        found |= set(places[order[np.isin(source, np.array(sorted(bad), dtype=np.int32))]].tolist())
+        mine = order[np.isin(source, np.array(sorted(bad), dtype=np.int32))]
+        found |= set(zip(part_of[mine].tolist(), places[mine].tolist(), strict=True))
     return found

@@ -6,20 +6,22 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.module_utils.records.asked import AskedLine
 from ansible_collections.railyard.fabric.plugins.plugin_utils.arrays import np
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue import CHECKS
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence.columns.tables import BEYOND
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run.asked_lines import AskedLines
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run.documents import Row
 
 Column = Any
 """An array with one value per row."""
 
 #: Counted values stay so far below 64 bits that two of them can be added.
 MOST = 1 << 61
+#: No row states this number of a group: it is that of its test, or up to 2^16 less.
+_NO_GROUP = -(1 << 31)
 
 
 class PlannedTests:
@@ -38,7 +40,7 @@ class PlannedTests:
         self.nodes = {name: number for number, name in enumerate(nodes)}
         self.what: dict[tuple[object, ...], int] = {}
         is_test = np.array([CHECKS[kind["check"]].source == "test" for kind in lines.kinds], dtype=bool)
-        mine = np.flatnonzero(is_test[lines.kind])
+        mine = np.flatnonzero(is_test[lines.kind]).astype(np.int32)
         #: Test -> place in the columns of `lines`, and the inverse, with -1 at the end.
         self._places, self._place_of = mine, np.full(len(lines.kind) + 1, -1, dtype=np.int32)
         self._place_of[mine] = np.arange(len(mine))
@@ -46,7 +48,7 @@ class PlannedTests:
         whats = np.array([self.find_what(kind) for kind in lines.kinds], dtype=np.int32)
         self.at, self.node, self.peer = lines.at[mine], known[lines.node[mine]], known[lines.peer[mine]]
         self.number, self.round, self.of_what = lines.number[mine], lines.round[mine], whats[lines.kind[mine]]
-        self.group = np.where(lines.group[mine] < 0, BEYOND, lines.group[mine].astype(np.int64))
+        self.group = np.where(lines.group[mine] < 0, _NO_GROUP, lines.group[mine])
 
     def line(self, place: int) -> AskedLine:
         """Return a planned test."""
@@ -68,7 +70,7 @@ class PlannedTests:
         """Return the places of the tests with these numbers, -1 if there is none."""
         return self._place_of[self.lines.find(numbers)]
 
-    def find_what(self, of: Mapping[str, Any]) -> int:
+    def find_what(self, of: Row) -> int:
         """Return the number of the check, tool, rail and direction of a planned test or a frame."""
         return number_key(self.what, (of["check"], of["tool"], of["rail"], of["direction"]))
 

@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Short rows by node and rail, in the order in which the node wrote them. Pure."""
+"""Packed rows by node and rail, in the order in which the node wrote them. Pure."""
 
 from __future__ import annotations
 
@@ -15,9 +15,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence.col
     PlannedTests,
 )
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence.columns.tables import (
-    BEYOND,
-    SEQUENCE,
-    ShortRow,
+    PackedRow,
     Table,
 )
 
@@ -53,11 +51,12 @@ class RailRows:
         self, asked: PlannedTests, parts: Sequence[Part], rows: tuple[Column, Column, Column, Column]
     ) -> None:
         self._asked, self._parts = asked, parts
-        self._part, self._index, self._tests, self.sequence = rows
+        self._part, self._index, self._tests, sequence = rows
+        self.sequence = sequence.astype(np.int64)
         frames = []
         for number in np.unique(self._part).tolist():
             table = parts[number].table
-            used = table.frame_of.array()[self._index[self._part == number]]
+            used = table.frame_of[self._index[self._part == number]]
             frames += [table.frames[one].row for one in np.unique(used).tolist()]
         self.checks = {str(frame["check"]) for frame in frames}
         counters = [(frame.get("link_errors"), frame.get("netdev")) for frame in frames]
@@ -67,7 +66,7 @@ class RailRows:
     def __len__(self) -> int:
         return len(self.sequence)
 
-    def row(self, at: int) -> ShortRow:
+    def row(self, at: int) -> PackedRow:
         """Return a row."""
         table: Table = self._parts[self._part[at]].table
         return table.row(int(self._index[at]))
@@ -82,7 +81,7 @@ class RailRows:
         if not (np.diff(self.sequence) > 0).all() or any(abs(number) >= MOST for number in numbers):
             return None
         others = np.array(numbers, dtype=np.int64)
-        if BEYOND in self.sequence or np.isin(others, self.sequence).any():
+        if np.isin(others, self.sequence).any():
             return None
         found: list[int] = np.searchsorted(self.sequence, others).tolist()
         return found
@@ -104,13 +103,14 @@ class ByRail:
         self._asked, self._parts = asked, list(parts)
         rails: dict[object, int] = {}
         rail_of = np.array([rails.setdefault(what[2], len(rails)) for what in asked.what], dtype=np.int64)
-        self._rails, empty = rails, np.zeros(0, dtype=np.int32)
-        columns: list[list[Any]] = [[empty], [empty], [empty], [empty], [empty]]
+        self._rails = rails
+        types = np.int32, np.int16, np.int32, np.int32, np.uint32
+        columns: list[list[Any]] = [[np.zeros(0, dtype=one)] for one in types]
         for number, (table, indices, tests) in enumerate(self._parts):
             host = (asked.node if table.kind.end == "client" else asked.peer)[tests]
             place = (host * max(len(rails), 1) + rail_of[asked.of_what[tests]]).astype(np.int32)
             of_part = np.full(len(indices), number, dtype=np.int16)
-            sequence = table.column(SEQUENCE)[indices]
+            sequence = table.column("sequence")[indices]
             for column, values in zip(columns, (place, of_part, indices, tests, sequence), strict=True):
                 column.append(values)
         place, *rows = (np.concatenate(column) for column in columns)

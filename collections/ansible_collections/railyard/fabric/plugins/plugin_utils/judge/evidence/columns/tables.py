@@ -1,54 +1,47 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The short rows of a sweep as columns: one table per kind of row, and a view of a single row.
-
-A row takes fifteen times as much memory as its short line, and a sweep of 232 nodes has 1.7 million rows.
-Here a value is a number in a column. Values that no rule reads from the columns stay in the file.
-"""
+"""Packed rows of a sweep as arrays, without an object for each row. Pure."""
 
 from __future__ import annotations
 
-import io
-import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import chain, islice
-from typing import Any, NamedTuple
+import base64
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
 
-from ansible_collections.railyard.fabric.plugins.module_utils.runner import short_rows
-from ansible_collections.railyard.fabric.plugins.plugin_utils.arrays import Ints, NDArray, np
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence.columns.column import (
-    Column,
-    narrow_integers,
-)
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence.columns.lines import (
-    Lines,
-    parse_block,
-)
+from ansible_collections.railyard.fabric.plugins.module_utils.runner import packed_rows
+from ansible_collections.railyard.fabric.plugins.plugin_utils.arrays import GrowingArray, Ints, NDArray, np
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence.columns.spans import Added
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run.documents import Row
 
-Read = Callable[[tuple[int, int], str, int], dict[str, Any]]
-"""Returns the complete row at a (position, length), given its test's id and its sequence."""
+
+class File(Protocol):
+    """Reads the file of the rows again."""
+
+    def read_packed(self, place: tuple[int, int], at: int, identity: str, sequence: int) -> Row:
+        """Return a row in full, given its line's position and length, its place in it, and what it must be.
+
+        Raises:
+            RunFolderError: it cannot be read, or has changed.
+        """
+
+    def read_line(self, place: tuple[int, int]) -> bytes:
+        """Return the bytes at a position and length.
+
+        Raises:
+            RunFolderError: they cannot be read.
+        """
+
+    def changed(self) -> Exception:
+        """Return the error for a file that has changed."""
+
 
 #: Keys that differ between the rows of a frame; the frame has all others.
 _OWN = frozenset(
     ("id", "sequence", "started", "node", "peer", "round", "group", "other_end", "metrics", "counters",
      "window_s", "argv", "iterations", "samples", "raw")
 )  # fmt: skip
-_NESTED = frozenset(
-    ("argv", "metrics", "counters", "other_rails", "link_errors", "claim", "exchange", "raw", "other_end")
-)
-#: Keys of a frame that must be strings.
-_NAMED = ("check", "tool", "rail", "direction", "host", "end", "status", "proof")
-#: The first values of all short rows.
-SEQUENCE, AFTER_MS, OTHER, ROUND, IN_GROUP, HEARD, FIRST = range(7)
-_FIRST_KINDS = (int, int, str, int, int, str)
-#: Maximum number of tables; a sweep has fewer.
-_MOST_TABLES = 64
-#: Maximum time of a row after its frame, and of a frame.
-_MOST_MS, _LAST_MS = 10**12, 2 * 10**14
-#: Replaces a number in a column that is too large for it.
-BEYOND = -(1 << 62)
+_TYPES = {"I": "<u4", "H": "<u2", "i": "<i4", "Q": "<u8", "q": "<i8", "d": "<f8"}
 
 
 class Kind(NamedTuple):
@@ -57,240 +50,215 @@ class Kind(NamedTuple):
     Attributes:
         check: the test.
         end: client or server.
-        metrics: names of the metrics that differ between rows.
-        counters: names of the counters.
-        windowed: rows have a window.
-        words: number of command line arguments that differ between rows.
-        counted: rows have iterations.
-        sampled: samples of a counter follow.
-        kinds: types of the values, without the samples: int, float or str.
+        columns: their columns.
+        ports: for each command line argument that differs between rows, whether it is a port.
     """
 
     check: str
     end: str
-    metrics: tuple[str, ...]
-    counters: tuple[str, ...]
-    windowed: bool
-    words: int
-    counted: bool
-    sampled: bool
-    kinds: tuple[type, ...]
+    columns: tuple[packed_rows.Column, ...]
+    ports: tuple[bool, ...]
+
+    def _named(self, begin: str) -> tuple[str, ...]:
+        return tuple(one.name.removeprefix(begin) for one in self.columns if one.name.startswith(begin))
 
     @property
-    def counters_at(self) -> int:
-        """Place of the counters' values: begin and growth of each."""
-        return FIRST + len(self.metrics)
+    def metrics(self) -> tuple[str, ...]:
+        """Names of the metrics that differ between rows."""
+        return self._named("metric ")
 
     @property
-    def window_at(self) -> int:
-        """Place of the window's two values, in ticks."""
-        return self.counters_at + 2 * len(self.counters)
+    def counters(self) -> tuple[str, ...]:
+        """Names of the counters."""
+        return self._named("before ")
 
-    @property
-    def words_at(self) -> int:
-        """Place of the command line arguments."""
-        return self.window_at + 2 * self.windowed
-
-    @property
-    def iterations_at(self) -> int:
-        """Place of the iterations."""
-        return self.words_at + self.words
-
-    @property
-    def fixed(self) -> int:
-        """Number of values, without the samples."""
-        return self.iterations_at + self.counted
-
-    def allows(self, types: tuple[type, ...]) -> bool:
-        """Tell whether a row may have values of these types."""
-        numbers, rest = types[FIRST : self.counters_at], types[self.counters_at :]
-        words = rest[self.words_at - self.counters_at :][: self.words]
-        others = (*rest[: self.words_at - self.counters_at], *rest[self.iterations_at - self.counters_at :])
-        return (
-            types[:FIRST] == _FIRST_KINDS
-            and len(types) == self.fixed
-            and set(numbers) <= {int, float}
-            and set(words) <= {int, str}
-            and set(others) <= {int}
-        )
-
-    def example(self) -> list[Any]:
-        """Return example values of a row."""
-        return [0, 0, "", 0, 0, "", *[0] * (self.fixed - FIRST)]
-
-
-def _is_well_formed(frame: Row) -> bool:
-    """Tell whether a frame has only strings and numbers, and strings in its command lines."""
-    argvs = frame.get("argv")
-    if not isinstance(argvs, list) or not all(isinstance(argv, list) for argv in argvs):
-        return False
-    words = [word for argv in argvs for word in argv]
-    values = [value for key, value in frame.items() if key not in _NESTED]
-    named = [frame.get(key) for key in _NAMED]
-    return (
-        all(isinstance(one, str) for one in named)
-        and all(word is None or isinstance(word, str) for word in words)
-        and not any(isinstance(value, (dict, list)) for value in values)
-    )
+    def has(self, name: str) -> bool:
+        """Tell whether there is a column with this name."""
+        return any(one.name == name for one in self.columns)
 
 
 class Table:
-    """Rows with one `Kind`.
+    """Rows with one `Kind`. Number, sequence and metrics are kept; other columns are read again when used.
 
     Attributes:
         kind: the kind.
+        doubtful: the hosts with counters that may overlap, of all tables.
         frames: the frames of its rows.
-        numbers: for each row, the number in its test's id.
-        frame_of: for each row, the index of its frame.
-        begin: for each row, the position of its line.
+        texts: text -> its number; `other` and words are numbers of texts.
     """
 
-    def __init__(self, kind: Kind, read: Read) -> None:
+    def __init__(self, kind: Kind, doubtful: Collection[str], file: File) -> None:
+        self.doubtful = doubtful
         self.kind = kind
-        self.frames: list[short_rows.Frame] = []
-        self.numbers, self.frame_of, self.begin, self._length = (Column(int) for _each in range(4))
-        self._places: dict[bytes, int] = {}
-        self._read = read
-        self._columns = [Column(bytes if at == HEARD else one) for at, one in enumerate(kind.kinds)]
-        #: The samples of all rows, concatenated, and their number per row.
-        self._samples, self._sampled = Column(int), Column(int)
-        self._samples_end: Ints | None = None
-        self._items: list[Callable[[int], Any]] | None = None
+        self.frames: list[packed_rows.Frame] = []
+        self.texts: dict[str, int] = {}
+        self._file = file
+        self._places: dict[tuple[bytes, bytes], int] = {}
+        self._dtype = np.dtype([_field(one) for one in kind.columns])
+        self._kept = {
+            name: GrowingArray() for name in ("number", "sequence", *map("metric {}".format, kind.metrics))
+        }
+        self._frame_of, self._other = GrowingArray(), GrowingArray()
+        self._words = [GrowingArray() for _each in kind.ports]
+        #: For each line its first row, its position and its length.
+        self._first, self._begin, self._length = GrowingArray(), GrowingArray(), GrowingArray()
 
     def __len__(self) -> int:
-        return len(self.numbers.array())
+        return len(self.numbers)
 
     def add(
-        self, lines: Lines, columns: Sequence[Sequence[Any]], known: Mapping[bytes, short_rows.Frame]
-    ) -> None:
-        """Append rows.
+        self, lines: Sequence[Line], find: Callable[[bytes, bytes], packed_rows.Frame | None]
+    ) -> Added | None:
+        """Append the rows of lines; return None, and append nothing, if one of them is malformed.
 
         Args:
             lines: their lines.
-            columns: their values by column, without the samples.
-            known: name -> frame.
+            find: returns the frame of a host and a packed row, None unless it is one of this kind.
+        """
+        rows = np.frombuffer(b"".join(one.data for one in lines), dtype=self._dtype)
+        counts = np.array([one.rows for one in lines])
+        # For each line, the place of its host, and where its words are among all words.
+        hosts: dict[bytes, int] = {}
+        host = np.repeat([hosts.setdefault(one.host, len(hosts)) for one in lines], counts)
+        which, frame_of = np.unique(host.astype(np.int64) << 32 | rows["frame"], return_inverse=True)
+        names = list(hosts)
+        keys = [(names[one >> 32], (one & 0xFFFFFFFF).to_bytes(4, "little")) for one in which.tolist()]
+        frames = [find(*key) for key in keys]
+        lengths = np.array([len(one.words) for one in lines])
+        most, before = np.repeat(lengths, counts), np.repeat(np.cumsum(lengths) - lengths, counts)
+        columns = [rows[name] for name in ("other", *(f"word {at}" for at in range(len(self._words))))]
+        if None in frames or any((column >= most).any() for column in columns):
+            return None
+        for key, frame in zip(keys, frames, strict=True):
+            if key not in self._places and frame is not None:
+                self._places[key] = len(self.frames)
+                self.frames.append(frame)
+        texts = self.texts
+        numbers = np.array([texts.setdefault(word, len(texts)) for one in lines for word in one.words])
+        for grown, column in zip((self._other, *self._words), columns, strict=True):
+            grown.add(numbers[before + column].astype(np.int32))
+        index = np.array([self._places[key] for key in keys], dtype=np.int32)[frame_of]
+        begin = np.array([one.begin for one in lines], dtype=np.int64)
+        self._frame_of.add(index)
+        self._first.add((len(self) + np.cumsum(counts) - counts).astype(np.int32))
+        self._begin.add(begin)
+        self._length.add(np.array([one.length for one in lines], dtype=np.int32))
+        for name, grown in self._kept.items():
+            grown.add(rows[name])
+        return Added(self.frames, self.kind.counters, rows, index, np.repeat(begin, counts))
+
+    @property
+    def numbers(self) -> NDArray[Any]:
+        """For each row, the number in its test's id."""
+        return self.column("number")
+
+    @property
+    def frame_of(self) -> NDArray[Any]:
+        """For each row, the index of its frame."""
+        return self._frame_of.array()
+
+    @property
+    def other(self) -> NDArray[Any]:
+        """For each row, the number of the other end's name in `texts`."""
+        return self._other.array()
+
+    @property
+    def begin(self) -> Ints:
+        """For each row, the position of its line."""
+        counts = np.diff(np.append(self._first.array(), len(self)))
+        begin: Ints = np.repeat(self._begin.array(), counts)
+        return begin
+
+    def column(self, name: str) -> NDArray[Any]:
+        """Return number, sequence or a metric of all rows."""
+        return self._kept[name].array()
+
+    def word(self, number: int) -> NDArray[Any]:
+        """Return the numbers in `texts` of a command line argument that differs between rows."""
+        return self._words[number].array()
+
+    def rows(self, indices: Any) -> NDArray[Any]:
+        """Return all columns of rows, from the folder.
 
         Raises:
-            OverflowError: a number does not fit into 64 bits, and there are several rows.
+            RunFolderError: they cannot be read, or have changed.
         """
-        fixed, places = self.kind.fixed, self._places
-        window = range(self.kind.window_at, self.kind.words_at)
-        made = []
-        for at, (column, values) in enumerate(zip(self._columns, columns, strict=True)):
-            try:
-                made.append(column.convert(values))
-            except OverflowError:
-                # A window of 310 digits cannot be expanded to a complete row.
-                if len(values) > 1 or at in window:
-                    raise
-                made.append(np.array([one if abs(one) < -BEYOND else BEYOND for one in values]))
-        if self.kind.sampled:
-            each = [values[fixed:] for values in lines.values]
-            samples = self._samples.convert(list(chain.from_iterable(each)))
-            self._sampled.add(np.array([len(one) for one in each], dtype=np.int32))
-            self._samples.add(samples)
-        for name in set(lines.frames) - places.keys():
-            places[name] = len(self.frames)
-            self.frames.append(known[name])
-        for column, part in zip(self._columns, made, strict=True):
-            column.add(part)
-        self.frame_of.add(np.array([places[name] for name in lines.frames], dtype=np.int32))
-        self.numbers.add(narrow_integers(lines.numbers))
-        self.begin.add(lines.begin)
-        self._length.add(lines.length.astype(np.int32))
+        lines, which = np.unique(self._line_of(indices), return_inverse=True)
+        places = zip(self._begin.array()[lines].tolist(), self._length.array()[lines].tolist(), strict=True)
+        found = [_decode(self._file.read_line(place)) for place in places]
+        size = self._dtype.itemsize
+        before = np.cumsum([0, *(len(one) // size for one in found)])
+        mine = before[:-1][which] + indices - self._first.array()[lines[which]]
+        if any(len(one) % size for one in found) or not (mine < before[1:][which]).all():
+            raise self._file.changed()
+        rows: NDArray[Any] = np.frombuffer(b"".join(found), dtype=self._dtype)[mine]
+        if not all(np.array_equal(rows[name], self.column(name)[indices]) for name in ("number", "sequence")):
+            raise self._file.changed()
+        return rows
 
-    def column(self, place: int) -> NDArray[Any]:
-        """Return the values at a place; for strings their numbers in `texts`."""
-        return self._columns[place].array()
+    def _line_of(self, places: Any) -> Any:
+        return np.searchsorted(self._first.array(), places, side="right") - 1
 
-    def texts(self, place: int) -> list[str]:
-        """Return the strings of a column, in the order of their numbers."""
-        return list(self._columns[place].texts)
-
-    def at(self, place: int, index: int) -> Any:
-        """Return a row's number at a place."""
-        if self._items is None:
-            self._items = [column.array().item for column in self._columns]
-        return self._items[place](index)
-
-    def samples(self, index: int) -> Sequence[int]:
-        """Return a row's samples in the form of a short row."""
-        if self._samples_end is None:
-            self._samples_end = np.cumsum(self._sampled.array(), dtype=np.int64)
-        begin = self._samples_end[index - 1] if index else 0
-        found: list[int] = self._samples.array()[begin : self._samples_end[index]].tolist()
-        return found
-
-    def row(self, index: int) -> ShortRow:
+    def row(self, index: int) -> PackedRow:
         """Return a row."""
-        frame = self.frames[self.frame_of.array().item(index)].row
-        return ShortRow(self, index, frame, f"m{self.numbers.at(index):05d}")
+        frame = self.frames[self.frame_of.item(index)].row
+        return PackedRow(self, index, frame)
 
-    def read_complete(self, index: int, identity: str) -> dict[str, Any]:
+    def values(self, index: int) -> dict[str, float]:
+        """Return number, sequence and metrics of a row as Python numbers."""
+        return {name: column.array().item(index) for name, column in self._kept.items()}
+
+    def read_complete(self, index: int) -> Row:
         """Return the complete row from the folder."""
-        place = self.begin.at(index), self._length.at(index)
-        return self._read(place, identity, self.at(SEQUENCE, index))
+        line = int(self._line_of(index))
+        place = self._begin.array().item(line), self._length.array().item(line)
+        identity = packed_rows.identity_of(self.numbers.item(index))
+        at, sequence = index - self._first.array().item(line), self.column("sequence").item(index)
+        return self._file.read_packed(place, at, identity, sequence)
 
 
-class ShortRow(Mapping[str, Any]):
-    """A row of a table, with the interface of a complete row; missing values are read from the folder."""
+def _field(column: packed_rows.Column) -> tuple[str, str] | tuple[str, str, tuple[int]]:
+    """Return a column for `np.dtype`."""
+    kind = _TYPES[column.type]
+    return (
+        (column.name, kind, (column.values,)) if column.name in packed_rows.SAMPLES else (column.name, kind)
+    )
 
-    __slots__ = ("_cache", "_id", "frame", "index", "table")
 
-    def __init__(self, table: Table, index: int, frame: Row, identity: str) -> None:
-        self.table, self.index, self.frame, self._id = table, index, frame, identity
-        #: Values that were already read from the columns.
-        self._cache: dict[str, Any] = {}
+def _decode(line: bytes) -> bytes:
+    """Return the packed rows of a line; nothing if it is none."""
+    _before, _mark, rest = line.partition(b'"packed":"')
+    try:
+        return base64.b64decode(rest.partition(b'"')[0], validate=True)
+    except ValueError:
+        return b""
+
+
+class PackedRow(Mapping[str, Any]):
+    """A row of a table, with the interface of a complete row; what is not kept is read from the folder."""
+
+    __slots__ = ("frame", "index", "table")
+
+    def __init__(self, table: Table, index: int, frame: Row) -> None:
+        self.table, self.index, self.frame = table, index, frame
 
     def get(self, key: str, default: Any = None) -> Any:
         """Return the value of a key."""
         if key not in _OWN:
             return self.frame.get(key, default)
         if key == "id":
-            return self._id
+            return packed_rows.identity_of(self.table.numbers.item(self.index))
         if key == "sequence":
-            sequence = self.table.at(SEQUENCE, self.index)
-            return sequence if sequence != BEYOND else self.read_complete()[key]
-        if key == "started":
-            frame = self.table.frames[self.table.frame_of.at(self.index)]
-            return short_rows.timestamp(frame.begun + self.table.at(AFTER_MS, self.index))
-        if (found := self._cache.get(key)) is None:
-            found = self._cache[key] = self._read_columns(key)
-        return self.read_complete().get(key, default) if found is None else found
+            return self.table.column(key).item(self.index)
+        return self.read_complete().get(key, default)
 
-    def _read_columns(self, key: str) -> Any:
-        """Return the value of a key from the columns, None if they do not have all of it."""
-        table, index = self.table, self.index
-        kind = table.kind
-        if key == "metrics":
-            metrics = dict(self.frame["metrics"][0])
-            for place, name in enumerate(kind.metrics, FIRST):
-                value = table.at(place, index)
-                if not math.isfinite(value) or value == BEYOND:
-                    return None
-                metrics[name] = value
-            return metrics
-        if key == "counters":
-            values = [table.at(place, index) for place in range(kind.counters_at, kind.window_at)]
-            spans = zip(kind.counters, values[::2], values[1::2], strict=True)
-            return None if BEYOND in values else {name: [begin, begin + by] for name, begin, by in spans}
-        if key == "window_s" and kind.windowed:
-            ticks = [table.at(kind.window_at + side, index) for side in (0, 1)]
-            return [tick / short_rows.TICKS for tick in ticks]
-        if key == "samples" and kind.sampled:
-            begins = "rx_bytes" in kind.counters
-            place = kind.counters_at + 2 * kind.counters.index("rx_bytes") if begins else 0
-            before = table.at(place, index) if begins else 0
-            return None if before == BEYOND else short_rows.samples(before, table.samples(index))
-        return None
-
-    def read_complete(self) -> dict[str, Any]:
+    def read_complete(self) -> Row:
         """Return the complete row from the folder.
 
         Raises:
             RunFolderError: it cannot be read, or has changed.
         """
-        return self.table.read_complete(self.index, self._id)
+        return self.table.read_complete(self.index)
 
     def __getitem__(self, key: str) -> Any:
         found = self.get(key, self)
@@ -305,115 +273,17 @@ class ShortRow(Mapping[str, Any]):
         return len(self.read_complete())
 
 
-def find_shared_values(row: Mapping[str, Any]) -> Mapping[str, Any]:
+def find_shared_values(row: Row) -> Row:
     """Return a mapping with the values that all rows of a row's frame have in common."""
-    return row.frame if isinstance(row, ShortRow) else row
+    return row.frame if isinstance(row, PackedRow) else row
 
 
-class Tables:
-    """Collects the lines of valid short rows.
+class Line(NamedTuple):
+    """A line of packed rows: its host, its rows and their number, its words, its position and length."""
 
-    Args:
-        frames: collects their frames.
-        read: returns a complete row of the file.
-    """
-
-    def __init__(self, frames: short_rows.Frames, read: Read) -> None:
-        self.frames, self._read = frames, read
-        self._tables: dict[Kind, Table] = {}
-        #: Name of a frame -> the frame, and the layout of its rows.
-        self._known: dict[bytes, short_rows.Frame] = {}
-        self._layouts: dict[bytes, Kind] = {}
-        self._table_of: dict[tuple[Kind, tuple[type, ...]], Table] = {}
-
-    def __iter__(self) -> Iterator[Table]:
-        return iter(self._tables.values())
-
-    def in_file(self) -> Iterator[tuple[int, ShortRow]]:
-        """Yield all rows with their positions, in the order of the file."""
-        every = list(self)
-        begin = [table.begin.array() for table in every]
-        table_of = np.repeat(np.arange(len(every)), [len(table) for table in every])
-        index = np.concatenate([np.zeros(0, np.int64), *(np.arange(len(table)) for table in every)])
-        places = np.concatenate([np.zeros(0, np.int64), *begin])
-        for at in np.argsort(places).tolist():
-            yield int(places[at]), every[table_of[at]].row(int(index[at]))
-
-    def take(self, begin: int, block: bytes) -> Iterator[tuple[int, bytes]]:
-        """Collect rows from a block at a position; yield the lines that must be parsed separately.
-
-        Only rows that `Frames.whole` can expand are collected.
-        """
-        lines = parse_block(block, begin)
-        if lines is None:
-            each = list(io.BytesIO(block))
-            for line in each:
-                if len(each) == 1:
-                    yield begin, line
-                else:
-                    yield from self.take(begin, line)
-                begin += len(line)
-            return
-        alike: dict[Kind | None, list[int]] = {}
-        layouts = self._layouts
-        for place, name in enumerate(lines.frames):
-            alike.setdefault(layouts.get(name) or self._layout(name), []).append(place)
-        for kind, places in alike.items():
-            for place in self._take(kind, lines, places) if kind else places:
-                at = int(lines.begin[place]) - begin
-                yield begin + at, block[at : at + int(lines.length[place])]
-
-    def _take(self, kind: Kind, lines: Lines, places: Sequence[int]) -> Iterator[int]:
-        """Collect rows with one layout; yield the places of lines that are not such rows."""
-        mine, fixed = lines.only(places), kind.fixed
-        columns = list(islice(zip(*mine.values, strict=False), fixed))
-        types = [set(map(type, values)) for values in columns]
-        more = chain.from_iterable(values[fixed:] for values in mine.values)
-        if all(len(one) == 1 for one in types) and set(map(type, more)) <= ({int} if kind.sampled else set()):
-            table = self._table(kind, tuple(one.pop() for one in types))
-            try:
-                if table is not None and all(-_MOST_MS < late < _MOST_MS for late in columns[AFTER_MS]):
-                    table.add(mine, columns, self._known)
-                    return
-            except OverflowError:
-                pass  # a number does not fit into 64 bits
-        if len(places) == 1:
-            yield from places
-            return
-        alike: dict[tuple[type, ...], list[int]] = {}
-        for place in places:
-            alike.setdefault(tuple(map(type, lines.values[place][:fixed])), []).append(place)
-        for group in alike.values() if len(alike) > 1 else ([place] for place in places):
-            yield from self._take(kind, lines, group)
-
-    def _layout(self, name: bytes) -> Kind | None:
-        try:
-            frame = self.frames.frame(name.decode())
-        except ValueError:
-            return None
-        if frame is None or not 0 <= frame.begun < _LAST_MS:
-            return None
-        row = frame.row
-        if not _is_well_formed(row):
-            return None
-        try:
-            metrics, counters = tuple(row["metrics"][1]), tuple(row["counters"])
-            words = sum(word is None for argv in row["argv"] for word in argv)
-            parts = bool(row["window_s"]), words, bool(row["iterations"]), bool(row["samples"])
-            kind = Kind(row["check"], row["end"], metrics, counters, *parts, ())
-            # Any other fault of the frame is a fault of each of its rows.
-            whole = self.frames.expand({"as": name.decode(), "id": "m00000", "v": kind.example()})
-        except (TypeError, LookupError, ValueError):
-            return None
-        if whole is None:
-            return None
-        self._known[name], self._layouts[name] = frame, kind
-        return kind
-
-    def _table(self, kind: Kind, types: tuple[type, ...]) -> Table | None:
-        """Return the table for values of these types, None if they are not permitted."""
-        known = kind._replace(kinds=types)
-        found = self._tables.get(known)
-        if found is None and kind.allows(types) and len(self._tables) < _MOST_TABLES:
-            found = self._tables[known] = Table(known, self._read)
-        return found
+    host: bytes
+    data: bytes
+    rows: int
+    words: list[str]
+    begin: int
+    length: int

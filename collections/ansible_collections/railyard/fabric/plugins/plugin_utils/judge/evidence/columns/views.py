@@ -8,14 +8,15 @@ A value that the columns do not have is NaN or False: such a test is judged by i
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import re
+from collections.abc import Iterable
 from functools import cached_property
 from typing import Any, NamedTuple
 
 from ansible_collections.railyard.fabric.plugins.module_utils.catalogue import rdma_counters
 from ansible_collections.railyard.fabric.plugins.module_utils.catalogue.rdma_counters import NETDEV
 from ansible_collections.railyard.fabric.plugins.module_utils.measure import proof
-from ansible_collections.railyard.fabric.plugins.module_utils.runner import short_rows
+from ansible_collections.railyard.fabric.plugins.module_utils.runner import packed_rows
 from ansible_collections.railyard.fabric.plugins.plugin_utils.arrays import np
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue import CHECKS
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.policy import is_number
@@ -24,7 +25,6 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence imp
     row_counters,
     row_numbers,
 )
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence.columns import tables
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence.columns.planned_tests import (
     MOST,
     Column,
@@ -37,9 +37,11 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence.vie
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run.asked_lines import number_of
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run.documents import Row
 
-TICKS = short_rows.TICKS
+TICKS = packed_rows.TICKS
 _MS = 1e3
 _ABSENT = float("nan")
+#: A boot id of which packed rows can keep the beginning.
+_BOOT = re.compile(f"[0-9a-f]{{{packed_rows.BOOT_DIGITS}}}")
 #: Metrics that must be in the frame, because `Lookup` rules read them in one row of each frame.
 _SHARED = ("loss_percent", "path_mtu_bytes", "sent", "received", "forward_gbps", "reverse_gbps")
 
@@ -57,7 +59,9 @@ class ColumnEnd:
     def __init__(self, table: Table, places: Column, known: RunContext, asked: PlannedTests) -> None:
         self.table, self.places, self.known, self.asked = table, places, known, asked
         self.kind, self.policy, self.check = table.kind, known.policy, CHECKS[table.kind.check]
-        self.frame_of = table.frame_of.array()[places]
+        self.frame_of = table.frame_of[places]
+        #: Their columns until `forget`.
+        self._rows: Column = table.rows(places)
         form = rdma_counters.form_of(self.kind.counters) if self.check.rdma else NETDEV
         self._of_one_driver = form is not None
         self.driver = form or NETDEV
@@ -105,6 +109,7 @@ class ColumnEnd:
         """Free what only the rules need."""
         vars(self).pop("window_s", None)
         vars(self).pop("iterations", None)
+        self._rows = None
         self.asked = self.asked.only(self.places[:0])
 
     # Attributes that a single row has too.
@@ -112,7 +117,7 @@ class ColumnEnd:
     @property
     def has_no_window(self) -> bool:
         """Whether the rows have no window."""
-        return not self.kind.windowed
+        return not self.kind.has("begin_ticks")
 
     def has_window(self, needed: bool) -> Column:
         """Tell whether their windows are valid."""
@@ -127,8 +132,7 @@ class ColumnEnd:
         """Begin and end of the measurements; NaN if there is none."""
         if self.has_no_window:
             return np.full(len(self.places), _ABSENT), np.full(len(self.places), _ABSENT)
-        place = self.kind.window_at
-        return self._column(place) / TICKS, self._column(place + 1) / TICKS
+        return self._column("begin_ticks") / TICKS, self._column("end_ticks") / TICKS
 
     @property
     def lasted_s(self) -> Column:
@@ -143,7 +147,7 @@ class ColumnEnd:
     def metric(self, name: str) -> Column:
         """Return a metric from the rows, or from their frames."""
         if name in self.kind.metrics:
-            return self._column(tables.FIRST + self.kind.metrics.index(name))
+            return self._column(f"metric {name}").astype(np.float64)
         return self.by_frame(_to_float(metrics.get(name)) for metrics in self.constant)
 
     @property
@@ -154,7 +158,7 @@ class ColumnEnd:
     @cached_property
     def iterations(self) -> Column:
         """Numbers of messages that they counted."""
-        return self._column(self.kind.iterations_at) if self.kind.counted else _ABSENT
+        return self._column("iterations") if self.kind.has("iterations") else _ABSENT
 
     @property
     def is_planned(self) -> Column:
@@ -163,22 +167,26 @@ class ColumnEnd:
         ends = asked.node, asked.peer
         mine, its = ends if self.kind.end == "client" else ends[::-1]
         hosts = self.by_frame(nodes.get(one, -1) for one in self.read_frames("host"))
-        known = make_column(nodes.get(name, -1) for name in self.table.texts(tables.OTHER))
-        other = known[self.table.column(tables.OTHER)[self.places]]
+        known = make_column(nodes.get(name, -1) for name in self.table.texts)
+        other = known[self.table.other[self.places]]
         good = (hosts == mine) & (other == its) & (mine >= 0) & (its >= 0) & (mine != its)
         what = self.by_frame(asked.find_what(frame.row) for frame in self.table.frames)
-        good &= (what == asked.of_what) & (self._column(tables.ROUND) == asked.round)
-        return good & (asked.number - self._column(tables.IN_GROUP) == asked.group)
+        good &= (what == asked.of_what) & (self._column("round") == asked.round)
+        return good & (asked.number - self._column("in_group") == asked.group)
 
     @property
     def is_in_time(self) -> Column:
         """Whether they were written during the run."""
-        clock = self.known.clock
+        clock, started_s = self.known.clock, self.started_s
         spans = [clock.span_s(str(host)) or (1.0, 0.0) for host in self.read_frames("host")]
         first, last = (self.by_frame(one[side] for one in spans) for side in (0, 1))
-        begun = self.by_frame(frame.begun for frame in self.table.frames)
-        started_s = (begun + self._column(tables.AFTER_MS)) / _MS
         return (started_s >= first + 1) & (started_s <= last - 1)
+
+    @property
+    def started_s(self) -> Column:
+        """When they were started, in seconds since the epoch."""
+        begun = self.by_frame(frame.begun for frame in self.table.frames)
+        return (begun + self._column("after_ms")) / _MS
 
     @property
     def has_right_command(self) -> Column:
@@ -186,14 +194,15 @@ class ColumnEnd:
         good = np.ones(len(self.places), dtype=bool)
         rails = list(dict.fromkeys(map(str, self.read_frames("rail"))))
         rail = self.by_frame(map(rails.index, self.read_frames("rail")))
-        other = self.table.column(tables.OTHER)[self.places]
-        ends = [self.known.ends.get(name, {}) for name in self.table.texts(tables.OTHER)]
-        for place in range(self.kind.words_at, self.kind.iterations_at):
-            if self.kind.kinds[place] is not int:
-                number = {word: number for number, word in enumerate(self.table.texts(place))}
-                address = [[mine[one].address if one in mine else None for one in rails] for mine in ends]
-                wanted = np.array([[number.get(str(one), -1) for one in mine] for mine in address])
-                good &= wanted[other, rail] == self.table.column(place)[self.places]
+        other = self.table.other[self.places]
+        texts = self.table.texts
+        ends = [self.known.ends.get(name, {}) for name in texts]
+        numeric = np.array([text.isascii() and text.isdigit() for text in texts], dtype=bool)
+        address = [[mine[one].address if one in mine else None for one in rails] for mine in ends]
+        wanted = np.array([[texts.get(str(one), -1) for one in mine] for mine in address])[other, rail]
+        for number, is_port in enumerate(self.kind.ports):
+            word = self.table.word(number)[self.places]
+            good &= numeric[word] if is_port else wanted == word
         return good
 
     def span(self, counter: str) -> tuple[Column, Column]:
@@ -217,6 +226,34 @@ class ColumnEnd:
         return ~np.isin(self.asked.number, np.array(sorted(shared), dtype=np.int64))
 
     # Attributes that only columns have.
+
+    @property
+    def has_samples(self) -> bool:
+        """Whether they have windows and samples of a counter of bytes."""
+        return self.sample_count > 0 and not self.has_no_window
+
+    @property
+    def sample_count(self) -> int:
+        """Number of samples of each row."""
+        return next((one.values for one in self.kind.columns if one.name in packed_rows.SAMPLES), 0)
+
+    @property
+    def samples(self) -> tuple[Column, Column]:
+        """Times in seconds and bytes of their samples."""
+        # As `packed_rows` expands them: near the receiver's count of bytes at the start.
+        before = (
+            self._rows["before rx_bytes"] if self.kind.has("before rx_bytes") else np.zeros(len(self.places))
+        )
+        ticks, moved = (np.cumsum(self._rows[name], axis=1, dtype=np.int64) for name in packed_rows.SAMPLES)
+        return ticks / TICKS, (before.astype(np.int64)[:, np.newaxis] + moved).astype(np.float64)
+
+    def only(self, places: Column) -> ColumnEnd:
+        """Return a selection of the rows, with their columns, and without their planned tests.
+
+        Raises:
+            RunFolderError: they cannot be read, or have changed.
+        """
+        return ColumnEnd(self.table, self.places[places], self.known, self.asked)
 
     @property
     def can_be_counted(self) -> Column:
@@ -252,20 +289,46 @@ class ColumnEnd:
         found = {name: self.metric(name)[places] for name in names}
         return {name: column for name, column in found.items() if not np.isnan(column).all()}
 
-    def read_metrics(self, place: int) -> dict[str, Any]:
+    def read_metrics(self, place: int) -> dict[str, float]:
         """Return the metrics of one row."""
         found = {k: v for k, v in self.constant[self.frame_of[place]].items() if is_number(v)}
-        for at, name in enumerate(self.kind.metrics, tables.FIRST):
-            found[name] = self.table.at(at, self.places[place])
-        return found
+        own = self.table.values(int(self.places[place]))
+        return found | {name: own[f"metric {name}"] for name in self.kind.metrics}
 
     def _counted(self, counter: str) -> tuple[Column, Column]:
-        place = self.kind.counters_at + 2 * self.kind.counters.index(counter)
-        return self._column(place), self._column(place + 1)
+        return self._column(f"before {counter}"), self._column(f"growth {counter}")
 
-    def _column(self, place: int) -> Column:
-        kind = np.int64 if self.kind.kinds[place] is int else np.float64
-        return self.table.column(place)[self.places].astype(kind)
+    def _column(self, name: str) -> Column:
+        """Return a column; whole numbers with 64 bits."""
+        column = self.table.column(name)[self.places] if self._rows is None else self._rows[name]
+        return column.astype(np.int64) if column.dtype.itemsize < 8 else column
+
+    @property
+    def received(self) -> tuple[Column, Column]:
+        """What they received from the other end: the beginning of its boot id, and a digest."""
+        return self._column("boot"), self._column("digest")
+
+    @property
+    def sent(self) -> tuple[Column, Column, Column]:
+        """What the other end must have received from them; and whether that is known."""
+        boots = [str(self.known.fleet.boot_ids.get(host) or "") for host in self.read_frames("host")]
+        known = [_BOOT.match(boot) is not None for boot in boots]
+        digits = [boot[: packed_rows.BOOT_DIGITS] for boot in boots]
+        boot = [int(one, 16) if is_known else 0 for one, is_known in zip(digits, known, strict=True)]
+        names, counters = self.kind.metrics, sorted(self.kind.counters)
+        begins = [
+            packed_rows.digest_begin(one["status"], one["proof"], fixed | dict.fromkeys(names, 0), counters)
+            for one, fixed in zip((frame.row for frame in self.table.frames), self.constant, strict=True)
+        ]
+        digest = np.array(begins, dtype=np.uint64)[self.frame_of]
+        for name in sorted({*names, *(name for fixed in self.constant for name in fixed)}):
+            # A metric without a value is not sent.
+            has = self.by_frame(name in names or fixed.get(name) is not None for fixed in self.constant)
+            values = self.metric(name).astype(np.float64).view(np.uint64)
+            digest = np.where(has, packed_rows.digest_next(digest, values), digest)
+        spans = (side for name in counters for side in self.span(name))
+        digest = packed_rows.digest_of(digest, (side.view(np.uint64) for side in spans))
+        return self.by_frame(boot), digest, self.by_frame(known)
 
     def by_frame(self, values: Iterable[Any]) -> Column:
         """Return for each row the value of its frame, given one value per frame."""
@@ -291,9 +354,8 @@ class ColumnPair:
         """Whether each end received what the other end recorded."""
         good = np.ones(len(self.client.places), dtype=bool)
         for end, other in (self.each(), self.each()[::-1]):
-            received = end.table.column(tables.HEARD)[end.places]
-            sent = np.fromiter(_list_heard_digests(other), dtype=received.dtype, count=len(received))
-            good &= (received == sent) & (received != b"")
+            boot, digest, known = other.sent
+            good &= known & (end.received[0] == boot) & (end.received[1] == digest)
         return good
 
     def is_equal(self, key: str) -> Column:
@@ -340,22 +402,6 @@ class _Idle(NamedTuple):
     def idle_packets(self) -> Column:
         """The packets of it."""
         return self.idle_bytes / proof.SMALLEST_FRAME_BYTES
-
-
-def _list_heard_digests(end: ColumnEnd) -> Iterator[str]:
-    """Yield for each row what the other end must have received: beginning of its boot id, and digest."""
-    kind, words = end.kind, []
-    for frame, fixed in zip(end.table.frames, end.constant, strict=True):
-        boot = end.known.fleet.boot_ids.get(frame.row["host"]) or ""
-        known = len(boot) >= short_rows.BOOT_DIGITS
-        form = short_rows.told_form(frame.row, fixed, kind.metrics, kind.counters)
-        words.append((f"{boot[: short_rows.BOOT_DIGITS]}.", form) if known and form else None)
-    values = [end.metric(name).tolist() for name in kind.metrics]
-    for counter in kind.counters:
-        values += [column.tolist() for column in end.span(counter)]
-    for frame, row in zip(end.frame_of.tolist(), zip(*values, strict=True), strict=True):
-        form = words[frame]
-        yield form[0] + short_rows.digest_of(form[1] % row) if form else ""
 
 
 def _to_float(value: object, otherwise: float = _ABSENT) -> float:
