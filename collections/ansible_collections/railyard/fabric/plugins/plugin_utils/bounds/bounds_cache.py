@@ -10,7 +10,8 @@ reduced to these values, and `bounds` is called once for each two different redu
 from __future__ import annotations
 
 import json
-from collections.abc import Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.module_utils.rails import pci_links
@@ -58,6 +59,33 @@ class BoundsCache:
         key = line["check"], on.iperf3_versions, on.share, on.transport, on.gpu, mine, its
         if key not in self._bounds:
             self._bounds[key] = bounds.bound_test(str(line["check"]), client, server, on)
+        return self._bounds[key]
+
+    def for_sum(
+        self,
+        line: Mapping[str, Any],
+        parts: Sequence[Mapping[str, Any]],
+        shares: Sequence[slots.Share | None],
+        on: bounds.Conditions,
+        make: Callable[[Sequence[bounds.Capability]], bounds.Bounds],
+    ) -> bounds.Bounds:
+        """Return the thresholds of a sum; the caller must not change them.
+
+        Args:
+            line: the planned sum.
+            parts: the planned tests that are added up.
+            shares: of each of them, the bandwidth while all rails run, if that is less.
+            on: the conditions of the sum; all calls have the same policy.
+            make: returns the thresholds of rails with these capabilities. They depend on nothing but the
+                sum's check, the rails' names and ends, and the conditions.
+        """
+        check = str(line["check"])
+        ends = tuple((part["rail"], *(one[0] for one in self._both(part))) for part in parts)
+        key = check, on.iperf3_versions, on.share, on.transport, ends, tuple(shares)
+        if key not in self._bounds:
+            able = [self.capability(check, part, on.transport) for part in parts]
+            both = zip(able, shares, strict=True)
+            self._bounds[key] = make([replace(one, share=share) for one, share in both])
         return self._bounds[key]
 
     def describe_end(self, node: str, rail: str) -> str:

@@ -14,7 +14,7 @@ frames in its own window. The frames are shown beside it.
 from __future__ import annotations
 
 import bisect
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from itertools import pairwise
 
 from ansible_collections.railyard.fabric.plugins.module_utils.catalogue import rdma_counters
@@ -82,7 +82,7 @@ def sum_received(servers: Sequence[PairRow], payload: bool = False) -> dict[str,
     for row, samples, window in zip(servers, each, windows, strict=True):
         rate = samples.rate_gbps(begin, end)
         claimed = row_numbers.read_metrics(row)["bandwidth_gbps"]
-        least, most = _find_permitted_overhead(row)
+        least, most = find_permitted_overhead(row["counters"] or ())
         if not claimed * least <= rate <= claimed * most:
             raise NotSummable(
                 "ends_disagree",
@@ -170,10 +170,13 @@ def _find_own_rate_gbps(row: PairRow, samples: _Samples, window: tuple[float, fl
     return max(samples.rate_gbps(begin, end), row_numbers.read_metrics(row)["bandwidth_gbps"])
 
 
-def _find_permitted_overhead(row: PairRow) -> tuple[float, float]:
-    """Return the permitted ratio of the counter's rate to the claim: minimum and maximum."""
-    software = _RESENDS in (row["counters"] or {})
-    return (LEAST_WAVERING, MOST_RESENT) if software else (LEAST_OVERHEAD, MOST_OVERHEAD)
+def find_permitted_overhead(counters: Collection[str]) -> tuple[float, float]:
+    """Return the permitted ratio of the counter's rate to the claim: minimum and maximum.
+
+    Args:
+        counters: names of the rail's counters.
+    """
+    return (LEAST_WAVERING, MOST_RESENT) if _RESENDS in counters else (LEAST_OVERHEAD, MOST_OVERHEAD)
 
 
 def _find_absolute_window(row: PairRow) -> tuple[float, float]:

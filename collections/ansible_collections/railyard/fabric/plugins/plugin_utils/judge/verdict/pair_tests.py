@@ -65,6 +65,8 @@ class PairTests:
         self.rows = rows
         #: The planned tests between two nodes, without those of a sweep that clearly pass.
         self.lines: Sequence[AskedLine] = ()
+        #: Id of a sum -> its values, if all of its parts clearly pass.
+        self.sums: Mapping[str, Mapping[str, float]] = {}
         self.trust = trust
         self.cache = bounds_cache.BoundsCache(fleet.bound)
         #: Node -> rail -> its row of the plan.

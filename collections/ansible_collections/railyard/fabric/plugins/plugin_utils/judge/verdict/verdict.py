@@ -186,6 +186,8 @@ class _Judge:
         self.places = np.delete(np.arange(len(asked)), numbered.at[self.passing.places]).tolist()
         self.lines = [asked[place] for place in self.places]
         self.between.lines = [line for line in self.lines if CHECKS[line["check"]].source == "test"]
+        of_rails = (line for line in self.lines if CHECKS[line["check"]].source == "sum")
+        self.between.sums = sums.add_passing(of_rails, self.passing) if self.passing else {}
         self._one_node = NodeTests(
             run, plan, self.between, chart, times, lost, rows, self.lines, self.passing.rows(rows.parts)
         )

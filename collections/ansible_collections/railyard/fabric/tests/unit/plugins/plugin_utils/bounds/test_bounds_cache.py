@@ -6,6 +6,8 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Sequence
+from dataclasses import replace
 from itertools import product
 from typing import Any
 
@@ -71,6 +73,28 @@ def test_each_two_ends_have_the_bounds_that_they_have_by_themselves(transport: s
         both = ends[node]["rail0"], ends[peer]["rail0"]
         assert found.for_test(line, on) == bounds.bound_test(check, *both, on)
         assert found.capability(check, line, transport) == bounds.find_capability(check, *both, transport)
+
+
+@pytest.mark.parametrize("check", ["aggregate_bandwidth", "rdma_aggregate_bandwidth"])
+def test_each_sum_has_the_bounds_that_it_has_by_itself(check: str) -> None:
+    ends = {
+        f"gpu{number}": {name: end(number, *copy.deepcopy(one)) for name in ("rail0", "rail1")}
+        for number, one in enumerate(ENDS)
+    }
+    found = BoundsCache(ends)
+    share = slots.Share(40.0, "rail0 and rail1 share a slot")
+    for node, peer, shares in product(ends, list(ends)[:6], ((None, None), (share, share))):
+        parts = [{"node": node, "peer": peer, "rail": rail} for rail in ("rail0", "rail1")]
+        on = bounds.Conditions(policy.merge(None), ("3.17", "3.17"), None, "roce")
+
+        def bound(able: Sequence[bounds.Capability], on: bounds.Conditions = on) -> bounds.Bounds:
+            return bounds.bound_aggregate(check, able, on)
+
+        able = [
+            replace(found.capability(check, part, "roce"), share=one)
+            for part, one in zip(parts, shares, strict=True)
+        ]
+        assert found.for_sum({"check": check}, parts, shares, on, bound) == bound(able)
 
 
 def test_other_conditions_have_their_own_bounds() -> None:
