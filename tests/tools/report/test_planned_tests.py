@@ -59,6 +59,25 @@ def spoilt(text: bytes, draw: random.Random) -> Iterator[bytes]:
             yield line
 
 
+@pytest.mark.parametrize("seed", range(12))
+def test_some_of_the_planned_tests_have_each_check_of_each_node_and_rail(
+    seed: int, sweep: RunFolder, tmp_path: Path
+) -> None:
+    lines = (sweep.path / run_folder.ASKED).read_bytes().splitlines(keepends=True)
+    draw = random.Random(seed)
+    asked = AskedLines.read(
+        written(sweep, tmp_path, b"".join(draw.sample(lines, draw.randint(0, len(lines)))))
+    )
+
+    def covered(some: list[Any]) -> set[tuple[str, str, str, str]]:
+        return {(line["check"], line["rail"], end, line[end]) for line in some for end in ("node", "peer")}
+
+    some = asked.distinct()
+    assert covered(some) == covered(list(asked))
+    places = [list(asked).index(line) for line in some]
+    assert places == sorted(set(places))
+
+
 @pytest.mark.parametrize("seed", range(60))
 def test_planned_tests_are_what_the_file_holds(seed: int, sweep: RunFolder, tmp_path: Path) -> None:
     text = (sweep.path / run_folder.ASKED).read_bytes()
