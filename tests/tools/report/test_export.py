@@ -13,6 +13,7 @@ from railyard.base.errors import UserError
 from railyard.report import export
 from support.runs.fake_run import RUN
 from support.runs.run_builder import build_run
+from support.runs.sweeps import build_sweep
 
 
 @pytest.fixture
@@ -40,6 +41,23 @@ def exported(run, output):
 def test_json_lines_are_the_rows(run, capfdbinary):
     assert export.run(run, "jsonl", None) == 0
     assert [json.loads(line) for line in capfdbinary.readouterr().out.splitlines()] == rows_of(run)
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_rows_of_some_tests_are_written_alone(packed, tmp_path, capfdbinary):
+    run = build_sweep(tmp_path, packed=packed).path
+    assert export.run(run, "jsonl", None, tests=["m00042", "m00043"]) == 0
+    rows = [json.loads(line) for line in capfdbinary.readouterr().out.splitlines()]
+    assert sorted((row["id"], row["end"], row["status"]) for row in rows) == [
+        (identity, end, "measured") for identity in ("m00042", "m00043") for end in ("client", "server")
+    ]
+    assert export.run(run, "jsonl", None, verdicts=True, tests=["m00042"]) == 0
+    (verdict,) = capfdbinary.readouterr().out.splitlines()
+    assert json.loads(verdict)["id"] == "m00042"
+    for verdicts in (False, True):
+        with pytest.raises(UserError, match=r"no (rows|verdicts) of m99999\s+fix: asked"):
+            export.run(run, "jsonl", tmp_path / "none", verdicts=verdicts, tests=["m99999"])
+    assert not (tmp_path / "none").exists()
 
 
 def test_each_key_and_metric_is_a_column(run, tmp_path):

@@ -8,6 +8,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from itertools import chain
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -53,7 +54,8 @@ def run(
 
     Raises:
         JudgeError, PolicyError: the run cannot be judged.
-        UserError: the format is unknown, its engine is missing, or the file cannot have this format.
+        UserError: the format is unknown, its engine is missing, the file cannot have this format, or there is
+            nothing of these tests.
         RunFolderError: the folder cannot be read.
     """
     if form not in FORMATS:
@@ -65,15 +67,19 @@ def run(
     RunFolder(folder).manifest()
     dropped: list[None] = []
     rows = iter(rejudge.judge_folder(folder).verdicts) if verdicts else _rows(folder, dropped, tests)
+    what = "verdicts" if verdicts else "rows"
     if tests:
         rows = (row for row in rows if row.get("id") in tests)
+        if (first := next(rows, None)) is None:
+            fix = f"{run_folder.ASKED} has the ids of the planned tests"
+            raise UserError(f"the run has no {what} of {', '.join(tests)}", fix)
+        rows = chain((first,), rows)
     if output is None:
         sys.stdout.flush()
         _write(rows, form, standard.binary())
     else:
         with whole_file(output, 0o644) as stream:
             count = _write(rows, form, stream)
-        what = "verdicts" if verdicts else "rows"
         print(f"{output}: {count} {what}, {output.stat().st_size / 1e6:.1f} MB")
     if dropped:
         print(f"railyard: {run_folder.RESULTS} holds what is no whole row, and is not in it", file=sys.stderr)
