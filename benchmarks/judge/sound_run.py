@@ -142,12 +142,12 @@ def _write_rows(
     with tempfile.TemporaryDirectory(dir=target.parent) as place:
         files = {name: (Path(place) / name).open("w", encoding="utf-8") for name in fleet.names}
         for row in fleet.rows(asked):
-            told = change(row)
-            if told is not None:
+            changed = change(row)
+            if changed is not None:
                 rows = meetings[row["host"]]
-                if rows and any(rows[-1][key] != told[key] for key in ("check", "group", "end")):
+                if rows and any(rows[-1][key] != changed[key] for key in ("check", "group", "end")):
                     write(row["host"])
-                rows.append(told)
+                rows.append(changed)
                 counts[row["host"]] += 1
         for host in fleet.names:
             write(host)

@@ -274,7 +274,7 @@ def bundle(
 def export(
     run: RunArgument,
     tests: Annotated[
-        list[str] | None, typer.Argument(metavar="[TEST]...", help="Ids of tests. Default: all.")
+        list[str] | None, typer.Argument(metavar="TEST", help="Ids of tests. Default: all.")
     ] = None,
     form: Annotated[str, typer.Option("--format", help="jsonl, csv or parquet.")] = "jsonl",
     output: Annotated[

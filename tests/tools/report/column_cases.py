@@ -315,8 +315,8 @@ def not_the_asked() -> Iterator[tuple[str, Case]]:
         )
         yield f"told {new} in place of its peer", ("tcp", RATE, told, nothing, word)
     for new, word in (("18622", PLAIN), ("ens0", LEFT), ("10.0.0.9", LEFT)):
-        told = put(BOTH, "argv", lambda was, new=new: [[new if one == "18621" else one for one in was[0]]])
-        yield f"port {new}", ("roce", RATE, told, nothing, word)
+        argv = put(BOTH, "argv", lambda was, new=new: [[new if one == "18621" else one for one in was[0]]])
+        yield f"port {new}", ("roce", RATE, argv, nothing, word)
     # Of the other rail's counters they are none.
     far = both(*(put(BOTH, f"counters.{way}_{what}", lambda span: [2**50 + at for at in span])
                  for way, what in itertools.product(("rx", "tx"), ("bytes", "packets"))))  # fmt: skip

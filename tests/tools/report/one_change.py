@@ -217,7 +217,7 @@ def beside(at: tuple[int, ...], place: int, after: bool, by: int) -> Edit:
 
 
 def frame_of(packed: Row, lines: list[Row]) -> Row:
-    """Give a packed row a frame of its own, and return what it says."""
+    """Give a packed row a frame of its own, and return the values in it."""
     own = json.loads(json.dumps(next(one for one in lines if one.get("frame") == packed["as"])))
     own["frame"] = packed["as"] = packed["as"][:-8] + "00000000"
     lines.insert(lines.index(packed), own)

@@ -7,7 +7,6 @@ import copy
 import errno
 import json
 import random
-import re
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -185,10 +184,7 @@ def test_both_forms_have_the_same_verdicts(seed: int, tmp_path: Path) -> None:
     packed, full = (sweep(tmp_path / str(form), form, seed) for form in (True, False))
     judged = [rejudge.judge_folder(folder.path) for folder in (packed, full)]
     assert judged[0].exit_status == (0 if seed == 0 else judged[1].exit_status)
-    # A digest does not show in what two ends disagree.
-    alike = [re.sub(r"told (\S+) of another \w+ than", r"told \1 of another thing than", json.dumps(one))
-             for one in (judged[0].verdicts, judged[1].verdicts)]  # fmt: skip
-    assert json.loads(alike[0]) == json.loads(alike[1])
+    assert list(judged[0].verdicts) == list(judged[1].verdicts)
 
 
 @pytest.mark.parametrize("key", ["status", "proof", "metrics", "counters", "boot_id"])
@@ -197,8 +193,8 @@ def test_an_end_that_wrote_other_results_than_it_sent_is_found(key: str, tmp_pat
     lines = packed_lines.unpack(lines_of(folder))
     place = next(place for place, line in enumerate(lines) if "as" in line)
     before, mark, after = lines[place]["v"][packed_lines.HEARD].partition(".")
-    told = {"boot_id": ("00000000", after)}.get(key, (before, "0" * len(after)))
-    lines[place]["v"][packed_lines.HEARD] = mark.join(told)
+    received = {"boot_id": ("00000000", after)}.get(key, (before, "0" * len(after)))
+    lines[place]["v"][packed_lines.HEARD] = mark.join(received)
     written(folder, lines)
     judged = rejudge.judge_folder(folder.path)
     wrong = {one["cause_class"] for one in judged.verdicts if one["id"] == lines[place]["id"]}
@@ -296,7 +292,7 @@ def test_a_node_hands_over_its_own_packed_rows_alone(tmp_path: Path) -> None:
     (packed / "raw").mkdir(parents=True)
     order = folder.document(run_folder.WORK_ORDER)
     most = archive_limits.of_node([order], node)
-    left_out = "%d rows were left out: they are not of its own ends of this run's tests"
+    left_out = "%d rows were left out: they are not this node's rows of this run's tests"
     lost = [line for line in foreign if "packed" in line][:2]
     for more, notes in (
         ([], []),
@@ -329,7 +325,7 @@ def test_more_packed_rows_than_were_planned_are_refused(count: int | None, tmp_p
         "".join(run_folder.line(line) + "\n" for line in lines * (1 if count < 10**10 else 200))
     )
     control._pack(str(tmp_path / "packed"), str(tmp_path / "node.tar.gz"))
-    with pytest.raises(archive.ArchiveError, match="more rows than the"):
+    with pytest.raises(archive.ArchiveError, match="more rows or lines than"):
         archive.read(tmp_path / "node.tar.gz", sound_run.RUN, node, None, most)
 
 

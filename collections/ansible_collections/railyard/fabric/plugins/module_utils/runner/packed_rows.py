@@ -83,7 +83,7 @@ def unlike(said: Mapping[str, Any], row: Mapping[str, Any]) -> Iterator[str]:
     except MALFORMED:
         same = False
     if not same:
-        yield "thing"
+        yield "result"
 
 
 def boot_id_of(said: Mapping[str, Any], known: object) -> object:
@@ -241,8 +241,8 @@ class Frames:
     def rows(
         self,
         line: Mapping[str, Any],
-        of: Optional[Container[str]] = None,  # noqa: UP045
-    ) -> Iterator[Optional[Row]]:  # noqa: UP045
+        of: Optional[Container[str]] = None,  # noqa: UP045 - Python 3.9 on nodes
+    ) -> Iterator[Optional[Row]]:  # noqa: UP045 - Python 3.9 on nodes
         """Yield the rows of a line in full; None instead of all if it is malformed or a frame is unknown.
 
         Args:
@@ -337,7 +337,8 @@ def milliseconds(text: str) -> int:
     seconds, mark, rest = text.rpartition(".")
     if not mark or len(rest) != 4 or rest[3] != "Z":
         raise ValueError(text)
-    moment = datetime.datetime.strptime(seconds, "%Y-%m-%dT%H:%M:%S").replace(tzinfo=datetime.timezone.utc)  # noqa: UP017
+    utc = datetime.timezone.utc  # noqa: UP017 - Python 3.9 on nodes
+    moment = datetime.datetime.strptime(seconds, "%Y-%m-%dT%H:%M:%S").replace(tzinfo=utc)
     return int(moment.timestamp()) * 1000 + int(rest[:3])
 
 

@@ -158,7 +158,9 @@ def _growth_type(values: Iterable[int]) -> str:
     return "I" if all(0 <= value < 1 << 32 for value in values) else "q"
 
 
-def _sample_steps(row: Mapping[str, Any]) -> Optional[tuple[list[int], list[int]]]:  # noqa: UP045
+def _sample_steps(
+    row: Mapping[str, Any],
+) -> Optional[tuple[list[int], list[int]]]:  # noqa: UP045 - Python 3.9 on nodes
     """Return the differences of consecutive samples: times in ticks, and bytes; None if there are none."""
     if "samples" not in row:
         return None

@@ -248,7 +248,7 @@ def _take(lines: Iterator[bytes], run: str, host: str, limits: NodeLimits, harve
     if torn:
         harvest.notes.append("a torn line was dropped")
     if foreign:
-        note = f"{foreign} rows were left out: they are not of its own ends of this run's tests"
+        note = f"{foreign} rows were left out: they are not this node's rows of this run's tests"
         harvest.notes.append(note)
 
 
@@ -271,9 +271,9 @@ def _lines(stream: BinaryIO, size: int, limits: NodeLimits) -> Iterator[bytes]:
             raise EOFError("it ends early")
         if len(text) > longest:
             raise ArchiveError(f"{folder.RESULTS} in it has a line of more than {longest} bytes")
-        # No row needs a second line, a frame.
+        # Each row has at most one line and one frame.
         if taken > rows or lines > 2 * rows:
-            raise ArchiveError(f"{folder.RESULTS} in it has more rows than the {rows} that were planned")
+            raise ArchiveError(f"{folder.RESULTS} in it has more rows or lines than {rows} planned rows have")
         size -= len(text)
         yield text
 
