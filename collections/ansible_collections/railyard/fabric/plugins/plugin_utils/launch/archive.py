@@ -260,7 +260,7 @@ def _is_own(row: Row, limits: NodeLimits) -> bool:
 def _lines(stream: BinaryIO, size: int, limits: NodeLimits) -> Iterator[bytes]:
     rows = len(limits.raw)
     if size > (rows + LONGEST_ROW) * limits.row_bytes:
-        raise ArchiveError(f"{folder.RESULTS} in it has {size} bytes, too many for {rows} tests")
+        raise ArchiveError(f"it has {size} bytes, too many for {rows} tests")
     longest = LONGEST_ROW * limits.row_bytes
     lines = taken = 0
     while size:
@@ -270,10 +270,12 @@ def _lines(stream: BinaryIO, size: int, limits: NodeLimits) -> Iterator[bytes]:
         if not text:
             raise EOFError("it ends early")
         if len(text) > longest:
-            raise ArchiveError(f"{folder.RESULTS} in it has a line of more than {longest} bytes")
+            raise ArchiveError(f"it has a line of more than {longest} bytes")
+        if taken > rows:
+            raise ArchiveError(f"it has more rows than the {rows} that were planned")
         # Each row has at most one line and one frame.
-        if taken > rows or lines > 2 * rows:
-            raise ArchiveError(f"{folder.RESULTS} in it has more rows or lines than {rows} planned rows have")
+        if lines > 2 * rows:
+            raise ArchiveError(f"it has more lines than the {rows} planned rows need")
         size -= len(text)
         yield text
 
