@@ -34,7 +34,9 @@ def server(rail: str, begin_s: float, end_s: float) -> Any:
     ],
 )
 def test_who_was_late_is_named(windows: list[tuple[float, float]], says: str) -> None:
-    rows = [server(f"rail{number}", *window) for number, window in enumerate(windows)]
+    rows = [
+        {**sampled(list(window)), **server(f"rail{number}", *window)} for number, window in enumerate(windows)
+    ]
     with pytest.raises(aggregate.NotSummable) as refused:
         aggregate.sum_received(rows)
     assert (refused.value.cause, str(refused.value)) == ("windows_apart", says)
