@@ -1,4 +1,4 @@
-"""Sums of many pairs at once have the numbers of the calculation for one pair, bit by bit."""
+"""Sums of many pairs at once are those of single rows."""
 
 from __future__ import annotations
 
@@ -104,6 +104,20 @@ def test_sums_of_many_pairs_are_those_of_one_pair(
     monkeypatch.setattr(sums, "add_passing", lambda *_given: {})
     assert judge_lines(full)[0] == verdicts
     assert judge_lines(packed)[0] == verdicts
+
+
+def test_one_sample_is_no_rate(tmp_path: Path) -> None:
+    def change(row: dict[str, Any]) -> dict[str, Any]:
+        short = {name: values[:1] for name, values in row.get("samples", {}).items()}
+        return {**row, "samples": short} if short else row
+
+    found = [
+        judge_lines(build_sweep(tmp_path / str(packed), change=change, packed=packed))[0]
+        for packed in (True, False)
+    ]
+    assert found[0] == found[1]
+    of_sums = [one for one in map(json.loads, found[0]) if one["check"] in AGGREGATES]
+    assert {(one["outcome"], one["cause_class"]) for one in of_sums} == {("unmeasured", "row_garbled")}
 
 
 @pytest.mark.parametrize("way", ["of another pair", "of another test", "of both", "unknown"])

@@ -61,7 +61,7 @@ class Parts(NamedTuple):
         claimed_gbps: bandwidth by the tools.
         least, most: permitted ratio of the counters' rates to it.
         t_s, rx_bytes: samples of the counters (third axis); infinite after the last one.
-        counts: numbers of samples.
+        counts: numbers of samples, two or more.
     """
 
     started_s: Floats
@@ -99,9 +99,9 @@ class Sums:
 
     def _calculate(self) -> None:
         parts = self._parts
-        self._are_garbled = (parts.counts < 2) | ~_increase(parts.t_s, parts.rx_bytes)
+        self._are_garbled = ~_increase(parts.t_s, parts.rx_bytes)
         self._windows = parts.started_s + parts.begin_s, parts.started_s + parts.end_s
-        last_s = np.take_along_axis(parts.t_s, np.maximum(parts.counts, 1)[..., np.newaxis] - 1, axis=2)
+        last_s = np.take_along_axis(parts.t_s, parts.counts[..., np.newaxis] - 1, axis=2)
         self._last_s = last_s[..., 0]
         covers = parts.started_s + parts.t_s[..., 0], parts.started_s + self._last_s
         common = self._windows[0].max(axis=1), self._windows[1].min(axis=1)
@@ -137,9 +137,8 @@ class Sums:
         # Seconds since the epoch lose precision as a float: clamp, so that rounding never leaves the range.
         at = np.minimum(np.maximum(when - parts.started_s, parts.t_s[..., 0]), self._last_s)
         index = np.maximum((parts.t_s < at[..., np.newaxis]).sum(axis=2), 1)[..., np.newaxis]
-        index = np.minimum(index, parts.t_s.shape[2] - 1)
         (early_s, late_s), (early, late) = (
-            [np.take_along_axis(column, one, axis=2)[..., 0] for one in (np.maximum(index - 1, 0), index)]
+            [np.take_along_axis(column, one, axis=2)[..., 0] for one in (index - 1, index)]
             for column in (parts.t_s, parts.rx_bytes)
         )
         self._have_gaps |= ~(late_s - early_s <= MOST_GAP * (parts.end_s - parts.begin_s))

@@ -229,8 +229,8 @@ class ColumnEnd:
 
     @property
     def has_samples(self) -> bool:
-        """Whether they have windows and samples of a counter of bytes."""
-        return self.sample_count > 0 and not self.has_no_window
+        """Whether they have windows, and two samples or more of a counter of bytes."""
+        return self.sample_count > 1 and not self.has_no_window
 
     @property
     def sample_count(self) -> int:

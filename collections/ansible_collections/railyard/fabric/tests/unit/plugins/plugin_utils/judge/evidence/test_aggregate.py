@@ -67,6 +67,13 @@ def sampled(times: list[float], gbps: float = 1.0, **changes: Any) -> dict[str, 
 EACH_SECOND = [float(at) for at in range(4, 13)]
 
 
+def dipping() -> dict[str, Any]:
+    """Return a row whose counter decreases once, by a byte, while its rate is right."""
+    row = sampled(EACH_SECOND)
+    row["samples"]["rx_bytes"][4] = row["samples"]["rx_bytes"][3] - 1
+    return row
+
+
 @pytest.mark.parametrize(
     ("row", "added"),
     [
@@ -95,6 +102,7 @@ EACH_SECOND = [float(at) for at in range(4, 13)]
         (sampled([4.0]), "row_garbled"),
         (sampled([4.0, 4.0, *EACH_SECOND[1:]]), "row_garbled"),
         (sampled(EACH_SECOND, -1.0), "row_garbled"),
+        (dipping(), "row_garbled"),
         # A counter that does not move is in order, and contradicts the claim.
         (sampled(EACH_SECOND, 0.0), "ends_disagree"),
     ],
@@ -151,6 +159,29 @@ def test_a_rate_is_of_the_samples_in_the_window(times: list[float], gbps: float 
             aggregate.find_received_gbps(row)
     else:
         assert aggregate.find_received_gbps(row) == pytest.approx(gbps)
+
+
+@pytest.mark.parametrize("row", [dipping(), sampled([0.0, 13.0], window_s=None)])
+def test_garbled_samples_have_no_rate(row: Any) -> None:
+    with pytest.raises(aggregate.NotSummable):
+        aggregate.find_received_gbps(row)
+
+
+@pytest.mark.parametrize("times", [EACH_SECOND[2:], EACH_SECOND[:-2]])
+def test_payload_is_scaled_by_the_part_of_the_window_that_was_sampled(times: list[float]) -> None:
+    # The counter shows 1.12 times the claim, in 6 of 8 s: of the frames 1 / 1.12 is payload.
+    found = aggregate.sum_received([sampled(times, 1.12)], payload=True)
+    assert (found["bandwidth_gbps"], found["frames_gbps"]) == (1.0, 1.12)
+
+
+@pytest.mark.parametrize("started_ms", range(0, 1000, 37))
+def test_the_first_and_last_sample_are_at_the_edges_of_the_window(started_ms: int) -> None:
+    """A time in seconds since the epoch has a precision of 0.2 us: the difference of two may be outside."""
+    times = [round(4.003 + at, 3) for at in range(9)]
+    row = sampled(times, window_s=[times[0], times[-1]], started=f"2026-11-21T10:15:03.{started_ms:03}Z")
+    assert aggregate.sum_received([row]) == {
+        "bandwidth_gbps": 1.0, "overlap_percent": 100.0, "window_s": 8.0
+    }  # fmt: skip
 
 
 def receiver(begin: float, last: float, gbps: float = 1.0, **changes: Any) -> Any:
