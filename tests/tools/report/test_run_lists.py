@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import statistics
 
 import pytest
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.verdict import folded, rejudge
@@ -85,6 +86,14 @@ def test_a_run_whose_passes_are_counts_is_listed_as_with_a_line_for_each(lab, mo
     assert [run.numbers for run in after.runs] == [
         pytest.approx(run.numbers, rel=0.01) for run in before.runs
     ]
+
+
+@pytest.mark.parametrize(
+    "counts", [{3.5: 1}, {2.0: 1, 4.0: 1}, {9.0: 2, 1.0: 3}, {1.0: 2, 9.0: 2, 5.0: 1}, {7.0: 3, 8.0: 3}]
+)
+def test_a_median_counts_each_value_as_often_as_it_was_seen(counts):
+    written_out = [value for value, count in counts.items() for _each in range(count)]
+    assert history._find_median(counts) == statistics.median(written_out)
 
 
 def test_the_list_of_clusters_has_the_newest_run_of_each(lab, tmp_path):

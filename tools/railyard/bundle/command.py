@@ -169,7 +169,7 @@ def _check_same_verdicts(source: Path, folder: Path) -> None:
             "this is a fault of Railyard: say so, with the run's facts.jsonl if you can",
         )
     if judged:
-        (folder / run_folder.VERDICTS).write_text(rejudge.format_verdicts(judged), encoding="utf-8")
+        (folder / run_folder.VERDICTS).write_text("".join(rejudge.list_lines(judged)), encoding="utf-8")
 
 
 def _judged(path: Path) -> rejudge.Judged | None:

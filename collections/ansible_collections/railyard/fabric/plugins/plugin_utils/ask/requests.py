@@ -122,12 +122,11 @@ def _each_line(plan: Plan, order: Order, second: Order | None = None) -> Iterato
     yield from _link_error_lines(plan, tests)
     yield from _hops_lines(plan, tests)
     yield from node_tests.asked_lines(order)
-    sums = _aggregate_lines(tests.groups.values())
-    yield from sums
+    yield from _aggregate_lines(tests)
     if second is not None:
         further = _Tests()
         yield from further.each(second)
-        yield from _aggregate_lines(further.groups.values(), len(sums))
+        yield from _aggregate_lines(further, len(tests.parts))
     if not facts and not tests.covered:
         raise AskError(
             "nothing is planned: no node of group gpu_nodes has a rail; give `fabric` rails, or widen --limit"
@@ -139,12 +138,14 @@ class _Tests:
 
     Attributes:
         covered: check -> nodes and rails that it covers.
-        groups: group -> its first test of those that are added up, and the ids of all of these.
+        parts: group -> the ids of its tests that are added up, as one text, because there may be millions.
+        alike: for each of these groups its tests' check, tool, node, peer and round.
     """
 
     def __init__(self) -> None:
         self.covered: dict[str, set[tuple[object, object]]] = {}
-        self.groups: dict[str, tuple[AskedLine, list[str]]] = {}
+        self.parts: dict[str, str] = {}
+        self.alike: list[tuple[str, str, str, str, int | None]] = []
 
     def each(self, order: Order) -> Iterator[AskedLine]:
         """Yield the tests."""
@@ -155,7 +156,11 @@ class _Tests:
             covered.add((test["node"], rail))
             covered.add((test["peer"], rail))
             if group is not None and check in added_up:
-                self.groups.setdefault(group, (test, []))[1].append(test["id"])
+                if group in self.parts:
+                    self.parts[group] += f" {test['id']}"
+                else:
+                    self.parts[group] = test["id"]
+                    self.alike.append((check, test["tool"], test["node"], str(test["peer"]), test["round"]))
             yield test
 
 
@@ -317,20 +322,20 @@ def _hops_lines(plan: Plan, tests: _Tests) -> Iterator[AskedLine]:
     return _local_lines("h", (("hops", "ib_write_lat", *place) for place in planned))
 
 
-def _aggregate_lines(groups: Iterable[tuple[AskedLine, list[str]]], first: int = 0) -> list[AskedLine]:
+def _aggregate_lines(tests: _Tests, first: int = 0) -> Iterator[AskedLine]:
+    """Plan the sum of all rails for each group of tests; the ids begin with this number."""
     sums = {part: name for name, part in AGGREGATES.items()}
-    return [
-        {
+    each = zip(tests.alike, tests.parts.values(), strict=True)
+    for number, ((check, tool, node, peer, turn), parts) in enumerate(each, first):
+        yield {
             "schema": 1,
             "id": f"a{number:05d}",
-            "check": sums[part["check"]],
-            "tool": part["tool"],
-            "node": part["node"],
-            "peer": part["peer"],
+            "check": sums[check],
+            "tool": tool,
+            "node": node,
+            "peer": peer,
             "rail": None,
             "direction": "uni",
-            "round": part["round"],
-            "parts": parts,
+            "round": turn,
+            "parts": parts.split(" "),
         }
-        for number, (part, parts) in enumerate(groups, first)
-    ]

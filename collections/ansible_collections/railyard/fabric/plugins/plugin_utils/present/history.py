@@ -10,10 +10,11 @@ is linear in the number of runs, and ends at RUNS_READ of them.
 from __future__ import annotations
 
 import os
-import statistics
-from collections.abc import Iterator, Mapping, Sequence
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from pathlib import Path
 
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.policy import is_number
@@ -156,10 +157,15 @@ def _read(path: Path) -> PastRun:
     manifest = clean_all(folder.manifest())
     if manifest.get("run") != path.name:
         raise run_folder.RunFolderError(f"{path}: its manifest is of run {manifest.get('run')}")
-    rows, torn = folder.rows(run_folder.VERDICTS)
     counts = dict.fromkeys(wording.OUTCOMES, 0)
-    for row in rows:
-        counts[wording.outcome(row.get("outcome")).name] += folded.read_count(row)
+    numbers, torn = _Numbers(), False
+    # One by one: there may be 50,000.
+    for row in folder.each_row(run_folder.VERDICTS):
+        if row is None:
+            torn = True
+        else:
+            counts[wording.outcome(row.get("outcome")).name] += folded.read_count(row)
+            numbers.add(row)
     asked = manifest.get("asked")
     count = asked.get("count") if isinstance(asked, Mapping) else None
     less = is_number(count) and sum(counts.values()) < count
@@ -172,19 +178,19 @@ def _read(path: Path) -> PastRun:
         outcome=_OUTCOME_OF_STATUS.get(status, "unmeasured"),
         counts=counts,
         has_page=(path / PAGE).is_file(),
-        notes=tuple(_notes(manifest, rows, torn, less)),
-        numbers=_numbers(rows),
+        notes=tuple(_notes(manifest, bool(sum(counts.values())), torn, less)),
+        numbers=numbers.medians(),
         settings={key: clean_line(wording.number(value)) for key, value in policy.items()}
         if isinstance(policy, Mapping)
         else {},
     )
 
 
-def _notes(manifest: Manifest, rows: Sequence[object], torn: bool, less: bool) -> Iterator[str]:
+def _notes(manifest: Manifest, is_judged: bool, torn: bool, less: bool) -> Iterator[str]:
     incomplete = run_status.explain_not_ended(manifest)
     if incomplete:
         yield incomplete
-    if not rows:
+    if not is_judged:
         yield "it is not judged"
     elif torn or less:
         yield f"{run_folder.VERDICTS} lost a line"
@@ -193,15 +199,31 @@ def _notes(manifest: Manifest, rows: Sequence[object], torn: bool, less: bool) -
         yield f"limited to {wording.quantity_text(limit)}"
 
 
-def _numbers(rows: Sequence[Row]) -> Numbers:
-    values: dict[tuple[str, str], list[float]] = {}
-    for row in rows:
+class _Numbers:
+    """The numbers of a run's verdicts."""
+
+    def __init__(self) -> None:
+        #: Place -> its values, and how many verdicts have each.
+        self._values: dict[tuple[str, str], Counter[float]] = {}
+
+    def add(self, row: Row) -> None:
+        """Add the number of a line of verdicts.jsonl, if it has one."""
         check, rail = row.get("check"), row.get("rail")
         metric = comparison.metric(check) if isinstance(check, str) else None
         if metric and isinstance(row.get("observed"), Mapping) and isinstance(rail, (str, type(None))):
             value = comparison.trusted(folded.take_medians(row), metric)
             if value is not None:
-                values.setdefault((str(check), clean_line(rail or "")), []).extend(
-                    [value] * folded.read_count(row)
-                )
-    return {place: statistics.median(of) for place, of in values.items()}
+                place = str(check), clean_line(rail or "")
+                self._values.setdefault(place, Counter())[value] += folded.read_count(row)
+
+    def medians(self) -> Numbers:
+        """Return the median of each place."""
+        return {place: _find_median(values) for place, values in self._values.items()}
+
+
+def _find_median(counts: Mapping[float, int]) -> float:
+    """Return the median of values, of which each occurs so many times."""
+    values = sorted(counts)
+    upto = list(accumulate(counts[value] for value in values))
+    middle = ((upto[-1] - 1) // 2, upto[-1] // 2)
+    return sum(values[bisect_right(upto, place)] for place in middle) / 2

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from ansible_collections.railyard.fabric.plugins.plugin_utils.arrays import Floats, np
+from ansible_collections.railyard.fabric.plugins.plugin_utils.arrays import Floats
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue import CHECKS, OUTCOMES
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.policy import is_number
 from ansible_collections.railyard.fabric.plugins.plugin_utils.plain_text import clean_line
@@ -84,7 +84,7 @@ def _measured(
     cluster: Labels, measurements: Iterable[Measurement], passed: Sequence[PassedTests]
 ) -> Iterator[str]:
     """Yield a family per metric: a series per test, or per rail where they are too many."""
-    found: dict[str, dict[Place, float | Floats]] = defaultdict(dict)
+    found: dict[str, dict[Place, float | Mapping[str, Floats]]] = defaultdict(dict)
     for item in measurements:
         if item.outcome not in _MEASURED:
             continue
@@ -93,19 +93,23 @@ def _measured(
             if metric in _KNOWN and is_number(value):
                 # node_exporter refuses a file with a duplicate series.
                 found[metric].setdefault(place, float(value))
+    count = sum(map(len, found.values()))
     for number, tests in enumerate(passed):
-        first = tests.first
-        for metric, column in tests.passes.observed.items():
-            if metric in _KNOWN:
-                # As a node, the number only distinguishes groups: a run with groups is always folded.
-                found[metric][first.check, str(number), "", first.rail, first.direction, ""] = column
-    count = sum(np.size(values) for of_metric in found.values() for values in of_metric.values())
+        first, observed = tests.first, tests.passes.observed
+        for metric in _KNOWN.intersection(observed):
+            # As a node, the number only distinguishes groups: a run with groups is always folded.
+            found[metric][first.check, str(number), "", first.rail, first.direction, ""] = observed
+            count += len(tests)
     if passed or count > MOST_SERIES:
         yield f"# {count} series of nodes and peers are folded to min, median and max of each rail.\n"
-        series = {_name(metric): _folded(cluster, values) for metric, values in found.items()}
+        series = {_name(metric): _folded(cluster, metric, values) for metric, values in found.items()}
     else:
         series = {
-            _name(metric): {(*cluster, *_labels_of(place)): float(value) for place, value in values.items()}
+            _name(metric): {
+                (*cluster, *_labels_of(place)): value
+                for place, value in values.items()
+                if isinstance(value, float)
+            }
             for metric, values in found.items()
         }
     left = MOST_SERIES
@@ -117,9 +121,17 @@ def _measured(
         yield family(name, f"{_help_text(name)}.", sorted(series[name].items()))
 
 
-def _folded(cluster: Labels, values: Mapping[Place, float | Floats]) -> dict[Labels, float]:
-    """Return least, median and greatest of each check, rail and direction."""
-    groups: dict[Place, list[float | Floats]] = defaultdict(list)
+def _folded(
+    cluster: Labels, metric: str, values: Mapping[Place, float | Mapping[str, Floats]]
+) -> dict[Labels, float]:
+    """Return least, median and greatest of each check, rail and direction.
+
+    Args:
+        cluster: its label.
+        metric: which one.
+        values: place -> its value, or all values of tests there, which are read one place after the other.
+    """
+    groups: dict[Place, list[float | Mapping[str, Floats]]] = defaultdict(list)
     for (check, _node, _peer, rail, direction, subject), value in values.items():
         groups[check, "", "", rail, direction, subject].append(value)
     return {
@@ -129,7 +141,11 @@ def _folded(cluster: Labels, values: Mapping[Place, float | Floats]) -> dict[Lab
             ("stat", stat),
         ): value
         for place, found in groups.items()
-        for stat, value in zip(("min", "median", "max"), describe(found), strict=True)
+        for stat, value in zip(
+            ("min", "median", "max"),
+            describe([one if isinstance(one, float) else one[metric] for one in found]),
+            strict=True,
+        )
     }
 
 

@@ -220,8 +220,13 @@ class RunFolder:
             raise OSError(errno.EINVAL, "it is no regular file")
         return BufferedReader(os.fdopen(handle, "rb", buffering=0), 1 << 20)
 
-    def write(self, name: str, text: str, mode: int = 0o644) -> None:
+    def write(self, name: str, text: str | Iterable[str], mode: int = 0o644) -> None:
         """Replace a file atomically: a reader sees the old text or the new one, never a part.
+
+        Args:
+            name: the file.
+            text: its content, or pieces of it, which are written one by one.
+            mode: the file's mode.
 
         Raises:
             RunFolderError: the file cannot be written.
@@ -232,15 +237,18 @@ class RunFolder:
             handle, temporary = tempfile.mkstemp(dir=self.path, prefix=f".{name}.")
             with os.fdopen(handle, "wb") as stream:
                 os.fchmod(stream.fileno(), mode)
-                stream.write(text.encode("utf-8"))
+                for piece in (text,) if isinstance(text, str) else text:
+                    stream.write(piece.encode("utf-8"))
                 stream.flush()
                 os.fsync(stream.fileno())
             os.replace(temporary, target)
+            temporary = None
         except OSError as error:
+            raise _unwritable(target, error) from error
+        finally:
             if temporary:
                 with suppress(OSError):
                     os.unlink(temporary)
-            raise _unwritable(target, error) from error
 
     def document(self, name: str) -> dict[str, Any]:
         """Return a JSON document of the folder.

@@ -13,6 +13,8 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence imp
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.evidence.row_numbers import read_metrics
 
 _ETHERNET_HEADER_BYTES = 14
+#: Begin of a metric's name that is the server's.
+OF_PEER = "peer_"
 
 
 def find_observed(client: PairRow, server: PairRow) -> dict[str, float]:
@@ -32,7 +34,7 @@ def merge_metrics(client: Mapping[str, Any], server: Mapping[str, Any]) -> dict[
         shown["bandwidth_gbps"] = formulas.take_smaller(shown["bandwidth_gbps"], server["bandwidth_gbps"])
     for key in ("cpu_percent", "node_cpu_percent"):
         if key in server:
-            shown[f"peer_{key}"] = server[key]
+            shown[f"{OF_PEER}{key}"] = server[key]
     return shown
 
 

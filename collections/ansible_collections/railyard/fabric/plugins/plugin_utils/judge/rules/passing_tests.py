@@ -11,7 +11,7 @@ a pass is decided here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from ansible_collections.railyard.fabric.plugins.module_utils.records.asked import AskedLine
@@ -116,19 +116,17 @@ class PassingTests:
         """Remove tests."""
         self._group[tests] = -1
 
-    def group_equal(self) -> Iterator[tuple[Column, dict[str, Column]]]:
+    def group_equal(self) -> Iterator[tuple[Column, Mapping[str, Column]]]:
         """Yield groups of tests whose verdicts only differ in nodes and numbers.
 
         Yields:
-            the tests, and their observed values as columns, NaN if missing.
+            the tests, and their observed values as columns, NaN if missing, which are calculated when read.
         """
         for number, (pair, _bounds) in enumerate(self._groups):
             mine = np.flatnonzero(self._group == number)
             for what in np.unique(self.asked.of_what[mine]).tolist():
                 tests = mine[self.asked.of_what[mine] == what]
-                at = self._at[tests]
-                shown = readings.merge_metrics(pair.client.every_metric(at), pair.server.every_metric(at))
-                yield tests, shown
+                yield tests, _Observed(pair, self._at[tests])
 
     def rows(self, parts: Iterable[Part]) -> ByRail:
         """Return their rows by rail.
@@ -148,6 +146,30 @@ class PassingTests:
         shown = readings.merge_metrics(pair.client.read_metrics(at), pair.server.read_metrics(at))
         # Millions of tests may share these objects.
         return Answer(PASS, shown, bounds.floor, bounds.ceiling, bounds.basis, proof="proven")
+
+
+class _Observed(Mapping[str, Column]):
+    """What was observed by tests at places of a pair. Of millions of tests, each column takes 8 bytes."""
+
+    def __init__(self, pair: ColumnPair, places: Column) -> None:
+        self._pair, self._places = pair, places
+        self._names = dict.fromkeys(self._calculate())
+
+    def _calculate(self, names: Collection[str] = ()) -> dict[str, Column]:
+        client, server = (end.list_metrics(self._places, names) for end in self._pair.each())
+        return readings.merge_metrics(client, server)
+
+    def __getitem__(self, name: str) -> Column:
+        return self._calculate((name, name.removeprefix(readings.OF_PEER)))[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._names
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
 
 
 def find_passing(asked: PlannedTests, rows: RowsByTest, single: RowJudge) -> PassingTests:

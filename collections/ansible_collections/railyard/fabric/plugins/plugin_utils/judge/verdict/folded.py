@@ -90,19 +90,21 @@ class _Class:
 
     def __init__(self, one: Row) -> None:
         self.first, self._one, self._count = sys.maxsize, one, 0
-        self._observed: dict[str, list[Any]] = {}
+        self._observed: list[Mapping[str, Any]] = []
 
     def add(self, count: int, observed: Mapping[str, Any]) -> None:
         """Add tests with their observed values: numbers, or columns of numbers."""
         self._count += count
-        for name, value in observed.items():
-            if isinstance(value, np.ndarray) or is_number(value):
-                self._observed.setdefault(name, []).append(value)
+        self._observed.append(observed)
 
     def line(self) -> dict[str, Any]:
         """Return their number, and minimum, median and maximum of their observed values."""
         alike = {name: self._one[name] for name in _ALIKE}
-        observed = {name: _summarize(np.hstack(values)) for name, values in self._observed.items()}
+        observed = {}
+        for key in dict.fromkeys(name for one in self._observed for name in one):
+            values = [one[key] for one in self._observed if key in one]
+            if numbers := [one for one in values if isinstance(one, np.ndarray) or is_number(one)]:
+                observed[key] = _summarize(np.hstack(numbers))
         return {"schema": self._one["schema"], "count": self._count, **alike, "observed": observed}
 
 

@@ -205,15 +205,15 @@ def _list_inspected(
         return set()
 
 
-def format_verdicts(judged: Judged) -> str:
-    """Return the text of verdicts.jsonl."""
-    return "".join(run_folder.line(one) + "\n" for one in folded.fold_verdicts(judged.verdicts))
+def list_lines(judged: Judged) -> Iterator[str]:
+    """Yield the lines of verdicts.jsonl."""
+    return (run_folder.line(one) + "\n" for one in folded.fold_verdicts(judged.verdicts))
 
 
 def write(path: str | Path, judged: Judged) -> None:
     """Replace the folder's verdicts.jsonl, and remove the outdated summary by node."""
     (Path(path) / run_folder.NODE_RESULTS).unlink(missing_ok=True)
-    RunFolder(path).write(run_folder.VERDICTS, format_verdicts(judged))
+    RunFolder(path).write(run_folder.VERDICTS, list_lines(judged))
 
 
 def rejudge(path: str | Path) -> int:

@@ -9,7 +9,7 @@ A value that the columns do not have is NaN or False: such a test is judged by i
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -283,10 +283,10 @@ class ColumnEnd:
         """Return a number for each value under a key of the rows' frames, equal for equal values."""
         return self.by_frame(number_key(book, (type(one), one)) for one in self.read_frames(key))
 
-    def every_metric(self, places: Column) -> dict[str, Column]:
-        """Return all metrics that any of these rows has; NaN for rows without it."""
-        names = dict.fromkeys([*(name for known in self.constant for name in known), *self.kind.metrics])
-        found = {name: self.metric(name)[places] for name in names}
+    def list_metrics(self, places: Column, names: Collection[str] = ()) -> dict[str, Column]:
+        """Return those of these metrics, by default of all, that any of these rows has; NaN if it has not."""
+        every = dict.fromkeys([*(name for known in self.constant for name in known), *self.kind.metrics])
+        found = {name: self.metric(name)[places] for name in every if name in names or not names}
         return {name: column for name, column in found.items() if not np.isnan(column).all()}
 
     def read_metrics(self, place: int) -> dict[str, float]:

@@ -9,6 +9,7 @@ import errno
 import json
 import multiprocessing
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -213,3 +214,17 @@ def test_what_is_no_run_folder_says_so(tmp_path: Path) -> None:
     (tmp_path / "manifest.json").write_text("[]")
     with pytest.raises(RunFolderError, match="JSON object"):
         RunFolder(tmp_path).manifest()
+
+
+def test_pieces_that_cannot_all_be_made_leave_the_file_as_it_was(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path)
+    folder.write("report.md", iter(("one\n", "two\n")))
+    assert (tmp_path / "report.md").read_text() == "one\ntwo\n"
+
+    def broken() -> Iterator[str]:
+        yield "three\n"
+        raise KeyError("four")
+
+    with pytest.raises(KeyError):
+        folder.write("report.md", broken())
+    assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("report.md", "one\ntwo\n")]
