@@ -197,8 +197,14 @@ def _read(inventory: Inventory, reader: inventory_source.Reader) -> None:
         )
     _read_monitors(inventory, reader)
     inventory.selected = frozenset(reader.selected(GROUP))
+    unknown = reader.unknown_in_limit()
+    for name in unknown:
+        near = near_key(name, sorted(reader.host_names() | reader.group_names()))
+        fix = f"did you mean {near}? If not, remove it from --limit" if near else "remove it from --limit"
+        finding = Finding("--limit", f"{name} matches no node and no group", fix)
+        inventory.findings.append((finding, Origin()))
     # Playbooks may be limited to the monitoring host.
-    if hosts and not inventory.selected and not reader.selected(MONITORING):
+    if hosts and not unknown and not inventory.selected and not reader.selected(MONITORING):
         fix = f"name hosts of group {GROUP} in --limit"
         inventory.findings.append((Finding("--limit", f"it leaves no host of group {GROUP}", fix), Origin()))
     names = reader.host_names(), reader.group_names()

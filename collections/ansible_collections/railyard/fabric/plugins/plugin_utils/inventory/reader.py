@@ -94,6 +94,16 @@ class Reader:
             return []
         return [str(host.name) for host in self._manager.get_hosts(group, ignore_restrictions=True)]
 
+    def unknown_in_limit(self) -> list[str]:
+        """Return the patterns of the limit that match no host and no group. Ansible would ignore them."""
+        known = self._manager.groups, self._manager.hosts, constants.LOCALHOST
+        unknown = []
+        for pattern in filter(None, (str(one).lstrip("!&") for one in self._manager._subset or ())):
+            name, _subscript = self._manager._split_subscript(pattern)
+            if not any(self._manager._match_list(names, name) for names in known):
+                unknown.append(pattern)
+        return unknown
+
     def host_names(self) -> frozenset[str]:
         """Return the names of all hosts."""
         return frozenset(str(name) for name in self._manager.hosts)

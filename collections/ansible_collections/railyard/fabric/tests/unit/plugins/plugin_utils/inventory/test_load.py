@@ -89,8 +89,9 @@ def test_a_limit_selects_but_all_nodes_are_checked(folder):
 
 
 def test_a_limit_that_leaves_no_node_is_a_problem(folder):
-    (problem,) = problems_of(folder, "gpu9*")
-    assert problem.file == "--limit"
+    for limit in ("all:!gpu_nodes", "gpu9*"):
+        (problem,) = problems_of(folder, limit)
+        assert problem.file == "--limit"
 
 
 def test_node_types_have_their_own_fabric_and_equal_ones_are_one_object(folder):
@@ -325,3 +326,22 @@ def test_only_declared_gpus_are_in_the_plan(folder):
     nodes = plan.build_plan(load.load([str(folder)]))["nodes"]
     assert nodes["gpu1"]["gpus"] == {"count": 8, "model": "H100"}
     assert "gpus" not in nodes["gpu2"]
+
+
+@pytest.mark.parametrize(
+    ("limit", "said"),
+    [
+        ("gpu2,gpu3", "--limit: gpu3 matches no node and no group. Fix: did you mean gpu2? If not, remove"),
+        # A node that was to be left out would be changed.
+        ("all:!gpu9", "--limit: gpu9 matches no node and no group"),
+        ("gpu_nodes:&rack7", "--limit: rack7 matches no node and no group. Fix: remove it from --limit"),
+        ("gpu1,gpu3*", "--limit: gpu3* matches no node and no group"),
+        ("@wrong", "--limit: gpu3 matches no node and no group"),
+        *((good, None) for good in ("gpu2", "all", "g*", "~gpu[12]", "gpu_nodes[0]", "gpu1,localhost,")),
+        ("@good", None),
+    ],
+)  # fmt: skip
+def test_a_limit_with_an_unknown_name_is_a_problem(folder, limit, said):
+    write(folder.parent, {"wrong": "gpu1\ngpu3\n", "good": "gpu1\n\n"})
+    problems = [problem.text() for problem in problems_of(folder, limit)]
+    assert (problems == []) if said is None else problems[0].startswith(said)
