@@ -111,8 +111,10 @@ def test_no_judge_passes_it_whatever_its_files_say(pair, tmp_path, capsys):
             del manifest["imported"]
             files["manifest.json"].write_text(json.dumps(manifest))
         assert rebuild.judge(str(run), tmp_path) == 3
-        outcomes = {json.loads(line)["outcome"] for line in files["verdicts.jsonl"].open()}
-        assert outcomes == {"unmeasured"}, forged
+        verdicts = [json.loads(line) for line in files["verdicts.jsonl"].open()]
+        assert {one["outcome"] for one in verdicts} == {"unmeasured"}, forged
+        # No node was asked, so none of them is off.
+        assert forged or {one["cause_class"] for one in verdicts} == {"imported"}
         assert forged or "so nothing is proven" in capsys.readouterr().out
 
 

@@ -144,14 +144,22 @@ def _existing(run: str, reports_dir: Path, cluster: str) -> str:
     """Return the id of a run of this cluster.
 
     Raises:
-        UserError: there is none, or it is another cluster's.
+        UserError: there is none, or it is another cluster's, or made of files.
     """
+    from ansible_collections.railyard.fabric.plugins.plugin_utils.run import provenance
+    from ansible_collections.railyard.fabric.plugins.plugin_utils.run.folder import RunFolder
+
     from railyard.report import rebuild
 
     found = rebuild.find(run, reports_dir).resolve()
     if found.parent != (reports_dir / cluster).resolve():
         raise UserError(
             f"{found} is no run of {cluster} in {reports_dir}", "name the inventory that it was made with"
+        )
+    if provenance.imported(RunFolder(found).manifest()):
+        raise UserError(
+            f"{found.name} was made of files by `railyard parse run`: no node has any of it",
+            "measure with `railyard validate`",
         )
     return found.name
 

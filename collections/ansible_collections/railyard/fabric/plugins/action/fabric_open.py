@@ -132,4 +132,10 @@ def _existing(reports_dir: str, cluster: str, run: str | None) -> RunFolder:
         raise AnsibleActionFail(
             "railyard_run is not set: name a folder of reports/, as -e railyard_run=20261121T101500Z-3f2a"
         )
-    return action_base.open_folder(str(Path(reports_dir) / cluster / run))
+    folder = action_base.open_folder(str(Path(reports_dir) / cluster / run))
+    if provenance.imported(folder.manifest()):
+        raise AnsibleActionFail(
+            f"{folder.path} was made of files by `railyard parse run`: no node has any of it. To measure: "
+            "`railyard validate -i INVENTORY`"
+        )
+    return folder

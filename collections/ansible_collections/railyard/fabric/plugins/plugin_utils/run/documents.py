@@ -35,7 +35,7 @@ def problem(manifest: Manifest, plan: Plan, asked: Sequence[Row]) -> str | None:
 def _problems(manifest: Manifest, plan: Plan, asked: Sequence[Row]) -> Iterator[str]:
     for name, document in ((folder.MANIFEST, manifest), (folder.PLAN, plan)):
         if not _is_known(document):
-            yield f"{name} is of schema {document.get('schema')!r}, this version reads {folder.SCHEMA}"
+            yield f"{name} {_describe_schema(document)}"
     if not isinstance(manifest.get("run"), str):
         yield "manifest.json has no run id"
     nodes = plan.get("nodes")
@@ -56,6 +56,11 @@ def _problems(manifest: Manifest, plan: Plan, asked: Sequence[Row]) -> Iterator[
     for line in lines.doubtful(rails, lambda check: check in CHECKS and CHECKS[check].source == "test"):
         yield from _line_problems(line, rails, declared, seen)
         seen.add(str(line.get("id")))
+
+
+def _describe_schema(row: Row | Manifest | Plan) -> str:
+    made = f"is of schema {row.get('schema')!r}, this version reads {folder.SCHEMA}"
+    return f"{made}: use the version of Railyard that made the run"
 
 
 def read_asked(run: folder.RunFolder) -> list[AskedLine]:
@@ -121,7 +126,7 @@ def _line_problems(line: Mapping[str, Any], rails: Names, declared: Names, seen:
     identity = str(line.get("id"))
     where = f"asked.jsonl: {identity}"
     if not _is_known(line):
-        yield f"{where} is of schema {line.get('schema')!r}, this version reads {folder.SCHEMA}"
+        yield f"{where} {_describe_schema(line)}"
     if refused := reader.refusal(AskedLine, line):
         yield f"{where}: {refused}"
         return

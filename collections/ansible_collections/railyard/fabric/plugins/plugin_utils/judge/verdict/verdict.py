@@ -56,7 +56,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.verdict.node
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.verdict.pair_tests import PairTests
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.verdict.verdicts import Answers, Verdicts
 from ansible_collections.railyard.fabric.plugins.plugin_utils.outcome.answer import Answer
-from ansible_collections.railyard.fabric.plugins.plugin_utils.run import documents
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run import documents, provenance
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run.asked_lines import AskedLines
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run.baseline import Saved
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run.documents import (
@@ -124,8 +124,9 @@ def judge_tests(
     passing, places = judge_one.passing, judge_one.places
     lines = judge_one.lines
     found = [Answer()] * len(lines)
+    is_imported = provenance.imported(manifest) is not None
     for place in result_rows.order_sums_last(lines):
-        found[place] = judge_one.answer(lines[place])
+        found[place] = Answer.unmeasured("imported", "") if is_imported else judge_one.answer(lines[place])
     for line, answer in zip(lines, found, strict=True):
         answer.conditions = judge_one.describe_conditions(line) if answer.tries else {}
     # A sum is represented by its parts.

@@ -11,6 +11,9 @@ TABLE = (
     Cause("node_unreachable", "the node is unreachable, so nothing is known about it",
           "Look at the node's power and console, try `ssh` to its ansible_host, then validate again.",
           "the node is off, hangs, or has lost its network", "ssh ANSIBLE_HOST true"),
+    Cause("imported", "Railyard did not run this test: the run was made of files by `railyard parse run`",
+          "To measure, validate the inventory.",
+          "that is intended, for a comparison with another run", "railyard compare --help"),
     Cause("not_inspected", "the node answers, but could not be inspected, so nothing is known about it",
           "Fix what the message names (Python on the node, sudo without a password, or -K), then "
           "validate again.",
