@@ -31,7 +31,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.plain_text import 
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run.documents import Order, Plan
 
 #: Staging, the phase of cables, the first meeting, collecting: seen on real runs beside the tests themselves.
-AROUND_S = 30.0
+_AROUND_S = 30.0
 #: What `chosen` returns.
 _CHOSEN = ("pattern", "rounds", "full_rounds", "full_rails", "meetings")
 #: What a tool takes to start and end beside the time that it measures.
@@ -74,7 +74,7 @@ def choose_pattern(order: Order) -> dict[str, Any]:
         many, full_rounds = min(int(policy["partners"]) + odd, of_all), every["full_rounds"]
     else:
         names_of_rails = rail_names(order)
-        budget_s = 60 * float(policy["budget_min"]) - AROUND_S - alone_s(order)
+        budget_s = 60 * float(policy["budget_min"]) - beside_s(order)
         least_s = max(meeting_s(order, ()), 1.0)
         if full and of_all * (full_s := meeting_s(order, names_of_rails)) <= budget_s:
             return every
@@ -314,11 +314,16 @@ def planned_s(test: Mapping[str, Any], policy: Policy) -> float:
     return registry.planned_s(str(test["check"]), policy)
 
 
-def alone_s(order: Order) -> float:
-    """Return the seconds of the tests after the last round: of single nodes and of all nodes together."""
+def beside_s(order: Order) -> float:
+    """Return the seconds beside the rounds.
+
+    Runners are started one after the other, and after the last round single nodes and all nodes together
+    are tested.
+    """
     policy = order["policy"]
     asked = [check for check, _subject in (*together.jobs(order), *node_tests.questions(policy))]
-    return sum(registry.planned_s(check.name, policy) + START_S for check in asked)
+    alone_s = sum(registry.planned_s(check.name, policy) + START_S for check in asked)
+    return _AROUND_S + float(order.get("start_skew_s", 0)) + alone_s
 
 
 def tests_s(tests: Sequence[AskedLine], policy: Policy) -> float:

@@ -93,10 +93,12 @@ def test_a_thousand_nodes_are_calculated_at_once_and_a_lone_one_is_no_pair() -> 
 
 def test_a_sweep_is_calculated_by_what_it_asks() -> None:
     swept = cost.estimate_order(order(4, 2, pattern="all_pairs", questions="together"))
-    # All rails at once: the path, and what they carry, in both directions.
-    assert swept.duration_s == pytest.approx(30 + 3 * (2 * 2 + 2 * (5 + 2)))
+    # All rails at once: the path, and what they carry, in both directions. Four runners are started in 1 s.
+    assert swept.duration_s == pytest.approx(30 + 1 + 3 * (2 * 2 + 2 * (5 + 2)))
     assert "6 pairs in 3 rounds (the path and all rails at once)" in swept.text()
     ring = cost.estimate_order(order(6, 2, pattern="ring", questions="one_by_one"))
-    assert ring.duration_s == pytest.approx(30 + 2 * (4 * 2 + 4 * (5 + 2)))
+    assert ring.duration_s == pytest.approx(30 + 1 + 2 * (4 * 2 + 4 * (5 + 2)))
+    large = cost.estimate_order(order(1000, 2, pattern="ring", questions="one_by_one"))
+    assert large.duration_s == pytest.approx(30 + 1000 * 0.15 + 2 * (4 * 2 + 4 * (5 + 2)))
     assert ring.data_bytes == pytest.approx(6 * 2 * 2 * 5 * 1.25e9)
     assert "6 of 15 pairs in 2 rounds (the path and each rail alone)" in ring.text()
