@@ -97,7 +97,7 @@ def _tools() -> tuple[str, ...]:
 app = typer.Typer(
     cls=_Verbs,
     name="railyard",
-    help="Takes GPU/RDMA nodes from racked to proven: provisions rails, measures and judges the fabric.",
+    help="Provision GPU/RDMA nodes, then measure and judge the fabric between them.",
     epilog=EXIT_STATUSES,
     no_args_is_help=True,
     pretty_exceptions_enable=False,

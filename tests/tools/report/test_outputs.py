@@ -113,7 +113,7 @@ def test_no_judge_passes_it_whatever_its_files_say(pair, tmp_path, capsys):
         assert rebuild.judge(str(run), tmp_path) == 3
         verdicts = [json.loads(line) for line in files["verdicts.jsonl"].open()]
         assert {one["outcome"] for one in verdicts} == {"unmeasured"}, forged
-        # No node was asked, so none of them is off.
+        # No node was contacted, so none of them is unreachable.
         assert forged or {one["cause_class"] for one in verdicts} == {"imported"}
         assert forged or "so nothing is proven" in capsys.readouterr().out
 

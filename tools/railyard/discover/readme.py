@@ -27,7 +27,7 @@ def readme(survey: Survey) -> str:
         "",
         f"{summarise_nodes(nodes)}, with {count}; transport `{survey.transport}`"
         + (f", MTU {survey.mtu}." if survey.mtu is not None else "."),
-        "Written by `railyard discover` from what the nodes report; from here on it is yours to edit.",
+        "Written by `railyard discover` from what the nodes report. Edit it as you like.",
         "`discovered.txt` lists each port. `railyard discover --diff -i` with this folder "
         "shows what changed since.",
         "",

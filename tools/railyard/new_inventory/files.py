@@ -201,14 +201,14 @@ def _readme(contents: Contents) -> str:
         "",
         f"{summarise_nodes(contents.nodes)}, with {count} each; transport `{wanted.transport}`"
         + (f", MTU {contents.mtu}." if contents.mtu is not None else "."),
-        "Written by `railyard new-inventory`; from here on it is yours to edit.",
+        "Written by `railyard new-inventory`. Edit it as you like.",
         "",
         "| Rail | Port | Subnets | Leaves |",
         "|---|---|---|---|",
     ]
     for item in items:
         port = ", ".join(f"{key} {item[key]}" for key in ("netdev", "pci", "hca") if key in item)
-        leaves = _ends(leaves_of(item)) or "not said"
+        leaves = _ends(leaves_of(item)) or "none"
         subnets = _ends(subnets_of(item)) or "none"
         lines.append(f"| {item['name']} | {port} | {subnets} | {leaves} |")
     lines += ["", _numbering(contents), "", "## Before the first run", ""]

@@ -64,7 +64,7 @@ def unfold(text: str, nodes_per_unit: int | None) -> tuple[list[NewNode], list[W
     try:
         names = list(NodeSet(text, resolver=RESOLVER_NOGROUP))
     except NodeSetException as error:
-        return [], [("--nodes", f"{text!r} cannot be unfolded: {error}", _NODES_FIX)]
+        return [], [("--nodes", f"{text!r} is not a valid node range: {error}", _NODES_FIX)]
     if not names:
         return [], [("--nodes", f"{text!r} names no node", _NODES_FIX)]
     if len(names) > NODES_MAX:

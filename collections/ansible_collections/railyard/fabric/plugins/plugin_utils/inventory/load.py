@@ -322,4 +322,6 @@ def _policy_finding(problem: str) -> Finding:
     known = not message.startswith("is not known")
     near = None if known else near_key(variable.rpartition(".")[2], policy.DEFAULT)
     hint = f"did you mean {near}? If not, " if near else ""
+    if near:
+        message = message.partition(";")[0]  # without the list of all keys
     return Finding(variable, message, f"{hint}correct fabric_policy, or remove the key to get the default")

@@ -143,6 +143,22 @@ def test_a_policy_of_all_is_the_runs(folder):
     assert (loaded.policy, load.validate(loaded)) == ({"ping_count": 20}, [])
 
 
+@pytest.mark.parametrize(
+    ("key", "says"),
+    [
+        (
+            "budjet_min",
+            "fabric_policy.budjet_min: is not known. Fix: did you mean budget_min? If not, correct",
+        ),
+        ("zzzz", "fabric_policy.zzzz: is not known; known keys: "),
+    ],
+)
+def test_the_nearest_key_of_a_policy_replaces_the_list_of_all(folder, key, says):
+    write(folder, {"group_vars/all/policy.yml": f"fabric_policy: {{{key}: 20}}\n"})
+    (problem,) = problems_of(folder)
+    assert says in problem.text()
+
+
 def test_an_ini_inventory_is_read_too(folder):
     (folder / "hosts.yml").unlink()
     write(folder, {"hosts.ini": "[gpu_nodes]\ngpu1 ansible_host=192.168.1.1\ngpu2 node_index=-4\n"})
