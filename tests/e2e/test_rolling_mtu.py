@@ -22,6 +22,8 @@ class Fabric(Cluster):
     """The four nodes, and the fabric as it should be at the moment."""
 
     nodes = ("gpuserver1", "gpuserver2", "gpuserver3", "gpuserver4")
+    #: MTUs and networks before the first change.
+    bare: tuple[dict[str, set[str]], dict[str, str]]
 
     def apply(
         self, mtu_bytes: int, playbook: str = "network", *arguments: str
@@ -37,6 +39,18 @@ class Fabric(Cluster):
         paths = [f"/sys/class/net/{netdev}/mtu" for netdev in ("ens6", "ens6d1")]
         return {name: set(self.ssh(name, "cat", *paths).split()) for name in self.nodes}
 
+    def networks(self) -> dict[str, str]:
+        """Return each node's files of netplan and sysctl.d, addresses of rails, and rules."""
+        looks = [
+            ("sudo", "ls", "/etc/netplan", "/etc/sysctl.d"),
+            *(
+                ("ip", "-4", "-o", "address", "show", "scope", "global", "dev", one)
+                for one in ("ens6", "ens6d1")
+            ),
+            ("ip", "rule", "show"),
+        ]
+        return {name: "\n".join(self.ssh(name, *look) for look in looks) for name in self.nodes}
+
 
 @pytest.fixture(scope="module")
 def four_nodes(tmp_path_factory: pytest.TempPathFactory):
@@ -44,6 +58,7 @@ def four_nodes(tmp_path_factory: pytest.TempPathFactory):
     made = Fabric(tmp_path_factory.mktemp("rolling"), "rolling")
     write_lab(made, "198.18.85.", "container", nodes=len(Fabric.nodes))
     with made.up():
+        made.bare = made.mtus_bytes(), made.networks()
         yield made
 
 
@@ -196,3 +211,18 @@ def test_batch_that_fails_stops_those_after_it(four_nodes):
         assert {"9000"} not in four_nodes.mtus_bytes().values()
     finally:
         four_nodes.ssh(canary, "sudo", "rm", "/etc/netplan/99-installer.yaml")
+
+
+def test_return_to_the_original_network_removes_the_first_change_too(four_nodes):
+    # The tests above: two changes, and a return from the second.
+    to_original = ("-e", "railyard_rollback_to=original")
+    assert four_nodes.networks() != four_nodes.bare[1]
+    shown = four_nodes.apply(9000, "rollback", *to_original, "--check", "--diff")
+    assert "-      mtu: 1500" in shown.stdout, shown.stdout
+    done = four_nodes.apply(9000, "rollback", *to_original, "-e", "railyard_allow_rollback=true")
+    assert done.returncode == 0, done.stdout
+    assert (four_nodes.mtus_bytes(), four_nodes.networks()) == four_nodes.bare
+    again = four_nodes.apply(9000, "rollback", *to_original, "-e", "railyard_allow_rollback=true")
+    assert "changed=1" not in again.stdout, again.stdout
+    wrong = four_nodes.apply(9000, "rollback", "-e", "railyard_rollback_to=first", "--check")
+    assert "last_change, original" in wrong.stdout, wrong.stdout

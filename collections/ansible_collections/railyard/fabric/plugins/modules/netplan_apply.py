@@ -70,9 +70,21 @@ options:
     type: bool
     default: false
   revert:
-    description: Lead back to what the last confirmed change of this node replaced.
+    description: Restore the state that O(revert_to) names, instead of applying the rails.
     type: bool
     default: false
+  revert_to:
+    description:
+      - >-
+        With O(revert=true), which state is restored: V(last_change), that before the last confirmed change,
+        or V(original), that before the first one.
+      - >-
+        Either also replaces what others changed in the same files since; C(--check --diff) shows it, and a
+        copy stays in C(/var/lib/railyard/rail_network/backup).
+      - V(original) fails on a node whose first change was made by a version that did not keep it.
+    type: str
+    choices: [last_change, original]
+    default: last_change
 attributes:
   action:
     description: Runs on the controller.
@@ -95,6 +107,11 @@ EXAMPLES = r"""
 - name: Return to what the last change replaced
   railyard.fabric.netplan_apply:
     revert: true
+
+- name: Return to the network before Railyard's first change
+  railyard.fabric.netplan_apply:
+    revert: true
+    revert_to: original
 """
 
 RETURN = r"""

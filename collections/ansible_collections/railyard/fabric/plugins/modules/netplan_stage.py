@@ -20,7 +20,7 @@ description:
     that one can still be opened.
   - With O(state=confirmed), waits until the rails are as planned and nothing else of the node's network was
     lost, and disarms the timer; when the proof fails, the change is undone at once.
-  - With O(revert=true), the change leads back to what the last confirmed one replaced.
+  - With O(revert=true), the change leads back to what the last confirmed one replaced, or the first one.
   - Refuses, writing nothing, when a rail's netdev is missing, is a port of a bond or bridge, carries a
     default route, or is configured by somebody else's file; and, unless O(accept_drift=true), when applying
     would sweep away routing rules that no file declares, or apply edits of other netplan files that never
@@ -85,9 +85,16 @@ options:
     type: bool
     default: false
   revert:
-    description: With O(state=staged), lead back to what the last confirmed change replaced.
+    description: With O(state=staged), restore the state that O(revert_to) names; apply no rails.
     type: bool
     default: false
+  revert_to:
+    description: >-
+      With O(revert=true), which state is restored: V(last_change), that before the last confirmed change, or
+      V(original), that before the first one.
+    type: str
+    choices: [last_change, original]
+    default: last_change
   peers:
     description: >-
       With O(state=confirmed), nodes that this run has changed, pinged over the rails; full packets that get
@@ -220,6 +227,11 @@ CHANGE: dict[str, Any] = {
     "rollback_after_s": {"type": "int", "default": 120},
     "accept_drift": {"type": "bool", "default": False},
     "revert": {"type": "bool", "default": False},
+    "revert_to": {
+        "type": "str",
+        "choices": [revert.LAST_CHANGE, revert.ORIGINAL],
+        "default": revert.LAST_CHANGE,
+    },
 }
 
 
@@ -331,7 +343,7 @@ def _examined(module: AnsibleModule, netplan: str) -> dict[str, Any]:
 
 
 def _reverted(module: AnsibleModule) -> dict[str, Any]:
-    why, found = revert.plan(transaction.STATE_DIR)
+    why, found = revert.plan(transaction.STATE_DIR, module.params["revert_to"])
     if why:
         return {"changed": False, "why": why, "rails": [], "drift": [], "warnings": []}
     changed = any(entry["wrong"] for entry in found["files"]) or bool(found["drift"])

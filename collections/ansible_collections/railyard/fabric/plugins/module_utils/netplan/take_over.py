@@ -216,6 +216,17 @@ def moves(claims: Sequence[Claim]) -> list[dict[str, Any]]:
     return entries
 
 
+def moved_aside(root: str = "/") -> list[str]:
+    """Return the paths of the files that were moved aside and are still there."""
+    folders = [os.path.join(root, folder.lstrip("/")) for folder in _MOVABLE]
+    return [
+        os.path.join(folder, name)
+        for folder in folders
+        for name in sorted(node_files.list_names(folder))
+        if name.endswith(ASIDE)
+    ]
+
+
 def cloud_init(root: str = "/") -> list[dict[str, Any]]:
     """Return the entry that disables cloud-init's network configuration; none without cloud-init."""
     if not os.path.isdir(os.path.join(root, os.path.dirname(CLOUD_INIT_FILE).lstrip("/"))):

@@ -25,7 +25,7 @@ from typing import Any
 
 from .. import atomic_files, owner_lock
 from . import boot as netplan_boot
-from . import restore
+from . import original, restore
 
 STATE_DIR = "/var/lib/railyard/rail_network"
 UNIT = "railyard-rail-network"
@@ -114,6 +114,8 @@ def begin(folder: str, record: dict[str, Any], program: bytes) -> None:
             expires_monotonic_s=time.monotonic() + fires_after_s(record),
             generated=restore.generated_files(),
         )
+        confirmed = atomic_files.read_json(os.path.join(folder, "confirmed.json"))
+        record["original"] = original.carry(confirmed, record)
         path = os.path.join(folder, "program.pyz")
         atomic_files.write_bytes(path, program)
         for name in ("applied.json", "last.json", "rolled_back.json"):

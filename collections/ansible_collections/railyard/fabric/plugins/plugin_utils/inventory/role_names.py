@@ -31,7 +31,7 @@ PLAYBOOKS = (
     "railyard_network_batch", "railyard_own_tags", OWN, "railyard_pattern", "railyard_questions",
     "railyard_reboot_batch", "railyard_reboot_kernels", "railyard_reboot_modules_may_go",
     "railyard_reboot_only_waiting", "railyard_reboot_rails_timeout_s", "railyard_reboot_timeout_s",
-    "railyard_reports_dir", "railyard_roles", "railyard_run", "railyard_slurm_job",
+    "railyard_reports_dir", "railyard_roles", "railyard_rollback_to", "railyard_run", "railyard_slurm_job",
     "railyard_slurm_part_of_node", "railyard_time_factor", "railyard_uninstall_batch",
 )  # fmt: skip
 # Those of an installed collection, and those of a checkout.

@@ -11,6 +11,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.netplan import pee
 from ansible_collections.railyard.fabric.plugins.module_utils.rollback import boot, restore, transaction
 from ansible_collections.railyard.fabric.plugins.modules import netplan_stage
 from support.nodes.module import FakeModule
+from support.nodes.network_change import STATE
 
 RAILS = [{"name": "rail0", "netdev": "ens6", "address": "10.0.1.1/24", "mtu": 9000}]
 DRIFT = {"rail": "rail0", "netdev": "ens6", "what": "mtu", "is": "1500", "planned": "9000"}
@@ -24,7 +25,7 @@ class FailedError(Exception):
     pass
 
 
-UNSET = {"state": "staged", "accept_drift": False, "revert": False, "peers": []}
+UNSET = {"state": "staged", "accept_drift": False, "revert": False, "revert_to": "last_change", "peers": []}
 PARAMS = {
     **UNSET,
     "node": "gpuserver1",
@@ -69,7 +70,7 @@ def found(monkeypatch, tmp_path):
         "changed": False,
         "drift": [],
         "warnings": [],
-        "snapshot": {},
+        "snapshot": STATE,
     }
     problems = []
     monkeypatch.setattr(netplan_change, "examine", lambda *_arguments: (problems, findings))
@@ -236,7 +237,17 @@ def test_peer_that_gets_no_full_packet_undoes_the_change(found, token, monkeypat
     assert asked == [(RAILS, peers)]
 
 
-def test_return_with_nothing_to_return_to_says_why(found):
-    result = netplan_stage.stage(DummyModule(revert=True))
+@pytest.mark.parametrize("to", ["last_change", "original"])
+def test_return_with_nothing_to_return_to_says_why(found, to):
+    result = netplan_stage.stage(DummyModule(revert=True, revert_to=to))
     assert (result["changed"], result["outcome"]) == (False, "unchanged")
     assert "ever confirmed" in result["reason_unchanged"]
+
+
+def test_return_to_the_original_state_plans_that_state(found, monkeypatch):
+    planned = []
+    monkeypatch.setattr(
+        netplan_stage.revert, "plan", lambda *arguments: (planned.append(arguments), ("", found))[1]
+    )
+    netplan_stage.stage(DummyModule(check_mode=True, revert=True, revert_to="original"))
+    assert planned == [(str(found["folder"]), "original")]
