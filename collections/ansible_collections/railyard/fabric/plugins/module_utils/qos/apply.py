@@ -47,7 +47,7 @@ def look(
             why = "; ".join(dict.fromkeys(refused[name] for name in missing if name in refused))
             problems.append(
                 f"{port.rail} ({port.netdev}, {port.driver}): no way to set {', '.join(missing)}"
-                f"{f' ({why})' if why else ''}. Fix: {roce_qos.remedy(missing)}"
+                f"{f' ({why})' if why else ''}. Fix: {roce_qos.remedy(missing, declared.not_asked)}"
             )
         todo = roce_qos.differences(settings, found)
         waits = sorted(name for name in roce_qos.AT_LOAD if name in todo)

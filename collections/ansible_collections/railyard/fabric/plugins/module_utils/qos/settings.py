@@ -164,14 +164,20 @@ def without_way(settings: Settings, found: Settings) -> list[str]:
     return sorted(name for name in settings if name not in found and name not in nothing_to_do)
 
 
-def remedy(missing: list[str]) -> str:
-    """Return what to do about settings without a way: what to declare, what to install."""
+def remedy(missing: list[str], not_asked: frozenset[str]) -> str:
+    """Return what to do about settings without a way: what to declare, what to install.
+
+    Args:
+        missing: the settings.
+        not_asked: what is left out already: a declared list replaces the default, so it must repeat these.
+    """
     keys = [key for key, names in LEAVES_OUT.items() if set(names) & set(missing)]
+    declared = [key for key in LEAVES_OUT if key in keys or key in not_asked]
     others = [name for name in missing if not any(name in LEAVES_OUT[key] for key in keys)]
     parts = []
     if keys:
         parts.append(
-            f"install the vendor's driver, or leave it out by roce_qos_not_asked: [{', '.join(keys)}]"
+            f"install the vendor's driver, or leave it out by roce_qos_not_asked: [{', '.join(declared)}]"
         )
     if others:
         parts.append(
