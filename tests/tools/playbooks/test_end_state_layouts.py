@@ -6,6 +6,7 @@ import ipaddress
 import json
 
 import pytest
+import yaml
 from end_state import expect, expect_nccl, expect_rdma
 from railyard.base import paths
 
@@ -127,6 +128,8 @@ def test_a_node_as_the_roles_leave_it_passes(folder, name):
     if node["transport"] == "roce":
         per_rail.append(expect_rdma.gid)
     problems = [one for rail in node["rails"] for check in per_rail for one in check(rail, reading)]
-    problems += expect_nccl.nccl(node, {}, reading) + expect_rdma.modules(reading)
+    qos = folder.parent / "group_vars/all/qos.yml"
+    options = yaml.safe_load(qos.read_text()) if qos.exists() else {}
+    problems += expect_nccl.nccl(node, options, reading) + expect_rdma.modules(reading)
     problems += expect.management(node, reading)
     assert problems == []
