@@ -198,7 +198,7 @@ def test_a_run_cut_off_before_it_knew_what_to_ask_is_no_pass_and_no_traceback(tm
 def test_input_that_only_the_preflight_sees_is_bad_input(tmp_path, out):
     outcome = ended(2, failures={"gpu1": 1})
     outcome.progress.failures.append(
-        Failure("gpu1", "Check the inventory", "preflight", "1 problem(s)", "failed")
+        Failure("gpu1", "Check the inventory", "preflight", "1 problem in the inventory", "failed")
     )
     arguments = ansible_args.parse([])
     assert commands.conclude("site", outcome, tmp_path / "none", arguments, out) == 2

@@ -27,6 +27,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory import (
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory import nodes as node_checks
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.model import Inventory, Problem
 from ansible_collections.railyard.fabric.plugins.plugin_utils.monitoring import checks as monitoring_checks
+from ansible_collections.railyard.fabric.plugins.plugin_utils.present import wording
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run.documented_action import DocumentedAction
 
 display = Display()
@@ -162,7 +163,7 @@ class ActionModule(DocumentedAction):
         result = {"nodes": count, "problems": [dataclasses.asdict(one) for one in problems]}
         if not problems:
             return {**result, "msg": f"The inventory is sound: {count} nodes."}
-        lines = [f"{len(problems)} problem(s) in the inventory; no node was touched:"]
+        lines = [f"{wording.count(len(problems), 'problem')} in the inventory; no node was touched:"]
         lines += [f"{number}. {problem.text()}" for number, problem in enumerate(problems, start=1)]
         return {**result, "failed": True, "msg": "\n".join(lines)}
 
