@@ -11,6 +11,12 @@ from support import programs
 from support.inventories.on_disk import FABRIC, make_hosts, write_groups
 from support.programs import REPO
 
+ROCE = {
+    **FABRIC,
+    "transport": "roce",
+    "rails": [{"name": "rail0", "netdev": "ens6", "hca": "mlx5_0:1", "subnet": "10.0.0.0/16"}],
+}
+
 
 def run(folder: Path, *argv: str, playbook: str = "playbooks/preflight.yml", **environment: str):
     return programs.playbook(playbook, folder / "hosts.yml", *argv, **environment)
@@ -124,17 +130,33 @@ def test_hosts_outside_the_group_are_no_nodes(inventory):
 
 
 def test_qos_refuses_what_no_packet_can_carry_without_a_connection(inventory):
-    rails = [{"name": "rail0", "netdev": "ens6", "hca": "mlx5_0:1", "subnet": "10.0.0.0/16"}]
     wrong = {"dscp": 64, "cnp_dscp": -1, "priority": 8, "cnp_priority": -1}
     hosts = {
         f"gpu{number}": {"ansible_host": f"192.0.2.{number}", f"roce_qos_{name}": value}
         for number, (name, value) in enumerate(wrong.items(), start=1)
     }
-    folder = inventory({**FABRIC, "transport": "roce", "rails": rails}, hosts)
-    done = run(folder, playbook="playbooks/qos.yml")
+    done = run(inventory(ROCE, hosts), "-e", "railyard_network_batch=100%", playbook="playbooks/qos.yml")
     assert done.returncode == 2, done.stdout  # failed; an unreachable node would be 4
     refused = r"fatal: \[(gpu\d)\]: FAILED!.*?write DSCPs from\s+0 to 63 and priorities from 0 to 7"
     assert sorted(re.findall(refused, done.stdout, re.S)) == list(hosts), done.stdout
+
+
+@pytest.mark.parametrize("step", ["qos", "tuning"])
+def test_a_canary_that_fails_is_the_only_node_that_is_tried(inventory, step):
+    folder = inventory(ROCE, make_hosts("gpu1", "gpu2", "gpu3", "gpu4"))
+    done = run(folder, "-e", "ansible_ssh_timeout=1", playbook=f"playbooks/{step}.yml")
+    assert done.returncode == 4, done.stdout  # unreachable
+    assert re.findall(r"fatal: \[(\w+)\]: UNREACHABLE!", done.stdout) == ["gpu1"], done.stdout
+
+
+@pytest.mark.parametrize("checked", [False, True], ids=["alone", "provision"])
+def test_what_qos_cannot_set_is_reported_once_for_all_nodes(inventory, checked):
+    folder = inventory(ROCE, make_hosts("gpu1", "gpu2", "gpu3", "gpu4"))
+    argv = ["-e", f"railyard_inventory_checked={checked}", "-e", "ansible_ssh_timeout=1"]
+    told = run(folder, *argv, playbook="playbooks/qos.yml").stdout
+    assert told.count("QoS of RoCE:") == 1, told
+    assert "gpu[1-4]:\n  ecn, traffic_class not requested from the driver" in told
+    assert "not checked" not in told
 
 
 def test_a_wrong_variable_of_a_role_is_refused_before_any_node_is_touched(inventory):
