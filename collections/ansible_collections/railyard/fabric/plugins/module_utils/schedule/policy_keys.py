@@ -118,7 +118,13 @@ KEYS: Mapping[str, Key] = {
     ),
     "partners": Key(2, "other nodes per node with pattern `k_regular`", "whole", 1, 10000, to_node=False),
     "budget_min": Key(
-        15, "time budget of the measurement with pattern `auto`, in minutes", "number", 1, 1440, to_node=False
+        15,
+        "time budget of the measurement with pattern `auto`, in minutes, without the start of the nodes' "
+        "runners (0.15 s for each node)",
+        "number",
+        1,
+        1440,
+        to_node=False,
     ),
     "confirm": Key(
         2,

@@ -135,7 +135,7 @@ def estimate_order(order: Order) -> Cost:
     priced: dict[frozenset[str], _Meeting] = {}
     turns = pairs = full_rounds = 0
     alone = [*together.jobs(order), *node_tests.questions(order["policy"])]
-    duration_s = pattern.beside_s(order)
+    duration_s = float(order.get("start_skew_s", 0)) + pattern.beside_s(order)
     rows, data_bytes, known = float(nodes * len(alone)), 0.0, True
     for turn in pattern.count_pairs_by_rails(order):
         for full, met in turn.items():

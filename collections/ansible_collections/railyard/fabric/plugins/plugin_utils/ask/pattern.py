@@ -315,15 +315,14 @@ def planned_s(test: Mapping[str, Any], policy: Policy) -> float:
 
 
 def beside_s(order: Order) -> float:
-    """Return the seconds beside the rounds.
+    """Return the seconds beside the rounds and the start of the runners.
 
-    Runners are started one after the other, and after the last round single nodes and all nodes together
-    are tested.
+    After the last round single nodes and all nodes together are tested.
     """
     policy = order["policy"]
     asked = [check for check, _subject in (*together.jobs(order), *node_tests.questions(policy))]
     alone_s = sum(registry.planned_s(check.name, policy) + START_S for check in asked)
-    return _AROUND_S + float(order.get("start_skew_s", 0)) + alone_s
+    return _AROUND_S + alone_s
 
 
 def tests_s(tests: Sequence[AskedLine], policy: Policy) -> float:
