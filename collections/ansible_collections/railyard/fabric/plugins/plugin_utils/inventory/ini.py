@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator
 from functools import cache
 
+from ansible import constants
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory import files, yaml_errors
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.lines import yaml_nodes
 
@@ -45,8 +46,12 @@ def ini_error(path: str) -> tuple[int, str, str] | None:
 
 
 def settings(path: str) -> Iterator[tuple[str, str, str, str, int]]:
-    """Yield (kind, name, variable, value as text, line) of an INI file; none for a file in another form."""
-    if path.endswith((".yml", ".yaml", ".json", ".toml")) or yaml_nodes.composed(path) is not None:
+    """Yield (kind, name, variable, value as text, line) of an INI file; none for a file in another form.
+
+    Nor for a file that Ansible does not read in a folder, such as README.md.
+    """
+    other = (".yml", ".yaml", ".json", ".toml", *constants.INVENTORY_IGNORE_EXTS)
+    if path.endswith(other) or yaml_nodes.composed(path) is not None:
         return
     for number, section, line in lines(path):
         if section.endswith(":vars"):

@@ -153,7 +153,7 @@ def range_of(written: str) -> frozenset[str]:
     """Return the hosts of a range as `gpu[001:512]`, as Ansible expands it."""
     try:
         return frozenset(str(name) for name in expand_hostname_range(written))
-    except AnsibleError:
+    except (AnsibleError, ValueError):  # the latter of brackets that are not closed
         return frozenset()
 
 

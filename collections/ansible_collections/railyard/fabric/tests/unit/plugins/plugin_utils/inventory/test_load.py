@@ -159,6 +159,24 @@ def test_the_nearest_key_of_a_policy_replaces_the_list_of_all(folder, key, says)
     assert says in problem.text()
 
 
+def test_a_text_beside_the_inventory_is_not_read(folder):
+    text = """\
+        The ports are in [the list
+        ([all ports](../ports.md)).
+        gpu1 ansible_host=192.168.7.7
+        [gpu_nodes]
+        gpu2 ansible_host=192.168.7.8
+        """
+    write(folder, {"README.md": text, "old.bak": text})
+    assert problems_of(folder) == []
+
+
+def test_a_range_that_is_not_closed_is_a_problem(folder):
+    (folder / "hosts.yml").unlink()
+    write(folder, {"hosts.ini": "[gpu_nodes]\n([gpu1 ansible_host=192.168.1.1\n"})
+    assert "unbalanced brackets" in problems_of(folder)[0].message
+
+
 def test_an_ini_inventory_is_read_too(folder):
     (folder / "hosts.yml").unlink()
     write(folder, {"hosts.ini": "[gpu_nodes]\ngpu1 ansible_host=192.168.1.1\ngpu2 node_index=-4\n"})
