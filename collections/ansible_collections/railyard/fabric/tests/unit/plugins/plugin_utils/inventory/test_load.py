@@ -172,9 +172,11 @@ def test_a_text_beside_the_inventory_is_not_read(folder):
 
 
 def test_a_range_that_is_not_closed_is_a_problem(folder):
-    (folder / "hosts.yml").unlink()
-    write(folder, {"hosts.ini": "[gpu_nodes]\n([gpu1 ansible_host=192.168.1.1\n"})
-    assert "unbalanced brackets" in problems_of(folder)[0].message
+    for name in ("hosts.ini", "notes"):
+        write(folder, {name: "[gpu_nodes]\n([gpu1 ansible_host=192.168.1.1\n"})
+        assert "unbalanced brackets" in problems_of(folder)[0].message
+        (folder / name).unlink()
+    assert yaml_errors.range_of("([gpu1") == frozenset()
 
 
 def test_an_ini_inventory_is_read_too(folder):
