@@ -27,7 +27,7 @@ HERE = Path(__file__).parent
 # Judges the folder argv[1] and writes its report; prints CPU seconds of both, wall seconds, peak KiB after
 # each, how many verdicts, and their SHA-256.
 _CHILD = """
-import hashlib, pathlib, resource, sys, time
+import hashlib, pathlib, sys, time
 if sys.argv[2]:
     sys.path.insert(0, sys.argv[2])
     import one_test
@@ -38,7 +38,8 @@ except ImportError:  # a checkout of before its rooms
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present import documents, model
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder
 def peak():
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    # Not ru_maxrss, which includes the process that built the folder and began this one.
+    return int(next(one.split()[1] for one in open("/proc/self/status") if one.startswith("VmHWM")))
 path = pathlib.Path(sys.argv[1])
 cpu, wall = time.process_time(), time.monotonic()
 judged = rejudge.judge_folder(path)
