@@ -153,10 +153,10 @@ def test_a_canary_that_fails_is_the_only_node_that_is_tried(inventory, step):
 def test_what_qos_cannot_set_is_reported_once_for_all_nodes(inventory, checked):
     folder = inventory(ROCE, make_hosts("gpu1", "gpu2", "gpu3", "gpu4"))
     argv = ["-e", f"railyard_inventory_checked={checked}", "-e", "ansible_ssh_timeout=1"]
-    told = run(folder, *argv, playbook="playbooks/qos.yml").stdout
-    assert told.count("QoS of RoCE:") == 1, told
-    assert "gpu[1-4]:\n  ecn, traffic_class not requested from the driver" in told
-    assert "not checked" not in told
+    output = run(folder, *argv, playbook="playbooks/qos.yml").stdout
+    assert output.count("QoS of RoCE:") == 1, output
+    assert "gpu[1-4]:\n  ecn, traffic_class not requested from the driver" in output
+    assert "not checked" not in output
 
 
 def test_a_wrong_variable_of_a_role_is_refused_before_any_node_is_touched(inventory):
